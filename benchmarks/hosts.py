@@ -1,0 +1,48 @@
+"""Many ssh hosts on one machine: one simulated host, converged, with an sshd on each of many ports."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gpuprov.simulate import container
+
+NAME = "bench"
+FIRST_PORT = 2201
+SPEC = "  vars:\n    gpuprov:\n      nouveau: {}\n      nvidia_driver: {version: '535'}\n      persistence: {}\n"
+
+
+def inventory(host: container.SimulatedHost, count: int, folder: Path, control: bool = False) -> Path:
+    """An inventory of `count` hosts: one container, many ports."""
+    options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+    lines = ["all:", *SPEC.rstrip().splitlines(), "  hosts:"]
+    for number in range(count):
+        port = FIRST_PORT + number if count > 1 else host.port
+        lines.append(
+            f"    gpu{number:03}: {{ansible_host: {host.address}, ansible_port: {port}, ansible_user: root, "
+            f'ansible_ssh_private_key_file: {host.key_file}, ansible_ssh_common_args: "{options}", '
+            "ansible_python_interpreter: /usr/bin/python3}"
+        )
+    file = folder / f"inventory-{count}{'-control' if control else ''}.yaml"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def up(count: int, folder: Path, gpuprov: Path) -> container.SimulatedHost:
+    """The converged host with `count` more sshd. Takes some minutes the first time: the driver is really built."""
+    host = container.up(NAME, user="root")
+    sys.stderr.write("applying the spec to the simulated host (a real DKMS build) ...\n")
+    single = inventory(host, 1, folder)
+    subprocess.run([gpuprov, "apply", "--yes", single], check=True, stdout=subprocess.DEVNULL)
+    # Each sshd admits as many logins at once as there are hosts; MaxStartups is per daemon.
+    script = f"for p in $(seq {FIRST_PORT} {FIRST_PORT + count - 1}); do /usr/sbin/sshd -p $p -o PidFile=/run/sshd-$p.pid; done"
+    container.run(NAME, script)
+    time.sleep(1)
+    return host
+
+
+def down() -> None:
+    """Remove the host and all its sshd."""
+    container.down(NAME)

@@ -1,0 +1,9 @@
+"""Make the hosts what their specs say, then verify. Ansible is entered only where there is something to do."""
+
+from gpuprov.apply.command import run
+from gpuprov.apply.model import ApplyRun, HostOutcome, Options
+from gpuprov.apply.rollout import apply
+from gpuprov.apply.show import Show, Terminal
+from gpuprov.apply.text import as_json, as_text
+
+__all__ = ["ApplyRun", "HostOutcome", "Options", "Show", "Terminal", "apply", "as_json", "as_text", "run"]

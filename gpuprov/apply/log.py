@@ -1,0 +1,57 @@
+"""The log of a run: everything Ansible printed, for this user's eyes only."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+from gpuprov.errors import GpuprovError
+
+MASK = "********"
+SHORTEST = 4
+"""Shorter secrets are not masked: they would blot out ordinary words."""
+
+
+class Log:
+    """A file of mode 0600. Secret values are never written to it, whatever Ansible prints."""
+
+    def __init__(self, folder: Path | None, run: str, secrets: Iterable[str] = ()) -> None:
+        place = folder or default_folder()
+        self.path = place / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}-{run}.log"
+        words = sorted({word for word in secrets if len(word) >= SHORTEST}, key=len, reverse=True)
+        self._secret = re.compile("|".join(map(re.escape, words))) if words else None
+        try:
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise GpuprovError(
+                f"cannot write the log {self.path}: {error.strerror}", "name another folder: --log-dir"
+            ) from error
+        self._file = os.fdopen(handle, "w", encoding="utf-8", errors="replace", buffering=1)
+
+    def write(self, text: str) -> None:
+        """One or more lines. Terminal control characters are left out."""
+        plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f]", "", text.replace("\r\n", "\n"))
+        self._file.write(self.masked(plain).rstrip("\n") + "\n")
+
+    def masked(self, text: str) -> str:
+        """The text without secrets."""
+        return self._secret.sub(MASK, text) if self._secret else text
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def default_folder() -> Path:
+    """`$XDG_STATE_HOME`/gpuprov/log; the specification's default is ~/.local/state."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if state.startswith("/") else Path.home() / ".local" / "state") / "gpuprov" / "log"

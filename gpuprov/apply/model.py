@@ -1,0 +1,94 @@
+"""What an apply is asked, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.verify.evaluate import Result
+
+State = Literal["unchanged", "changed", "failed", "blocked", "locked", "unreachable", "not-started"]
+"""unchanged: nothing had to be done. blocked: preflight refused, the host was not touched. locked: another run works on
+it. not-started: the run ended before its turn."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to apply. serial, canary and max_fail are a number of hosts or a share ("20%"); canary may name hosts.
+
+    reboot: permission for this run, whatever the spec says. full: run every role, also where every check passes.
+    """
+
+    full: bool = False
+    reboot: bool = False
+    yes: bool = False
+    break_lock: bool = False
+    serial: str = ""
+    canary: str = ""
+    max_fail: str = "0"
+    drain: str | None = None
+    only: frozenset[str] | None = None
+    log_dir: Path | None = None
+    forks: int = 0
+    verbose: bool = False
+    as_json: bool = False
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], only: frozenset[str] | None = None) -> Options:
+        """From the command line's options; those that do not belong here are left aside."""
+        known = {name: given[name] for name in cls.__struct_fields__ if given.get(name) is not None}
+        return cls(**known | {"only": only})
+
+
+class HostOutcome(msgspec.Struct, kw_only=True):
+    """What became of one host. results: verify, after; message and hint: why it was not done.
+
+    ran, skipped: capabilities with the reason. changed: tasks that changed something.
+    """
+
+    host: str
+    state: State = "unchanged"
+    ran: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    changed: list[str] = []
+    task: str = ""
+    message: str = ""
+    hint: str = ""
+    results: list[Result] = []
+    seconds: float = 0.0
+
+    @property
+    def reboot(self) -> list[str]:
+        """Why the host must still be rebooted."""
+        reasons = (r.reboot for r in self.results if r.status == "fail" and r.moment != "preflight" and r.reboot)
+        return list(dict.fromkeys(reasons))
+
+    @property
+    def failing(self) -> list[Result]:
+        """What verify does not accept: checks that fail, and checks that could not be judged."""
+        return [r for r in self.results if r.moment != "preflight" and r.status in ("fail", "error")]
+
+
+class ApplyRun(msgspec.Struct, kw_only=True):
+    """A whole run. stopped: why batches were left out. log: Ansible's output, if Ansible ran."""
+
+    run: str
+    hosts: list[HostOutcome]
+    interrupted: bool = False
+    stopped: str = ""
+    log: Path | None = None
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """130 interrupted; 3 an apply did not succeed on a host; 4 a host was not reached; 1 verify is not green; 0."""
+        states = {host.state for host in self.hosts}
+        if self.interrupted:
+            return 130
+        if states & {"failed", "blocked", "locked", "not-started"}:
+            return 3
+        if "unreachable" in states:
+            return 4
+        return int(any(host.failing for host in self.hosts))

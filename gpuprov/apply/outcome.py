@@ -1,0 +1,39 @@
+"""What Ansible's events say became of a host."""
+
+from __future__ import annotations
+
+from gpuprov.apply.model import HostOutcome
+from gpuprov.plan.events import Ledger
+from gpuprov.plan.playbook import Ended
+
+HOST_STATUSES = (0, 2, 4)
+"""Exit statuses of ansible-playbook that are about hosts: none failed, some failed, some were unreachable. With any other
+it ended before it could work: https://docs.ansible.com/ansible/latest/cli/ansible-playbook.html"""
+
+
+def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended) -> None:
+    """Put into `outcome` what happened on its host in one Ansible run."""
+    tally = ledger.hosts.get(outcome.host)
+    interrupted = ended.how == "interrupted"
+    if tally is None:
+        if not interrupted:
+            outcome.state = "failed"
+            outcome.message = (
+                ledger.complaint or f"ansible-playbook ended with status {ended.status} and did not say why"
+            )
+        return
+    outcome.changed = tally.changed
+    failure = tally.failure
+    if tally.unreachable:
+        outcome.state, outcome.message = "unreachable", tally.unreachable
+    elif failure:
+        outcome.state = "locked" if failure.locked else "failed"
+        outcome.task = f"{failure.capability}: {failure.task}" if failure.capability else failure.task
+        outcome.message = failure.message
+    elif interrupted:
+        outcome.state, outcome.message = "failed", "interrupted" + (f" in {tally.last}" if tally.last else "")
+    elif ended.status not in HOST_STATUSES or tally.failed is None:
+        outcome.state = "failed"
+        outcome.message = ledger.complaint or f"ansible-playbook ended with status {ended.status}"
+    else:
+        outcome.state = "changed" if tally.changed else "unchanged"

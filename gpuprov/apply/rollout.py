@@ -1,0 +1,193 @@
+"""Apply: read, decide, run Ansible in batches, verify. "failed=0" is not success, verify is."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gpuprov.apply.batches import batches, canaries, size, too_many
+from gpuprov.apply.log import Log
+from gpuprov.apply.model import ApplyRun, HostOutcome, Options
+from gpuprov.apply.outcome import judge
+from gpuprov.apply.show import Show
+from gpuprov.errors import GpuprovError
+from gpuprov.plan import playbook
+from gpuprov.plan.decide import decide
+from gpuprov.plan.events import Ledger
+from gpuprov.plan.extra import extra_variables, new_run
+from gpuprov.plan.interrupt import GRACE, ended_politely
+from gpuprov.plan.model import HostPlan
+from gpuprov.plan.planning import plans_of
+from gpuprov.plan.read import AFTER, Pair, Reading, read
+from gpuprov.plan.text import names
+from gpuprov.plan.workspace import workspace
+from gpuprov.spec.model import is_secret
+from gpuprov.verify.evaluate import Result
+
+
+def apply(
+    pairs: Sequence[Pair],
+    options: Options,
+    show: Show | None = None,
+    *,
+    confirm: Callable[[list[HostPlan]], bool] | None = None,
+    grace: float = GRACE,
+) -> ApplyRun:
+    """Make the hosts what their specs say. Raises GpuprovError for options that cannot be, before any host is read.
+
+    confirm: asked with the plans before anything is changed, unless `options.yes`. An interrupt ends in an ApplyRun.
+    """
+    started = time.monotonic()
+    everyone = [raw.name for raw, _ in pairs]
+    batches(everyone, canary=options.canary, serial=options.serial, known=_groups(pairs))
+    size(options.max_fail, len(everyone), "--max-fail", least=0)
+    rollout = _Rollout(pairs, options, show or Show(), grace)
+    with ended_politely():
+        try:
+            rollout.read()
+            work = [name for name, outcome in rollout.outcomes.items() if outcome.ran]
+            if work and not options.yes and confirm and not confirm(rollout.plans()):
+                raise GpuprovError("not confirmed: nothing was changed", "answer y, or give --yes")
+            if work:
+                rollout.roll(work)
+                rollout.verify([raw.name for raw, _ in pairs])
+        except KeyboardInterrupt:
+            rollout.interrupted = True
+    return ApplyRun(
+        run=rollout.run,
+        hosts=[rollout.outcomes[name] for name in everyone if name in rollout.outcomes],
+        interrupted=rollout.interrupted,
+        stopped=rollout.stopped,
+        log=rollout.log,
+        seconds=time.monotonic() - started,
+    )
+
+
+class _Rollout:
+    """One run and what became of its hosts so far."""
+
+    def __init__(self, pairs: Sequence[Pair], options: Options, show: Show, grace: float) -> None:
+        self.pairs, self.options, self.show, self.grace = pairs, options, show, grace
+        self.run = new_run()
+        self.outcomes: dict[str, HostOutcome] = {}
+        self.readings: dict[str, Reading] = {}
+        self.interrupted = False
+        self.stopped = ""
+        self.log: Path | None = None
+
+    def read(self) -> None:
+        """Read every host and decide what is to be done on it."""
+        with self.show.reading([raw.name for raw, _ in self.pairs], "reading") as done:
+            self.readings = read(self.pairs, only=self.options.only, on_done=done)
+        for pair in self.pairs:
+            name = pair[0].name
+            self.outcomes[name] = self._first_look(pair, self.readings[name])
+
+    def _first_look(self, pair: Pair, reading: Reading) -> HostOutcome:
+        name, options = pair[0].name, self.options
+        if reading.lost:
+            return HostOutcome(host=name, state="unreachable", message=reading.lost.message, hint=reading.lost.hint)
+        results = list(reading.results)
+        decision = decide(pair, results, reading.facts, full=options.full, reboot=options.reboot, only=options.only)
+        outcome = HostOutcome(host=name, results=results, ran=decision.run, skipped=decision.skipped)
+        obstacle = next((r for r in results if self._stops(r, decision.run)), None)
+        if obstacle and decision.run:
+            outcome.state, outcome.task = "blocked", obstacle.check
+            outcome.message, outcome.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
+            outcome.ran = {}
+        elif decision.run:
+            outcome.state = "not-started"
+        return outcome
+
+    def _stops(self, result: Result, run: Collection[str]) -> bool:
+        """Whether a result keeps the host from being touched. A drain command takes care of GPU clients."""
+        if result.moment != "preflight" or result.status != "fail" or result.capability not in {*run, "host"}:
+            return False
+        return not (self.options.drain and result.check.endswith(".clients"))
+
+    def plans(self) -> list[HostPlan]:
+        """What will be done, as `plan` would say it without Ansible."""
+        options = self.options
+        return plans_of(self.pairs, self.readings, capabilities=options.only, full=options.full, reboot=options.reboot)
+
+    def roll(self, work: list[str]) -> None:
+        """Run Ansible on the hosts with something to do, batch by batch."""
+        known = _groups(self.pairs)
+        parts = batches(work, canary=self.options.canary, serial=self.options.serial, known=known)
+        failed = self._lost_canaries()
+        chosen = [pair for pair in self.pairs if pair[0].name in set(work)]
+        words = [str(value) for raw, _ in chosen for key, value in raw.connection.items() if is_secret(key)]
+        with Log(self.options.log_dir, self.run, words) as log, workspace(chosen) as folder:
+            self.log = log.path
+            log.write(f"gpuprov apply, run {self.run}: {', '.join(work)}")
+            for number, part in enumerate(parts):
+                if too_many(failed, self.options.max_fail, len(work)):
+                    left = sum(map(len, parts[number:]))
+                    self.stopped = f"{failed} failed, --max-fail is {self.options.max_fail}: {left} not started"
+                    log.write(f"stopped: {self.stopped}")
+                    return
+                if len(parts) > 1:
+                    self.show.say(f"batch {number + 1} of {len(parts)}: {names(part)}")
+                self._batch(folder, part, log)
+                if self.interrupted:
+                    return
+                if number + 1 < len(parts):
+                    self.verify(part)
+                    failed += sum(self._failed(name) for name in part)
+
+    def _lost_canaries(self) -> int:
+        if re.fullmatch(r"[\s\d%]*", self.options.canary):
+            return 0
+        named = canaries(self.options.canary, _groups(self.pairs))
+        return sum(self.outcomes[name].state in ("unreachable", "blocked") for name in named)
+
+    def _failed(self, name: str) -> bool:
+        """Whether a host counts as failed at the gate. One that waits for a reboot cannot be judged before it."""
+        outcome = self.outcomes[name]
+        return outcome.state not in ("changed", "unchanged") or bool(outcome.failing and not outcome.reboot)
+
+    def _batch(self, folder: Path, part: Sequence[str], log: Log) -> None:
+        ledger, started = Ledger(), time.monotonic()
+        options = self.options
+
+        def note(event: playbook.Event) -> None:
+            if event.get("stdout"):
+                log.write(str(event["stdout"]))
+            step = ledger.feed(event)
+            if step:
+                shown(msgspec.structs.replace(step, text=log.masked(step.text)))
+
+        only = {name: self.outcomes[name].ran for name in part}
+        extra = extra_variables(self.run, only, reboot=options.reboot, drain=options.drain)
+        if options.break_lock:
+            extra["gpuprov_break_lock"] = True
+        with self.show.applying(part, "applying") as shown:
+            ended = playbook.run(folder, part, extra, on_event=note, forks=options.forks, grace=self.grace)
+        self.interrupted = ended.how == "interrupted"
+        for name in part:
+            judge(self.outcomes[name], ledger, ended)
+            self.outcomes[name].message = log.masked(self.outcomes[name].message)
+            self.outcomes[name].seconds = time.monotonic() - started
+
+    def verify(self, chosen: Sequence[str]) -> None:
+        """Read hosts again and put the results into their outcomes. Hosts that were never reached stay out."""
+        wanted = [
+            pair
+            for pair in self.pairs
+            if pair[0].name in set(chosen) and self.outcomes[pair[0].name].state != "unreachable"
+        ]
+        with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
+            readings = read(wanted, AFTER, only=self.options.only, on_done=done)
+        for name, reading in readings.items():
+            outcome = self.outcomes[name]
+            outcome.results = list(reading.results)
+            if reading.lost and outcome.state in ("changed", "unchanged"):
+                outcome.state, outcome.message, outcome.hint = "unreachable", reading.lost.message, reading.lost.hint
+
+
+def _groups(pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:
+    return {raw.name: raw.groups for raw, _ in pairs}

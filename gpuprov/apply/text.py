@@ -1,0 +1,97 @@
+"""A run as text and as JSON. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov.apply.model import ApplyRun, HostOutcome
+from gpuprov.plan.text import names
+
+WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started")
+
+
+def as_json(run: ApplyRun) -> str:
+    """`{"run", "hosts": [...], "exit_code", "log", ...}`."""
+    plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(run, log=None))
+    for host, outcome in zip(plain["hosts"], run.hosts, strict=True):
+        host["reboot_required"] = outcome.reboot
+    plain |= {"log": str(run.log or ""), "exit_code": run.exit_code}
+    return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
+
+
+def as_text(run: ApplyRun, *, verbose: bool = False) -> str:
+    """A block per host, hosts that fared alike told once; the last line sums up."""
+    folded: dict[bytes, list[HostOutcome]] = {}
+    for outcome in run.hosts:
+        folded.setdefault(_likeness(outcome, verbose), []).append(outcome)
+    blocks = ["\n".join(_block(group, verbose)) for group in folded.values()]
+    return "\n".join([*blocks, *_end(run)])
+
+
+def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
+    outcome = group[0]
+    title = names(o.host for o in group) + (f" ({len(group)} hosts)" if len(group) > 1 else "")
+    yield f"{title}: {_headline(group)}"
+    if outcome.hint:
+        yield f"  way out: {outcome.hint}"
+    if verbose:
+        yield from (f"  changed {task}" for task in outcome.changed)
+        yield from (f"  left out {name}: {why}" for name, why in outcome.skipped.items())
+    if outcome.state in ("blocked", "locked", "unreachable", "not-started"):
+        return
+    for reason in outcome.reboot:
+        yield f"  reboot required: {reason}"
+    for result in outcome.failing:
+        if not result.reboot:
+            yield f"  {result.status} {result.check}: {result.found}" + (
+                f"; wanted: {result.expected}" if result.expected else ""
+            )
+            if result.hint:
+                yield f"    way out: {result.hint}"
+
+
+def _headline(group: Sequence[HostOutcome]) -> str:
+    outcome = group[0]
+    took = f" in {max(o.seconds for o in group):.0f} s" if any(o.seconds for o in group) else ""
+    verdict = "verify is not green" if outcome.failing else "verify is green" if outcome.results else "not verified"
+    if outcome.state == "changed":
+        most = max(len(o.changed) for o in group)
+        return f"changed ({most} task{'s' if most != 1 else ''}{took}), {verdict}"
+    if outcome.state == "unchanged":
+        return f"unchanged{took if outcome.ran else ''}, {verdict}"
+    place = f"{outcome.task}: " if outcome.task else ""
+    return f"{outcome.state}: {place}{outcome.message}" if outcome.message else outcome.state
+
+
+def _end(run: ApplyRun) -> Iterable[str]:
+    if run.stopped:
+        yield f"stopped: {run.stopped}"
+    if run.interrupted:
+        yield "interrupted: run it again to complete it"
+    states = [outcome.state for outcome in run.hosts]
+    words = [f"{states.count(word)} {word}" for word in WORDS if word in states]
+    waiting = sum(bool(outcome.reboot) for outcome in run.hosts)
+    words += [f"{waiting} waiting for a reboot (apply --reboot, or reboot: if-needed)"] if waiting else []
+    failing = sum(bool(outcome.failing) and not outcome.reboot for outcome in run.hosts)
+    words += [f"{failing} not as wanted"] if failing else []
+    count = len(run.hosts)
+    yield f"{count} host{'s' if count != 1 else ''}: {', '.join(words)}; {run.seconds:.1f} s"
+    if run.log:
+        yield f"log: {run.log}"
+
+
+def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
+    told = [[r.check, r.status, r.found, r.expected, r.hint, r.reboot] for r in outcome.failing]
+    alike: list[object] = [
+        outcome.state,
+        outcome.task,
+        outcome.message,
+        outcome.hint,
+        told,
+        bool(outcome.results),
+        bool(outcome.ran),
+    ]
+    return msgspec.json.encode([*alike, *([outcome.changed, outcome.skipped] if verbose else [])])

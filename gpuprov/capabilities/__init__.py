@@ -1,0 +1,21 @@
+"""The registry: every capability in apply order, and the house's own block. An explicit list; nothing is discovered."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities import host, kernel, nouveau, nvidia_driver, persistence
+from gpuprov.capabilities.base import Capability
+from gpuprov.spec.model import Fragment, HostSpec
+
+CAPABILITIES: tuple[Capability, ...] = (
+    kernel.CAPABILITY,
+    nouveau.CAPABILITY,
+    nvidia_driver.CAPABILITY,
+    persistence.CAPABILITY,
+)
+HOUSE: Capability = host.CAPABILITY
+BY_NAME: dict[str, Capability] = {capability.name: capability for capability in (HOUSE, *CAPABILITIES)}
+
+
+def house_fragment(spec: HostSpec) -> Fragment:
+    """The house's fragment of a spec, so that its checks run as any capability's do."""
+    return host.House(gpu=spec.gpu, reboot=spec.reboot)

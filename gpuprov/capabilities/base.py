@@ -1,0 +1,135 @@
+"""What a capability is made of: a typed fragment, rules, probes and checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from gpuprov.probe.base import Facts, Probe
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.problem import Problem
+
+F = TypeVar("F", bound=Fragment)
+Status = Literal["pass", "fail", "skip", "error"]
+Moment = Literal["preflight", "now", "next-boot"]
+"""preflight: must hold before anything is changed. now: is it so. next-boot: will it still be so after a reboot."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that apply would do on a host: what `plan` prints."""
+
+    kind: Literal["package", "file", "service", "module", "initramfs", "client", "setting"]
+    name: str
+    before: str = ""
+    after: str = ""
+    diff: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check function answers. `changes` and `reboot` say what apply would do about a failure."""
+
+    status: Status
+    expected: str = ""
+    found: str = ""
+    hint: str = ""
+    evidence: str = ""
+    changes: tuple[Change, ...] = ()
+    reboot: str = ""
+
+
+def ok(found: object, expected: object = "", *, evidence: str = "") -> Outcome:
+    """The host is as wanted."""
+    return Outcome(status="pass", found=str(found), expected=str(expected or found), evidence=evidence)
+
+
+def fail(
+    expected: object, found: object, hint: str, *, changes: Iterable[Change] = (), reboot: str = "", evidence: str = ""
+) -> Outcome:
+    """The host differs. `reboot` is the reason, when only a reboot can mend it."""
+    return Outcome(
+        status="fail",
+        expected=str(expected),
+        found=str(found),
+        hint=hint,
+        changes=tuple(changes),
+        reboot=reboot,
+        evidence=evidence,
+    )
+
+
+def skip(reason: str) -> Outcome:
+    """The question cannot be asked on this host; the reason is printed."""
+    return Outcome(status="skip", found=reason)
+
+
+@dataclass(frozen=True)
+class Context(Generic[F]):
+    """All a check may look at: the host's spec, the capability's fragment, the facts. Never the host."""
+
+    host: HostSpec
+    fragment: F
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question about a host. Its docstring (in `description`) is what `explain` prints."""
+
+    id: str
+    fields: tuple[str, ...]
+    probes: tuple[Probe[Any], ...]
+    run: Callable[[Context[Any]], Outcome]
+    moment: Moment = "now"
+    description: str = ""
+    evidence: str = ""
+
+    @property
+    def capability(self) -> str:
+        return self.id.partition(".")[0]
+
+
+def check(
+    identifier: str, *probes: Probe[Any], fields: tuple[str, ...] = (), moment: Moment = "now", evidence: str = ""
+) -> Callable[[Callable[[Context[Any]], Outcome]], Check]:
+    """Make a Check of a function: its id, the probes it reads, the spec fields it proves.
+
+    `evidence` is the command that shows a person the same; without it, the probes' own commands stand in the result.
+    """
+    shown = evidence or "; ".join(dict.fromkeys(probe.evidence for probe in probes if probe.evidence))
+
+    def made(function: Callable[[Context[Any]], Outcome]) -> Check:
+        return Check(identifier, fields, probes, function, moment, (function.__doc__ or "").strip(), shown)
+
+    return made
+
+
+def _no_rules(_host: HostSpec, _fragment: Any) -> Iterable[Problem]:
+    return ()
+
+
+def _no_export(_facts: Facts) -> Fragment | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Capability:
+    """One thing a GPU host can be asked to have. `name` is its spec key, module, role, scenario and doc page.
+
+    `rules` judge the fragment offline (nothing known of the host). `contribute` is what it asks of the kernel.
+    `export` reads a fragment off a host's facts (None: the host does not have it); it needs `export_probes`.
+    `unproved` excuses fields that no check proves, each with its reason.
+    """
+
+    name: str
+    summary: str
+    fragment: type[Fragment]
+    checks: tuple[Check, ...]
+    rules: Callable[[HostSpec, Any], Iterable[Problem]] = _no_rules
+    contribute: Callable[[Any], Kernel | None] = lambda _fragment: None
+    export: Callable[[Facts], Fragment | None] = _no_export
+    export_probes: tuple[Probe[Any], ...] = ()
+    unproved: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,139 @@
+"""`host`: the house's own block of every spec (`gpu`, `reboot`), and what must hold before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.capabilities.base import Capability, Context, Outcome, check, fail, ok, skip
+from gpuprov.catalog import gpus as catalogue
+from gpuprov.catalog.driver_sets import supported_distributions
+from gpuprov.probe import dpkg, house, pci, system
+from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, Reboot
+from gpuprov.spec.problem import Problem
+
+MAX_SKEW = 300
+"""Seconds: apt refuses an index from the future, and TLS a certificate that is not valid yet."""
+BOOT_SPACE = 100
+"""MiB: one rebuilt initramfs stands beside the old one while it is written."""
+
+
+class House(Fragment, frozen=True):
+    """The parts of a spec that belong to no capability."""
+
+    gpu: GpuSpec | None = None
+    reboot: Reboot = "never"
+
+
+Ctx = Context[House]
+
+
+@check("host.gpu", pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("gpu",))
+def gpu(ctx: Ctx) -> Outcome:
+    """The GPUs on the PCI bus are those that the spec names: model by PCI id, and count."""
+    wanted = ctx.fragment.gpu
+    found = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
+    kind = ctx.facts.get(system.CONTAINER)
+    if kind and not found:
+        return skip(f"{kind} container: no NVIDIA GPU is visible in it")
+    names = [model.key if (model := catalogue.by_pci_id(f.identifier)) else f.identifier for f in found]
+    told = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no NVIDIA GPU on the PCI bus"
+    if wanted is None:
+        return ok(told) if found else fail("an NVIDIA GPU", told, "lspci -nn -d 10de: shows what the bus has")
+    model = catalogue.find_gpu(wanted.model)
+    key = model.key if model else wanted.model
+    expected = f"{wanted.count or 'any number'} x {key}"
+    if not names or set(names) != {key} or (wanted.count and len(names) != wanted.count):
+        return fail(
+            expected, told, "a missing GPU: dmesg | grep -E 'NVRM|pci'; a wrong model: correct gpu.model in the spec"
+        )
+    return ok(told, expected)
+
+
+@check("host.reboot_pending", house.REBOOT_REASONS)
+def reboot_pending(ctx: Ctx) -> Outcome:
+    """No capability waits for a reboot."""
+    reasons = ctx.facts.get(house.REBOOT_REASONS)
+    if reasons:
+        told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        return fail("no reboot required", told, "gpuprov apply --reboot, or reboot: if-needed in the spec", reboot=told)
+    return ok("no reboot required")
+
+
+@check("host.supported", system.PLATFORM, system.OS_RELEASE, moment="preflight")
+def supported(ctx: Ctx) -> Outcome:
+    """The host runs Linux, of a distribution that gpuprov knows."""
+    platform = ctx.facts.get(system.PLATFORM)
+    if platform.system != "Linux":
+        return fail("Linux", platform.system, "gpuprov manages Linux hosts only; remove the host from the inventory")
+    release = ctx.facts.get(system.OS_RELEASE)
+    known = supported_distributions()
+    if f"{release.id} {release.version}" not in known:
+        return fail(" or ".join(known), release.name or release.id, "this distribution is not supported")
+    return ok(release.name)
+
+
+@check("host.root", system.USER_ID, moment="preflight")
+def root(ctx: Ctx) -> Outcome:
+    """gpuprov works as root on the host: it logs in as root or becomes root."""
+    user = ctx.facts.get(system.USER_ID)
+    return (
+        ok("root") if user == 0 else fail("root", f"user id {user}", "set ansible_become: true, or ansible_user: root")
+    )
+
+
+@check("host.clock", system.CLOCK_SKEW, moment="preflight")
+def clock(ctx: Ctx) -> Outcome:
+    """The host's clock agrees with this machine's within five minutes."""
+    skew = ctx.facts.get(system.CLOCK_SKEW)
+    if abs(skew) > MAX_SKEW:
+        told = f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
+        return fail(f"within {MAX_SKEW} s of this machine", told, "set the clock: timedatectl set-ntp true")
+    return ok("within five minutes")
+
+
+@check("host.packages", dpkg.AUDIT, house.MARKER, moment="preflight")
+def packages(ctx: Ctx) -> Outcome:
+    """dpkg's database is whole, or was left half-way by a cut-off apply, which the next one repairs."""
+    complaint = ctx.facts.get(dpkg.AUDIT)
+    if complaint and not ctx.facts.get(house.MARKER):
+        return fail(
+            "a whole package database", " ".join(complaint.split())[:300], "dpkg --configure -a; apt-get -f install"
+        )
+    return ok("left half-way by an apply, which will be completed" if complaint else "whole")
+
+
+@check("host.space", system.SPACE, moment="preflight")
+def space(ctx: Ctx) -> Outcome:
+    """/boot has room for a rebuilt initramfs."""
+    free = ctx.facts.get(system.SPACE).get("/boot", 0)
+    if free < BOOT_SPACE:
+        return fail(f"{BOOT_SPACE} MiB free in /boot", f"{free} MiB", "remove old kernels: apt-get autoremove --purge")
+    return ok(f"{free} MiB free in /boot")
+
+
+@check("host.receipt", house.RECEIPT, moment="preflight")
+def receipt(ctx: Ctx) -> Outcome:
+    """The receipt of earlier applies can be read; a damaged one is put aside and everything is applied again."""
+    known = ctx.facts.get(house.RECEIPT)
+    if known and known.damaged:
+        return ok(f"damaged ({known.damaged}): it is put aside, every role runs")
+    return ok(f"last apply {known.applied_at}" if known else "never applied")
+
+
+def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
+    if fragment.gpu and catalogue.find_gpu(fragment.gpu.model) is None:
+        near = catalogue.nearest_gpu(fragment.gpu.model)
+        hint = f'did you mean "{near[0]}"?' if near else "gpuprov catalog gpus lists all"
+        yield Problem(
+            path=("gpu", "model"), message=f'gpu.model "{fragment.gpu.model}" is not in the catalogue', hint=hint
+        )
+
+
+CAPABILITY = Capability(
+    name="host",
+    summary="which GPUs the host has, whether it may be rebooted, and what must hold before anything is changed",
+    fragment=House,
+    checks=(gpu, reboot_pending, supported, root, clock, packages, space, receipt),
+    rules=rules,
+    unproved={"reboot": "a permission, not a state of the host"},
+)

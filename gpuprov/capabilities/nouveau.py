@@ -1,0 +1,112 @@
+"""`nouveau`: the in-tree drivers that take the GPU before NVIDIA's can, kept out for good."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from gpuprov.capabilities.base import Capability, Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.probe import initramfs, modules, pci, system
+from gpuprov.probe.base import Facts
+from gpuprov.probe.modules import underscored
+from gpuprov.spec.kernel import Kernel, ModuleName, Scalar
+from gpuprov.spec.model import Fragment
+
+# nova_core binds NVIDIA GPUs on kernels that have it: https://github.com/beclab/Olares/issues/3963
+IN_TREE = ("nouveau", "nova_core")
+
+
+class Nouveau(Fragment, frozen=True):
+    """Keeps the in-tree GPU drivers out of modprobe, of the initramfs and of the running kernel."""
+
+    modules: Annotated[tuple[ModuleName, ...], msgspec.Meta(description="Kernel modules to keep out", min_length=1)] = (
+        IN_TREE
+    )
+
+
+@check("nouveau.configured", modules.MODPROBE, fields=("modules",))
+def configured(ctx: Context[Nouveau]) -> Outcome:
+    """Each in-tree driver is blacklisted, so that neither udev nor an alias loads it."""
+    wanted = [underscored(name) for name in ctx.fragment.modules]
+    missing = [name for name in wanted if name not in ctx.facts.get(modules.MODPROBE).blacklist]
+    if missing:
+        change = Change(kind="file", name="/etc/modprobe.d/gpuprov.conf", after="blacklist " + " ".join(missing))
+        return fail(
+            "blacklisted: " + " ".join(wanted),
+            "not blacklisted: " + " ".join(missing),
+            "gpuprov apply",
+            changes=[change],
+        )
+    return ok("blacklisted: " + " ".join(wanted))
+
+
+@check("nouveau.running", modules.LOADED, pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("modules",))
+def running(ctx: Context[Nouveau]) -> Outcome:
+    """No in-tree driver is loaded, and none is bound to an NVIDIA GPU."""
+    if container := ctx.facts.get(system.CONTAINER):
+        return skip(f"{container} container: the loaded modules are the machine's, not this host's")
+    wanted = {underscored(name) for name in ctx.fragment.modules}
+    bound = [
+        f"{f.address} ({f.driver})" for f in ctx.facts.get(pci.NVIDIA_FUNCTIONS) if underscored(f.driver) in wanted
+    ]
+    loaded = ctx.facts.get(modules.LOADED)
+    present = sorted(wanted & set(loaded))
+    if not present and not bound:
+        return ok("not loaded: " + " ".join(sorted(wanted)))
+    found = "; ".join([f"loaded: {' '.join(present)}"] * bool(present) + [f"bound: {' '.join(bound)}"] * bool(bound))
+    busy = bound or any(loaded[name] for name in present)
+    changes = [Change(kind="module", name=name, before="loaded", after="unloaded") for name in present]
+    reason = f"{' '.join(present) or 'an in-tree driver'} is in use and leaves only with a reboot" if busy else ""
+    return fail(
+        "not loaded", found, "blacklist, rebuild the initramfs, reboot: gpuprov apply", changes=changes, reboot=reason
+    )
+
+
+@check("nouveau.initramfs", initramfs.INITRAMFS, modules.KERNELS, fields=("modules",), moment="next-boot")
+def in_initramfs(ctx: Context[Nouveau]) -> Outcome:
+    """No initramfs can load an in-tree driver: the module is not inside, or the blacklist is inside with it."""
+    images = ctx.facts.get(initramfs.INITRAMFS)
+    if not images:
+        return skip("no initramfs in /boot")
+    wanted = {underscored(name) for name in ctx.fragment.modules}
+    unreadable = [image.image for image in images if not image.readable]
+    if unreadable:
+        return fail(
+            "readable images", "not readable: " + " ".join(unreadable), "run as root; lsinitramfs " + unreadable[0]
+        )
+    armed = [
+        f"{i.image} ({' '.join(sorted(wanted & i.modules))})"
+        for i in images
+        if wanted & i.modules and not i.holds_configuration
+    ]
+    if armed:
+        changes = [Change(kind="initramfs", name=item.split()[0], after="rebuilt") for item in armed]
+        return fail(
+            "no in-tree driver, or its blacklist, in every image",
+            "; ".join(armed),
+            "update-initramfs -u -k all",
+            changes=changes,
+        )
+    return ok(f"{len(images)} images cannot load {' '.join(sorted(wanted))}")
+
+
+def contribute(nouveau: Nouveau) -> Kernel:
+    options: dict[str, dict[str, Scalar]] = {"nouveau": {"modeset": 0}} if "nouveau" in nouveau.modules else {}
+    return Kernel(blacklist=nouveau.modules, module_options=options)
+
+
+def export(facts: Facts) -> Fragment | None:
+    kept_out = tuple(name for name in IN_TREE if name in facts.get(modules.MODPROBE).blacklist)
+    return Nouveau(modules=kept_out) if kept_out else None
+
+
+CAPABILITY = Capability(
+    name="nouveau",
+    summary="nouveau and nova_core out of modprobe.d, the initramfs and the running kernel",
+    fragment=Nouveau,
+    checks=(configured, running, in_initramfs),
+    contribute=contribute,
+    export=export,
+    export_probes=(modules.MODPROBE,),
+)

@@ -1,0 +1,260 @@
+"""Is the driver as wanted: packages, holds, kernel modules, user space, parameters."""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov import resolve
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.nvidia_driver.fragment import (
+    BASE_PROBES,
+    NvidiaDriver,
+    build_targets,
+    decide,
+    installed_set,
+    package_names,
+)
+from gpuprov.probe import dpkg, modules, nvidia, pci, system
+
+Ctx = Context[NvidiaDriver]
+
+
+@check("nvidia_driver.packages", *BASE_PROBES, fields=("version",), evidence="dpkg -l '*nvidia*' 'libcuda*'")
+def packages(ctx: Ctx) -> Outcome:
+    """Every package of the driver set is installed, whole, and at one version that the spec asks for."""
+    names = package_names(ctx.facts)
+    decision = decide(ctx.fragment, ctx.facts)
+    needed = names.open if decision.flavour == "open" else names.proprietary
+    found = ctx.facts.get(dpkg.PACKAGES)
+    missing = [name for name in needed if name not in found]
+    broken = [name for name in needed if name in found and not found[name].whole]
+    mine = installed_set(ctx.fragment, ctx.facts)
+    versions = sorted({resolve.upstream(package.version) for package in mine.values()})
+    expected = f"{ctx.fragment.version} ({decision.flavour}), {len(needed)} packages at one version"
+    hint = "gpuprov apply; gpuprov plan shows each package"
+    if missing:
+        return fail(expected, f"not installed: {' '.join(missing)}", hint)
+    if broken:
+        return fail(expected, f"not whole: {' '.join(broken)}", "dpkg --configure -a, then gpuprov apply")
+    if len(versions) > 1:
+        listed = " ".join(
+            f"{p.name}={resolve.upstream(p.version)}" for p in sorted(mine.values(), key=lambda p: p.name)
+        )
+        return fail(expected, f"mixed versions: {listed}", hint)
+    if not resolve.satisfies(versions[0], ctx.fragment.version):
+        return fail(expected, versions[0], hint)
+    return ok(f"{versions[0]}, {len(mine)} packages", expected)
+
+
+@check(
+    "nvidia_driver.flavour",
+    *BASE_PROBES,
+    nvidia.DRIVER,
+    system.CONTAINER,
+    fields=("kernel_modules",),
+    evidence="dpkg -l '*nvidia*kernel-dkms'; cat /proc/driver/nvidia/version",
+)
+def flavour(ctx: Ctx) -> Outcome:
+    """The kernel modules are of the wanted flavour, as installed and as loaded; both flavours are never installed at once."""
+    names = package_names(ctx.facts)
+    decision = decide(ctx.fragment, ctx.facts)
+    found = ctx.facts.get(dpkg.PACKAGES)
+    present = [kind for kind, name in (("proprietary", names.proprietary[0]), ("open", names.open[0])) if name in found]
+    expected = f"{decision.flavour}: {decision.reason}"
+    if present != [decision.flavour]:
+        return fail(expected, " and ".join(present) or "none installed", "gpuprov apply switches in one transaction")
+    loaded = ctx.facts.get(nvidia.DRIVER)
+    running = "open" if loaded.open else "proprietary"
+    if loaded.version and running != decision.flavour and not ctx.facts.get(system.CONTAINER):
+        return fail(
+            expected,
+            f"loaded: {running}",
+            "the module on disk is right: reload it or reboot",
+            reboot="the other flavour is loaded",
+        )
+    return ok(decision.flavour, expected)
+
+
+@check("nvidia_driver.held", *BASE_PROBES, fields=("hold",), moment="next-boot", evidence="apt-mark showhold")
+def held(ctx: Ctx) -> Outcome:
+    """Every package of the set is held (or none, with `hold: false`): no upgrade moves one of them alone."""
+    mine = installed_set(ctx.fragment, ctx.facts)
+    if not mine:
+        return fail("held packages", "no driver package is installed", "gpuprov apply")
+    wrong = sorted(name for name, package in mine.items() if package.held != ctx.fragment.hold)
+    word = "held" if ctx.fragment.hold else "not held"
+    if wrong:
+        command = "hold" if ctx.fragment.hold else "unhold"
+        changes = [Change(kind="setting", name=f"apt-mark {command} {name}") for name in wrong]
+        found = f"{'not held' if ctx.fragment.hold else 'held'}: {' '.join(wrong)}"
+        return fail(f"{len(mine)} packages {word}", found, f"apt-mark {command} {' '.join(wrong)}", changes=changes)
+    return ok(f"{len(mine)} packages {word}")
+
+
+@check(
+    "nvidia_driver.headers",
+    *BASE_PROBES,
+    modules.KERNELS,
+    fields=(),
+    moment="next-boot",
+    evidence="ls -d /lib/modules/*/build",
+)
+def headers(ctx: Ctx) -> Outcome:
+    """Every kernel that can boot has its headers: without them DKMS builds nothing for it."""
+    targets = build_targets(ctx.facts)
+    if not targets:
+        return fail("kernel headers", "no kernel and no kernel headers found", "install linux-headers for the kernel")
+    missing = [kernel.release for kernel in targets if not kernel.headers]
+    if missing:
+        changes = [Change(kind="package", name=f"linux-headers-{release}", after="installed") for release in missing]
+        return fail("headers for every kernel", f"none for {' '.join(missing)}", "gpuprov apply", changes=changes)
+    return ok(" ".join(kernel.release for kernel in targets))
+
+
+@check(
+    "nvidia_driver.modules_built",
+    *BASE_PROBES,
+    modules.KERNELS,
+    fields=("version",),
+    moment="next-boot",
+    evidence="dkms status",
+)
+def modules_built(ctx: Ctx) -> Outcome:
+    """Every kernel that can boot has the NVIDIA module on disk, of the same version as the packages."""
+    names = package_names(ctx.facts)
+    found = ctx.facts.get(dpkg.PACKAGES)
+    kernel_package = next((found[n] for n in (names.proprietary[0], names.open[0]) if n in found), None)
+    if kernel_package is None:
+        return fail("kernel modules", "no kernel module package is installed", "gpuprov apply")
+    wanted = resolve.upstream(kernel_package.version)
+    targets = build_targets(ctx.facts)
+    if not targets:
+        return fail(
+            f"{wanted} for every kernel", "no kernel found to build for", "install linux-headers for the kernel"
+        )
+    wrong = [f"{kernel.release}: {kernel.nvidia or 'none'}" for kernel in targets if kernel.nvidia != wanted]
+    if wrong:
+        hint = "dkms status; the log of a failed build is /var/lib/dkms/NAME/VERSION/build/make.log"
+        return fail(f"{wanted} for every kernel", "; ".join(wrong), hint)
+    return ok(f"{wanted} for {' '.join(kernel.release for kernel in targets)}")
+
+
+@check(
+    "nvidia_driver.autobuild",
+    *BASE_PROBES,
+    dpkg.NO_AUTOINSTALL,
+    moment="next-boot",
+    evidence="ls /etc/dkms/no-autoinstall",
+)
+def autobuild(ctx: Ctx) -> Outcome:
+    """DKMS builds for the next kernel by itself: /etc/dkms/no-autoinstall would silently switch that off."""
+    if ctx.facts.get(dpkg.NO_AUTOINSTALL):
+        return fail(
+            "DKMS builds for new kernels",
+            "/etc/dkms/no-autoinstall exists",
+            "rm /etc/dkms/no-autoinstall; dkms autoinstall",
+        )
+    return ok("DKMS builds for new kernels")
+
+
+@check(
+    "nvidia_driver.loaded",
+    *BASE_PROBES,
+    nvidia.DRIVER,
+    system.CONTAINER,
+    fields=("version",),
+    evidence="cat /proc/driver/nvidia/version; dkms status",
+)
+def loaded(ctx: Ctx) -> Outcome:
+    """The loaded kernel module is of the version that is installed: a mismatch breaks every new program."""
+    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return skip("no NVIDIA GPU on the PCI bus: the module cannot load")
+    if container := ctx.facts.get(system.CONTAINER):
+        return skip(f"{container} container: the loaded module is the machine's, not this host's")
+    running = ctx.facts.get(nvidia.DRIVER).version
+    versions = {resolve.upstream(package.version) for package in installed_set(ctx.fragment, ctx.facts).values()}
+    wanted = max(versions, key=resolve.order, default="")
+    if not running:
+        change = Change(kind="module", name="nvidia", after="loaded")
+        return fail(
+            wanted or "loaded", "no NVIDIA module is loaded", "modprobe nvidia; dmesg | grep NVRM", changes=[change]
+        )
+    if running != wanted:
+        change = Change(kind="module", name="nvidia", before=running, after=wanted)
+        reason = f"the loaded module is {running}, the packages are {wanted}"
+        return fail(
+            wanted, running, "stop the GPU's users and reload the module, or reboot", changes=[change], reboot=reason
+        )
+    return ok(running)
+
+
+@check("nvidia_driver.user_space", *BASE_PROBES, nvidia.LIBRARIES, nvidia.SMI, system.CONTAINER, fields=("version",))
+def user_space(ctx: Ctx) -> Outcome:
+    """The libraries that programs load are of the packages' version, and nvidia-smi gets an answer where there is a GPU."""
+    libraries = ctx.facts.get(nvidia.LIBRARIES)
+    versions = {resolve.upstream(package.version) for package in installed_set(ctx.fragment, ctx.facts).values()}
+    wanted = max(versions, key=resolve.order, default="")
+    absent = [name for name in ("libcuda", "libnvidia-ml") if name not in libraries]
+    if absent:
+        hint = "gpuprov apply; ldconfig -p | grep nvidia"
+        return fail(f"libcuda and libnvidia-ml {wanted}".strip(), f"not found: {' '.join(absent)}", hint)
+    if not wanted:
+        found = " ".join(f"{name} {version}" for name, version in sorted(libraries.items()))
+        hint = "these libraries came from elsewhere: " + nvidia.LIBRARIES.evidence
+        return fail("libraries from driver packages", f"no driver package is installed, yet {found} is", hint)
+    wrong = [f"{name} {version}" for name, version in libraries.items() if version != wanted]
+    if wrong:
+        return fail(wanted, " ".join(wrong), "another installation's libraries win: " + nvidia.LIBRARIES.evidence)
+    smi = ctx.facts.get(nvidia.SMI)
+    askable = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) and not ctx.facts.get(system.CONTAINER)
+    if askable and smi.complaint:
+        reason = "user space and kernel module differ" if "mismatch" in smi.complaint else ""
+        return fail(
+            f"nvidia-smi answers ({wanted})", smi.complaint, f'gpuprov explain "{smi.complaint[:60]}"', reboot=reason
+        )
+    return ok(" ".join(f"{name} {version}" for name, version in sorted(libraries.items())))
+
+
+@check(
+    "nvidia_driver.module_parameters",
+    *(*BASE_PROBES, modules.MODPROBE, nvidia.PARAMETERS, system.CONTAINER),
+    fields=("module_parameters",),
+)
+def module_parameters(ctx: Ctx) -> Outcome:
+    """Each parameter is configured for the module that loads, and the loaded module took it."""
+    wanted = {key: str(int(v)) if isinstance(v, bool) else str(v) for key, v in ctx.fragment.module_parameters.items()}
+    if not wanted:
+        return ok("nothing asked")
+    listed = " ".join(f"{key}={value}" for key, value in wanted.items())
+    decision = decide(ctx.fragment, ctx.facts)
+    module = modules.underscored(package_names(ctx.facts).modules[decision.flavour])
+    configured = ctx.facts.get(modules.MODPROBE).options.get(module, {})
+    wrong = [f"{key}={configured.get(key, 'missing')}" for key, value in wanted.items() if configured.get(key) != value]
+    if wrong:
+        change = Change(kind="file", name="/etc/modprobe.d/gpuprov.conf", before=" ".join(wrong), after=listed)
+        return fail(
+            listed, f"configured: {' '.join(wrong)}", "gpuprov apply; modprobe -c | grep nvidia", changes=[change]
+        )
+    effective = {} if ctx.facts.get(system.CONTAINER) else ctx.facts.get(nvidia.PARAMETERS)
+    unknown = [key for key in wanted if effective and key not in effective]
+    if unknown:
+        hint = "a misspelled name, or of another branch: modinfo -p nvidia-current | grep NVreg_"
+        return fail(listed, f"the loaded module does not know {' '.join(unknown)}", hint)
+    late = [f"{k}={effective[k]}" for k, v in wanted.items() if effective and as_shown(effective[k]) != as_shown(v)]
+    if late:
+        reason = f"the loaded module runs with {' '.join(late)}"
+        return fail(listed, reason, "reload the module, or reboot", reboot=reason)
+    return ok(listed)
+
+
+def as_shown(value: str) -> str:
+    """A parameter as the module shows it: C notation (0660, 0x10, -1) becomes an unsigned 32-bit decimal."""
+    match = re.fullmatch(r"(-?)(?:0x([0-9a-f]+)|0([0-7]+)|([0-9]+))", value.lower())
+    if not match:
+        return value.strip('"')
+    sign, hexadecimal, octal, decimal = match.groups()
+    number = int(hexadecimal, 16) if hexadecimal else int(octal, 8) if octal else int(decimal)
+    return str((-number if sign else number) % 2**32)
+
+
+CHECKS = (packages, flavour, held, headers, modules_built, autobuild, loaded, user_space, module_parameters)

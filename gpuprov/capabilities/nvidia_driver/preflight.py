@@ -1,0 +1,128 @@
+"""Can the driver be put there: decided before anything is changed."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.nvidia_driver.fragment import (
+    BASE_PROBES,
+    Decision,
+    NvidiaDriver,
+    build_targets,
+    decide,
+    installed_set,
+    package_names,
+)
+from gpuprov.catalog import drivers, gpus
+from gpuprov.probe import dpkg, house, modules, nvidia, pci, system
+from gpuprov.probe.base import Facts
+
+Ctx = Context[NvidiaDriver]
+BUILD_SPACE = 3000
+"""MiB that a driver's packages, their unpacked files and a DKMS build take in /var, measured with 535 on Debian 12 and rounded up."""
+
+
+@check("nvidia_driver.resolvable", *BASE_PROBES, dpkg.INDEX, fields=("version", "kernel_modules"), moment="preflight")
+def resolvable(ctx: Ctx) -> Outcome:
+    """One exact version exists for which the host's repositories have every package of the set."""
+    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(dpkg.INDEX))
+    wanted = f"{ctx.fragment.version} ({decision.flavour})"
+    if decision.problem:
+        return fail(wanted, decision.problem, decision.hint)
+    refused = refusals(ctx.facts, decision)
+    if refused:
+        return fail(wanted, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
+    found = ctx.facts.get(dpkg.PACKAGES)
+    changes = []
+    names = package_names(ctx.facts)
+    target = next(iter(decision.packages.values()))
+    moving = dict.fromkeys(installed_set(ctx.fragment, ctx.facts), target) if not decision.kept else {}
+    other = names.proprietary if decision.flavour == "open" else names.open
+    for name, version in {**moving, **decision.packages}.items():
+        before = found[name].version if name in found else ""
+        after = "" if name in other and name not in decision.packages else version
+        if before != after:
+            changes.append(Change(kind="package", name=name, before=before, after=after or "removed"))
+    changes += [Change(kind="package", name=n, after="newest") for n in names.extra if n not in found]
+    found_text = f"{decision.version} ({decision.flavour}: {decision.reason})"
+    return Outcome(status="pass", expected=wanted, found=found_text, changes=tuple(changes))
+
+
+def refusals(facts: Facts, decision: Decision) -> list[str]:
+    """Why GPUs on the bus cannot run with what was decided."""
+    found = (gpus.by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
+    models = {model.key: model for model in found if model}
+    flavour: gpus.Flavour = "open" if decision.flavour == "open" else "proprietary"
+    return [reason for model in models.values() if (reason := drivers.refusal(model, decision.version, flavour))]
+
+
+@check("nvidia_driver.leftovers", *BASE_PROBES, house.LEFTOVERS, moment="preflight")
+def leftovers(ctx: Ctx) -> Outcome:
+    """No other driver is in the way: a runfile installation, another repository's packages, a `cuda` metapackage."""
+    programs = ctx.facts.get(house.LEFTOVERS)
+    if programs:
+        hint = f"remove it first: {programs[0]} --uninstall (or sh NVIDIA-Linux-*.run --uninstall)"
+        return fail("packages only", f"a runfile installation: {' '.join(programs)}", hint)
+    names = package_names(ctx.facts)
+    foreign = [
+        p
+        for p in ctx.facts.get(dpkg.PACKAGES).values()
+        if p.name.startswith(names.conflicts) and p.source not in names.sources
+    ]
+    if foreign:
+        listed = " ".join(f"{package.name}={package.version}" for package in foreign)
+        hint = f"remove it first: apt-get purge {' '.join(package.name for package in foreign)}"
+        return fail("this distribution's driver only", f"packages that bring another driver: {listed}", hint)
+    return ok("no other driver")
+
+
+@check("nvidia_driver.secure_boot", house.SECURE_BOOT, house.DKMS_KEY_ENROLLED, system.CONTAINER, moment="preflight")
+def secure_boot(ctx: Ctx) -> Outcome:
+    """With Secure Boot on, modules built on the host load only if their key is enrolled."""
+    if container := ctx.facts.get(system.CONTAINER):
+        return skip(f"{container} container: the machine's kernel loads modules, not this host")
+    if not ctx.facts.get(house.SECURE_BOOT):
+        return ok("Secure Boot is off, or the machine has no EFI")
+    if ctx.facts.get(house.DKMS_KEY_ENROLLED):
+        return ok("Secure Boot is on and the DKMS key is enrolled")
+    hint = "enrol the DKMS key (mokutil --import /var/lib/dkms/mok.pub, reboot, confirm at the console) or switch Secure Boot off"
+    return fail("Secure Boot off, or the DKMS key enrolled", "Secure Boot is on, the DKMS key is not enrolled", hint)
+
+
+@check("nvidia_driver.space", *BASE_PROBES, dpkg.INDEX, system.SPACE, modules.KERNELS, moment="preflight")
+def space(ctx: Ctx) -> Outcome:
+    """/var has room for the packages and a DKMS build, if there is anything to install."""
+    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(dpkg.INDEX))
+    built = all(kernel.nvidia == decision.version for kernel in build_targets(ctx.facts))
+    if decision.kept and built:
+        return skip("nothing to install")
+    free = ctx.facts.get(system.SPACE).get("/var", 0)
+    if free < BUILD_SPACE:
+        hint = "free space in /var (apt-get clean; journalctl --vacuum-size=200M), then run again"
+        return fail(f"{BUILD_SPACE} MiB free in /var", f"{free} MiB", hint)
+    return ok(f"{free} MiB free in /var")
+
+
+@check("nvidia_driver.clients", *BASE_PROBES, dpkg.INDEX, nvidia.CLIENTS, nvidia.DRIVER, moment="preflight")
+def clients(ctx: Ctx) -> Outcome:
+    """No process holds a GPU while its driver would be replaced; services are stopped and started again, others are not."""
+    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(dpkg.INDEX))
+    loaded = ctx.facts.get(nvidia.DRIVER)
+    same = loaded.version == decision.version and loaded.open == (decision.flavour == "open")
+    if not loaded.version or not decision.version or same:
+        return ok("the loaded driver stays")
+    holders = ctx.facts.get(nvidia.CLIENTS)
+    changes = [
+        Change(kind="client", name=f"{c.command} ({c.unit or 'process'} {c.pid})", after="stopped") for c in holders
+    ]
+    users = [c for c in holders if c.unit not in SERVICES]
+    if users:
+        listed = ", ".join(f"{client.command} pid {client.pid} {client.unit}".strip() for client in users)
+        hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"
+        return fail("no process of a user holds a GPU", listed, hint, changes=changes)
+    return Outcome(status="pass", expected="services only", found=f"{len(holders)} services", changes=tuple(changes))
+
+
+SERVICES = ("nvidia-persistenced.service", "nvidia-dcgm.service", "dcgm.service", "nvidia-fabricmanager.service")
+"""GPU clients that apply stops before a driver change and starts again."""
+
+CHECKS = (resolvable, leftovers, secure_boot, space, clients)

@@ -1,0 +1,109 @@
+"""`persistence`: the driver stays loaded and the GPUs stay initialised while nothing uses them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.capabilities.base import Capability, Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.probe import dpkg, nvidia, pci, system, systemd
+from gpuprov.probe.base import Facts
+from gpuprov.spec.model import Fragment
+
+DAEMON = "nvidia-persistenced.service"
+LEGACY = "gpuprov-persistence.service"
+
+
+class Persistence(Fragment, frozen=True):
+    """nvidia-persistenced, or `nvidia-smi -pm 1` at boot where there is no daemon."""
+
+    mode: Annotated[
+        Literal["auto", "daemon", "legacy"],
+        msgspec.Meta(description="auto: the daemon where it is packaged, else legacy"),
+    ] = "auto"
+
+
+def units_for(mode: str, facts: Facts) -> tuple[str, str]:
+    """The unit that shall be on, and the one that shall be off. auto takes the legacy unit only where it is in force."""
+    legacy_in_force = facts.get(systemd.SYSTEMD_UNITS).get(LEGACY, systemd.MISSING).file == "enabled"
+    no_daemon = "nvidia-persistenced" not in facts.get(dpkg.PACKAGES)
+    legacy = mode == "legacy" or (mode == "auto" and legacy_in_force and no_daemon)
+    return (LEGACY, DAEMON) if legacy else (DAEMON, LEGACY)
+
+
+@check("persistence.enabled", systemd.SYSTEMD_UNITS, dpkg.PACKAGES, fields=("mode",), moment="next-boot")
+def enabled(ctx: Context[Persistence]) -> Outcome:
+    """The unit that keeps the GPUs initialised starts at boot, and no second one competes with it."""
+    units = ctx.facts.get(systemd.SYSTEMD_UNITS)
+    wanted, other = units_for(ctx.fragment.mode, ctx.facts)
+    state = units.get(wanted, systemd.MISSING)
+    competing = units.get(other, systemd.MISSING).file == "enabled"
+    expected = f"{wanted} enabled" + (f", {other} off" if competing else "")
+    if state.file != "enabled":
+        change = Change(kind="service", name=wanted, before=state.file or state.load, after="enabled")
+        return fail(
+            expected, f"{wanted} is {state.file or state.load}", f"systemctl enable --now {wanted}", changes=[change]
+        )
+    if competing:
+        change = Change(kind="service", name=other, before="enabled", after="disabled")
+        return fail(expected, f"{other} is enabled too", f"systemctl disable --now {other}", changes=[change])
+    return ok(expected)
+
+
+@check(
+    "persistence.active", systemd.SYSTEMD_UNITS, dpkg.PACKAGES, pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("mode",)
+)
+def active(ctx: Context[Persistence]) -> Outcome:
+    """The daemon runs (or the legacy unit ran); it cannot where there is no GPU."""
+    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return skip("no NVIDIA GPU on the PCI bus: the daemon has nothing to hold")
+    if container := ctx.facts.get(system.CONTAINER):
+        return skip(f"{container} container: the GPUs are the machine's, not this host's")
+    wanted, _ = units_for(ctx.fragment.mode, ctx.facts)
+    state = ctx.facts.get(systemd.SYSTEMD_UNITS).get(wanted, systemd.MISSING)
+    if state.active != "active":
+        change = Change(kind="service", name=wanted, before=state.active, after="active")
+        return fail(f"{wanted} active", state.active, f"journalctl -u {wanted} -n 20", changes=[change])
+    return ok(f"{wanted} active")
+
+
+@check(
+    "persistence.mode_on",
+    *(nvidia.SMI, pci.NVIDIA_FUNCTIONS, systemd.SYSTEMD_UNITS, dpkg.PACKAGES, system.CONTAINER),
+    fields=("mode",),
+)
+def mode_on(ctx: Context[Persistence]) -> Outcome:
+    """Every GPU reports persistence mode Enabled."""
+    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return skip("no NVIDIA GPU on the PCI bus")
+    if container := ctx.facts.get(system.CONTAINER):
+        return skip(f"{container} container: the GPUs are the machine's, not this host's")
+    smi = ctx.facts.get(nvidia.SMI)
+    if smi.complaint:
+        return fail("persistence mode Enabled", smi.complaint, "see nvidia_driver.loaded")
+    off = [gpu.bus for gpu in smi.gpus if not gpu.persistence]
+    if off:
+        return fail(
+            "Enabled on every GPU",
+            f"Disabled: {' '.join(off)}",
+            f"systemctl restart {DAEMON} {LEGACY}: the one that is enabled",
+        )
+    return ok(f"Enabled on {len(smi.gpus)} GPUs")
+
+
+def export(facts: Facts) -> Fragment | None:
+    units = facts.get(systemd.SYSTEMD_UNITS)
+    if units.get(DAEMON, systemd.MISSING).file == "enabled":
+        return Persistence(mode="daemon")
+    return Persistence(mode="legacy") if units.get(LEGACY, systemd.MISSING).file == "enabled" else None
+
+
+CAPABILITY = Capability(
+    name="persistence",
+    summary="GPUs kept initialised by nvidia-persistenced, or by the legacy mode where there is none",
+    fragment=Persistence,
+    checks=(enabled, active, mode_on),
+    export=export,
+    export_probes=(systemd.SYSTEMD_UNITS,),
+)

@@ -1,0 +1,104 @@
+"""Which driver runs which CUDA toolkit (Linux x86_64)."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from gpuprov.catalog.drivers import Version, find_branch
+from gpuprov.catalog.reader import Confidence, Fact, Note, Source, load
+from gpuprov.errors import GpuprovError
+
+
+class Family(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A CUDA major: drivers from `min_driver` on run all its toolkits. `listed_below` is no maximum."""
+
+    family: str
+    min_driver: str
+    listed_below: str = ""
+
+
+class Toolkit(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A toolkit and the driver that gives all its features; `branch` alone where the exact driver is not known."""
+
+    cuda: str
+    driver: str = ""
+    branch: str = ""
+
+
+class CudaFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/cuda.yaml"""
+
+    sources: dict[str, Source]
+    families: tuple[Family, ...]
+    toolkits: tuple[Toolkit, ...]
+    notes: tuple[Note, ...] = ()
+
+
+class Support(NamedTuple):
+    """Whether a driver runs a toolkit (`runs`) and has all its features (`full`); None: not known, `reason` says why.
+
+    `floor` and `full_driver` are the drivers that each needs at least; "" when not known.
+    """
+
+    runs: bool | None
+    full: bool | None
+    floor: str
+    full_driver: str
+    reason: str
+    confidence: Confidence
+
+
+def families() -> tuple[Family, ...]:
+    """CUDA majors, newest first."""
+    return load("cuda", CudaFile).families
+
+
+def toolkits() -> tuple[Toolkit, ...]:
+    """All toolkits, newest first."""
+    return load("cuda", CudaFile).toolkits
+
+
+def max_cuda(branch: str) -> str | None:
+    """The CUDA version that drivers of the branch report ("580" -> "13.0"); None when not known."""
+    entry = find_branch(branch)
+    return entry.cuda if entry else None
+
+
+def _at_least(driver: str, needed: str) -> bool | None:
+    """None: a branch alone cannot tell, because what is needed lies within it."""
+    has, want = Version.parse(driver), Version.parse(needed)
+    if has.is_branch and not want.is_branch and has.parts[0] == want.parts[0]:
+        return None
+    return has >= want
+
+
+def _toolkit(cuda: str) -> Toolkit | None:
+    """The row of the toolkit; for "12.4" its first release, for "12" the first of all."""
+    rows = [row for row in toolkits() if row.cuda == cuda or row.cuda.startswith(f"{cuda}.")]
+    return min(rows, key=lambda row: tuple(int(part) for part in row.cuda.split(".")), default=None)
+
+
+def supports(driver_version: str, cuda: str) -> Support:
+    """Whether the driver runs CUDA `cuda` ("12", "12.4" or "12.4.1").
+
+    What decides is the floor of the family; before CUDA 11 there were none, and the toolkit's own driver decides.
+    `driver_version` may be a branch; then an answer that depends on the release is None.
+    """
+    if not re.fullmatch(r"\d+(\.\d+){0,2}", cuda.strip()):
+        raise GpuprovError(f"{cuda!r} is not a CUDA version", "A CUDA version is like 12.4 or 12.4.1.")
+    cuda = cuda.strip()
+    family = next((entry for entry in families() if entry.family == cuda.split(".")[0]), None)
+    row = _toolkit(cuda)
+    needed = (row.driver or row.branch) if row else ""
+    full = _at_least(driver_version, needed) if needed else None
+    if family is None:
+        text = f"CUDA {cuda} needs driver {needed}" if needed else f"CUDA {cuda} is not in the catalogue"
+        return Support(full, full, needed, needed, text, row.confidence if row else "unconfirmed")
+    runs = _at_least(driver_version, family.min_driver)
+    text = f"CUDA {family.family}.x runs from driver {family.min_driver} on"
+    if needed:
+        text += f"; all features of {cuda} need {needed}"
+    return Support(runs, full, family.min_driver, needed, text, row.confidence if row else family.confidence)

@@ -1,0 +1,161 @@
+"""The types of data/drivers.yaml: branches, and the packages that carry them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from gpuprov.catalog.gpus import Flavour
+from gpuprov.catalog.reader import BranchFact, Confidence, Fact, Note, Source, load
+
+BranchType = Literal["PB", "LTSB", "NFB", "evaluation"]
+
+
+class Lifecycle(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long a branch of this type is supported, in words."""
+
+    type: BranchType
+    name: str
+    support: str
+
+
+class Branch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A driver branch. `eol`: last supported month, "2028-06"; `ended`: support is over, where no month is known.
+
+    `eol_text`: what a month cannot say. `cuda`: what nvidia-smi reports. `newest_seen`: full version.
+    """
+
+    branch: str
+    type: BranchType | None = None
+    eol: str | None = None
+    ended: bool | None = None
+    eol_text: str = ""
+    cuda: str | None = None
+    newest_seen: str = ""
+    unsure: dict[str, Confidence] = {}
+    notes: tuple[str, ...] = ()
+
+    def sure(self, field: str) -> Confidence:
+        """How sure a field of the entry is."""
+        return self.unsure.get(field, self.confidence)
+
+
+class Modules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The branches where kernel modules change."""
+
+    open_first_branch: BranchFact
+    open_default_since: BranchFact
+    open_only_since: BranchFact
+    peermem_since: BranchFact
+
+
+class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`id`, `version_id`: as in /etc/os-release. `modular`: dnf has module streams."""
+
+    key: str
+    id: str
+    version_id: str = ""
+    codename: str = ""
+    manager: Literal["apt", "dnf"]
+    modular: bool = False
+
+
+class Origin(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An archive. `url` has {repo} and {arch}; without a url it is the distribution's own."""
+
+    key: str
+    distributions: tuple[str, ...]
+    components: tuple[str, ...] = ()
+    url: str = ""
+    keyring: str = ""
+    unsure: dict[str, Confidence] = {}
+    notes: tuple[str, ...] = ()
+
+
+class Offer(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A package version seen in an archive; `version` is the package's, with epoch and revision."""
+
+    distribution: str
+    origin: str
+    package: str
+    version: str
+    suite: str = ""
+    note: str = ""
+    unsure: dict[str, Confidence] = {}
+
+
+class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Packages that give one part of a driver stack on some distributions, for branches min..max (inclusive).
+
+    `packages` may hold {branch}, {version}, {kernel}, {kernel_flavour}; `alternatives` are other names for the same.
+    `version`: driver: all have the driver's version, to be pinned and held as a set; own: a version line of its own;
+    kernel: follows the kernel. `dkms_name`, `module_name`: where they are not "nvidia".
+    """
+
+    part: str
+    distributions: tuple[str, ...]
+    origin: str
+    flavour: Flavour | None = None
+    min_branch: str = ""
+    max_branch: str = ""
+    packages: tuple[str, ...]
+    alternatives: tuple[str, ...] = ()
+    version: Literal["driver", "own", "kernel"]
+    version_form: str = ""
+    module_stream: str = ""
+    dkms_name: str = ""
+    module_name: str = ""
+    unsure: dict[str, Confidence] = {}
+    notes: tuple[str, ...] = ()
+
+
+class Service(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A systemd unit of a component."""
+
+    component: str
+    unit: str
+    note: str = ""
+
+
+class ComponentFile(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A path of a component."""
+
+    component: str
+    what: str
+    path: str
+    note: str = ""
+
+
+class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key of fabricmanager.cfg, or an option of a kernel module. `seen`: a value others set."""
+
+    component: str
+    key: str
+    default: str = ""
+    seen: str = ""
+    meaning: str = ""
+    note: str = ""
+    unsure: dict[str, Confidence] = {}
+
+
+class DriversFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/drivers.yaml"""
+
+    sources: dict[str, Source]
+    lifecycles: tuple[Lifecycle, ...]
+    branches: tuple[Branch, ...]
+    modules: Modules
+    distributions: tuple[Distribution, ...]
+    origins: tuple[Origin, ...]
+    offers: tuple[Offer, ...]
+    package_sets: tuple[PackageSet, ...]
+    services: tuple[Service, ...]
+    files: tuple[ComponentFile, ...]
+    settings: tuple[Setting, ...]
+    notes: tuple[Note, ...] = ()
+
+
+def drivers_file() -> DriversFile:
+    """The whole file."""
+    return load("drivers", DriversFile)

@@ -1,0 +1,150 @@
+"""Rows for `gpuprov catalog gpus|drivers|cuda|mig`: as text for a table, and as data for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gpuprov.catalog import cuda, drivers, mig
+from gpuprov.catalog.gpus import gpus
+from gpuprov.catalog.reader import LEGEND, mark
+from gpuprov.errors import GpuprovError
+
+
+class Table(NamedTuple):
+    """Header and rows of text, all of one width; `legend` explains the marks."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    legend: str = LEGEND
+
+
+def _table(rows: list[dict[str, str]]) -> Table:
+    return Table(tuple(rows[0]), tuple(tuple(row.values()) for row in rows))
+
+
+def _gpu_text() -> list[dict[str, str]]:
+    rows = []
+    for gpu in gpus():
+        fabric: str = "imex" if gpu.fabric_manager.imex else gpu.fabric_manager.needed
+        if gpu.fabric_manager.nvlsm:
+            fabric += "+nvlsm"
+        profiles = (gpu.mig.profile_class or "yes") if gpu.mig.capable else "no"
+        first = mark(gpu.min_branch.branch, gpu.sure("min_branch")) if gpu.min_branch else "-"
+        last = mark(gpu.last_branch.branch, gpu.sure("last_branch")) if gpu.last_branch else "-"
+        rows.append(
+            {
+                "key": mark(gpu.key, gpu.confidence),
+                "name": gpu.name,
+                "pci": " ".join(mark(pci.id, pci.confidence) for pci in gpu.pci_ids),
+                "arch": mark(gpu.arch, gpu.sure("arch")),
+                "chip": mark(gpu.chip, gpu.sure("chip")),
+                "cc": mark(gpu.compute_capability, gpu.sure("compute_capability")),
+                "memory GB": mark("/".join(map(str, gpu.memory_gb)), gpu.sure("memory_gb")),
+                "form": mark(gpu.form_factor, gpu.sure("form_factor")),
+                "nvlink": mark(gpu.nvlink, gpu.sure("nvlink")),
+                "nvswitch": mark(gpu.nvswitch.generation, gpu.sure("nvswitch")) if gpu.nvswitch else "-",
+                "fabric": mark(fabric, gpu.sure("fabric_manager")),
+                "mig": mark(profiles, gpu.sure("mig")),
+                "modules": mark(gpu.kernel_modules.flavour, gpu.sure("kernel_modules")),
+                "first": first,
+                "last": last,
+                "sources": " ".join(gpu.source),
+            }
+        )
+    return rows
+
+
+def _driver_text() -> list[dict[str, str]]:
+    rows = []
+    for entry in drivers.branches():
+        end = mark(entry.eol, entry.sure("eol")) if entry.eol else ""
+        rows.append(
+            {
+                "branch": mark(entry.branch, entry.confidence),
+                "type": mark(entry.type, entry.sure("type")),
+                "end of life": end
+                or (mark("past", entry.sure("ended")) if entry.ended else mark(None, entry.sure("eol"))),
+                "cuda": mark(entry.cuda, entry.sure("cuda")),
+                "newest seen": entry.newest_seen or "-",
+                "notes": "; ".join(filter(None, (entry.eol_text, *entry.notes))),
+                "sources": " ".join(entry.source),
+            }
+        )
+    return rows
+
+
+def _cuda_text() -> list[dict[str, str]]:
+    floors = {entry.family: entry for entry in cuda.families()}
+    rows = []
+    for row in cuda.toolkits():
+        family = floors.get(row.cuda.split(".")[0])
+        rows.append(
+            {
+                "cuda": mark(row.cuda, row.confidence),
+                "runs from": mark(family.min_driver, family.confidence) if family else mark(row.driver, row.confidence),
+                "all features from": mark(row.driver or row.branch, row.confidence),
+                "sources": " ".join(row.source),
+            }
+        )
+    return rows
+
+
+def _mig_text() -> list[dict[str, str]]:
+    rows = []
+    for entry in mig.classes():
+        for profile in entry.profiles:
+            sure = profile.placement_confidence
+            starts = ",".join(map(str, profile.starts))
+            rows.append(
+                {
+                    "class": mark(entry.name, entry.confidence),
+                    "profile": profile.name,
+                    "max": str(profile.max_count),
+                    "id": mark(profile.nvsmi_id, sure),
+                    "placements": mark(f"{{{starts}}}:{profile.size}" if profile.size else None, sure),
+                    "grid": str(entry.grid_size or "-"),
+                    "memory GiB": str(profile.memory_gib or "-"),
+                    "SMs": str(profile.sm or "-"),
+                    "attributes": ",".join(profile.attributes) or "-",
+                    "sources": " ".join(entry.source),
+                }
+            )
+    return rows
+
+
+_TEXT: Mapping[str, Callable[[], list[dict[str, str]]]] = {
+    "gpus": _gpu_text,
+    "drivers": _driver_text,
+    "cuda": _cuda_text,
+    "mig": _mig_text,
+}
+_DATA: Mapping[str, Callable[[], tuple[msgspec.Struct, ...]]] = {
+    "gpus": gpus,
+    "drivers": drivers.branches,
+    "cuda": cuda.toolkits,
+    "mig": mig.classes,
+}
+LISTINGS: tuple[str, ...] = tuple(_TEXT)
+
+
+def _known(name: str) -> str:
+    if name not in _TEXT:
+        raise GpuprovError(f"there is no catalogue {name!r}", f"There are {', '.join(LISTINGS)}.")
+    return name
+
+
+def table(name: str) -> Table:
+    """The listing as text; every value that is not confirmed is marked ~ or ?."""
+    return _table(_TEXT[_known(name)]())
+
+
+def rows(name: str) -> list[dict[str, Any]]:
+    """The listing as plain data for JSON: every field of every entry, with `confidence` and `source`."""
+    found = [msgspec.to_builtins(entry) for entry in _DATA[_known(name)]()]
+    if name == "cuda":
+        floors = {entry.family: entry.min_driver for entry in cuda.families()}
+        return [{**row, "runs_from": floors.get(row["cuda"].split(".")[0], row["driver"])} for row in found]
+    return found

@@ -1,0 +1,89 @@
+"""MIG profiles per class of GPUs, and where each can be placed."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+
+from gpuprov.catalog.gpus import Gpu
+from gpuprov.catalog.reader import Confidence, Fact, Note, Source, load, weakest
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One MIG profile.
+
+    `size` and `starts` are on the memory-slice axis of the class (`grid_size` long), as `nvidia-smi mig -lgipp`
+    prints them; None or empty: not known. `slices` are compute slices. `memory_gib` is what the card reports.
+    `nvsmi_id` differs between products; `nvml_id` is the value of NVML_GPU_INSTANCE_PROFILE_*.
+    Name and `max_count` are as sure as the class; the rest, from `nvsmi_id` to `starts`, as `placement_confidence`.
+    """
+
+    name: str
+    max_count: int
+    nvsmi_id: int | None = None
+    nvml_id: int | None = None
+    slices: int | None = None
+    size: int | None = None
+    starts: tuple[int, ...] = ()
+    memory_gib: float | None = None
+    sm: int | None = None
+    attributes: tuple[str, ...] = ()
+    since_branch: str = ""
+    placement_confidence: Confidence = "confirmed"
+    note: str = ""
+
+
+class ProfileClass(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """GPUs of one class have the same profiles. `grid_size`: memory slices; None: not known."""
+
+    name: str
+    grid_size: int | None = None
+    profiles: tuple[Profile, ...]
+    notes: tuple[str, ...] = ()
+
+    def find(self, name: str) -> Profile | None:
+        """The profile of this name, as nvidia-smi writes it, with or without "MIG "."""
+        wanted = name.strip().casefold().removeprefix("mig ")
+        return next((profile for profile in self.profiles if profile.name == wanted), None)
+
+    def placement_confidence(self) -> Confidence:
+        """How sure the placements of the class are: the weakest of its profiles."""
+        return weakest(self.confidence, *(profile.placement_confidence for profile in self.profiles))
+
+
+class NvmlProfile(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A value of NVML_GPU_INSTANCE_PROFILE_*."""
+
+    id: int
+    name: str
+
+
+class MigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/mig.yaml"""
+
+    sources: dict[str, Source]
+    classes: tuple[ProfileClass, ...]
+    nvml_profiles: tuple[NvmlProfile, ...]
+    notes: tuple[Note, ...] = ()
+
+
+def classes() -> tuple[ProfileClass, ...]:
+    """All classes, in the order of the file."""
+    return load("mig", MigFile).classes
+
+
+@cache
+def _by_name() -> dict[str, ProfileClass]:
+    return {entry.name: entry for entry in classes()}
+
+
+def class_of(gpu: Gpu) -> ProfileClass | None:
+    """The profile class of the GPU; None when it has no MIG or its profiles are not known."""
+    return _by_name().get(gpu.mig.profile_class) if gpu.mig.capable else None
+
+
+def profiles_for(gpu: Gpu) -> tuple[Profile, ...]:
+    """The MIG profiles of the GPU; empty when it has no MIG or its profiles are not known."""
+    found = class_of(gpu)
+    return found.profiles if found else ()

@@ -1,0 +1,67 @@
+"""Which packages give which part of a driver stack, per distribution, archive and branch."""
+
+from __future__ import annotations
+
+from gpuprov.catalog.driver_data import Distribution, Offer, Origin, PackageSet, drivers_file
+from gpuprov.catalog.drivers import branch_of
+from gpuprov.catalog.gpus import Flavour
+from gpuprov.errors import GpuprovError
+
+
+def distributions() -> tuple[Distribution, ...]:
+    """The distributions the catalogue has package names for."""
+    return drivers_file().distributions
+
+
+def find_distribution(os_id: str, version_id: str) -> Distribution | None:
+    """The distribution with this ID and VERSION_ID of /etc/os-release; a minor release counts as its major's."""
+    for entry in distributions():
+        same = version_id == entry.version_id or version_id.startswith(f"{entry.version_id}.")
+        if entry.id == os_id.casefold() and (same or not entry.version_id):
+            return entry
+    return None
+
+
+def origins(distribution: str) -> tuple[Origin, ...]:
+    """The archives that have packages for the distribution (its key)."""
+    return tuple(entry for entry in drivers_file().origins if distribution in entry.distributions)
+
+
+def offers(distribution: str, package: str) -> tuple[Offer, ...]:
+    """Versions of the package that were seen for the distribution; for offline advice only."""
+    return tuple(e for e in drivers_file().offers if (e.distribution, e.package) == (distribution, package))
+
+
+def _covers(entry: PackageSet, branch: str) -> bool:
+    number = int(branch_of(branch))
+    return (not entry.min_branch or number >= int(entry.min_branch)) and (
+        not entry.max_branch or number <= int(entry.max_branch)
+    )
+
+
+def package_sets(
+    distribution: str, part: str, branch: str, *, origin: str, flavour: Flavour | None = None
+) -> tuple[PackageSet, ...]:
+    """The sets for a part ("kernel-modules", "user-space", "fabric-manager", ...), usually one; empty: not known.
+
+    `branch` may be a full version. A set without flavour fits both; without `flavour`, sets of either are given.
+    """
+    return tuple(
+        entry
+        for entry in drivers_file().package_sets
+        if entry.part == part
+        and distribution in entry.distributions
+        and entry.origin in (origin, "distribution")
+        and flavour in (None, entry.flavour or flavour)
+        and _covers(entry, branch)
+    )
+
+
+def package_names(entry: PackageSet, version: str, *, kernel: str = "", kernel_flavour: str = "") -> tuple[str, ...]:
+    """The names of the set with branch, version and kernel filled in."""
+    fill = {"branch": branch_of(version), "version": version, "kernel": kernel, "kernel_flavour": kernel_flavour}
+    try:
+        names = tuple(name.format(**fill) for name in entry.packages)
+    except (KeyError, IndexError, ValueError) as error:
+        raise GpuprovError(f"catalogue: package set {entry.part} has an unknown placeholder: {error}") from error
+    return names

@@ -1,0 +1,95 @@
+"""The one reader of the catalogue: YAML in `data/`, typed by msgspec, read at first use and kept.
+
+The largest file takes about 20 ms (CSafeLoader), so there is no cache on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from gpuprov.errors import GpuprovError
+
+Confidence = Literal["confirmed", "inferred", "unconfirmed"]
+
+T = TypeVar("T")
+
+_DATA = Path(__file__).parent / "data"
+_MARKS: Mapping[str, str] = {"confirmed": "", "inferred": "~", "unconfirmed": "?"}
+
+LEGEND = "~ inferred, ? unconfirmed"
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where facts come from; without a url the source is not public or has no address of its own."""
+
+    description: str
+    url: str = ""
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every entry has: keys of the file's `sources` table, and how sure the entry is as a whole."""
+
+    source: tuple[str, ...]
+    confidence: Confidence = "confirmed"
+
+
+class Note(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A fact in words, for readers; nothing computes with it."""
+
+    key: str
+    text: str
+
+
+class BranchFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A driver branch ("580") with a source of its own."""
+
+    branch: str
+
+
+_loaded: dict[str, object] = {}
+
+
+def load(name: str, kind: type[T]) -> T:
+    """The catalogue file `data/<name>.yaml` as `kind`; one parse per process.
+
+    Raises GpuprovError, with file and field, for data that is not what `kind` says.
+    """
+    found = _loaded.get(name)
+    if isinstance(found, kind):
+        return found
+    where = f"gpuprov/catalog/data/{name}.yaml"
+    try:
+        text = (_DATA / f"{name}.yaml").read_text(encoding="utf-8")
+    except OSError as error:
+        raise GpuprovError(f"{where}: cannot be read: {error}", "Reinstall gpuprov.") from error
+    _loaded[name] = data = parse(text, kind, where)
+    return data
+
+
+def parse(text: str, kind: type[T], where: str) -> T:
+    """YAML text as `kind`; `where` names it in errors."""
+    import yaml  # 10 ms, and not every command opens the catalogue
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return msgspec.convert(yaml.load(text, Loader=loader), kind)
+    except yaml.YAMLError as error:
+        raise GpuprovError(f"{where}: not YAML: {error}", "Reinstall gpuprov.") from error
+    except msgspec.ValidationError as error:
+        raise GpuprovError(f"{where}: {error}", "Reinstall gpuprov.") from error
+
+
+def mark(value: object, confidence: Confidence) -> str:
+    """The value as text, followed by ~ when inferred and ? when unconfirmed; an empty value stays "-" or "?"."""
+    text = str(value) if value not in (None, "", (), "unknown") else "-"
+    return text + _MARKS[confidence]
+
+
+def weakest(*confidences: Confidence) -> Confidence:
+    """The least sure of them; confirmed when there is none."""
+    order: tuple[Confidence, ...] = ("unconfirmed", "inferred", "confirmed")
+    return next((level for level in order if level in confidences), "confirmed")

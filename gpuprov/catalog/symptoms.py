@@ -1,0 +1,79 @@
+"""What users see when something is wrong: what it means, where to look, what to do."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Source, load
+
+
+class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`signatures`: text as printed. `xids`: kernel error numbers. `check`: a read-only command that shows it, or ""."""
+
+    key: str
+    signatures: tuple[str, ...]
+    xids: tuple[int, ...] = ()
+    cause: str
+    check: str = ""
+    cure: str
+    notes: tuple[str, ...] = ()
+
+
+class SymptomsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/symptoms.yaml"""
+
+    sources: dict[str, Source]
+    symptoms: tuple[Symptom, ...]
+
+
+_XID = re.compile(r"(?<!\w)xid\s*(?:\([^)]*\))?\s*:?\s*(\d+)", re.IGNORECASE)
+
+
+def symptoms() -> tuple[Symptom, ...]:
+    """All symptoms: messages first, then Xids by subject."""
+    return load("symptoms", SymptomsFile).symptoms
+
+
+def _fold(text: str) -> str:
+    return " ".join(text.replace('"', " ").split()).casefold()
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9_]+", text)
+
+
+def _score(wanted: str, symptom: Symptom) -> int:
+    """3: it is a signature or the key; 2: one holds the other; 1: all words are in one signature; 0: no match."""
+    best = 3 if wanted == symptom.key else 0
+    asked = _words(wanted)
+    for signature in map(_fold, symptom.signatures):
+        said = _words(signature)
+        if wanted == signature:
+            best = max(best, 3)
+        elif (len(asked) > 1 and wanted in signature) or (len(said) > 1 and signature in wanted):
+            best = max(best, 2)
+        elif asked and set(asked) <= set(said):
+            best = max(best, 1)
+    return best
+
+
+def find_symptom(words: str) -> list[Symptom]:
+    """Symptoms that match, best first: a number ("79", "802"), a phrase, or a whole log line that holds one.
+
+    A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are an Xid only.
+    """
+    wanted = _fold(words)
+    if not wanted:
+        return []
+    named = _XID.search(wanted)
+    if named:
+        number = int(named[1])
+        return [symptom for symptom in symptoms() if number in symptom.xids]
+    if wanted.isdigit():
+        exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
+        held = [s for s in symptoms() if not s.xids and any(wanted in _words(_fold(text)) for text in s.signatures)]
+        return exact + held
+    scored = [(symptom, _score(wanted, symptom)) for symptom in symptoms()]
+    return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score]

@@ -1,0 +1,214 @@
+"""The command line: parse, call, print, return the exit code. No decisions are made here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuprov import __version__, options
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class Ordered(click.Group):
+    """Commands in the order a user meets them."""
+
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+@click.group(cls=Ordered, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="gpuprov")
+def cli() -> None:
+    """Make GPU hosts ready for work, and prove it.
+
+    \b
+    gpuprov check  inventory.yaml    # is it valid, and can this hardware do it? touches no host
+    gpuprov plan   inventory.yaml    # what would change, and will it reboot? changes nothing
+    gpuprov apply  inventory.yaml    # make it so, then verify
+    gpuprov verify inventory.yaml    # is it so, and will it be so after the next boot?
+
+    Without INVENTORY: $GPUPROV_INVENTORY, then ./inventory.yaml, then what ansible.cfg names.
+    Shell completion: eval "$(_GPUPROV_COMPLETE=bash_source gpuprov)" (or zsh_source, fish_source).
+    """
+
+
+@cli.command()
+@options.inventory
+@options.json_flag
+def check(sources: tuple[str, ...], as_json: bool, **reading: Any) -> int:
+    """Judge the inventory offline: is it valid, and can this hardware do it? Touches no host.
+
+    \b
+    Example: gpuprov check inventory.yaml --limit training
+    """
+    from gpuprov.report import specs
+
+    return specs.show_check(lambda: options.load(sources, reading), as_json=as_json, verbose=reading["verbose"])
+
+
+@cli.command()
+@options.inventory
+@click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
+def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
+    """Write the plain Ansible project that apply runs; it works without gpuprov.
+
+    \b
+    Example: gpuprov render inventory.yaml --out build
+             ansible-playbook -i build/inventory.yml build/site.yml
+    """
+    from gpuprov import console
+    from gpuprov.render import render as project
+    from gpuprov.render import write
+
+    fleet = options.load(sources, reading)
+    rendered = project(fleet.pairs)
+    write(rendered, out)
+    for secret in rendered.left_out:
+        console.warning(f"not rendered, because it is a secret: {secret}")
+    console.progress(f"{len(fleet.pairs)} hosts, {len(rendered.files)} files in {out}")
+    return 0
+
+
+@cli.command()
+@options.inventory
+@options.capabilities
+@click.option("--quick", is_flag=True, help="From the checks alone, without Ansible's --check --diff.")
+@options.json_flag
+def plan(sources: tuple[str, ...], only: str | None, quick: bool, as_json: bool, **reading: Any) -> int:
+    """Tell what apply would change on each host, why, and whether it will reboot. Changes nothing.
+
+    \b
+    Example: gpuprov plan inventory.yaml --limit gpu017
+    """
+    from gpuprov import console
+    from gpuprov import plan as planning
+
+    fleet = options.load(sources, reading)
+    plans = planning.plan(fleet.pairs, ansible=not quick, capabilities=options.only(only))
+    console.result(planning.as_json(plans) if as_json else planning.as_text(plans, verbose=reading["verbose"]))
+    return planning.exit_code(plans)
+
+
+@cli.command()
+@options.inventory
+@options.capabilities
+@click.option("--full", is_flag=True, help="Run every role, also where every check passes.")
+@click.option("--reboot", is_flag=True, help="Permit one reboot per host in this run, whatever the spec says.")
+@click.option("--serial", metavar="N|N%", help="Hosts in one batch; verify gates the next batch.")
+@click.option("--canary", metavar="N|PATTERN", help="Hosts to do first, alone, before the batches.")
+@click.option("--max-fail", metavar="N|N%", default="0", show_default=True, help="Failed hosts that are borne.")
+@click.option("--drain", metavar="COMMAND", help="Run on a host whose GPUs are in use, before its driver changes.")
+@click.option("--break-lock", is_flag=True, help="Take over a host's lock that another operator's run left behind.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.json_flag
+def apply(sources: tuple[str, ...], **given: Any) -> int:
+    """Make the hosts what their specs say, then verify. Reboots at most once, and only if permitted.
+
+    \b
+    Example: gpuprov apply inventory.yaml --canary 1 --serial 10 --max-fail 1
+    """
+    from gpuprov import apply as applying
+
+    fleet = options.load(sources, given)
+    names = ("full", "reboot", "yes", "break_lock", "max_fail", "drain", "verbose", "as_json")
+    chosen: dict[str, Any] = {name: given[name] for name in names}
+    chosen |= {"serial": given["serial"] or "", "canary": given["canary"] or "", "only": options.only(given["only"])}
+    return applying.run(fleet.pairs, applying.Options(**chosen))
+
+
+@cli.command()
+@options.inventory
+@options.capabilities
+@click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
+@click.option("--html", type=FILE, help="Write one self-contained HTML page to this file.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for one host.")
+@options.json_flag
+def verify(
+    sources: tuple[str, ...],
+    only: str | None,
+    junit: Path | None,
+    html: Path | None,
+    timeout: float,
+    as_json: bool,
+    **reading: Any,
+) -> int:
+    """Prove that the hosts are what their specs say, now and after the next boot. Changes nothing.
+
+    \b
+    Example: gpuprov verify inventory.yaml --junit report.xml --html report.html
+    """
+    from gpuprov.report import results as reporting
+    from gpuprov.verify.verify import exit_code
+    from gpuprov.verify.verify import verify as prove
+
+    results = prove(options.load(sources, reading).narrowed(options.only(only)), timeout=timeout)
+    reporting.show(results, as_json=as_json, verbose=reading["verbose"], junit=junit, html=html)
+    return exit_code(results)
+
+
+@cli.command()
+@options.inventory
+@click.option("-o", "--out", type=FILE, help="Write to this file instead of standard output.")
+@options.json_flag
+def export(sources: tuple[str, ...], out: Path | None, as_json: bool, **reading: Any) -> int:
+    """Write what the hosts are now as an inventory with specs; hosts need no gpuprov variable yet.
+
+    \b
+    Example: gpuprov export inventory.yaml --limit gpu001 > gpu001.yaml
+    """
+    from gpuprov.export import export as read
+    from gpuprov.report import specs
+
+    return specs.show_export(read(options.raw_hosts(sources, reading)), out, as_json=as_json)
+
+
+@cli.command()
+@click.argument("words", nargs=-1, required=True)
+@options.json_flag
+@options.common
+def explain(words: tuple[str, ...], as_json: bool, **_given: Any) -> int:
+    """Explain a capability, a field, a check, an exit code, or a symptom.
+
+    \b
+    Example: gpuprov explain nvidia_driver.version
+             gpuprov explain 802
+             gpuprov explain "Driver/library version mismatch"
+    """
+    from gpuprov import explain as explaining
+    from gpuprov.report import specs
+
+    specs.show_explanations(explaining.explain(" ".join(words)), as_json=as_json)
+    return 0
+
+
+@cli.command()
+@click.argument("table", type=click.Choice(["gpus", "drivers", "cuda", "mig"]))
+@click.argument("word", required=False)
+@options.json_flag
+@options.common
+def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
+    """Show what gpuprov knows of GPUs, driver branches, CUDA and MIG, with sources. WORD filters the rows.
+
+    \b
+    Example: gpuprov catalog gpus H100
+    """
+    from gpuprov.report import specs
+
+    return specs.show_catalog(table, word, as_json=as_json)
+
+
+@cli.command()
+def schema() -> int:
+    """Print the JSON Schema of the `gpuprov` variable, for editors.
+
+    \b
+    Example: gpuprov schema > gpuprov.schema.json
+    """
+    from gpuprov import console
+    from gpuprov.report import specs
+
+    console.result(specs.schema_text())
+    return 0

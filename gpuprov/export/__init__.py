@@ -1,0 +1,89 @@
+"""What a host is, written as a spec: the way to capture a good host and to assert it elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import CAPABILITIES
+from gpuprov.catalog.gpus import by_pci_id
+from gpuprov.errors import UnreachableError
+from gpuprov.gather import gather
+from gpuprov.probe import pci
+from gpuprov.probe.base import Facts, Probe, ProbeFailed
+from gpuprov.spec.model import Fragment, RawHost, is_secret
+
+
+def probes() -> tuple[Probe[Any], ...]:
+    """Everything that export reads on a host."""
+    return (pci.NVIDIA_FUNCTIONS, *(probe for capability in CAPABILITIES for probe in capability.export_probes))
+
+
+def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
+    """The `gpuprov` variable that describes the host, and what could not be read."""
+    spec: dict[str, Any] = {}
+    unread: list[str] = []
+    try:
+        models = [by_pci_id(gpu.identifier) for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+    except ProbeFailed as error:
+        models = []
+        unread.append(f"gpu: {error}")
+    named = [model.key for model in models if model]
+    if named and len(set(named)) == 1 and len(named) == len(models):
+        spec["gpu"] = {"model": named[0], "count": len(named)}
+    elif models:
+        unread.append(f"gpu: {len(models)} GPUs of several or unknown models; a spec names one")
+    for capability in CAPABILITIES:
+        try:
+            fragment = capability.export(facts)
+        except ProbeFailed as error:
+            unread.append(f"{capability.name}: {error}")
+            continue
+        if fragment is not None:
+            spec[capability.name] = _told(fragment)
+    return spec, unread
+
+
+class Exported(msgspec.Struct, frozen=True):
+    """An inventory that `check` and `verify` read, what could not be read for it, and the hosts that could not be reached."""
+
+    inventory: dict[str, Any]
+    notes: tuple[str, ...]
+    unreachable: tuple[str, ...]
+
+
+def export(hosts: Sequence[RawHost]) -> Exported:
+    """Read the hosts. Connection variables are carried over, secrets left out with a note."""
+    found = gather([(raw, probes()) for raw in hosts])
+    entries: dict[str, Any] = {}
+    notes: list[str] = []
+    unreachable: list[str] = []
+    for raw in hosts:
+        facts = found[raw.name]
+        if isinstance(facts, UnreachableError):
+            unreachable.append(str(facts))
+            continue
+        spec, unread = spec_of(facts)
+        notes += [f"{raw.name}: not exported: {text}" for text in unread]
+        secrets = [key for key in raw.connection if is_secret(key)]
+        notes += [f"{raw.name}: {key} is a secret and was left out" for key in secrets]
+        kept = {key: value for key, value in sorted(raw.connection.items()) if key not in secrets}
+        entries[raw.name] = {**kept, "gpuprov": spec}
+    return Exported({"all": {"hosts": entries}}, tuple(notes), tuple(unreachable))
+
+
+def _told(fragment: Fragment) -> dict[str, Any]:
+    """Fields that differ from their defaults."""
+    told: dict[str, Any] = {}
+    plain = msgspec.to_builtins(fragment)
+    for field in msgspec.structs.fields(fragment):
+        default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+        if plain[field.encode_name] != msgspec.to_builtins(default):
+            told[field.encode_name] = _lists(plain[field.encode_name])
+    return told
+
+
+def _lists(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,156 @@
+"""Inventory sources -> typed host specs: the way in for every command. All problems of all hosts are found at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE, house_fragment
+from gpuprov.inventory import load
+from gpuprov.spec.across import conflict_problem
+from gpuprov.spec.build import convert, show, unknown_key
+from gpuprov.spec.kernel import Contribution, Kernel, merge
+from gpuprov.spec.model import Fragment, HostSpec, RawHost
+from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
+
+
+class Fleet(msgspec.Struct, frozen=True):
+    """Hosts with their specs, in inventory order. `unmanaged` are hosts that no `gpuprov` variable reaches."""
+
+    pairs: tuple[tuple[RawHost, HostSpec], ...]
+    unmanaged: tuple[str, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+    def narrowed(self, names: frozenset[str] | None) -> tuple[tuple[RawHost, HostSpec], ...]:
+        """The hosts with only these capabilities of their specs; all of them for None."""
+        if names is None:
+            return self.pairs
+        return tuple(
+            (
+                raw,
+                msgspec.structs.replace(spec, capabilities={k: v for k, v in spec.capabilities.items() if k in names}),
+            )
+            for raw, spec in self.pairs
+        )
+
+
+def load_fleet(
+    sources: Sequence[str],
+    limit: str | None = None,
+    *,
+    vault_password_files: Sequence[str] = (),
+    ask_vault_pass: bool = False,
+    cache: bool = True,
+) -> Fleet:
+    """Read, merge and judge. Raises SpecError with every problem; warnings stay on the Fleet."""
+    inventory = load(
+        sources, limit=limit, vault_password_files=vault_password_files, ask_vault_pass=ask_vault_pass, cache=cache
+    )
+    return judge(inventory.hosts, inventory.warnings)
+
+
+def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = ()) -> Fleet:
+    """Typed specs of raw hosts. Hosts that share one merged spec are judged once."""
+    pairs: list[tuple[RawHost, HostSpec]] = []
+    unmanaged: list[str] = []
+    problems: list[Problem] = list(warnings)
+    known: dict[int, tuple[HostSpec | None, list[Problem]]] = {}
+    hosts = tuple(hosts)  # keeps every `values` alive: its identity is the key below
+    for raw in hosts:
+        if not raw.values:
+            unmanaged.append(raw.name)
+            continue
+        if id(raw.values) not in known:
+            known[id(raw.values)] = build_spec(raw)
+        spec, found = known[id(raw.values)]
+        problems += [msgspec.structs.replace(problem, hosts=(raw.name,)) for problem in found]
+        if spec is not None:
+            pairs.append((raw, _for_host(spec, raw)))
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise SpecError(errors)
+    if not pairs:
+        hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
+        raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint)])
+    return Fleet(tuple(pairs), tuple(unmanaged), tuple(collect(problems)))
+
+
+def _for_host(spec: HostSpec, raw: RawHost) -> HostSpec:
+    return HostSpec(
+        name=raw.name,
+        groups=raw.groups,
+        gpu=spec.gpu,
+        reboot=spec.reboot,
+        capabilities=spec.capabilities,
+        origins=raw.origins,
+    )
+
+
+def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
+    """One host's typed spec, or None and every problem with it."""
+    blocks: dict[str, Fragment] = {}
+    findings: list[tuple[Path, str, str]] = []
+    house_names = [item.name for item in msgspec.structs.fields(HOUSE.fragment)]
+    names = [*house_names, *(capability.name for capability in CAPABILITIES)]
+    findings += [unknown_key((), key, names) for key in raw.values if key not in names]
+    own = {key: value for key, value in raw.values.items() if key in house_names and value is not False}
+    findings += [((key,), f"{key} is empty", "give it a value, or leave it out") for key in own if own[key] is None]
+    house, found = convert({key: value for key, value in own.items() if value is not None}, HOUSE.fragment)
+    findings += found
+    for capability in CAPABILITIES:
+        value = raw.values.get(capability.name, False)
+        if value is False:
+            continue
+        if value is None or value is True:
+            hint = "write {} for the defaults, false to switch it off"
+            findings.append(((capability.name,), f"{capability.name} is {show(value)}", hint))
+            continue
+        block, found = convert(value, capability.fragment, (capability.name,))
+        findings += found
+        if block is not None:
+            blocks[capability.name] = block
+    problems = [Problem(path=path, message=message, hint=hint) for path, message, hint in findings]
+    judged: Any = house or HOUSE.fragment()  # a bad one is told of; the capabilities' rules still find what they find
+    spec = HostSpec(name=raw.name, groups=raw.groups, gpu=judged.gpu, reboot=judged.reboot, capabilities=blocks)
+    spec, conflicts = with_contributions(spec)
+    problems += conflicts + list(ruled(spec))
+    placed = [msgspec.structs.replace(problem, origin=place(problem.path, raw.origins)) for problem in problems]
+    return (None if any(p.severity == "error" for p in placed) else spec), placed
+
+
+def with_contributions(spec: HostSpec) -> tuple[HostSpec, list[Problem]]:
+    """The spec with `kernel` merged from its own block and from what the other capabilities contribute."""
+    wanted: list[Contribution] = []
+    own = spec.capabilities.get("kernel")
+    if isinstance(own, Kernel):
+        wanted.append(Contribution("kernel", own))
+    for name, fragment in spec.capabilities.items():
+        asked = BY_NAME[name].contribute(fragment)
+        if asked is not None:
+            wanted.append(Contribution(name, asked))
+    if not wanted:
+        return spec, []
+    kernel, conflicts = merge(wanted)
+    ordered = {
+        c.name: spec.capabilities[c.name] for c in CAPABILITIES if c.name in spec.capabilities and c.name != "kernel"
+    }
+    merged = msgspec.structs.replace(spec, capabilities={"kernel": kernel, **ordered})
+    return merged, [conflict_problem(conflict) for conflict in conflicts]
+
+
+def ruled(spec: HostSpec) -> Iterable[Problem]:
+    """What the capabilities' own rules say of the spec."""
+    yield from HOUSE.rules(spec, house_fragment(spec))
+    for name, fragment in spec.capabilities.items():
+        yield from BY_NAME[name].rules(spec, fragment)
+
+
+def place(path: Path, origins: dict[Path, Origin]) -> Origin | None:
+    """Where a path was written, or the nearest enclosing block that was."""
+    while path:
+        if path in origins:
+            return origins[path]
+        path = path[:-1]
+    return origins.get(())

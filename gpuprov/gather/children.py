@@ -1,0 +1,197 @@
+"""Many child processes at a time, one thread, one selector: fed, read, timed and, on an interrupt, ended.
+
+Nothing here knows hosts, shells or ssh.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import IO, Any, Protocol
+
+import msgspec
+
+LARGEST = 64 * 1024 * 1024  # bytes one process may print before it is ended
+GRACE = 1.0  # seconds between SIGTERM and SIGKILL, and between the last expected byte and the end
+
+
+class Process(Protocol):
+    """What is needed of a `subprocess.Popen`; a worker thread can look like it."""
+
+    stdin: IO[bytes] | None
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+    returncode: int | None
+
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+class Child(subprocess.Popen[bytes]):
+    """A child process in a session of its own, so that its helpers (ProxyJump) end with it."""
+
+    def __init__(self, argv: list[str], environment: dict[str, str] | None = None) -> None:
+        pipe = subprocess.PIPE
+        env = {**os.environ, **environment} if environment else None
+        super().__init__(argv, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True, env=env)
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.killpg(self.pid, sig)
+
+
+class Ended(msgspec.Struct):
+    """What became of a process. `reason` is "" when it ended by itself, else `timeout` or `too much output`."""
+
+    out: bytes
+    error: bytes
+    status: int | None
+    reason: str = ""
+
+
+class Job(msgspec.Struct):
+    """A process to run. `start` may raise OSError; `complete` says when a stream has all that is wanted of it."""
+
+    start: Callable[[], Process]
+    stdin: bytes
+    complete: Callable[[bytearray], bool]
+    timeout: float
+    done: Callable[[Ended], None]
+
+
+class _Running:
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.process = job.start()
+        self.deadline = time.monotonic() + job.timeout
+        self.left = memoryview(job.stdin)
+        self.received: dict[Any, bytearray] = {self.process.stdout: bytearray(), self.process.stderr: bytearray()}
+        self.open = {stream for stream in self.received if stream}
+        self.reason = ""
+
+    @property
+    def complete(self) -> bool:
+        return all(self.job.complete(data) for data in self.received.values())
+
+    def ended(self) -> Ended:
+        out, error = (bytes(self.received[s]) for s in (self.process.stdout, self.process.stderr))
+        return Ended(out, error, self.process.returncode, self.reason)
+
+
+def run_all(jobs: Iterable[Job], workers: int) -> None:
+    """Run every job, at most `workers` at a time, and tell each one's end. An exception ends all children first."""
+    waiting = deque(jobs)
+    running: set[_Running] = set()
+    with selectors.DefaultSelector() as selector:
+        try:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    _start(waiting.popleft(), running, selector)
+                _turn(running, selector)
+        finally:
+            _end([one.process for one in running])
+
+
+def _start(job: Job, running: set[_Running], selector: selectors.BaseSelector) -> None:
+    try:
+        one = _Running(job)
+    except OSError as error:
+        job.done(Ended(b"", str(error).encode(), None))
+        return
+    running.add(one)
+    for stream in one.open:
+        os.set_blocking(stream.fileno(), False)
+        selector.register(stream, selectors.EVENT_READ, one)
+    if one.process.stdin:
+        os.set_blocking(one.process.stdin.fileno(), False)
+        selector.register(one.process.stdin, selectors.EVENT_WRITE, one)
+        _feed(one, selector)
+
+
+def _turn(running: set[_Running], selector: selectors.BaseSelector) -> None:
+    if not running:
+        return
+    nearest = min(one.deadline for one in running)
+    for key, events in selector.select(max(0.0, nearest - time.monotonic())):
+        if events & selectors.EVENT_WRITE:
+            _feed(key.data, selector)
+        else:
+            _read(key.data, key.fileobj, selector)
+    now = time.monotonic()
+    for one in [one for one in running if not one.open or one.deadline <= now]:
+        if one.open and not one.reason and not one.complete:
+            one.reason = "timeout"
+        _finish(one, running, selector)
+
+
+def _feed(one: _Running, selector: selectors.BaseSelector) -> None:
+    stdin = one.process.stdin
+    if stdin is None:
+        return
+    try:
+        while one.left:
+            one.left = one.left[os.write(stdin.fileno(), one.left) :]
+    except BlockingIOError:
+        return
+    except OSError:
+        pass  # it ended without reading everything; its output says why
+    selector.unregister(stdin)
+    stdin.close()
+    one.process.stdin = None
+
+
+def _read(one: _Running, stream: Any, selector: selectors.BaseSelector) -> None:
+    try:
+        data = os.read(stream.fileno(), 1 << 18)
+    except BlockingIOError:
+        return
+    if data:
+        received = one.received[stream]
+        received += data
+        if len(received) > LARGEST:
+            one.reason, one.deadline = "too much output", 0.0
+        elif data.endswith(b"\n") and one.complete:
+            one.deadline = min(one.deadline, time.monotonic() + GRACE)
+        return
+    selector.unregister(stream)
+    one.open.discard(stream)
+
+
+def _finish(one: _Running, running: set[_Running], selector: selectors.BaseSelector) -> None:
+    for stream in one.open:
+        selector.unregister(stream)
+    if one.process.stdin:
+        selector.unregister(one.process.stdin)
+        one.process.stdin.close()
+        one.process.stdin = None
+    if one.open:
+        _end([one.process])
+    else:
+        try:
+            one.process.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            _end([one.process])
+    for stream in one.received:
+        if stream:
+            stream.close()
+    running.discard(one)
+    one.job.done(one.ended())
+
+
+def _end(processes: list[Process]) -> None:
+    """End them: SIGTERM to all, SIGKILL to what is left a moment later."""
+    for process in processes:
+        process.terminate()
+    limit = time.monotonic() + GRACE
+    for process in processes:
+        try:
+            process.wait(max(0.0, limit - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

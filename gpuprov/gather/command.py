@@ -1,0 +1,114 @@
+"""A host's connection settings and a script -> the child process that runs the script there.
+
+The script goes to `sh` over standard input, never in an argument: no length limit, no quoting by a login shell that may be
+csh or fish, and nothing to see in `ps`. testinfra's backends cannot do that (`testinfra/backend/base.py`: `run_local`
+quotes the command into a local shell line, without time-out, and a byte that is not ASCII costs one more exec to ask for
+the encoding), so the ssh command line is built here, from the same variables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import sys
+
+import msgspec
+
+from gpuprov.errors import GpuprovError
+from gpuprov.gather.settings import Settings
+
+SHELL = ("/bin/sh", "-c", 'eval "$(cat)"')
+"""Reads the whole script before its first line runs: a connection cut half way runs nothing."""
+SUDO_LIMIT = 120_000  # bytes of one argument: MAX_ARG_STRLEN of Linux is 128 KiB
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A child process: its arguments, its standard input, more environment."""
+
+    argv: list[str]
+    stdin: bytes
+    environment: dict[str, str] = {}
+
+
+def build(settings: Settings, script: str) -> Command:
+    """The child process that runs `script` on the host as the user it asks for. Not for kind `paramiko`."""
+    if settings.kind == "ansible":
+        return _ansible(settings, script)
+    remote, stdin = remote_command(settings, script)
+    if settings.kind == "local":
+        return Command(remote, stdin)
+    if settings.kind in ("podman", "docker"):
+        user = settings.text("user")
+        extra = [*settings.words("container_args"), "exec", "-i", *(["-u", user] if user else [])]
+        return Command([settings.kind, *extra, settings.host, *remote], stdin)
+    return Command([*ssh_arguments(settings), "--", settings.host, f"exec {shlex.join(remote)}"], stdin)
+
+
+def remote_command(settings: Settings, script: str) -> tuple[list[str], bytes]:
+    """What runs on the host, and what it is fed."""
+    if not settings.sudo:
+        return list(SHELL), script.encode()
+    sudo = [settings.text("become_exe", "sudo"), "-H", "-u", settings.become_user]
+    password = settings.text("become_password")
+    if not password:
+        return [*sudo, "-n", "--", *SHELL], script.encode()
+    if len(script.encode()) > SUDO_LIMIT:
+        raise GpuprovError(
+            f"{settings.name}: the script is too long for sudo with a password", "allow sudo without a password"
+        )
+    line = shlex.join([*sudo, "-S", "-p", "", "--", "/bin/sh", "-c"])
+    # One line and then the end: a wrong password is one attempt, not three that lock the account.
+    feed = f"s={shlex.quote(script)}\nprintf '%s\\n' {shlex.quote(password)} | {line} \"$s\"\n"
+    return list(SHELL), feed.encode()
+
+
+def ssh_arguments(settings: Settings) -> list[str]:
+    """`ssh` and its options as Ansible gives them; what nobody set is left to the user's own ssh configuration."""
+    ssh_args = settings.words("ssh_args")
+    arguments = [settings.text("ssh", "ssh"), "-T", "-o", "BatchMode=yes", *ssh_args]
+    if not settings.flag("host_key_checking", True):
+        arguments += ["-o", "StrictHostKeyChecking=no"]
+    for option, name in (("port", "Port"), ("user", "User")):
+        if settings.text(option):
+            arguments += ["-o", f"{name}={settings.text(option)}"]
+    if settings.text("key"):
+        arguments += ["-o", f'IdentityFile="{os.path.expanduser(settings.text("key"))}"']
+    more = [*settings.words("common_args"), *settings.words("extra_args")]
+    arguments += more
+    if "connecttimeout" not in " ".join([*ssh_args, *more]).lower():
+        arguments += ["-o", f"ConnectTimeout={settings.text('timeout', '10')}"]
+    return arguments + _control_path(settings, " ".join([*ssh_args, *more]).lower())
+
+
+def _control_path(settings: Settings, given: str) -> list[str]:
+    """The socket Ansible would use, where the user's Ansible configuration asks for shared connections."""
+    if "controlpath" in given or not ("controlpersist" in given or settings.text("control_path")):
+        return []
+    directory = os.path.expanduser(settings.text("control_path_dir", "~/.ansible/cp"))
+    template = settings.text("control_path")
+    if not template:
+        parts = (settings.host, settings.text("port") or None, settings.text("user") or None)
+        digest = hashlib.sha1("-".join(map(str, parts)).encode(), usedforsecurity=False).hexdigest()
+        template = f"%(directory)s/{digest[:10]}"
+    os.makedirs(directory, mode=0o700, exist_ok=True)
+    path = template.replace("%(directory)s", directory).replace("%%", "%")
+    return ["-o", f'ControlPath="{path}"']
+
+
+def _ansible(settings: Settings, script: str) -> Command:
+    """Through Ansible itself, for every connection plugin and become method that is not built in here. Slow.
+
+    The variables go through the environment, which only this user and root can read; a file would have to be cleaned up.
+    """
+    import base64
+
+    packed = base64.b64encode(script.encode()).decode()
+    given = {name: value for name, value in settings.variables.items() if value is not None}
+    environment = {f"GPUPROV_VARIABLE_{name}": str(value) for name, value in given.items()}
+    lookups = {name: f"{{{{ lookup('ansible.builtin.env', 'GPUPROV_VARIABLE_{name}') }}}}" for name in given}
+    argv = [sys.executable, "-m", "ansible", "adhoc", "-i", f"{settings.name},", settings.name]
+    argv += ["-e", msgspec.json.encode(lookups).decode(), "-m", "ansible.builtin.raw"]
+    argv += ["-a", f"echo {packed} | base64 -d | /bin/sh"]
+    environment |= {"ANSIBLE_STDOUT_CALLBACK": "minimal", "ANSIBLE_SSH_USETTY": "False", "ANSIBLE_NOCOLOR": "1"}
+    return Command(argv, b"", environment)

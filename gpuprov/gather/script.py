@@ -1,0 +1,109 @@
+"""Many probes -> ONE POSIX sh script -> their outputs. Nothing is written on the host.
+
+Each snippet runs in a subshell of its own, standard input from /dev/null; standard output and standard error go straight
+to the two streams of the exec, between frames. A frame's marker is a number that the host draws (the kernel's random
+uuid) when the script starts and that only the script's shell knows: it is in no argument list, no environment and not
+in the script, so nothing a snippet prints can forge a frame.
+
+A snippet that does not end is killed with its children after PROBE_LIMIT seconds and gets status TIMED_OUT; one that
+cannot be killed (uninterruptible sleep in a driver) is left behind. `timeout` from coreutils would wait for such a
+process for ever, and costs two forks and execs per probe; the one ticker costs two per host and one a second.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+from gpuprov.probe.base import Output, Probe
+
+PROBE_LIMIT = 30
+"""Seconds one snippet may take; nvidia-smi on eight GPUs without persistence needs over ten."""
+TIMED_OUT = -1
+"""Status of a snippet that did not end; no program can have it."""
+ERROR_LENGTH = 2000
+UID = "effective_uid"
+"""Always among the outputs, without a probe: the user id the snippets ran with."""
+
+_HEAD = r"""LC_ALL=C PATH="$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+export LC_ALL PATH
+unset LANGUAGE CDPATH ENV
+cd /
+n= u=
+read -r n </proc/sys/kernel/random/uuid || n=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+while read -r k v w; do case $k in Uid:) set -- $w; u=$1; break;; esac; done </proc/self/status || u=$(id -u)
+printf 'gpuprov-begin %s %s\n' "$n" "$u"
+printf 'gpuprov-begin %s %s\n' "$n" "$u" >&2
+t=0
+trap 't=$((t+1))' USR1
+(while sleep 1; do kill -USR1 $$ || exit; done) </dev/null >/dev/null 2>&1 &
+w=$!
+kill_tree() {
+  for c in $(cat "/proc/$1/task/"*/children 2>/dev/null); do kill_tree "$c"; done
+  kill -9 "$1" 2>/dev/null
+}
+probe() {
+  printf '%s>%s\n' "$n" "$1"
+  printf '%s!%s\n' "$n" "$1" >&2
+  t=0
+  (trap - USR1; eval "$2") </dev/null &
+  p=$!
+  while wait "$p" 2>/dev/null; s=$?; [ "$s" -gt 128 ] && kill -0 "$p" 2>/dev/null; do
+    if [ "$t" -ge LIMIT ]; then kill_tree "$p"; s=TIMED_OUT; break; fi
+  done
+  printf '%s<%s\n' "$n" "$s"
+}
+"""
+_TAIL = r"""kill "$w" 2>/dev/null
+printf '%s.\n' "$n" >&2
+printf '%s.\n' "$n"
+"""
+
+_BEGIN = re.compile(rb"gpuprov-begin ([0-9a-f-]{20,64}) (\d*)\r?\n")
+
+
+def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
+    """One script for these probes, in order, identical ones once. Equal probes give an equal script, byte for byte."""
+    scripts: dict[str, str] = {}
+    for probe in probes:
+        if "\n" in probe.name or scripts.setdefault(probe.name, probe.script) != probe.script:
+            raise ValueError(f"two probes are called {probe.name!r}, or the name has a line break")
+    head = _HEAD.replace("LIMIT", str(limit), 1).replace("TIMED_OUT", str(TIMED_OUT))
+    calls = "".join(f"probe {shlex.quote(name)} {shlex.quote(script)}\n" for name, script in scripts.items())
+    return head + calls + _TAIL
+
+
+def complete(stream: bytes | bytearray) -> bool:
+    """Whether this stream (standard output or standard error of the exec) has been printed to its end."""
+    begin = _BEGIN.search(stream)
+    return bool(begin and begin[1] + b"." in stream)
+
+
+def begun(data: bytes) -> bool:
+    """Whether the script started on the host at all."""
+    return bool(_BEGIN.search(data))
+
+
+def split(data: bytes) -> dict[str, Output] | None:
+    """The outputs by probe name, from both streams one after the other; None where the script did not run to its end."""
+    begin = _BEGIN.search(data)
+    if begin is None or begin[1] + b"." not in data:
+        return None
+    texts: dict[str, str] = {}
+    errors: dict[str, str] = {}
+    statuses: dict[str, int] = {}
+    name = ""
+    for piece in data.split(begin[1])[1:]:
+        tag, (line, _, body) = piece[:1], piece[1:].partition(b"\n")
+        if tag == b">":
+            name = line.decode()
+            texts[name] = body.decode(errors="replace")
+        elif tag == b"<":
+            statuses[name] = int(line)
+        elif tag == b"!":
+            errors[line.decode()] = body.decode(errors="replace")[:ERROR_LENGTH]
+    outputs = {key: Output(text, statuses.get(key, TIMED_OUT), errors.get(key, "")) for key, text in texts.items()}
+    outputs.setdefault(UID, Output(begin[2].decode() + "\n"))
+    return outputs

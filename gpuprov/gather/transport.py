@@ -1,0 +1,151 @@
+"""Runs a script on a host, over whatever the inventory says, and says in one line why it could not."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.gather import script as frames
+from gpuprov.gather.children import Child, Ended, Job, Process, run_all
+from gpuprov.gather.command import build, ssh_arguments
+from gpuprov.gather.settings import Settings
+from gpuprov.spec.model import RawHost
+
+HOST_LIMIT = 120.0
+"""Seconds one host may take from connect to the last byte."""
+
+Answer = bytes | UnreachableError
+_NOISE = ("Warning: Permanently added", "Connection to ", "Shared connection to ", "Killed by signal")
+
+
+def run(raw: RawHost, script: str, timeout: float = HOST_LIMIT) -> str:
+    """What a composed script printed on the host: standard output, then standard error. Raises UnreachableError."""
+    answers: list[Answer] = []
+    run_all([job(raw, script, timeout, answers.append)], workers=1)
+    if isinstance(answers[0], UnreachableError):
+        raise answers[0]
+    return answers[0].decode(errors="replace")
+
+
+def job(raw: RawHost, script: str, timeout: float, done: Callable[[Answer], None]) -> Job:
+    """The job that runs a composed script on the host and hands over both streams, or why they could not be had."""
+    settings = Settings(raw)
+
+    def start() -> Process:
+        if settings.kind == "paramiko":
+            from gpuprov.gather.with_paramiko import Worker
+
+            return Worker(settings, script)
+        return Child(command.argv, command.environment)
+
+    stdin = b""
+    if settings.kind != "paramiko":
+        command = build(settings, script)
+        stdin = command.stdin
+    elif settings.text("common_args") or settings.text("extra_args"):
+        raise GpuprovError(
+            f"{settings.name}: a password and ansible_ssh_common_args or ansible_ssh_extra_args do not go together",
+            "log in with a key, or write the options (ProxyJump as ProxyCommand) into ~/.ssh/config",
+        )
+    return Job(start, stdin, frames.complete, timeout, lambda ended: done(_answer(settings, ended, timeout)))
+
+
+def _answer(settings: Settings, ended: Ended, timeout: float) -> Answer:
+    both = ended.out + b"\n" + ended.error
+    if ended.reason == "timeout":
+        where = "the script did not end" if frames.begun(both) else "no answer"
+        return _unreachable(settings, f"{where} within {timeout:g} s", _by_hand(settings))
+    if ended.reason:
+        return _unreachable(settings, ended.reason, _by_hand(settings))
+    if frames.split(both) is not None:
+        return both
+    if frames.begun(both):
+        return _unreachable(settings, "the connection was lost while reading", "run the command again")
+    said = _last_line(ended)
+    return _unreachable(settings, said, _way_out(settings, said))
+
+
+def _unreachable(settings: Settings, why: str, hint: str) -> UnreachableError:
+    place = "" if settings.address == settings.name else f" ({settings.address})"
+    return UnreachableError(f"{settings.name}{place}: {why}", hint)
+
+
+def _last_line(ended: Ended) -> str:
+    lines = (ended.error or ended.out).decode(errors="replace").splitlines()
+    told = [line.strip() for line in lines if line.strip() and not line.startswith(_NOISE)]
+    shown = "".join(character for character in told[-1] if character.isprintable())[:300] if told else ""
+    return shown or f"ended with status {ended.status} without a word"
+
+
+def _way_out(settings: Settings, said: str) -> str:
+    lower = said.lower()
+    if "host key" in lower or "not found in known_hosts" in lower:
+        return f"look at the host's key, then accept it once by hand: {_by_hand(settings)}"
+    if "permission denied" in lower or "authentication" in lower:
+        return "check ansible_user, ansible_ssh_private_key_file and ssh-agent, or set ansible_password"
+    if "resolve" in lower:
+        return "set ansible_host to the host's address"
+    if "sudo" in lower or "password" in lower:
+        return "set ansible_become_password, or allow this user sudo without a password"
+    if "no such container" in lower or "no container with name" in lower:
+        return f"see which containers run: {settings.kind} ps"
+    return f"try it by hand: {_by_hand(settings)}"
+
+
+def _by_hand(settings: Settings) -> str:
+    if settings.kind == "ssh":
+        words = [word for word in ssh_arguments(settings) if word not in ("-T",)]
+        return shlex.join([*words, settings.host, "true"]).replace("-o BatchMode=yes ", "")
+    if settings.kind in ("podman", "docker"):
+        return shlex.join([settings.kind, "exec", settings.host, "true"])
+    return f"ansible -i INVENTORY {settings.name} -m ansible.builtin.raw -a true"
+
+
+def site_host(raw: RawHost, control_path: str = "") -> object:
+    """The host as testinfra's `Host`, for site tests. `control_path`: a socket name, so that many commands share one ssh."""
+    import testinfra
+
+    settings = Settings(raw)
+    kind = settings.kind
+    if kind == "ansible" or (settings.sudo and settings.text("become_password")):
+        raise GpuprovError(
+            f"{settings.name}: testinfra cannot reach it with this connection, become method or become password",
+            "use ssh, paramiko, local, podman or docker, and sudo without a password, for site tests",
+        )
+    options: dict[str, object] = {"sudo": settings.sudo, "sudo_user": settings.become_user if settings.sudo else None}
+    return testinfra.get_host(_testinfra_address(settings), **options, **_testinfra_ssh(settings, control_path))
+
+
+def close_shared(control_path: str) -> None:
+    """End the ssh connections that `site_host` shared under this name, and remove their folder."""
+    import shutil
+    import subprocess
+    from pathlib import Path
+
+    folder = Path(control_path).parent
+    for socket in folder.iterdir():
+        command = ["ssh", "-O", "exit", "-o", f"ControlPath={socket}", "shared"]
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _testinfra_address(settings: Settings) -> str:
+    from urllib.parse import quote
+
+    if settings.kind == "local":
+        return "local://"
+    user, password, port = (settings.text(option) for option in ("user", "password", "port"))
+    login = quote(user, safe="") + (f":{quote(password, safe='')}" if password else "")
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    end = f":{port}" if port and settings.kind in ("ssh", "paramiko") else ""
+    return f"{settings.kind}://{login}@{host}{end}" if login else f"{settings.kind}://{host}{end}"
+
+
+def _testinfra_ssh(settings: Settings, control_path: str) -> dict[str, object]:
+    if settings.kind == "paramiko":
+        return {"ssh_identity_file": settings.text("key") or None}
+    if settings.kind != "ssh":
+        return {}
+    arguments = shlex.join(ssh_arguments(settings)[1:])
+    return {"ssh_extra_args": arguments, "controlpath": control_path.replace("%", "%%") or None}

@@ -1,0 +1,122 @@
+"""ssh with a password: paramiko in a thread that looks like a child process.
+
+testinfra's paramiko backend accepts unknown host keys with a warning; here they are refused unless Ansible's
+`host_key_checking` is off, as with ssh.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import threading
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from gpuprov.gather.command import remote_command
+from gpuprov.gather.settings import Settings
+
+if TYPE_CHECKING:
+    import paramiko
+
+
+class Worker:
+    """Runs the script over paramiko; what the host prints comes out of `stdout` and `stderr`."""
+
+    def __init__(self, settings: Settings, script: str) -> None:
+        self.stdin: IO[bytes] | None = None
+        self.stdout: IO[bytes] | None
+        self.stderr: IO[bytes] | None
+        self.stdout, self._out = _pipe()
+        self.stderr, self._error = _pipe()
+        self.returncode: int | None = None
+        self._settings, self._script = settings, script
+        self._client: paramiko.SSHClient | None = None
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def poll(self) -> int | None:
+        return None if self._thread.is_alive() else self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._thread.join(timeout)
+        if self._thread.is_alive() and timeout is not None:
+            raise subprocess.TimeoutExpired("paramiko", timeout)
+        return self.returncode or 0
+
+    def terminate(self) -> None:
+        if self._client:
+            self._client.close()
+
+    def kill(self) -> None:
+        """The thread is a daemon: what does not end ends with gpuprov."""
+        self.terminate()
+        self._thread = threading.Thread()
+
+    def _work(self) -> None:
+        with self._out as out, self._error as error:
+            try:
+                self.returncode = self._talk(out, error)
+            except Exception as problem:  # paramiko raises a dozen kinds, some of them bare Exception
+                self.returncode = 255
+                _write(error, f"{problem or type(problem).__name__}\n".encode())
+
+    def _talk(self, out: IO[bytes], error: IO[bytes]) -> int:
+        self._client = client = connect(self._settings)
+        with client:
+            remote, feed = remote_command(self._settings, self._script)
+            transport = client.get_transport()
+            if transport is None:
+                return 255
+            channel = transport.open_session()
+            channel.exec_command(f"exec {shlex.join(remote)}")
+            channel.sendall(feed)
+            channel.shutdown_write()
+            drain = threading.Thread(target=_copy, args=(channel.recv_stderr, error), daemon=True)
+            drain.start()
+            _copy(channel.recv, out)
+            drain.join()
+            return channel.recv_exit_status()
+
+
+def connect(settings: Settings) -> paramiko.SSHClient:
+    """An open connection; host keys are judged as ssh would judge them."""
+    import paramiko
+
+    client = paramiko.SSHClient()
+    client.load_system_host_keys()
+    if not settings.flag("host_key_checking", True):
+        client.set_missing_host_key_policy(paramiko.AutoAddPolicy())
+    else:
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+    found: dict[str, Any] = {}
+    config = Path("~/.ssh/config").expanduser()
+    if config.is_file():
+        found = paramiko.SSHConfig.from_path(str(config)).lookup(settings.host)
+    key = settings.text("key")
+    client.connect(
+        found.get("hostname", settings.host),
+        port=int(settings.text("port") or found.get("port", 22)),
+        username=settings.text("user") or found.get("user"),
+        password=settings.text("password") or None,
+        key_filename=os.path.expanduser(key) if key else found.get("identityfile"),
+        timeout=float(settings.text("timeout", "10")),
+        sock=paramiko.ProxyCommand(found["proxycommand"]) if "proxycommand" in found else None,
+    )
+    return client
+
+
+def _pipe() -> tuple[IO[bytes], IO[bytes]]:
+    read, write = os.pipe()
+    return os.fdopen(read, "rb", 0), os.fdopen(write, "wb", 0)
+
+
+def _copy(receive: Any, to: IO[bytes]) -> None:
+    while data := receive(1 << 16):
+        _write(to, data)
+
+
+def _write(to: IO[bytes], data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(to.fileno(), view) :]

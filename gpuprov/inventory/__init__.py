@@ -1,0 +1,82 @@
+"""Whatever Ansible reads, as plain hosts: `gpuprov` deep-merged, every value with its place, connection variables.
+
+Nothing here judges the spec. Importing this package does not import Ansible, and a cache hit does not either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from gpuprov.inventory.resolved import Resolved
+from gpuprov.inventory.sources import default_sources
+from gpuprov.spec.model import RawHost
+from gpuprov.spec.problem import Origin, Problem, SpecError
+
+__all__ = ["Inventory", "default_sources", "load"]
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """The hosts of the sources, in the order they are written there.
+
+    Hosts with the same groups and no variables of their own share one `values`, `origins` and `connection`: read only.
+    """
+
+    sources: tuple[str, ...]
+    hosts: tuple[RawHost, ...]
+    warnings: tuple[Problem, ...] = ()
+
+
+def load(
+    sources: Sequence[str],
+    *,
+    limit: str | None = None,
+    vault_password_files: Sequence[str] = (),
+    ask_vault_pass: bool = False,
+    cache: bool = True,
+) -> Inventory:
+    """The inventory, narrowed to `limit` (an Ansible host pattern). Raises SpecError with every problem found.
+
+    `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin
+    configurations, templates or secrets (see `gpuprov.inventory.cache`).
+    """
+    import gpuprov.inventory.cache as store
+    from gpuprov.inventory.limit import select
+    from gpuprov.inventory.sources import absolute
+
+    paths, missing = absolute(sources)
+    if missing:
+        raise SpecError(missing)
+    key = store.key(paths) if cache else None
+    resolved = store.read(key) if key else None
+    if resolved is None:
+        resolved = _reader()(paths, vault_password_files, ask_vault_pass)
+        if key and key == store.key(paths):
+            store.write(key, resolved)
+    hosts = resolved.hosts
+    if limit is not None:
+        hosts, problems = select(hosts, resolved.groups, limit)
+        if problems:
+            raise SpecError(problems)
+    return Inventory(tuple(sources), hosts, resolved.warnings)
+
+
+def _reader() -> Callable[[list[str], Sequence[str], bool], Resolved]:
+    """The reader; importing it imports Ansible, which reads its configuration then and may have something to say."""
+    from contextlib import redirect_stderr
+    from io import StringIO
+
+    try:
+        with redirect_stderr(StringIO()):
+            from gpuprov.inventory.reader import read
+    except Exception as error:
+        if type(error).__name__ != "AnsibleOptionsError":
+            raise
+        from gpuprov.inventory.sources import ansible_config, shown
+
+        text = str(error).splitlines()[0].partition(": ")[2] or str(error)
+        origin = Origin(shown(ansible_config() or "ansible.cfg"))
+        problem = Problem(message=f"Ansible cannot use its configuration: {text.rstrip('.')}", origin=origin)
+        raise SpecError([problem]) from error
+    return read

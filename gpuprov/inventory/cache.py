@@ -1,0 +1,246 @@
+"""The resolved inventory, kept between runs, so that a run on unchanged sources need not import Ansible.
+
+Never kept: what a script, a plugin, a template or a vault computed, anything that looks like a secret, and inventories
+with problems. A file belongs to one user (mode 0600), is written whole or not at all, and is ignored when it is damaged
+or somebody else's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.inventory.resolved import Resolved
+from gpuprov.inventory.sources import ansible_config, is_host_list
+from gpuprov.spec.model import RawHost
+from gpuprov.spec.problem import Origin, Problem
+
+FORMAT = 1
+KEPT = 32
+LARGEST = 256 * 1024 * 1024
+MOST_FILES = 20_000
+_SECRET = re.compile(r"pass|secret|token|private_key|credential|api_?key", re.IGNORECASE)
+_KEY_FILE = re.compile(r"private_key_file$")
+
+
+class Entry(msgspec.Struct, array_like=True):
+    """What is written: values and places once for all hosts that share them."""
+
+    files: list[str]
+    paths: list[tuple[str | int, ...]]
+    groups: list[str]
+    chains: list[list[int]]
+    shapes: list[tuple[dict[str, Any], list[int]]]
+    connections: list[dict[str, Any]]
+    hosts: list[tuple[str, int, int, int]]
+    warnings: list[Problem]
+
+
+class Unkept(Exception):
+    """These sources are never kept."""
+
+
+def folder() -> Path:
+    """Where entries are kept."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "gpuprov" / "inventory"
+
+
+def key(paths: list[str]) -> str | None:
+    """The name of the entry: all that the answer depends on. None for sources that are never kept."""
+    digest = hashlib.sha256()
+
+    def tell(*parts: str | bytes) -> None:
+        for part in parts:
+            data = part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
+            digest.update(b"%d:" % len(data) + data)
+
+    try:
+        tell(str(FORMAT), __version__, sys.version, _ansible(), os.getcwd(), os.path.expanduser("~"))
+        for name in sorted(os.environ):
+            if name.startswith("ANSIBLE_"):
+                tell(name, os.environ[name])
+        config = ansible_config()
+        if config is not None:
+            tell(config, Path(config).read_bytes())
+        for source in paths:
+            tell("source", source)
+        for name, content in _contents(paths):
+            tell(name, content)
+    except (OSError, Unkept):
+        return None
+    return digest.hexdigest()
+
+
+def read(name: str) -> Resolved | None:
+    """The entry, if there is a sound one of this user."""
+    try:
+        handle = os.open(folder() / f"{name}.msgpack", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(file.fileno())
+        if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
+            return None
+        data = file.read()
+    checksum, body = data[:32], data[32:]
+    if hashlib.sha256(body).digest() != checksum:
+        return None
+    try:
+        return _unpack(msgspec.msgpack.decode(body, type=Entry))
+    except (msgspec.MsgspecError, IndexError):
+        return None
+
+
+def write(name: str, resolved: Resolved) -> None:
+    """Keep it, unless it must not be kept or the folder cannot be written."""
+    if not resolved.cacheable:
+        return
+    try:
+        body = msgspec.msgpack.encode(_pack(resolved))
+    except (Unkept, OverflowError, TypeError, UnicodeError):
+        return
+    place = folder()
+    temporary = place / f".{name}.{os.getpid()}"
+    try:
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(body).digest() + body)
+            os.replace(temporary, place / f"{name}.msgpack")
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            return
+        entries = sorted(place.glob("*.msgpack"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in entries[KEPT:]:
+            old.unlink(missing_ok=True)
+    except OSError:
+        return
+
+
+def _ansible() -> bytes:
+    """The Ansible that would be imported, without importing it."""
+    from importlib.util import find_spec
+
+    spec = find_spec("ansible")
+    if spec is None or spec.origin is None:
+        raise Unkept
+    return spec.origin.encode() + (Path(spec.origin).parent / "release.py").read_bytes()
+
+
+def _contents(paths: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Every file the answer depends on, in a fixed order."""
+    beside = ["group_vars", "host_vars", "vars_plugins"]
+    trees: list[str] = []
+    for source in paths:
+        if is_host_list(source):
+            continue
+        trees.append(source)
+        if not os.path.isdir(source):
+            trees += [os.path.join(os.path.dirname(source), name) for name in beside]
+    trees += [os.path.join(os.getcwd(), name) for name in beside]
+    for home in (os.environ.get("ANSIBLE_HOME", "~/.ansible"), "/usr/share/ansible"):
+        trees += [os.path.join(os.path.expanduser(home), "plugins", name) for name in ("vars", "inventory")]
+    files = list(dict.fromkeys(file for tree in trees for file in _files(tree)))
+    if len(files) > MOST_FILES or sum(os.path.getsize(file) for file in files) > LARGEST:
+        raise Unkept
+    sources = [source for source in paths if not is_host_list(source)]
+    for file in files:
+        content = Path(file).read_bytes()
+        is_source = any(file == source or file.startswith(source + "/") for source in sources)
+        if b"$ANSIBLE_VAULT" in content or b"!vault" in content or (is_source and os.access(file, os.X_OK)):
+            raise Unkept
+        yield file, content
+
+
+def _files(tree: str) -> Iterator[str]:
+    if os.path.isfile(tree):
+        yield tree
+    seen: set[str] = set()
+    for place, folders, names in os.walk(tree, followlinks=True):
+        real = os.path.realpath(place)
+        folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
+        seen.add(real)
+        for name in sorted(names):
+            path = os.path.join(place, name)
+            if not name.startswith(".") and os.path.isfile(path):
+                yield path
+
+
+def _pack(resolved: Resolved) -> Entry:
+    entry = Entry([], [], list(resolved.groups), [], [], [], [], list(resolved.warnings))
+    files: dict[str, int] = {}
+    paths: dict[tuple[str | int, ...], int] = {}
+    group_numbers = {name: number for number, name in enumerate(resolved.groups)}
+    chains: dict[tuple[str, ...], int] = {}
+    shapes: dict[tuple[int, int], int] = {}
+    connections: dict[int, int] = {}
+    for host in resolved.hosts:
+        chain = chains.setdefault(host.groups, len(chains))
+        if chain == len(entry.chains):
+            entry.chains.append([group_numbers[name] for name in host.groups])
+        shape = shapes.setdefault((id(host.values), id(host.origins)), len(shapes))
+        if shape == len(entry.shapes):
+            _keepable(host.values)
+            places: list[int] = []
+            for path, origin in host.origins.items():
+                number = paths.setdefault(path, len(paths))
+                places += (number, files.setdefault(origin.file, len(files)), origin.line, origin.column)
+            entry.shapes.append((host.values, places))
+        connection = connections.setdefault(id(host.connection), len(connections))
+        if connection == len(entry.connections):
+            _keepable(host.connection)
+            entry.connections.append(host.connection)
+        entry.hosts.append((host.name, chain, shape, connection))
+    entry.files, entry.paths = list(files), list(paths)
+    return entry
+
+
+def _unpack(entry: Entry) -> Resolved:
+    chains = [tuple(entry.groups[number] for number in chain) for chain in entry.chains]
+    shapes = []
+    for values, places in entry.shapes:
+        rows = iter(places)
+        origins = {
+            entry.paths[path]: Origin(entry.files[file], line, column)
+            for path, file, line, column in zip(rows, rows, rows, rows, strict=True)
+        }
+        shapes.append((values, origins))
+    hosts = tuple(
+        RawHost(
+            name=name,
+            groups=chains[chain],
+            values=shapes[shape][0],
+            origins=shapes[shape][1],
+            connection=entry.connections[connection],
+        )
+        for name, chain, shape, connection in entry.hosts
+    )
+    return Resolved(hosts=hosts, groups=tuple(entry.groups), warnings=tuple(entry.warnings))
+
+
+def _keepable(value: object, name: str = "") -> None:
+    """Raises Unkept for a secret-like name, a template, or a type that would not come back as it was."""
+    if _SECRET.search(name) and not _KEY_FILE.search(name):
+        raise Unkept
+    if isinstance(value, Mapping):
+        for key_, item in value.items():
+            if type(key_) is not str:
+                raise Unkept
+            _keepable(item, key_)
+    elif isinstance(value, list):
+        for item in value:
+            _keepable(item)
+    elif value is not None and type(value) not in (str, int, float, bool):
+        raise Unkept

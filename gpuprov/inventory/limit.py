@@ -1,0 +1,130 @@
+"""`--limit`: Ansible's host patterns, evaluated without importing Ansible.
+
+https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+
+from gpuprov.spec.model import RawHost
+from gpuprov.spec.problem import Problem
+
+_PIECE = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
+_SUBSCRIPT = re.compile(r"^(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]$")
+
+
+def select(hosts: Sequence[RawHost], groups: Sequence[str], limit: str) -> tuple[tuple[RawHost, ...], list[Problem]]:
+    """The hosts that the pattern means, in inventory order; a problem for each part that means nothing."""
+    patterns, problems = _patterns(limit)
+    universe = _Universe(hosts, groups)
+    wanted = [p for p in patterns if p[0] not in "!&"] or ([] if problems else ["all"])
+    chosen: set[str] = set()
+    for pattern in wanted:
+        chosen |= universe.match(pattern)
+    for pattern in patterns:
+        if pattern[0] == "&":
+            chosen &= universe.match(pattern[1:])
+    for pattern in patterns:
+        if pattern[0] == "!":
+            chosen -= universe.match(pattern[1:])
+    problems += universe.problems
+    if not chosen and not problems:
+        problems.append(Problem(message=f'--limit "{limit}" leaves no host', hint="leave it out to mean all hosts"))
+    return tuple(host for host in hosts if host.name in chosen), problems
+
+
+def _patterns(limit: str) -> tuple[list[str], list[Problem]]:
+    parts: list[str] = []
+    problems: list[Problem] = []
+    for part in _split(limit):
+        if not part.startswith("@"):
+            parts.append(part)
+            continue
+        try:
+            with open(part[1:], encoding="utf-8") as lines:
+                parts += [line.strip() for line in lines if line.strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            problems.append(Problem(message=f"--limit: {part[1:]} cannot be read: {reason}"))
+    if not parts and not problems:
+        problems.append(Problem(message="--limit is empty", hint="leave it out to mean all hosts"))
+    return parts, problems
+
+
+def _split(limit: str) -> list[str]:
+    if "," in limit:
+        return [part.strip() for part in limit.split(",") if part.strip(" !&")]
+    if ":" not in limit or _is_address(limit):
+        return [limit.strip()] if limit.strip(" !&") else []
+    return [part for part in _PIECE.findall(limit) if part.strip("!&")]
+
+
+def _is_address(text: str) -> bool:
+    from ipaddress import ip_address
+
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+class _Universe:
+    """Host and group names, and what each pattern means among them."""
+
+    def __init__(self, hosts: Sequence[RawHost], groups: Sequence[str]) -> None:
+        self.problems: list[Problem] = []
+        self._names = [host.name for host in hosts]
+        self._known = set(self._names)
+        self._members: dict[str, list[str]] = {name: [] for name in groups}
+        self._members["all"] = self._names
+        for host in hosts:
+            for group in host.groups:
+                self._members.setdefault(group, []).append(host.name)
+
+    def match(self, pattern: str) -> set[str]:
+        if pattern in self._known:
+            return {pattern}
+        expression, subscript = _subscript(pattern)
+        try:
+            matcher = re.compile(pattern[1:] if pattern.startswith("~") else fnmatch.translate(expression))
+        except re.error as error:
+            self.problems.append(Problem(message=f'--limit: "{pattern}" is not a regular expression: {error}'))
+            return set()
+        groups = [name for name in self._members if matcher.match(name)]
+        found = [host for name in groups for host in self._members[name]]
+        if not groups or pattern.startswith("~") or any(special in expression for special in ".?*["):
+            found += [name for name in self._names if matcher.match(name)]
+        found = list(dict.fromkeys(found))
+        if not found and not groups:
+            self._unknown(pattern)
+        if subscript is None or not found:
+            return set(found)
+        if isinstance(subscript, int):
+            if not -len(found) <= subscript < len(found):
+                message = f'--limit: "{pattern}" asks for item {subscript} of {len(found)}'
+                self.problems.append(Problem(message=message, hint=f"allowed: 0 to {len(found) - 1}"))
+                return set()
+            return {found[subscript]}
+        return set(found[subscript])
+
+    def _unknown(self, pattern: str) -> None:
+        from difflib import get_close_matches
+
+        close = get_close_matches(pattern, [*self._members, *self._names], n=1, cutoff=0.6)
+        named = sorted(name for name in self._members if name not in ("all", "ungrouped"))[:10]
+        hint = f'did you mean "{close[0]}"?' if close else ("groups: " + ", ".join(named) if named else "")
+        self.problems.append(Problem(message=f'--limit: no host or group matches "{pattern}"', hint=hint))
+
+
+def _subscript(pattern: str) -> tuple[str, int | slice | None]:
+    found = None if pattern.startswith("~") else _SUBSCRIPT.match(pattern)
+    if not found:
+        return pattern, None
+    expression, item, start, end = found.groups()
+    if item:
+        return expression, int(item)
+    return expression, slice(int(start), int(end) + 1 if end else None)

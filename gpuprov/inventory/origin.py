@@ -1,0 +1,69 @@
+"""The one place that touches Ansible's private tags: where a loaded value was written, and its plain Python value."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ansible._internal._datatag._tags import Origin as Tag
+from ansible.module_utils._internal._datatag import AnsibleTagHelper
+from ansible.parsing.vault import EncryptedString
+from ansible.template import is_trusted_as_template
+
+from gpuprov.inventory.sources import shown
+from gpuprov.spec.problem import Origin
+
+_QUOTED_PATH = re.compile(r"'(/[^']*)'")
+_names: dict[tuple[str, str], str] = {}
+
+
+def origin_of(value: Any) -> Origin | None:
+    """Where Ansible says the value was written; None for a value that carries no tag (true, false, null, computed)."""
+    tag = value if isinstance(value, Tag) else Tag.get_tag(value)
+    return None if tag is None else to_origin(tag)
+
+
+def to_origin(tag: Any) -> Origin:
+    """Ansible's place as ours; an INI source has lines but no columns: column 1."""
+    if tag.path is None:
+        found = _QUOTED_PATH.search(tag.description or "")
+        return Origin(_shown(found.group(1)) if found else str(tag.description))
+    return Origin(_shown(tag.path), tag.line_num or 0, tag.col_num or 1) if tag.line_num else Origin(_shown(tag.path))
+
+
+def is_template(value: Any) -> bool:
+    """Whether Ansible would resolve this value as a Jinja template."""
+    return (
+        isinstance(value, str)
+        and ("{{" in value or "{%" in value or "{#" in value)
+        and bool(is_trusted_as_template(value))
+    )
+
+
+def is_vaulted(value: Any) -> bool:
+    """Whether the value is an inline `!vault` secret, decrypted on use."""
+    return isinstance(value, EncryptedString)
+
+
+def plain(value: Any) -> Any:
+    """A scalar without tags, in its exact Python type. A vaulted value is decrypted; Ansible's error passes through."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, EncryptedString):
+        return str.__str__(AnsibleTagHelper.as_native_type(value + ""))
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return AnsibleTagHelper.as_native_type(value)
+
+
+def _shown(path: str) -> str:
+    import os
+
+    key = (os.getcwd(), path)
+    if key not in _names:
+        _names[key] = shown(path)
+    return _names[key]

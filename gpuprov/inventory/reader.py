@@ -1,0 +1,214 @@
+"""Reads inventory sources through Ansible. Imported only where the cache has no answer: importing Ansible is slow."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.inventory.helpers import sort_groups
+from ansible.plugins.loader import init_plugin_loader
+from ansible.plugins.vars import host_group_vars
+from ansible.utils.collection_loader import AnsibleCollectionConfig
+
+from gpuprov.inventory.findings import Findings
+from gpuprov.inventory.merge import Merge
+from gpuprov.inventory.origin import is_template, is_vaulted, origin_of, plain
+from gpuprov.inventory.quiet import Heard, quiet
+from gpuprov.inventory.reasons import problem_of
+from gpuprov.inventory.resolved import Resolved
+from gpuprov.inventory.source import Loader, Manager, told
+from gpuprov.inventory.sources import shown
+from gpuprov.inventory.templates import Templates
+from gpuprov.inventory.variables import Own, Variables
+from gpuprov.inventory.vault import set_secrets
+from gpuprov.spec.build import show
+from gpuprov.spec.model import RawHost
+from gpuprov.spec.problem import Origin, Path, Problem, SpecError, dotted
+
+
+def read(sources: list[str], vault_password_files: Sequence[str] = (), ask_vault_pass: bool = False) -> Resolved:
+    """All hosts of the sources (absolute paths or host lists). Raises SpecError with every problem found."""
+    with quiet() as heard, _no_collection():
+        for memory in (host_group_vars.FOUND, host_group_vars.NAK, host_group_vars.CANONICAL_PATHS):
+            memory.clear()
+        if AnsibleCollectionConfig.collection_finder is None:
+            init_plugin_loader()
+        try:
+            return _read(sources, vault_password_files, ask_vault_pass, heard)
+        except AnsibleError as error:  # not about one source: a setting, or a plugin that cannot be loaded
+            raise SpecError([problem_of(error, sources[0])]) from error
+
+
+def _read(sources: list[str], vault_password_files: Sequence[str], ask_vault_pass: bool, heard: Heard) -> Resolved:
+    findings = Findings()
+    loader = Loader()
+    for problem in set_secrets(loader, vault_password_files, ask_vault_pass):
+        findings.take(problem)
+    if findings:
+        raise SpecError(findings.problems())
+    manager = Manager(loader, sources, heard)
+    manager.parse_sources(cache=False)
+    for problem in manager.problems:
+        findings.take(problem)
+    loader.tolerant = True
+    hosts = _Hosts(loader, manager, findings)
+    rows = hosts.all()
+    loud, warnings = told(heard)
+    for problem in loud:
+        findings.take(problem)
+    if not rows and not findings:
+        place = Origin(shown(sources[0])) if len(sources) == 1 else None
+        findings.take(Problem(message="the inventory has no hosts", origin=place, hint="add one under hosts"))
+    if findings:
+        raise SpecError(findings.problems())
+    warnings += [
+        Problem(
+            message=f'the variable "{name}" is not read', origin=at, hint='did you mean "gpuprov"?', severity="warning"
+        )
+        for name, at in manager.data.strange.items()
+    ]
+    plugin_paths = ("DEFAULT_VARS_PLUGIN_PATH", "DEFAULT_INVENTORY_PLUGIN_PATH")
+    usual = all(constants.config.get_config_value_and_origin(name)[1] == "default" for name in plugin_paths)
+    return Resolved(
+        hosts=tuple(rows),
+        groups=tuple(str(name) for name in manager.groups),
+        warnings=tuple(warnings),
+        cacheable=usual and manager.plain and hosts.variables.builtin and not hosts.computed,
+    )
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage collection while tens of thousands of small objects are made that all stay alive."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@dataclass
+class _Chain:
+    """What the groups of a host give it; shared by all hosts with the same groups."""
+
+    names: tuple[str, ...]
+    said: Own
+    merge: Merge
+    connection: dict[str, Any]
+
+
+class _Hosts:
+    """Turns Ansible's hosts into ours."""
+
+    def __init__(self, loader: Loader, manager: Manager, findings: Findings) -> None:
+        self.variables = Variables(loader, manager, findings)
+        self.computed = False
+        """Whether any value is templated or vaulted."""
+        self._loader, self._manager, self._findings = loader, manager, findings
+        self._chains: dict[tuple[int, ...], _Chain] = {}
+        self._merged: dict[tuple[object, ...], Merge] = {}
+        self._templates: Templates | None = None
+
+    def all(self) -> list[RawHost]:
+        """In the order in which the sources name them."""
+        hosts = list(self._manager.hosts.values())
+        said = [(host, self._chain(host), self.variables.of_host(host)) for host in hosts]
+        for path, error in self._loader.failed.items():
+            self._findings.take(problem_of(error, path))
+        for problem in self._loader.faults:
+            self._findings.take(problem)
+        usable = not self._findings  # with files missing, every templated value would be a second, misleading problem
+        return [self._host(host, chain, own, usable) for host, chain, own in said]
+
+    def _chain(self, host: Any) -> _Chain:
+        key = tuple(map(id, host.groups))
+        chain = self._chains.get(key)
+        if chain is None:
+            said = self.variables.of_groups(host.groups)
+            names = tuple(str(group.name) for group in sort_groups(host.groups) if group.name != "all")
+            merge = Merge(partial(self._refuse, ""))
+            _lay(merge, said.layers)
+            connection = {name: self._plain(name, value) for name, value in said.connection.items()}
+            chain = self._chains[key] = _Chain(names, said, merge, connection)
+        return chain
+
+    def _host(self, host: Any, chain: _Chain, own: Own, usable: bool) -> RawHost:
+        merge = self._merge(host, chain, own)
+        connection = chain.connection
+        if own.connection:
+            connection = connection | {name: self._plain(name, value) for name, value in own.connection.items()}
+        templated = any(is_template(value) or isinstance(value, dict | list) for value in connection.values())
+        if usable and (merge.templates or templated):
+            if self._templates is None:
+                self._templates = Templates(self._loader, self._manager, self._findings)
+            resolver = self._templates.of(host)
+            if merge.templates:
+                self.computed = True
+                merge = Merge(partial(self._refuse, str(host.name)), resolver.resolve)
+                _lay(merge, [*chain.said.layers, *own.layers], self._findings)
+                merge.finish()
+            if templated:
+                self.computed = True
+                resolved = Merge(partial(self._refuse, str(host.name)))
+                resolved.add({name: resolver.named(value, name) for name, value in connection.items()})
+                connection = resolved.values
+        return RawHost(
+            name=str(host.name),
+            groups=chain.names,
+            values=merge.values,
+            origins=merge.origins,
+            connection=connection,
+        )
+
+    def _merge(self, host: Any, chain: _Chain, own: Own) -> Merge:
+        """Hosts of one range share their merged values: their own layers were written at one place."""
+        if not own.layers:
+            return chain.merge
+        places = tuple(origin_of(layer) for layer in own.layers)
+        key = (id(chain), places) if all(place and place.line for place in places) else None
+        merge = self._merged.get(key) if key else None
+        if merge is None:
+            merge = chain.merge.copy()
+            merge.refuse = partial(self._refuse, str(host.name))
+            _lay(merge, own.layers)
+            if key:
+                self._merged[key] = merge
+        return merge
+
+    def _plain(self, name: str, value: Any) -> Any:
+        if is_template(value) or isinstance(value, Mapping | list):
+            return value
+        if is_vaulted(value):
+            self.computed = True
+        try:
+            return plain(value)
+        except AnsibleError as error:
+            self._refuse("", error, (name,))
+            return None
+
+    def _refuse(self, host: str, error: AnsibleError, path: Path) -> None:
+        found = problem_of(error, "", dotted(path))
+        self._findings.add(found.message, found.origin, host, path, found.hint)
+
+
+def _lay(merge: Merge, layers: list[Any], findings: Findings | None = None) -> None:
+    for layer in layers:
+        value = layer
+        if not isinstance(layer, Mapping):  # the whole of `gpuprov` is a template
+            if merge.resolve is None:
+                merge.templates = True
+                continue
+            value = merge.resolve(layer, ())
+        if isinstance(value, Mapping):
+            merge.add(value)
+        elif value is not None and findings is not None:
+            hint = "allowed: a mapping of blocks ({} for none)"
+            findings.add(f"gpuprov is a template that gives {show(plain(value))}", origin_of(layer), hint=hint)

@@ -1,0 +1,134 @@
+"""Ansible's errors as problems: one line, the place, what to do."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gpuprov.inventory.origin import origin_of
+from gpuprov.inventory.sources import shown
+from gpuprov.spec.problem import Origin, Problem
+
+_GIVE = "give --vault-password-file FILE or --ask-vault-pass"
+_KNOWN: tuple[tuple[str, str, str], ...] = (
+    (
+        r"no vault secrets found|vault password must be",
+        "is encrypted with ansible-vault, and no password was given",
+        _GIVE,
+    ),
+    (
+        r"Decryption failed",
+        "cannot be decrypted: none of the vault passwords given fits",
+        "give the right one with --vault-password-file or --ask-vault-pass",
+    ),
+    (r"AnsibleVaultFormatError|not enough values to unpack", "is damaged: it begins like an ansible-vault text", ""),
+    (r"Tabs are usually invalid", "a tab is not allowed here", "indent with spaces"),
+    (r"missing quotes around a template", "a template that is not quoted", 'write it as key: "{{ name }}"'),
+    (r"Colons in unquoted values", "a colon inside a value that is not quoted", "quote the whole value"),
+    (r"must end with the same quote", "a quote that does not end where the value ends", "quote the whole value once"),
+    (r"surrogates not allowed|codec can't decode", "is not UTF-8 text", "save it as UTF-8"),
+    (r"recursion depth exceeded", "refers to itself", ""),
+    (
+        r"could not be parsed as JSON|JSON decoder",
+        "the inventory script printed something that is not inventory JSON",
+        "",
+    ),
+    (r"Failed to execute inventory script", "the inventory script cannot be run", 'check its "#!" line'),
+)
+_NOISE = re.compile(
+    r"^(YAML parsing failed|JSON parsing failed|Failed to parse inventory|Syntax error in template)[.:]\s*"
+    r"|\.? Use -v+ to see paths searched"
+)
+_LINE_COLUMN = re.compile(r" \(at line (\d+), column (\d+)\)$")
+
+
+def problem_of(error: BaseException, file: str, subject: str = "the file") -> Problem:
+    """The problem that an error of Ansible means; `file` is the source that was read when it was raised."""
+    place = _place(error) or Origin(shown(file))
+    whole = " | ".join(f"{type(cause).__name__}: {cause}" for cause in _chain(error))
+    said = _stderr(error)
+    for pattern, message, hint in _KNOWN:
+        if re.search(pattern, whole):
+            message = f"{subject} {message}" if message.startswith(("is ", "cannot ", "refers ")) else message
+            return Problem(message=message, origin=place, hint=f"it said: {said}" if said else hint)
+    unknown = re.search(r"specifies unknown plugin '([^']+)'", whole)
+    if unknown:
+        return Problem(
+            message=f'there is no inventory plugin "{unknown.group(1)}"', origin=place, hint="install its collection"
+        )
+    text = reason(error)
+    if "AnsibleYAMLParserError" in whole:
+        text = f"not valid YAML: {text}"
+    counted = _LINE_COLUMN.search(text)
+    if counted:
+        text = text[: counted.start()]
+        place = Origin(place.file, int(counted.group(1)), int(counted.group(2)))
+    found = None if place.line or not file else _search(file, text)
+    if found:
+        place = Origin(place.file, *found)
+    return Problem(message=text, origin=place, hint=f"it said: {said}" if said else "")
+
+
+def reason(error: BaseException) -> str:
+    """Ansible's own words, without the boilerplate around them, in one line."""
+    innermost: BaseException = error
+    for cause in _chain(error):
+        if str(cause).strip():
+            innermost = cause
+        if getattr(cause, "_include_cause_message", True) is False:
+            break
+    return cleaned(str(innermost))
+
+
+def cleaned(text: str) -> str:
+    """Words of Ansible without boilerplate, in one line that can follow a colon."""
+    text = _NOISE.sub("", " ".join(text.split())).rstrip(".")
+    text = re.sub(r"<class '(?:[\w.]+\.)?_?(?:AnsibleTagged)?(\w+)'>", r"\1", text)
+    text = re.sub(r"TOML file '[^']*' is invalid: ", "not valid TOML: ", text)
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and not any(current is known for known in found):
+        found.append(current)
+        current = current.__cause__
+    return found
+
+
+def _place(error: BaseException) -> Origin | None:
+    best: Origin | None = None
+    for cause in _chain(error):
+        obj: Any = getattr(cause, "obj", None)
+        place = origin_of(obj) if obj is not None else None
+        if place is not None and (best is None or (place.line and not best.line)):
+            best = place
+    return best
+
+
+def _stderr(error: BaseException) -> str:
+    """The last line that an inventory script wrote to standard error."""
+    for cause in _chain(error):
+        text = getattr(cause, "_help_text", None) or ""
+        if text.startswith("Standard error from inventory script:"):
+            lines = [line for line in text.splitlines()[1:] if line.strip()]
+            return lines[-1].strip() if lines else ""
+    return ""
+
+
+def _search(file: str, text: str) -> tuple[int, int] | None:
+    """Line and column of what an INI error quotes; Ansible 2.19 forgets the line on the way."""
+    quoted = re.findall(r"got: (.+)$|'([^']+)'|(\[[^\]]+\])", text)
+    wanted = [part for groups in quoted for part in groups if part]
+    try:
+        with open(file, encoding="utf-8") as source:
+            lines = source.read().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    for part in wanted:
+        for number, line in enumerate(lines, start=1):
+            found = re.search(rf"(?<![\w-]){re.escape(part)}(?![\w-])", line)
+            if found and not line.lstrip().startswith(("#", ";")):
+                return number, found.start() + 1
+    return None

@@ -1,0 +1,86 @@
+"""The form of a YAML inventory: groups of hosts, vars and children. All faults at once, each at its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.inventory import expand_hostname_range
+
+from gpuprov.inventory.origin import origin_of, plain
+from gpuprov.spec.build import show
+from gpuprov.spec.problem import Origin, Problem
+
+SECTIONS = ("hosts", "vars", "children")
+
+
+def judge(document: Any, file: str) -> Iterator[Problem]:
+    """Every fault in the form of a YAML inventory document."""
+    if document is None or document == {}:
+        yield Problem(message="the inventory is empty", origin=Origin(file), hint="write all: {hosts: {NAME: {}}}")
+        return
+    if not isinstance(document, Mapping):
+        place = origin_of(document) or Origin(file)
+        yield Problem(message=f"the inventory is {show(document)}", origin=place, hint="allowed: a mapping of groups")
+        return
+    for name, body in document.items():
+        if name == "gpuprov":
+            yield Problem(message='"gpuprov" stands where a group belongs', origin=origin_of(name), hint=_VARIABLE)
+        elif name in SECTIONS:
+            hint = f'put it into a group: "all: {{{name}: ...}}"'
+            yield Problem(message=f'"{name}" stands where a group belongs', origin=origin_of(name), hint=hint)
+        else:
+            yield from _group(name, body, origin_of(document) or Origin(file))
+
+
+_VARIABLE = "it is a variable: put it under vars of a group, or under a host"
+
+
+def _group(name: Any, body: Any, above: Origin | None) -> Iterator[Problem]:
+    place = origin_of(name) or above
+    if not isinstance(name, str):
+        yield Problem(message=f"a group is called {show(plain(name))}", origin=place, hint="allowed: a name (quote it)")
+        return
+    if body is None:
+        return
+    if not isinstance(body, Mapping):
+        yield Problem(message=f'group "{name}" is {show(body)}', origin=place, hint=f"allowed: {', '.join(SECTIONS)}")
+        return
+    for key, section in body.items():
+        if key == "gpuprov":
+            yield Problem(message=f'"gpuprov" stands directly in group "{name}"', origin=origin_of(key), hint=_VARIABLE)
+        elif key not in SECTIONS:
+            close = get_close_matches(str(key), SECTIONS, n=1, cutoff=0.6)
+            hint = f'did you mean "{close[0]}"?' if close else f"allowed: {', '.join(SECTIONS)}"
+            yield Problem(message=f'unknown key "{key}" in group "{name}"', origin=origin_of(key) or place, hint=hint)
+        elif section is None or (isinstance(section, str) and key != "vars"):
+            continue
+        elif not isinstance(section, Mapping):
+            allowed = "a mapping of variables" if key == "vars" else 'a mapping (write "NAME:" for each)'
+            message = f'{key} of group "{name}" is {show(section)}'
+            yield Problem(message=message, origin=origin_of(key), hint=f"allowed: {allowed}")
+        elif key == "children":
+            for child, child_body in section.items():
+                yield from _group(child, child_body, origin_of(key))
+        elif key == "hosts":
+            for host, variables in section.items():
+                yield from _host(host, variables, name, origin_of(key))
+
+
+def _host(name: Any, variables: Any, group: str, above: Origin | None) -> Iterator[Problem]:
+    if not isinstance(name, str):
+        message = f'a host of group "{group}" is called {show(plain(name))}'
+        yield Problem(message=message, origin=origin_of(name) or above, hint="allowed: a name (quote it)")
+        return
+    if variables is not None and not isinstance(variables, Mapping):
+        message = f'host "{name}" is {show(plain(variables) if isinstance(variables, str | int) else variables)}'
+        yield Problem(message=message, origin=origin_of(name), hint="allowed: a mapping of variables")
+    if "[" in name:
+        try:
+            expand_hostname_range(str(name))
+        except (AnsibleError, ValueError) as error:
+            message = f'the range in "{name}" cannot be read'
+            detail = str(error) if isinstance(error, AnsibleError) else "begin and end must both be numbers or letters"
+            yield Problem(message=message, origin=origin_of(name), hint=f"{detail}; for example gpu[01:16]")

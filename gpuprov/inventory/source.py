@@ -1,0 +1,233 @@
+"""Ansible's loader, inventory data and manager, listening: what was read, which file said what, what went wrong."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.inventory.data import InventoryData
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+
+from gpuprov.inventory.duplicates import duplicates
+from gpuprov.inventory.origin import origin_of
+from gpuprov.inventory.quiet import Heard
+from gpuprov.inventory.reasons import problem_of
+from gpuprov.inventory.shape import judge
+from gpuprov.inventory.sources import is_host_list, shown
+from gpuprov.spec.build import show
+from gpuprov.spec.problem import Origin, Problem
+
+YAML_NAMES = (".yaml", ".yml", ".json")
+
+
+class Loader(DataLoader):  # type: ignore[misc]
+    """Reads each file once (Ansible's `auto` and `yaml` plugins each read it again) and remembers who failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failed: dict[str, Exception] = {}
+        self.faults: list[Problem] = []
+        self.opened: list[tuple[str, Any]] = []
+        self.tolerant = False
+        """Set while variable files are read: a broken one counts as empty, so that the next ones are judged too."""
+        self._documents: dict[str, Any] = {}
+
+    def load_from_file(
+        self,
+        file_name: str,
+        cache: str = "all",
+        unsafe: bool = False,
+        json_only: bool = False,
+        trusted_as_template: bool = False,
+    ) -> Any:
+        """As Ansible's, from memory the second time. A plugin's own configuration is read exactly as Ansible does."""
+        path = str(self.path_dwim(file_name))
+        if path not in self._documents and path not in self.failed:
+            try:
+                self._documents[path] = self._judged(path, super().load_from_file(path, "none", True, json_only, True))
+            except Exception as error:
+                self.failed[path] = error
+        if path in self.failed:
+            if self.tolerant:
+                return {}
+            raise self.failed[path]
+        document = self._documents[path]
+        if isinstance(document, Mapping) and "plugin" in document:
+            return super().load_from_file(path, cache, unsafe, json_only, trusted_as_template)
+        self.opened.append((path, document))
+        return document if unsafe or cache == "none" else copy.deepcopy(document)
+
+    def _judged(self, path: str, document: Any) -> Any:
+        if not self.tolerant or not document or isinstance(document, Mapping):
+            return document
+        place = origin_of(document) or Origin(shown(path))
+        self.faults.append(
+            Problem(
+                message=f"a file of variables is {show(document)}", origin=place, hint="allowed: a mapping of variables"
+            )
+        )
+        return {}
+
+    def forget(self, path: str) -> None:
+        """Let go of a document that is no longer needed (an inventory of thousands of hosts is large)."""
+        self._documents.pop(path, None)
+        self.failed.pop(path, None)
+        self.opened.clear()
+
+    @contextmanager
+    def watch(self) -> Iterator[list[tuple[str, Any]]]:
+        """The files (with their content) that are used while the block runs, in order."""
+        used: list[tuple[str, Any]] = []
+        self.opened = used
+        yield used
+        self.opened = []
+
+
+class Data(InventoryData):  # type: ignore[misc]
+    """Keeps every `gpuprov` that a source sets, in order: Ansible itself keeps only the last one of a group or host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers: dict[tuple[str, str], list[tuple[Origin | None, Any]]] = {}
+        self.strange: dict[str, Origin | None] = {}
+
+    def set_variable(self, entity: str, varname: str, value: Any) -> None:
+        """As Ansible's; remembers `gpuprov`, and names that look like it."""
+        super().set_variable(entity, varname, value)
+        if varname == "gpuprov":
+            kind = "group" if entity in self.groups else "host"
+            self.layers.setdefault((kind, str(entity)), []).append((origin_of(varname), value))
+        elif varname[:1] in "gG" and varname not in self.strange and _looks_like_ours(varname):
+            self.strange[varname] = origin_of(varname)
+
+
+class Manager(InventoryManager):  # type: ignore[misc]
+    """Parses each source; a source that cannot be parsed is a problem, not a warning."""
+
+    def __init__(self, loader: Loader, sources: list[str], heard: Heard) -> None:
+        super().__init__(loader=loader, sources=sources, parse=False)
+        self._inventory = Data()
+        self.data = self._inventory
+        self.files = loader
+        self.heard = heard
+        self.problems: list[Problem] = []
+        self._configured = False
+        self._only = ""
+        self.plain = set(constants.INVENTORY_ENABLED) <= {"host_list", "script", "auto", "yaml", "ini", "toml"}
+        """Whether all sources so far are hosts written down (no script, no plugin configuration)."""
+
+    def parse_source(self, source: str, cache: bool = False) -> bool:
+        """As Ansible's, for one source (files of a directory come here too); True if hosts or groups were read."""
+        known = len(self.problems)
+        if os.path.isdir(source):
+            parsed = self._try(source)
+            if not parsed and len(self.problems) == known:
+                message = "no file in this folder is an inventory"
+                self.problems.append(Problem(message=message, origin=Origin(shown(source))))
+            return parsed
+        if is_host_list(source):
+            return self._try(source)
+        self._only = ""
+        if os.access(source, os.X_OK):
+            self.plain = False
+            self._only = "script" if _is_script(source) else ""
+        elif self._is_faulty_yaml(source):
+            return False
+        start = len(self.heard.failures)
+        parsed = self._try(source)
+        if not parsed:
+            error = _relevant(source, dict(self.heard.failures[start:]), self._configured)
+            place = Origin(shown(source))
+            refused = Problem(message="no inventory plugin can read this file", origin=place)
+            self.problems.append(problem_of(error, source) if error else refused)
+        self.files.forget(str(source))
+        return parsed
+
+    def _fetch_inventory_plugins(self) -> list[Any]:
+        """All that are enabled, or only the one that this source is for: others would take it for something else."""
+        plugins = list(super()._fetch_inventory_plugins())
+        names = (self._only, f"ansible.builtin.{self._only}")
+        return [plugin for plugin in plugins if getattr(plugin, "_load_name", "") in names] or plugins
+
+    def _try(self, source: str) -> bool:
+        try:
+            return bool(super().parse_source(source, cache=False))
+        except AnsibleError:  # raised where ansible.cfg makes an unparsed source fatal; the cause is in `heard`
+            return False
+
+    def _is_faulty_yaml(self, source: str) -> bool:
+        """Whether the file is a YAML inventory with faults (which are then told), judged before Ansible acts on it."""
+        named_yaml = source.endswith(YAML_NAMES)
+        if not named_yaml and os.path.splitext(source)[1]:
+            return False
+        start = len(self.heard.warnings)
+        try:
+            document = self.files.load_from_file(source, cache="none", trusted_as_template=True)
+        except Exception as error:
+            self.files.forget(str(source))
+            if named_yaml or "vault" in str(error):
+                self.problems.append(problem_of(error, source))
+                return True
+            del self.heard.warnings[start:]
+            return False
+        self._configured = isinstance(document, Mapping) and bool(document.get("plugin"))
+        if self._configured:
+            self.plain = False
+            return False
+        if not named_yaml and not isinstance(document, Mapping):
+            return False
+        self._only = "yaml"
+        faults = list(judge(document, shown(source)))
+        self.problems += faults
+        return bool(faults)
+
+
+def told(heard: Heard) -> tuple[list[Problem], list[Problem]]:
+    """Problems and warnings out of what Ansible said: duplicate keys are problems."""
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    files: dict[str, None] = {}
+    for message, obj in heard.warnings:
+        if message.startswith("Found duplicate mapping key"):
+            place = origin_of(obj)
+            if place is not None:
+                files[place.file] = None
+        elif message.startswith("Found both group and host with same name"):
+            name = message.rpartition(":")[2].strip()
+            warnings.append(Problem(message=f'"{name}" is a group and a host', severity="warning"))
+    for file in files:
+        problems += duplicates(file)
+    return problems, warnings
+
+
+def _relevant(source: str, failures: dict[str, BaseException], configured: bool) -> BaseException | None:
+    """The failure that tells most: of the plugin that the file is meant for."""
+    with open(source, "rb") as file:
+        head = file.read(4096).lstrip()
+    if _is_script(source) or not failures.keys() - {"script"}:
+        wanted = ["script"]
+    elif source.endswith(YAML_NAMES):
+        wanted = ["auto"] if configured else ["yaml"]
+    elif source.endswith(".toml"):
+        wanted = ["toml"]
+    else:
+        wanted = ["ini"] if b"\n[" in b"\n" + head or b"=" in head else ["yaml", "ini"]
+    return next((failures[name] for name in wanted if name in failures), next(iter(failures.values()), None))
+
+
+def _is_script(source: str) -> bool:
+    with open(source, "rb") as file:
+        return file.read(2) == b"#!"
+
+
+def _looks_like_ours(name: str) -> bool:
+    from difflib import SequenceMatcher
+
+    bare = name.lower().replace("_", "").replace("-", "")
+    return bare == "gpuprov" or (len(name) <= 8 and SequenceMatcher(None, bare, "gpuprov").ratio() >= 0.85)

@@ -1,0 +1,101 @@
+"""Which inventory is meant, and Ansible's configuration file in force; without importing Ansible."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+
+from gpuprov.errors import GpuprovError
+from gpuprov.spec.problem import Origin, Problem
+
+
+def default_sources() -> tuple[str, ...]:
+    """$GPUPROV_INVENTORY, else ./inventory.yaml, else what $ANSIBLE_INVENTORY or ansible.cfg names; else GpuprovError."""
+    named = os.environ.get("GPUPROV_INVENTORY")
+    if named:
+        return (named,) if is_host_list(named) else tuple(part for part in named.split(os.pathsep) if part)
+    if os.path.exists("inventory.yaml"):
+        return ("inventory.yaml",)
+    listed = os.environ.get("ANSIBLE_INVENTORY")
+    if listed:
+        return _pathlist(listed, os.getcwd())
+    config = ansible_config()
+    if config is not None:
+        from configparser import ConfigParser, Error
+
+        parser = ConfigParser(inline_comment_prefixes=(";",), interpolation=None, strict=False)
+        try:
+            parser.read(config, encoding="utf-8")
+        except (Error, UnicodeDecodeError) as error:
+            raise GpuprovError(f"{config}: cannot be read: {str(error).splitlines()[0]}") from error
+        listed = parser.get("defaults", "inventory", fallback="")
+        if listed:
+            return _pathlist(listed, os.path.dirname(config))
+    raise GpuprovError(
+        "no inventory was named",
+        "name one (gpuprov check inventory.yaml), set GPUPROV_INVENTORY, write ./inventory.yaml,"
+        " or set `inventory` under [defaults] in ansible.cfg (or ANSIBLE_INVENTORY)",
+    )
+
+
+def ansible_config() -> str | None:
+    """The configuration file that Ansible would use: $ANSIBLE_CONFIG, ./ansible.cfg (not where all may write), home, /etc."""
+    candidates = []
+    named = os.environ.get("ANSIBLE_CONFIG")
+    if named is not None:
+        path = os.path.abspath(os.path.expandvars(os.path.expanduser(named)))
+        candidates.append(os.path.join(path, "ansible.cfg") if os.path.isdir(path) else path)
+    here = os.getcwd()
+    if not os.stat(here).st_mode & stat.S_IWOTH:
+        candidates.append(os.path.join(here, "ansible.cfg"))
+    candidates += [os.path.expanduser("~/.ansible.cfg"), "/etc/ansible/ansible.cfg"]
+    return next((path for path in candidates if os.path.exists(path) and os.access(path, os.R_OK)), None)
+
+
+def is_host_list(source: str) -> bool:
+    """Whether a source is a list of hosts (`gpu01,gpu02` or `gpu01,`) and not a path."""
+    return "," in source and not os.path.exists(source)
+
+
+def absolute(sources: Sequence[str]) -> tuple[list[str], list[Problem]]:
+    """The sources as absolute paths (host lists as they are), and a problem for each that does not exist."""
+    paths: list[str] = []
+    problems: list[Problem] = []
+    if not sources:
+        problems.append(Problem(message="no inventory was named", hint="name at least one inventory file or directory"))
+    for source in sources:
+        if is_host_list(source):
+            paths.append(source)
+            continue
+        path = os.path.abspath(os.path.expandvars(os.path.expanduser(source)))
+        if not source or not os.path.exists(path):
+            problems.append(Problem(message="no such inventory", origin=Origin(source or '""'), hint=_near(path)))
+        elif not os.access(path, os.R_OK):
+            problems.append(Problem(message="may not be read", origin=Origin(source), hint="check its owner and mode"))
+        paths.append(path)
+    return paths, problems
+
+
+def shown(path: str) -> str:
+    """A path as messages show it: relative to the current folder when it is below it."""
+    here = os.getcwd()
+    return os.path.relpath(path, here) if path.startswith(here.rstrip("/") + "/") else path
+
+
+def _near(path: str) -> str:
+    from difflib import get_close_matches
+
+    folder, name = os.path.split(path)
+    try:
+        names = sorted(entry for entry in os.listdir(folder) if not entry.startswith("."))
+    except OSError:
+        return f"there is no folder {shown(folder)}" if folder else ""
+    close = get_close_matches(name, names, n=1, cutoff=0.6)
+    return f'did you mean "{shown(os.path.join(folder, close[0]))}"?' if close else ""
+
+
+def _pathlist(text: str, folder: str) -> tuple[str, ...]:
+    parts = [part.strip().replace("{{CWD}}", os.getcwd()) for part in text.split(",")]
+    expanded = [os.path.expandvars(os.path.expanduser(part)) for part in parts if part]
+    return tuple(shown(os.path.normpath(os.path.join(folder, part))) for part in expanded)

@@ -1,0 +1,136 @@
+"""The variables of a chain of groups and of a host, in Ansible's order of precedence: `gpuprov` layers and `ansible_*`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.inventory.helpers import sort_groups
+from ansible.plugins.loader import vars_loader
+from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_path
+
+from gpuprov.inventory.findings import Findings
+from gpuprov.inventory.origin import is_template, is_vaulted, origin_of, plain
+from gpuprov.inventory.reasons import problem_of
+from gpuprov.inventory.source import Loader, Manager
+from gpuprov.inventory.sources import is_host_list, shown
+from gpuprov.spec.build import show
+from gpuprov.spec.problem import Origin
+
+STAGE = "task"
+
+
+@dataclass
+class Own:
+    """What one place in the order says: `gpuprov` mappings (or templates) in order, and connection variables."""
+
+    layers: list[Any] = field(default_factory=list)
+    connection: dict[str, Any] = field(default_factory=dict)
+
+    def extend(self, other: Own) -> None:
+        """What is said later comes after, and wins."""
+        self.layers += other.layers
+        self.connection |= other.connection
+
+
+class Variables:
+    """Reads them off an inventory; each chain of groups once."""
+
+    def __init__(self, loader: Loader, manager: Manager, findings: Findings) -> None:
+        self._loader, self._manager, self._findings = loader, manager, findings
+        self._sources = manager._sources
+        self._basedir = loader.get_basedir()
+        self.builtin = [str(getattr(p, "ansible_name", "")) for p in _active_plugins()] == [
+            "ansible.builtin.host_group_vars"
+        ]
+        """Whether Ansible's own group_vars/host_vars plugin is the only source of variables beside the inventory."""
+        folders = {s if os.path.isdir(s) else os.path.dirname(s) for s in self._sources if not is_host_list(s)}
+        folders.add(self._basedir)
+        self._host_files = not self.builtin or any(os.path.isdir(os.path.join(f, "host_vars")) for f in folders)
+
+    def of_groups(self, groups: list[Any]) -> Own:
+        """What `all` and these groups say, in the order of Ansible's `precedence` setting."""
+        every = [self._manager.groups["all"]]
+        rest = sort_groups([group for group in groups if group.name != "all"])
+        steps: dict[str, Callable[[], Own]] = {
+            "all_inventory": lambda: self._written("group", every),
+            "groups_inventory": lambda: self._written("group", rest),
+            "all_plugins_inventory": lambda: self._beside_inventory(every),
+            "groups_plugins_inventory": lambda: self._beside_inventory(rest),
+            "all_plugins_play": lambda: self._beside_play(every),
+            "groups_plugins_play": lambda: self._beside_play(rest),
+        }
+        said = Own()
+        for name in constants.VARIABLE_PRECEDENCE:
+            if name in steps:
+                said.extend(steps[name]())
+        return said
+
+    def of_host(self, host: Any) -> Own:
+        """What the host itself says: in the inventory, then in host_vars."""
+        said = self._written("host", [host])
+        if self._host_files:
+            said.extend(self._beside_inventory([host]))
+            said.extend(self._beside_play([host]))
+        return said
+
+    def _written(self, kind: str, entities: list[Any]) -> Own:
+        said = Own()
+        for entity in entities:
+            layers = self._manager.data.layers.get((kind, entity.name), [])
+            for place, value in layers:
+                self._layer(said, value, place)
+            last = entity.vars.get("gpuprov")
+            if last is not None and not (layers and layers[-1][1] is last):
+                self._layer(said, last, None)
+            said.connection |= _connection(entity.vars)
+        return said
+
+    def _beside_inventory(self, entities: list[Any]) -> Own:
+        return self._files(lambda: get_vars_from_inventory_sources(self._loader, self._sources, entities, STAGE))
+
+    def _beside_play(self, entities: list[Any]) -> Own:
+        return self._files(lambda: get_vars_from_path(self._loader, self._basedir, entities, STAGE))
+
+    def _files(self, read: Callable[[], Mapping[str, Any]]) -> Own:
+        said = Own()
+        with self._loader.watch() as used:
+            try:
+                result = read()
+            except AnsibleError as error:
+                self._findings.take(problem_of(error, ""))
+                return said
+        last: Any = None
+        for path, document in used:
+            if isinstance(document, Mapping) and "gpuprov" in document:
+                key = next(key for key in document if key == "gpuprov")
+                last = document["gpuprov"]
+                self._layer(said, last, origin_of(key) or Origin(shown(path)))
+        if "gpuprov" in result and result["gpuprov"] is not last:
+            self._layer(said, result["gpuprov"], None)
+        said.connection |= _connection(result)
+        return said
+
+    def _layer(self, said: Own, value: Any, place: Origin | None) -> None:
+        if isinstance(value, Mapping) or is_template(value):
+            said.layers.append(value)
+            return
+        text = "a vaulted text" if is_vaulted(value) else show(plain(value))
+        hint = "allowed: a mapping of blocks ({} for none)"
+        self._findings.add(f"gpuprov is {text}", origin_of(value) or place, hint=hint)
+
+
+def _connection(variables: Mapping[str, Any]) -> dict[str, Any]:
+    return {str.__str__(name): value for name, value in variables.items() if name.startswith("ansible_")}
+
+
+def _active_plugins() -> list[Any]:
+    """The variable plugins that Ansible consults: those it finds, and those it is told to enable."""
+    found = {getattr(plugin, "ansible_name", ""): plugin for plugin in vars_loader.all()}
+    return [p for p in found.values() if not getattr(p, "REQUIRES_ENABLED", False)] + [
+        plugin for name in constants.VARIABLE_PLUGINS_ENABLED if name and (plugin := vars_loader.get(name)) is not None
+    ]

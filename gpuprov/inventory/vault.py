@@ -1,0 +1,59 @@
+"""Vault passwords: those given, and those that Ansible's configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleError
+from ansible.parsing.vault import VaultSecret, VaultSecretsContext, get_file_vault_secret
+
+from gpuprov.inventory.sources import shown
+from gpuprov.spec.problem import Origin, Problem
+
+
+def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
+    """Give the loader (and inline `!vault` values) the passwords; a problem for each file that has none.
+
+    A file may carry a vault id (`prod@FILE`). $ANSIBLE_VAULT_PASSWORD_FILE and the vault identity list count too.
+    """
+    secrets: list[tuple[str, Any]] = []
+    problems: list[Problem] = []
+    configured = [constants.DEFAULT_VAULT_PASSWORD_FILE] if constants.DEFAULT_VAULT_PASSWORD_FILE else []
+    prompted = ask
+    for slug in [*constants.DEFAULT_VAULT_IDENTITY_LIST, *files, *configured]:
+        identity, _, file = str(slug).rpartition("@")
+        if file == "prompt":
+            prompted = True
+            continue
+        name = identity or constants.DEFAULT_VAULT_IDENTITY
+        try:
+            secret = get_file_vault_secret(filename=file, vault_id=name, loader=loader)
+            secret.load()
+        except AnsibleError as error:
+            problems.append(_unusable(file, error))
+            continue
+        secrets.append((name, secret))
+        loader.set_vault_secrets(secrets)
+    if prompted:
+        from getpass import getpass
+
+        answer = getpass("Vault password: ")
+        secrets.append((constants.DEFAULT_VAULT_IDENTITY, VaultSecret(answer.encode())))
+    loader.set_vault_secrets(secrets or None)
+    current = VaultSecretsContext.current(optional=True)
+    if current is None:
+        VaultSecretsContext.initialize(VaultSecretsContext(secrets))
+    else:
+        current.secrets = secrets
+    return problems
+
+
+def _unusable(file: str, error: AnsibleError) -> Problem:
+    text = str(error)
+    if "was not found" in text:
+        return Problem(message="no such vault password file", origin=Origin(shown(file)))
+    if "Invalid vault password" in text or "Empty" in text or "empty" in text:
+        return Problem(message="the vault password file is empty", origin=Origin(shown(file)))
+    return Problem(message=f"the vault password cannot be read: {text.rstrip('.')}", origin=Origin(shown(file)))

@@ -1,0 +1,98 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from gpuprov.fleet import Fleet
+    from gpuprov.spec.model import RawHost
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def inventory(command: C) -> C:
+    """INVENTORY..., --limit, vault and cache options; the command receives them as `sources` and `reading`."""
+    decorators = (
+        click.argument("sources", metavar="[INVENTORY]...", nargs=-1),
+        click.option("-l", "--limit", metavar="PATTERN", help="Only hosts that match this Ansible host pattern."),
+        click.option(
+            "--vault-password-file", "vault_password_files", multiple=True, type=click.Path(), help="As Ansible's."
+        ),
+        click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault password."),
+        click.option(
+            "--no-cache", is_flag=True, help="Read the inventory afresh, without the cache of the resolved one."
+        ),
+        common,
+    )
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+def common(command: C) -> C:
+    """-v and --debug, which every command takes."""
+    command = click.option("-v", "--verbose", is_flag=True, help="Tell more: passed checks, sources, single tasks.")(
+        command
+    )
+    return click.option("--debug", is_flag=True, help="Show tracebacks.")(command)
+
+
+def json_flag(command: C) -> C:
+    """--json: the result as JSON on standard output."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def capabilities(command: C) -> C:
+    """--only: narrow to some capabilities."""
+    return click.option("--only", metavar="NAME,...", help="Only these capabilities, e.g. nouveau,nvidia_driver.")(
+        command
+    )
+
+
+def load(sources: tuple[str, ...], options: dict[str, Any]) -> Fleet:
+    """The fleet that the inventory options name; warnings go to standard error."""
+    from gpuprov import console
+    from gpuprov.fleet import load_fleet
+    from gpuprov.inventory import default_sources
+
+    fleet = load_fleet(
+        sources or default_sources(),
+        options["limit"],
+        vault_password_files=options["vault_password_files"],
+        ask_vault_pass=options["ask_vault_pass"],
+        cache=not options["no_cache"],
+    )
+    for warning in fleet.warnings:
+        console.progress(str(warning))
+    return fleet
+
+
+def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[RawHost]:
+    """The inventory's hosts, whether they have a spec or not."""
+    from gpuprov.inventory import default_sources, load
+
+    return load(
+        sources or default_sources(),
+        limit=options["limit"],
+        vault_password_files=options["vault_password_files"],
+        ask_vault_pass=options["ask_vault_pass"],
+        cache=not options["no_cache"],
+    ).hosts
+
+
+def only(text: str | None) -> frozenset[str] | None:
+    """The capabilities named by --only. Raises UsageError for a name that does not exist."""
+    if text is None:
+        return None
+    from gpuprov.capabilities import CAPABILITIES
+
+    known = [capability.name for capability in CAPABILITIES]
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise click.UsageError(f'--only: there is no capability "{name}"; allowed: {", ".join(known)}')
+    return frozenset(names)

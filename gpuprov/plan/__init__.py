@@ -1,0 +1,8 @@
+"""What apply would do on each host, why, and whether it will reboot; said before anything is done."""
+
+from gpuprov.plan.decide import Decision, decide
+from gpuprov.plan.model import HostPlan
+from gpuprov.plan.planning import plan
+from gpuprov.plan.text import as_json, as_text, exit_code
+
+__all__ = ["Decision", "HostPlan", "as_json", "as_text", "decide", "exit_code", "plan"]

@@ -1,0 +1,50 @@
+"""The process that becomes `ansible-playbook`; run as a file, knows nothing of gpuprov. Arguments: PIDFILE, Ansible's own.
+
+It has no terminal and no input, so that nothing can wait for an answer nobody sees; it writes its process id where the
+parent looks for it; and on Linux it is told to end (SIGTERM) when the parent dies, however that happens.
+"""
+
+import fcntl
+import os
+import signal
+import sys
+import termios
+
+
+def detach() -> None:
+    """Give up the controlling terminal (prompts open /dev/tty) and standard input."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR)
+        fcntl.ioctl(terminal, termios.TIOCNOTTY)
+        os.close(terminal)
+    except OSError:
+        pass  # it has none
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+
+
+def end_with_parent(parent: int) -> None:
+    """PR_SET_PDEATHSIG, prctl(2)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit(1)
+
+
+def main(pid_file: str, parent: str, *arguments: str) -> None:
+    end_with_parent(int(parent))
+    detach()
+    with open(f"{pid_file}.part", "w", encoding="utf-8") as file:
+        file.write(str(os.getpid()))
+    os.replace(f"{pid_file}.part", pid_file)
+    from ansible.cli.playbook import main as ansible_playbook
+
+    ansible_playbook(["ansible-playbook", *arguments])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,117 @@
+"""A host's results and facts -> its plan, as far as the checks can tell. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from gpuprov.capabilities.base import Change
+from gpuprov.plan.decide import Decision
+from gpuprov.plan.events import Tally
+from gpuprov.plan.model import HostPlan
+from gpuprov.probe import house, nvidia
+from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.spec.model import HostSpec
+from gpuprov.verify.evaluate import Result
+
+RELOAD = "a loaded driver would be replaced: it is reloaded if nothing holds it, else a reboot is needed"
+
+
+def host_plan(
+    spec: HostSpec, results: Sequence[Result], facts: Facts, decision: Decision, now: datetime, *, reboot: bool = False
+) -> HostPlan:
+    """The plan of a host that was read. `reboot`: permission for this run."""
+    concerned = [r for r in results if r.capability in decision.run or r.capability == "host"]
+    failing = [r for r in concerned if r.moment != "preflight" and r.status == "fail"]
+    before = [r for r in concerned if r.moment == "preflight"]
+    reasons = tuple(dict.fromkeys(r.reboot for r in failing + before if r.reboot))
+    changes = merged(change for r in [*before, *failing] for change in r.changes)
+    state: bool | str = bool(reasons)
+    if not reasons and any(change.kind == "package" for change in changes) and _loaded(facts):
+        state, reasons = "unknown", (RELOAD,)
+    applied, seconds = last_apply(facts, now)
+    return HostPlan(
+        host=spec.name,
+        blocked=tuple(r for r in before if r.status == "fail"),
+        run=decision.run,
+        skipped=decision.skipped,
+        changes=changes,
+        reboot="unknown" if state == "unknown" else bool(state),
+        reboot_reasons=reasons,
+        permission="if-needed" if reboot else spec.reboot,
+        last_apply=applied,
+        last_apply_seconds=seconds,
+        unpredicted=tuple(unpredicted(concerned)),
+        differs=any(r.status in ("fail", "error") for r in results),
+    )
+
+
+def merged(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Each change once; those of one thing that say different values stay apart, one that says nothing more goes."""
+    kept: dict[tuple[str, str, str, str], Change] = {}
+    for change in changes:
+        kept.setdefault((change.kind, change.name, change.before, change.after), change)
+    told = {(change.kind, change.name) for change in kept.values() if change.before or change.after}
+    return tuple(c for c in kept.values() if c.before or c.after or (c.kind, c.name) not in told)
+
+
+def unpredicted(results: Iterable[Result]) -> Iterable[str]:
+    """Checks that could not be judged now, each with the fields it proves and why."""
+    for result in results:
+        if (result.status in ("skip", "error") and result.moment != "preflight") or result.status == "error":
+            fields = f" ({', '.join(result.fields)})" if result.fields else ""
+            yield f"{result.check}{fields}: {result.found or result.hint}"
+
+
+def last_apply(facts: Facts, now: datetime) -> tuple[str, int | None]:
+    """When the host was last applied, for people, and in seconds before `now`."""
+    try:
+        receipt = facts.get(house.RECEIPT)
+    except ProbeFailed as error:
+        return f"unknown: {error}", None
+    if receipt is None:
+        return "never", None
+    if receipt.damaged:
+        return f"unknown: the receipt is damaged ({receipt.damaged})", None
+    try:
+        then = datetime.fromisoformat(receipt.applied_at.replace("Z", "+00:00"))
+    except ValueError:
+        return "unknown: the receipt has no time", None
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    seconds = int((now - then).total_seconds())
+    return f"{span(seconds)} ago ({receipt.applied_at})", seconds
+
+
+def span(seconds: int) -> str:
+    """A length of time in its largest whole unit."""
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            number = seconds // size
+            return f"{number} {unit}{'s' if number != 1 else ''}"
+    return f"{max(seconds, 0)} s"
+
+
+def with_prediction(plan: HostPlan, tally: Tally | None, complaint: str = "") -> HostPlan:
+    """The plan with what Ansible's `--check --diff` says of the host, or why it could not say."""
+    doubt = ""
+    if tally is None:
+        doubt = complaint or "the host was not reached"
+    elif tally.failure or tally.unreachable:
+        doubt = str(tally.failure or tally.unreachable)
+    files = tuple(tally.files) if tally else ()
+    shown = {change.after for change in files}
+    return msgspec.structs.replace(
+        plan,
+        diffs=files,
+        tasks=tuple(dict.fromkeys(task for task in tally.tasks if task not in shown)) if tally else (),
+        unpredicted=(*plan.unpredicted, *([f"Ansible could not predict: {doubt}"] if doubt else [])),
+    )
+
+
+def _loaded(facts: Facts) -> bool:
+    try:
+        return bool(facts.get(nvidia.DRIVER).version)
+    except ProbeFailed:
+        return False

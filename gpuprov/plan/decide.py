@@ -1,0 +1,82 @@
+"""Which capabilities of a host Ansible has to run, and which may honestly be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpuprov.probe import house
+from gpuprov.probe.base import Facts, Probe, ProbeFailed, T
+from gpuprov.render import digest
+from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.verify.evaluate import Result
+
+PROBES: tuple[Probe[object], ...] = (house.RECEIPT, house.MARKER, house.REBOOT_REASONS)
+"""What `decide` reads beside the checks' results."""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Capabilities to run, in apply order, each with the reason; and those left out, with the reason."""
+
+    run: dict[str, str]
+    skipped: dict[str, str]
+
+
+def decide(
+    pair: tuple[RawHost, HostSpec],
+    results: Iterable[Result],
+    facts: Facts,
+    *,
+    full: bool = False,
+    reboot: bool = False,
+    only: frozenset[str] | None = None,
+) -> Decision:
+    """A capability is left out only if every check of it passed or was skipped, and the same was applied before.
+
+    reboot: this run permits a reboot even if the spec does not. A reboot that is required and permitted runs the
+    capabilities that asked for it, because the playbook reboots only hosts that it works on.
+    """
+    _, spec = pair
+    receipt = _known(facts, house.RECEIPT)
+    cut_off = bool(_known(facts, house.MARKER))
+    waiting = _known(facts, house.REBOOT_REASONS) or {}
+    permitted = reboot or spec.reboot == "if-needed"
+    told = list(results)
+    run: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    for name, fragment in spec.capabilities.items():
+        bad = [
+            r.check for r in told if r.capability == name and r.moment != "preflight" and r.status in ("fail", "error")
+        ]
+        applied = receipt.capabilities.get(name) if receipt and not receipt.damaged else None
+        if only is not None and name not in only:
+            skipped[name] = "not selected"
+        elif full:
+            run[name] = "--full"
+        elif bad:
+            run[name] = "fails: " + ", ".join(check.removeprefix(f"{name}.") for check in bad)
+        elif cut_off:
+            run[name] = "the last apply was cut off"
+        elif receipt and receipt.damaged:
+            run[name] = "the receipt on the host is damaged"
+        elif applied is None:
+            run[name] = "never applied"
+        elif applied.digest != digest(name, fragment):
+            run[name] = f"changed since it was applied ({applied.applied_at or 'unknown when'})"
+        elif permitted and name in waiting:
+            run[name] = f"waits for a reboot: {waiting[name]}"
+        else:
+            skipped[name] = "every check passes, and the same was applied" + (
+                f" {applied.applied_at}" if applied.applied_at else ""
+            )
+    if permitted and waiting and not run and not full:
+        return Decision({name: "a reboot is required" for name in skipped if skipped[name] != "not selected"}, {})
+    return Decision(run, skipped)
+
+
+def _known(facts: Facts, probe: Probe[T]) -> T | None:
+    try:
+        return facts.get(probe)
+    except ProbeFailed:
+        return None

@@ -1,0 +1,149 @@
+"""ansible-runner's events -> what happened on each host, in one line each."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.capabilities.base import Change
+from gpuprov.plan.diffs import differences
+
+LONGEST = 700
+_PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
+_QUIET = ("", "non-zero return code", "One or more items failed", "All items completed")
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One thing to show while Ansible runs. An act has no host."""
+
+    kind: Literal["act", "start", "ok", "changed", "failed", "unreachable"]
+    host: str
+    text: str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A task that failed on a host: whose, which, and Ansible's message as one line."""
+
+    capability: str
+    task: str
+    message: str
+    locked: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.capability}: {self.task}: {self.message}" if self.capability else f"{self.task}: {self.message}"
+
+
+class Tally(msgspec.Struct):
+    """What happened on one host so far.
+
+    changed: every task that changed something. files, tasks: what the capabilities' own would change, without the
+    house's bookkeeping. failed: what Ansible says at its end; None before. last: the newest task.
+    """
+
+    changed: list[str] = []
+    files: list[Change] = []
+    tasks: list[str] = []
+    failures: list[Failure] = []
+    unreachable: str = ""
+    rescued: int = 0
+    failed: bool | None = None
+    last: str = ""
+
+    @property
+    def failure(self) -> Failure | None:
+        """The failure that stopped the host; None where there was none, or the project itself caught it."""
+        if not self.failures or self.failed is False:
+            return None
+        return self.failures[min(self.rescued, len(self.failures) - 1)]
+
+
+class Ledger:
+    """Takes the events of one run in order. `complaint` is what Ansible said outside of any host, last."""
+
+    def __init__(self) -> None:
+        self.hosts: dict[str, Tally] = {}
+        self.complaint = ""
+
+    def feed(self, event: dict[str, Any]) -> Step | None:
+        """Note the event; what to show of it."""
+        data = event.get("event_data") or {}
+        kind = event.get("event", "")
+        if kind == "playbook_on_play_start":
+            return Step("act", "", str(data.get("play", "")))
+        if kind == "playbook_on_stats":
+            self._stats(data)
+        elif kind == "verbose" and str(event.get("stdout", "")).startswith("[ERROR]"):
+            self.complaint = _one_line(str(event["stdout"]).removeprefix("[ERROR]:"))
+        if "host" not in data:
+            return None
+        return self._host_event(kind, data)
+
+    def tally(self, host: str) -> Tally:
+        return self.hosts.setdefault(host, Tally())
+
+    def _host_event(self, kind: str, data: dict[str, Any]) -> Step | None:
+        tally, result = self.tally(data["host"]), data.get("res") or {}
+        capability, task = _label(data)
+        text = f"{capability}: {task}" if capability else task
+        if kind == "runner_on_start":
+            tally.last = text
+            return Step("start", data["host"], text)
+        if kind == "runner_on_ok":
+            if not result.get("changed"):
+                return Step("ok", data["host"], text)
+            tally.changed.append(text)
+            if capability:
+                tally.files += differences(result, text)
+                tally.tasks.append(text)
+            return Step("changed", data["host"], text)
+        if kind == "runner_on_failed" and not data.get("ignore_errors"):
+            locked = str(data.get("task_path", "")).rpartition(":")[0].endswith("host/tasks/lock.yml")
+            failure = Failure(capability, task, condense(result), locked)
+            tally.failures.append(failure)
+            return Step("failed", data["host"], str(failure))
+        if kind == "runner_on_unreachable":
+            tally.unreachable = condense(result)
+            return Step("unreachable", data["host"], tally.unreachable)
+        return None
+
+    def _stats(self, data: dict[str, Any]) -> None:
+        for host in data.get("processed") or {}:
+            tally = self.tally(host)
+            tally.rescued = int(data.get("rescued", {}).get(host, 0))
+            tally.failed = bool(data.get("failures", {}).get(host, 0))
+
+
+def condense(result: dict[str, Any]) -> str:
+    """Ansible's result of a failed task as one line: its message, or what the command said last."""
+    failed = [item for item in result.get("results") or [] if isinstance(item, dict) and _item_failed(item)]
+    if failed:
+        return condense(failed[0])
+    if result.get("censored"):
+        return "failed; its output is hidden, because it may hold secrets (no_log)"
+    message = result.get("msg", "")
+    told = _PREFIX.sub("", message if isinstance(message, str) else msgspec.json.encode(message).decode())
+    if told.strip() in _QUIET or told.startswith("MODULE FAILURE"):
+        streams = [
+            str(result.get(name) or "").strip() for name in ("stderr", "module_stderr", "stdout", "module_stdout")
+        ]
+        said = next((stream.splitlines()[-1].strip() for stream in streams if stream), "")
+        status = f"exit status {result['rc']}" if "rc" in result else told
+        told = f"{said} ({status})" if said else status or "failed without a message"
+    return _one_line(told)
+
+
+def _item_failed(item: dict[str, Any]) -> bool:
+    return bool(item.get("failed") or item.get("unreachable") or (item.get("rc") not in (None, 0)))
+
+
+def _label(data: dict[str, Any]) -> tuple[str, str]:
+    task = str(data.get("task", ""))
+    role = str(data.get("role") or "")
+    return ("" if role == "host" else role), task.removeprefix(f"{role} : ")
+
+
+def _one_line(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= LONGEST else flat[: LONGEST - 4] + " ..."

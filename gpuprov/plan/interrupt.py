@@ -1,0 +1,131 @@
+"""SIGINT, SIGTERM and SIGHUP while Ansible runs: Ansible is asked to end once, then told to, then killed with its children."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+GRACE = 15.0
+"""Seconds that Ansible has to end its workers after SIGINT, then again after SIGTERM."""
+
+
+class Interrupt:
+    """What became of one Ansible run that may be interrupted. `asked` says that it was."""
+
+    def __init__(self, pid_file: Path, grace: float = GRACE) -> None:
+        self._pid_file = pid_file
+        self._grace = grace
+        self._over = threading.Event()
+        self._family: dict[int, str] = {}
+        self._thread: threading.Thread | None = None
+        self.asked = False
+
+    def handle(self, _signal: int, _frame: FrameType | None) -> None:
+        """The first signal asks Ansible to end; each further one does not wait for it."""
+        if self.asked:
+            self._grace = 0.0
+            self._over.set()
+        self.asked = True
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._end, daemon=True)
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Ansible has ended: end what it left, if it was interrupted."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+        for pid, born in self._family.items():
+            if birth(pid) == born:
+                _send(pid, signal.SIGKILL)
+
+    def _end(self) -> None:
+        pid = self._child()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+            if pid is None:
+                return
+            self._family |= descendants(pid)
+            _send(pid, number)
+            if self._over.wait(self._grace) and self._grace:
+                return
+
+    def _child(self) -> int | None:
+        """The process id of Ansible, waited for while it starts."""
+        while not self._pid_file.exists():
+            if self._over.wait(0.05):
+                break
+        with suppress(OSError, ValueError):
+            return int(self._pid_file.read_text())
+        return None
+
+
+@contextmanager
+def interruptible(pid_file: Path, grace: float = GRACE) -> Iterator[Interrupt]:
+    """Signals go to the Ansible run named by `pid_file` while inside. Only the main thread gets signals at all."""
+    interrupt = Interrupt(pid_file, grace)
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, interrupt.handle) for number in SIGNALS} if main else {}
+    try:
+        yield interrupt
+    finally:
+        interrupt.finish()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Every process below `pid`, with its birth; empty where there is no /proc."""
+    children: dict[int, list[int]] = {}
+    births: dict[int, str] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        fields = _stat(int(entry.parent.name))
+        if fields:
+            children.setdefault(int(fields[1]), []).append(int(entry.parent.name))
+            births[int(entry.parent.name)] = fields[19]
+    found: dict[int, str] = {}
+    waiting = [pid]
+    while waiting:
+        for child in children.get(waiting.pop(), []):
+            found[child] = births[child]
+            waiting.append(child)
+    return found
+
+
+def birth(pid: int) -> str:
+    """The start time of a process, which tells it from a later one with the same number; "" if there is none."""
+    fields = _stat(pid)
+    return fields[19] if fields else ""
+
+
+def _stat(pid: int) -> list[str]:
+    """proc_pid_stat(5) from its third field on."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    return []
+
+
+def _send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+@contextmanager
+def ended_politely() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the work inside as Ctrl-C does: with everything put away."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)} if main else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,57 @@
+"""What apply would do to one host."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from gpuprov.capabilities.base import Change
+from gpuprov.spec.model import Reboot
+from gpuprov.verify.evaluate import Result
+
+SECTIONS = {
+    "package": "packages",
+    "file": "files",
+    "service": "services",
+    "module": "modules",
+    "initramfs": "initramfs",
+    "setting": "settings",
+    "client": "clients",
+}
+"""Kinds of change and the section of the plan that lists them."""
+
+
+class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan for one host; nothing in it has been done.
+
+    run, skipped: capabilities with the reason. blocked: what must be mended before apply touches the host. changes:
+    what the checks say. diffs: what Ansible's `--check --diff` says of files. tasks: tasks that Ansible says would
+    change something, without a diff. unpredicted: what nobody can know before. reboot "unknown": see reboot_reasons.
+    last_apply_seconds: None where it is not known; last_apply says why.
+    """
+
+    host: str
+    unreachable: str = ""
+    blocked: tuple[Result, ...] = ()
+    run: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    changes: tuple[Change, ...] = ()
+    diffs: tuple[Change, ...] = ()
+    tasks: tuple[str, ...] = ()
+    reboot: bool | Literal["unknown"] = False
+    reboot_reasons: tuple[str, ...] = ()
+    permission: Reboot = "never"
+    last_apply: str = ""
+    last_apply_seconds: int | None = None
+    unpredicted: tuple[str, ...] = ()
+    differs: bool = False
+
+    def section(self, kind: str) -> tuple[Change, ...]:
+        """The changes of one kind."""
+        return tuple(change for change in self.changes if change.kind == kind)
+
+    @property
+    def idle(self) -> bool:
+        """Whether apply would do nothing here."""
+        return not (self.unreachable or self.blocked or self.run)

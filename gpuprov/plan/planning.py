@@ -1,0 +1,62 @@
+"""From hosts to their plans. Nothing is changed on any host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from gpuprov.plan.collect import host_plan
+from gpuprov.plan.decide import decide
+from gpuprov.plan.events import Step
+from gpuprov.plan.interrupt import ended_politely
+from gpuprov.plan.model import HostPlan
+from gpuprov.plan.read import Pair, Reading, read
+
+
+def plan(
+    pairs: Sequence[Pair],
+    *,
+    ansible: bool = True,
+    capabilities: frozenset[str] | None = None,
+    full: bool = False,
+    reboot: bool = False,
+    forks: int = 0,
+    say: Callable[[str], None] | None = None,
+    on_step: Callable[[Step], None] | None = None,
+) -> list[HostPlan]:
+    """What apply would do on each host, from one gather and, unless `ansible` is off, Ansible's check mode.
+
+    capabilities: only these. full, reboot: as the same options of apply would have it.
+    """
+    tell = say or (lambda _text: None)
+    with ended_politely():
+        tell(f"reading {len(pairs)} host{'s' if len(pairs) != 1 else ''}")
+        readings = read(pairs, only=capabilities)
+        plans = plans_of(pairs, readings, capabilities=capabilities, full=full, reboot=reboot)
+        if not ansible:
+            return plans
+        from gpuprov.plan.predict import predict
+
+        if count := sum(bool(one.run) and not one.blocked for one in plans):
+            tell(f"asking Ansible (--check --diff) about {count} host{'s' if count != 1 else ''}")
+        return predict(pairs, plans, reboot=reboot, forks=forks, on_step=on_step)
+
+
+def plans_of(
+    pairs: Sequence[Pair],
+    readings: dict[str, Reading],
+    *,
+    capabilities: frozenset[str] | None = None,
+    full: bool = False,
+    reboot: bool = False,
+) -> list[HostPlan]:
+    """The plans as far as the checks can tell."""
+    now, plans = datetime.now(UTC), []
+    for pair in pairs:
+        reading = readings[pair[0].name]
+        if reading.lost:
+            plans.append(HostPlan(host=pair[0].name, unreachable=str(reading.lost).replace("\nhint: ", "; ")))
+            continue
+        decision = decide(pair, reading.results, reading.facts, full=full, reboot=reboot, only=capabilities)
+        plans.append(host_plan(pair[1], reading.results, reading.facts, decision, now, reboot=reboot))
+    return plans

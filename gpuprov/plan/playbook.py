@@ -1,0 +1,116 @@
+"""One run of a rendered project by ansible-runner: events as they come, the exit status at the end.
+
+Ansible runs in the user's folder and reads the user's ansible.cfg and environment, so that it reaches hosts as it does by
+hand (ssh options, proxies, strategy). Set here is only what the project needs to be itself, what must not ask, and, where
+the user said nothing, what is fast.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.gather.settings import ansible_config
+from gpuprov.plan.interrupt import GRACE, interruptible
+
+MOST_FORKS = 50
+PIPELINING = ("connection.pipelining", "ssh_connection.pipelining", "defaults.pipelining")
+CONTROL_PATH = ("ssh_connection.control_path", "ssh_connection.control_path_dir")
+Event = dict[str, Any]
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How Ansible ended: ansible-playbook's exit status (0: no host failed; 2: a host failed; 4: one was not reached)."""
+
+    how: Literal["ended", "interrupted"]
+    status: int
+
+
+def run(
+    folder: Path,
+    hosts: Sequence[str],
+    extra: Mapping[str, object],
+    *,
+    on_event: Callable[[Event], None],
+    check: bool = False,
+    forks: int = 0,
+    grace: float = GRACE,
+) -> Ended:
+    """Run `folder`/project/site.yml on these hosts. `folder` is a workspace. An exception of `on_event` ends Ansible."""
+    from ansible_runner import Runner
+    from ansible_runner.config.runner import RunnerConfig
+
+    number = len(list((folder / "runner").iterdir())) + 1
+    private = folder / "runner" / str(number)
+    private.mkdir(mode=0o700)
+    pid_file = private / "pid"
+    (private / "hosts").write_text("".join(f"{name}\n" for name in hosts), encoding="utf-8")
+    (private / "extra.json").write_bytes(msgspec.json.encode(extra))
+    config = RunnerConfig(
+        private_data_dir=str(private),
+        playbook="site.yml",
+        envvars={},
+        settings={"pexpect_timeout": 1, "suppress_output_file": True},
+        quiet=True,
+    )
+    config.prepare()
+    config.cwd = os.getcwd()
+    config.env = environment(folder, config.env)
+    arguments = ["-i", str(folder / "project" / "inventory.yml"), "--limit", f"@{private / 'hosts'}"]
+    arguments += ["-e", f"@{private / 'extra.json'}", "--forks", str(forks or min(max(len(hosts), 1), MOST_FORKS))]
+    arguments += ["--check", "--diff"] if check else []
+    child = Path(__file__).with_name("child.py")
+    # -P: the folder of child.py is no place to import from.
+    config.command = [sys.executable, "-P", str(child), str(pid_file), str(os.getpid()), *arguments]
+    config.command += [str(folder / "project" / "site.yml")]
+    failure: list[BaseException] = []
+
+    def handler(event: Event) -> bool:
+        try:
+            if not failure:
+                on_event(event)
+        except Exception as error:
+            failure.append(error)
+            interrupt.handle(0, None)
+        return False
+
+    with interruptible(pid_file, grace) as interrupt:
+        runner = Runner(config=config, event_handler=handler)
+        runner.run()
+    if failure:
+        raise failure[0]
+    if interrupt.asked:
+        return Ended("interrupted", 130)
+    return Ended("ended", int(runner.rc if runner.rc is not None else 250))
+
+
+def environment(folder: Path, prepared: Mapping[str, str], config: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of Ansible, from the one ansible-runner prepared. `config`: the user's ansible.cfg."""
+    found = ansible_config() if config is None else config
+    env = dict(prepared)
+    if "ANSIBLE_HOST_KEY_CHECKING" not in os.environ:
+        del env["ANSIBLE_HOST_KEY_CHECKING"]  # ansible-runner switches host key checking off
+    env.pop("ANSIBLE_FORCE_COLOR", None)
+    env |= {
+        "ANSIBLE_ROLES_PATH": str(folder / "project" / "roles"),
+        "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
+        "ANSIBLE_INVENTORY_ENABLED": "ansible.builtin.yaml",
+        "ANSIBLE_VARS_ENABLED": "ansible.builtin.host_group_vars",
+        "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_ASK_PASS": "false",
+        "ANSIBLE_BECOME_ASK_PASS": "false",
+        "ANSIBLE_ASK_VAULT_PASS": "false",
+    }
+    said = set(env) | set(found)
+    if not {"ANSIBLE_PIPELINING", "ANSIBLE_SSH_PIPELINING", *PIPELINING} & said:
+        env["ANSIBLE_PIPELINING"] = "true"
+    if not {"ANSIBLE_PYTHON_INTERPRETER", "defaults.interpreter_python"} & said:
+        env["ANSIBLE_PYTHON_INTERPRETER"] = "auto_silent"
+    if not {"ANSIBLE_SSH_CONTROL_PATH", "ANSIBLE_SSH_CONTROL_PATH_DIR", *CONTROL_PATH} & said:
+        env["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(folder / "control")
+    return env

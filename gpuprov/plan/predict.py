@@ -1,0 +1,46 @@
+"""What Ansible's check mode says that it would change; changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gpuprov.errors import GpuprovError
+from gpuprov.plan import playbook
+from gpuprov.plan.collect import with_prediction
+from gpuprov.plan.events import Ledger, Step
+from gpuprov.plan.extra import extra_variables, new_run
+from gpuprov.plan.model import HostPlan
+from gpuprov.plan.workspace import workspace
+from gpuprov.spec.model import HostSpec, RawHost
+
+
+def predict(
+    pairs: Sequence[tuple[RawHost, HostSpec]],
+    plans: Sequence[HostPlan],
+    *,
+    reboot: bool = False,
+    forks: int = 0,
+    on_step: Callable[[Step], None] | None = None,
+) -> list[HostPlan]:
+    """The plans with Ansible's prediction, where there is something to do. A failure of check mode is told in the plan."""
+    asked = {plan.host: plan.run for plan in plans if plan.run and not (plan.blocked or plan.unreachable)}
+    if not asked:
+        return list(plans)
+    ledger = Ledger()
+
+    def note(event: playbook.Event) -> None:
+        step = ledger.feed(event)
+        if step and on_step:
+            on_step(step)
+
+    complaint = ""
+    try:
+        with workspace([pair for pair in pairs if pair[0].name in asked]) as folder:
+            extra = extra_variables(new_run(), asked, reboot=reboot)
+            ended = playbook.run(folder, list(asked), extra, on_event=note, check=True, forks=forks)
+        if ended.how == "interrupted":
+            raise KeyboardInterrupt
+        complaint = ledger.complaint or f"ansible-playbook ended with status {ended.status}"
+    except GpuprovError as error:
+        complaint = error.message
+    return [with_prediction(p, ledger.hosts.get(p.host), complaint) if p.host in asked else p for p in plans]

@@ -1,0 +1,82 @@
+"""A private folder for one run: the rendered project with the hosts' connection secrets; gone at the end, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gpuprov.errors import GpuprovError
+from gpuprov.render import render, write
+from gpuprov.spec.model import HostSpec, RawHost
+
+PREFIX = "gpuprov-run-"
+IN_USE = "in-use"
+"""Locked (flock) by the process that owns the folder, so that the folder of a killed one is known for what it is."""
+
+
+@contextmanager
+def workspace(pairs: Sequence[tuple[RawHost, HostSpec]]) -> Iterator[Path]:
+    """A folder of mode 0700: `project/` rendered with secrets, `control/` for ssh's sockets, `tmp/` for Ansible.
+
+    Folders that killed runs of this user left behind are removed first.
+    """
+    remove_leftovers(Path(tempfile.gettempdir()))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    except OSError as error:
+        raise GpuprovError(
+            f"no temporary folder: {error.strerror}", "set TMPDIR to a folder with free space"
+        ) from error
+    try:
+        with (folder / IN_USE).open("w") as mark:
+            fcntl.flock(mark, fcntl.LOCK_EX)
+            for name in ("control", "tmp", "runner"):
+                (folder / name).mkdir(mode=0o700)
+            write(render(pairs, secrets=True), folder / "project")
+            yield folder
+    finally:
+        close_connections(folder / "control")
+        remove(folder)
+
+
+def remove_leftovers(place: Path) -> None:
+    """Remove the folders of runs that were killed: this user's, and locked by nobody."""
+    for folder in place.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+                continue
+            with (folder / IN_USE).open() as mark:
+                fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def close_connections(folder: Path) -> None:
+    """End the ssh masters that Ansible left open for later use."""
+    sockets = [path for path in folder.iterdir() if path.is_socket()] if folder.is_dir() else []
+    null = subprocess.DEVNULL
+    with suppress(OSError):
+        command = ["ssh", "-O", "exit", "-o"]
+        children = [
+            subprocess.Popen([*command, f'ControlPath="{path}"', "-"], stdin=null, stdout=null, stderr=null)
+            for path in sockets
+        ]
+        for child in children:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(5)
+
+
+def remove(folder: Path) -> None:
+    """Remove the folder, a second time if something wrote into it meanwhile."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            hint = "remove it by hand: it holds the connection secrets of the inventory"
+            raise GpuprovError(f"cannot remove {folder}: {error.strerror}", hint) from error

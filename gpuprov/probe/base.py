@@ -1,0 +1,67 @@
+"""A probe reads one thing of a host: one read-only shell snippet, one pure parser. It never talks to the host itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
+
+import msgspec
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Output(msgspec.Struct, frozen=True):
+    """What a snippet printed: standard output, the first lines of standard error, exit status."""
+
+    text: str
+    status: int = 0
+    error: str = ""
+
+
+class ProbeFailed(Exception):
+    """A probe could not be read or understood; a check that needs it ends with status `error`, never with `pass`."""
+
+
+@dataclass(frozen=True)
+class Probe(Generic[T_co]):
+    """`script` is POSIX sh, changes nothing, asks nothing, and ends by itself; `parse` turns its output into a typed fact.
+
+    `evidence` is the command a person runs to see the same thing; it stands in results.
+    """
+
+    name: str
+    script: str
+    parse: Callable[[Output], T_co]
+    evidence: str = ""
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+class Facts:
+    """The outputs of one host's probes; parsed on first use, each once."""
+
+    def __init__(self, outputs: dict[str, Output]) -> None:
+        self._outputs = outputs
+        self._parsed: dict[str, object] = {}
+
+    def get(self, probe: Probe[T]) -> T:
+        """The fact of this probe. Raises ProbeFailed if it was not gathered or cannot be parsed."""
+        if probe.name not in self._parsed:
+            if probe.name not in self._outputs:
+                raise ProbeFailed(f"{probe.name} was not read on the host")
+            output = self._outputs[probe.name]
+            try:
+                self._parsed[probe.name] = probe.parse(output)
+            except ProbeFailed:
+                raise
+            except Exception as error:
+                shown = (output.text or output.error).strip()[:200]
+                raise ProbeFailed(f"{probe.name} cannot be read ({error}); the host printed: {shown!r}") from error
+        return cast(T, self._parsed[probe.name])
+
+    def outputs(self) -> dict[str, Output]:
+        """The raw outputs by probe name."""
+        return dict(self._outputs)

@@ -1,0 +1,76 @@
+"""Kernel command line, sysctl, limits and modules-load: what runs, and what the next boot will bring."""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov.probe.base import Output, Probe
+
+
+def parse_command_line(output: Output) -> dict[str, str]:
+    pairs = (word.partition("=") for word in output.text.split())
+    return {key: value for key, _, value in pairs}
+
+
+def parse_boot_entries(output: Output) -> tuple[dict[str, str], ...]:
+    entries = []
+    for line in output.text.splitlines():
+        words = line.split(None, 2)
+        if len(words) == 3:
+            entries.append(parse_command_line(Output(words[2])))
+    return tuple(entries)
+
+
+def parse_sysctl(output: Output) -> dict[str, str]:
+    pairs = (line.partition("=") for line in output.text.splitlines() if "=" in line)
+    return {key.strip(): " ".join(value.split()) for key, _, value in pairs}
+
+
+def parse_modules_load(output: Output) -> frozenset[str]:
+    lines = (line.strip() for line in output.text.splitlines())
+    return frozenset(line.replace("-", "_") for line in lines if line and line[0] not in "#;")
+
+
+def parse_login_limits(output: Output) -> dict[str, str]:
+    kinds: dict[str, dict[str, str]] = {}
+    for line in output.text.splitlines():
+        match = re.match(r"\*\s+(-|hard|soft)\s+(\w+)\s+(\S+)", line.strip())
+        if match:
+            both = ("soft", "hard") if match[1] == "-" else (match[1],)
+            kinds.setdefault(match[2], {}).update(dict.fromkeys(both, match[3]))
+    return {item: soft_and_hard(kind.get("soft", "unset"), kind.get("hard", "unset")) for item, kind in kinds.items()}
+
+
+def soft_and_hard(soft: str, hard: str) -> str:
+    """One word where both limits are the same, else both."""
+    return hard if soft == hard else f"{soft}:{hard}"
+
+
+COMMAND_LINE = Probe("command_line", "cat /proc/cmdline", parse_command_line, "cat /proc/cmdline")
+BOOT_ENTRIES = Probe(
+    "boot_entries",
+    "grep -hE '^[[:space:]]*linux[[:space:]]' /boot/grub/grub.cfg 2>/dev/null; true",
+    parse_boot_entries,
+    "grep 'linux' /boot/grub/grub.cfg",
+)
+"""The command line of each entry that the bootloader offers; empty where there is no grub."""
+SYSCTL = Probe("sysctl", "sysctl -a 2>/dev/null; true", parse_sysctl, "sysctl -a")
+SYSCTL_FILES = Probe(
+    "sysctl_files",
+    "cat /etc/sysctl.d/90-gpuprov.conf 2>/dev/null; true",
+    parse_sysctl,
+    "cat /etc/sysctl.d/90-gpuprov.conf",
+)
+MODULES_LOAD = Probe(
+    "modules_load",
+    "cat /etc/modules /etc/modules-load.d/*.conf /usr/lib/modules-load.d/*.conf 2>/dev/null; true",
+    parse_modules_load,
+    "cat /etc/modules-load.d/*.conf",
+)
+LOGIN_LIMITS = Probe(
+    "login_limits",
+    "cat /etc/security/limits.conf /etc/security/limits.d/*.conf 2>/dev/null; true",
+    parse_login_limits,
+    "cat /etc/security/limits.d/*.conf",
+)
+"""Limits of login sessions for everyone (`*`), by item; later files win, as pam_limits reads them."""

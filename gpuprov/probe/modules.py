@@ -1,0 +1,89 @@
+"""Kernel modules: what is loaded, what modprobe is told, what each installed kernel has."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+
+
+class Modprobe(msgspec.Struct, frozen=True):
+    """modprobe's merged configuration. Module names have underscores, as the kernel writes them."""
+
+    blacklist: frozenset[str]
+    options: dict[str, dict[str, str]]
+
+
+class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
+    """One installed kernel: whether it can boot here (`bootable`: an image in /boot), its headers, its NVIDIA modules.
+
+    `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau` says that it has nouveau at all.
+    """
+
+    release: str
+    bootable: bool
+    headers: bool
+    nvidia: str
+    nouveau: bool
+
+
+def underscored(name: str) -> str:
+    """A module's name as the kernel writes it."""
+    return name.replace("-", "_")
+
+
+def parse_loaded(output: Output) -> dict[str, int]:
+    cells = [line.split() for line in output.text.splitlines()]
+    return {row[0]: int(row[2]) if row[2].isdigit() else 0 for row in cells if len(row) >= 3}
+
+
+def parse_modprobe(output: Output) -> Modprobe:
+    blacklist: set[str] = set()
+    options: dict[str, dict[str, str]] = {}
+    for line in output.text.splitlines():
+        kind, _, rest = line.strip().partition(" ")
+        name, _, values = rest.strip().partition(" ")
+        if kind == "blacklist":
+            blacklist.add(underscored(name))
+        elif kind == "options":
+            pairs = (item.partition("=") for item in values.split())
+            options.setdefault(underscored(name), {}).update({key: value.strip('"') for key, _, value in pairs})
+    return Modprobe(frozenset(blacklist), options)
+
+
+def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
+    kernels = []
+    for line in output.text.splitlines():
+        release, bootable, headers, nvidia, nouveau = line.split("|")
+        kernels.append(
+            KernelModules(
+                release=release,
+                bootable=bootable == "1",
+                headers=headers == "1",
+                nvidia=nvidia,
+                nouveau=nouveau == "1",
+            )
+        )
+    return tuple(kernels)
+
+
+LOADED = Probe("loaded_modules", "cat /proc/modules", parse_loaded, "lsmod")
+"""Loaded modules by name, with their use counts."""
+MODPROBE = Probe(
+    "modprobe_config", "modprobe -c 2>/dev/null | grep -E '^(blacklist|options) '", parse_modprobe, "modprobe -c"
+)
+KERNELS = Probe(
+    "kernels",
+    """for d in /lib/modules/*; do
+  k=${d##*/}; b=0; h=0; n=0
+  [ -e "/boot/vmlinuz-$k" ] && b=1
+  [ -e "$d/build/Makefile" ] && h=1
+  [ "$b$h" = 00 ] && continue
+  v=""; for m in nvidia-current nvidia-current-open nvidia; do v=$(modinfo -k "$k" -F version $m 2>/dev/null) && break; done
+  [ -f "$d/modules.dep" ] && grep -q '/nouveau\\.ko' "$d/modules.dep" && n=1
+  echo "$k|$b|$h|$v|$n"
+done""",
+    parse_kernels,
+    "ls /lib/modules /boot; modinfo -k KERNEL -F version nvidia-current",
+)
+"""Kernels that can boot, or that modules are built for (headers without an image: a container)."""

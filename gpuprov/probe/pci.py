@@ -1,0 +1,49 @@
+"""NVIDIA functions on the PCI bus, read from sysfs: no pciutils needed, no GPU woken."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+
+
+class PciFunction(msgspec.Struct, frozen=True):
+    """`address` is `0000:3b:00.0`, `identifier` is `10de:2330`, `pci_class` six hex digits, `driver` empty if none is bound."""
+
+    address: str
+    identifier: str
+    subsystem: str
+    pci_class: str
+    driver: str
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.pci_class[:2] == "03"
+
+
+def parse(output: Output) -> tuple[PciFunction, ...]:
+    functions = []
+    for line in output.text.splitlines():
+        address, vendor, device, sub_vendor, sub_device, pci_class, driver = (line.split() + [""])[:7]
+        bare = [part.removeprefix("0x") for part in (vendor, device, sub_vendor, sub_device, pci_class)]
+        functions.append(PciFunction(address, f"{bare[0]}:{bare[1]}", f"{bare[2]}:{bare[3]}", bare[4], driver))
+    return tuple(functions)
+
+
+NVIDIA_FUNCTIONS = Probe(
+    "nvidia_functions",
+    """for d in /sys/bus/pci/devices/*; do
+  read -r v < "$d/vendor" 2>/dev/null || continue
+  [ "$v" = 0x10de ] || continue
+  read -r i < "$d/device"; read -r sv < "$d/subsystem_vendor"; read -r sd < "$d/subsystem_device"; read -r c < "$d/class"
+  m=""; [ -L "$d/driver" ] && m=$(readlink "$d/driver") && m=${m##*/}
+  echo "${d##*/} $v $i $sv $sd $c $m"
+done""",
+    parse,
+    "lspci -nnk -d 10de:",
+)
+
+
+def gpus(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
+    """The display and 3D controllers among them: the GPUs, without NVSwitches, audio and USB functions."""
+    return tuple(function for function in functions if function.is_gpu)

@@ -1,0 +1,73 @@
+"""What kind of machine answers: distribution, kernel, virtualization, user, clock, free space."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe, ProbeFailed
+
+
+class OsRelease(msgspec.Struct, frozen=True):
+    """`id` and `version` as /etc/os-release has them: `debian`, `12`."""
+
+    id: str
+    version: str
+    name: str
+
+
+class Platform(msgspec.Struct, frozen=True):
+    """`system` is `Linux` on every host gpuprov can manage; `kernel` is the running release."""
+
+    system: str
+    kernel: str
+    machine: str
+
+
+def parse_os_release(output: Output) -> OsRelease:
+    values = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?$', output.text, re.MULTILINE))
+    return OsRelease(values.get("ID", ""), values.get("VERSION_ID", ""), values.get("PRETTY_NAME", ""))
+
+
+def parse_platform(output: Output) -> Platform:
+    words = output.text.split()
+    if len(words) != 3:
+        raise ProbeFailed(f"uname printed {output.text.strip()!r}")
+    return Platform(*words)
+
+
+def parse_container(output: Output) -> str:
+    kinds = [word for word in output.text.split() if word != "none"]
+    return kinds[0] if kinds else ""
+
+
+def parse_skew(output: Output) -> float:
+    return float(output.text) - time.time()
+
+
+def parse_space(output: Output) -> dict[str, int]:
+    pairs = [line.split() for line in output.text.splitlines()]
+    return {folder: int(free) // 1024 for free, folder in pairs}
+
+
+OS_RELEASE = Probe("os_release", "cat /etc/os-release", parse_os_release, "cat /etc/os-release")
+PLATFORM = Probe("platform", "uname -srm", parse_platform, "uname -srm")
+USER_ID = Probe("user_id", "id -u", lambda output: int(output.text), "id -u")
+CONTAINER = Probe(
+    "container",
+    "systemd-detect-virt --container 2>/dev/null || { [ -e /run/.containerenv ] && echo podman; } || true",
+    parse_container,
+    "systemd-detect-virt --container",
+)
+"""The kind of container the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its own kernel."""
+CLOCK_SKEW = Probe("clock_skew", "date +%s", parse_skew, "date")
+"""Seconds that the host's clock is ahead of this machine's; the way to the host and back is in it."""
+SPACE = Probe(
+    "space",
+    'for d in /boot /var; do set -- $d $(df -Pk $d | tail -n 1); echo "$5 $1"; done',
+    parse_space,
+    "df -h /boot /var",
+)
+"""Free MiB in /boot and /var."""

@@ -1,0 +1,53 @@
+"""Units and limits as systemd has them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """`load` is `not-found` for a unit that does not exist; `file` is what `systemctl is-enabled` prints."""
+
+    name: str
+    load: str
+    active: str
+    file: str
+
+
+MISSING = Unit("", "not-found", "inactive", "")
+
+UNITS = ("nvidia-persistenced.service", "gpuprov-persistence.service")
+"""Every unit that a check asks about."""
+
+
+def parse_units(output: Output) -> dict[str, Unit]:
+    units = {}
+    for block in output.text.split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        if "Id" in values:
+            units[values["Id"]] = Unit(
+                values["Id"],
+                values.get("LoadState", ""),
+                values.get("ActiveState", ""),
+                values.get("UnitFileState", ""),
+            )
+    return units
+
+
+def parse_limits(output: Output) -> dict[str, str]:
+    pairs = (line.split("=", 1) for line in output.text.splitlines() if line.startswith("DefaultLimit"))
+    return {key.removeprefix("DefaultLimit").lower(): value for key, value in pairs}
+
+
+SYSTEMD_UNITS = Probe(
+    "units",
+    f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState {' '.join(UNITS)}",
+    parse_units,
+    "systemctl status UNIT",
+)
+DEFAULT_LIMITS = Probe(
+    "default_limits", "systemctl show | grep ^DefaultLimit", parse_limits, "systemctl show | grep DefaultLimit"
+)
+"""Resource limits of services by lower-case name (`memlock`), `infinity` where there is none; `memlocksoft` are the soft ones."""

@@ -1,0 +1,197 @@
+"""`pytest --gpuprov inventory.yaml`: each check of each host as a test, and `host`, `spec` and `facts` for a site's own tests.
+
+Without the option only the option itself is registered: testinfra's own `host` fixture stays what it is. With it, a test that
+asks for `host` (testinfra's), `spec` (HostSpec) or `facts` (Facts) runs once per host of the inventory. Hosts are read at the
+first test that needs them, all at a time, once per session (once per worker with pytest-xdist).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from gpuprov.errors import UnreachableError
+    from gpuprov.probe.base import Facts
+    from gpuprov.spec.model import HostSpec, RawHost
+    from gpuprov.verify import Result
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("gpuprov")
+    group.addoption(
+        "--gpuprov", action="append", metavar="INVENTORY", help="verify the hosts of this inventory (repeatable)"
+    )
+    group.addoption("--gpuprov-limit", metavar="PATTERN", help="only these hosts, as in ansible's --limit")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    sources = config.getoption("--gpuprov")
+    if sources:
+        plugin = Plugin(sources, config.getoption("--gpuprov-limit"))
+        config.pluginmanager.register(plugin, "gpuprov-session")
+        config.pluginmanager.register(fixtures(plugin), "gpuprov-fixtures")
+    elif config.getoption("--gpuprov-limit"):
+        raise pytest.UsageError("--gpuprov-limit needs --gpuprov INVENTORY")
+
+
+class Plugin:
+    """What is registered when `--gpuprov` is given."""
+
+    def __init__(self, sources: list[str], limit: str | None) -> None:
+        self._sources, self._limit = sources, limit
+        self.told_unreachable: set[str] = set()
+        """Hosts whose one failure has been reported; their other tests are skipped."""
+
+    @cached_property
+    def pairs(self) -> dict[str, tuple[RawHost, HostSpec]]:
+        """The hosts and their specs, by name; a bad inventory is a usage error."""
+        from gpuprov.errors import GpuprovError
+        from gpuprov.fleet import load_fleet
+
+        try:
+            fleet = load_fleet(self._sources, self._limit)
+        except GpuprovError as error:
+            raise pytest.UsageError(str(error)) from error
+        return {raw.name: (raw, spec) for raw, spec in fleet.pairs}
+
+    @cached_property
+    def gathered(self) -> dict[str, Facts | UnreachableError]:
+        """Every host's facts, read once."""
+        from gpuprov.gather import gather
+        from gpuprov.verify import probes_of
+
+        return gather([(raw, probes_of(spec)) for raw, spec in self.pairs.values()])
+
+    def results(self, host: str) -> dict[str, Result]:
+        """The host's results by check; of an unreachable host there is only one."""
+        from gpuprov.errors import UnreachableError
+        from gpuprov.verify import evaluate, unreachable
+
+        found = self.gathered[host]
+        if isinstance(found, UnreachableError):
+            one = unreachable(host, found)
+            return {one.check: one}
+        if host not in self._evaluated:
+            self._evaluated[host] = {one.check: one for one in evaluate(self.pairs[host][1], found)}
+        return self._evaluated[host]
+
+    @cached_property
+    def _evaluated(self) -> dict[str, dict[str, Result]]:
+        return {}
+
+    @cached_property
+    def control_path(self) -> str:
+        """Where the site tests' commands on one host share one ssh connection; a socket's path has 108 bytes at most."""
+        import tempfile
+
+        return f"{tempfile.mkdtemp(prefix='gpuprov-', dir='/tmp')}/%C"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        root = Root.from_parent(session, name="gpuprov", nodeid="gpuprov")
+        items[:0] = [item for name, (_, spec) in self.pairs.items() for item in self._items(root, name, spec)]
+
+    def _items(self, root: Root, name: str, spec: HostSpec) -> Iterator[CheckItem]:
+        from gpuprov.verify.evaluate import checks_of
+
+        parent = HostNode.from_parent(root, name=name)
+        for check in checks_of(spec):
+            yield CheckItem.from_parent(parent, name=check.id, plugin=self, host=name)
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "gpuprov_host" in metafunc.fixturenames:
+            metafunc.parametrize("gpuprov_host", list(self.pairs), indirect=True, scope="session")
+
+    def pytest_unconfigure(self) -> None:
+        if "control_path" in self.__dict__:
+            from gpuprov.gather.transport import close_shared
+
+            close_shared(self.control_path)
+
+
+def fixtures(plugin: Plugin) -> ModuleType:
+    """The fixtures as a plugin of their own; made only when asked for, so that nothing shadows testinfra's `host` elsewhere."""
+
+    @pytest.fixture(scope="session")
+    def gpuprov_host(request: pytest.FixtureRequest) -> str:
+        """The name of the inventory host that the test runs for."""
+        return str(request.param)
+
+    @pytest.fixture(scope="session")
+    def host(gpuprov_host: str) -> Any:
+        """testinfra's host, reached as the inventory says."""
+        from gpuprov.gather.transport import site_host
+
+        return site_host(plugin.pairs[gpuprov_host][0], control_path=plugin.control_path)
+
+    @pytest.fixture(scope="session")
+    def spec(gpuprov_host: str) -> HostSpec:
+        """What the inventory wants of the host."""
+        return plugin.pairs[gpuprov_host][1]
+
+    @pytest.fixture(scope="session")
+    def facts(gpuprov_host: str) -> Facts:
+        """What gpuprov read of the host."""
+        from gpuprov.errors import UnreachableError
+
+        found = plugin.gathered[gpuprov_host]
+        if isinstance(found, UnreachableError):
+            pytest.fail(str(found), pytrace=False)
+        return found
+
+    module = ModuleType("gpuprov_fixtures")
+    module.__dict__.update(gpuprov_host=gpuprov_host, host=host, spec=spec, facts=facts)
+    return module
+
+
+class Root(pytest.Collector):
+    """The node above all hosts: `gpuprov`."""
+
+    def collect(self) -> list[pytest.Item]:
+        return []
+
+
+class HostNode(Root):
+    """The node of one host: `gpuprov::HOST`."""
+
+
+class CheckItem(pytest.Item):
+    """One check of one host: `gpuprov::HOST::CHECK`."""
+
+    def __init__(self, *, plugin: Plugin, host: str, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._plugin, self._host = plugin, host
+
+    def runtest(self) -> None:
+        results = self._plugin.results(self._host)
+        result = results.get(self.name) or next(iter(results.values()))
+        if result.status == "unreachable":
+            if self._host in self._plugin.told_unreachable:
+                pytest.skip(f"{self._host} is unreachable")
+            self._plugin.told_unreachable.add(self._host)
+        if result.status == "skip":
+            pytest.skip(result.found)
+        if result.status != "pass":
+            raise CheckFailed(result)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        if isinstance(excinfo.value, CheckFailed):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[str, None, str]:
+        return "gpuprov", None, f"{self._host}: {self.name}"
+
+
+class CheckFailed(Exception):
+    """A check that did not pass, in the words of its result."""
+
+    def __init__(self, result: Result) -> None:
+        rows = (("expected", result.expected), ("found", result.found), ("see", result.evidence), ("hint", result.hint))
+        told = "\n".join(f"{name:<9} {value}" for name, value in rows if value)
+        super().__init__(f"{result.host}: {result.check}: {result.status}\n{told}")

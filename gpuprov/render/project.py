@@ -1,0 +1,87 @@
+"""The files of a rendered project: `ansible-playbook -i DIR/inventory.yml DIR/site.yml` runs it without gpuprov."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from gpuprov import assets, resolve
+from gpuprov.errors import GpuprovError
+from gpuprov.render.variables import ROLES, fleet_variables, host_variables
+from gpuprov.spec.model import HostSpec, RawHost, is_secret
+
+HEADER = "# Rendered by gpuprov: change the inventory it came from, then render again.\n"
+MARK = ".gpuprov-rendered"
+"""The file that says that a folder was written by `render` and may be written over."""
+
+
+class Rendered(msgspec.Struct, frozen=True):
+    """A project in memory: text by relative path, and the connection variables left out because they are secrets."""
+
+    files: dict[str, str]
+    left_out: tuple[str, ...] = ()
+
+
+def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) -> Rendered:
+    """The project for these hosts. Secret connection variables are left out unless `secrets`."""
+    files: dict[str, str] = {MARK: "", "group_vars/all/gpuprov.yml": _yaml(fleet_variables())}
+    left_out: list[str] = []
+    connections: dict[str, dict[str, Any]] = {}
+    for raw, spec in pairs:
+        kept = {k: v for k, v in raw.connection.items() if secrets or not is_secret(k)}
+        left_out += [f"{raw.name}: {key}" for key in raw.connection if key not in kept]
+        connections[raw.name] = dict(sorted(kept.items()))
+        files[f"host_vars/{raw.name}.yml"] = _yaml(host_variables(spec))
+    files["inventory.yml"] = _yaml({"all": {"hosts": connections}})
+    files["filter_plugins/gpuprov_resolve.py"] = Path(resolve.__file__).read_text(encoding="utf-8")
+    files["ansible.cfg"] = "[defaults]\nroles_path = roles\ninventory = inventory.yml\nretry_files_enabled = false\n"
+    root = assets.root()
+    for folder in [root / "playbooks", *(root / "roles" / name for name in ROLES)]:
+        base = folder if folder.name == "playbooks" else root
+        for file in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+            files[str(file.relative_to(base))] = file.read_text(encoding="utf-8")
+    return Rendered(dict(sorted(files.items())), tuple(left_out))
+
+
+def write(project: Rendered, folder: Path) -> None:
+    """Write the tree; files that are no longer part of it go. Refuses a folder with anything in it that is not ours."""
+    if folder.exists() and not folder.is_dir():
+        raise GpuprovError(f"{folder} is a file", "name a folder with --out")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).exists():
+        raise GpuprovError(
+            f"{folder} is not empty and was not rendered by gpuprov", "name a new or empty folder with --out"
+        )
+    try:
+        for name, text in project.files.items():
+            _write_file(folder / name, text)
+        for stale in _ours(folder):
+            if str(stale.relative_to(folder)) not in project.files:
+                stale.unlink()
+    except OSError as error:
+        raise GpuprovError(
+            f"cannot write {error.filename}: {error.strerror}", "name another folder with --out"
+        ) from error
+
+
+def _ours(folder: Path) -> Iterable[Path]:
+    owned = ("host_vars", "group_vars", "roles", "filter_plugins")
+    return [path for name in owned for path in sorted((folder / name).rglob("*")) if path.is_file()]
+
+
+def _write_file(path: Path, text: str) -> None:
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.touch(mode=0o600 if path.name == "inventory.yml" else 0o644)
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def _yaml(value: object) -> str:
+    return HEADER + yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)

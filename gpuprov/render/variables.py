@@ -1,0 +1,61 @@
+"""A fragment -> its role's variables. Names are computed, never mapped: `version` of `nvidia_driver` is `nvidia_driver_version`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from gpuprov import __version__, assets
+from gpuprov.capabilities import CAPABILITIES
+from gpuprov.catalog.driver_sets import all_driver_packages, kernel_module_table
+from gpuprov.spec.model import Fragment, HostSpec
+
+
+def role_variables(name: str, fragment: Fragment) -> dict[str, Any]:
+    """Every field of a fragment as the variable of its role, in the order of the model."""
+    plain = msgspec.json.decode(msgspec.json.encode(fragment))
+    return {f"{name}_{key}": value for key, value in plain.items()}
+
+
+def host_variables(spec: HostSpec) -> dict[str, Any]:
+    """All variables of one host: the house's, then each role's."""
+    variables: dict[str, Any] = {
+        "gpuprov_capabilities": list(spec.capabilities),
+        "gpuprov_reboot": spec.reboot,
+        "gpuprov_gpu": msgspec.to_builtins(spec.gpu) if spec.gpu else {},
+        "gpuprov_digests": {name: digest(name, fragment) for name, fragment in spec.capabilities.items()},
+    }
+    for name, fragment in spec.capabilities.items():
+        variables |= role_variables(name, fragment)
+    return variables
+
+
+def fleet_variables() -> dict[str, Any]:
+    """What is the same for every host: the catalogue's tables that the roles decide by."""
+    return {
+        "gpuprov_version": __version__,
+        "gpuprov_catalog": {"flavours": kernel_module_table(), "driver_packages": all_driver_packages()},
+    }
+
+
+def digest(name: str, fragment: Fragment) -> str:
+    """sha256 over a capability's rendered variables and its role: equal digests mean that the same thing was applied."""
+    variables = json.dumps(role_variables(name, fragment), sort_keys=True)
+    return hashlib.sha256((role_digest(name) + variables).encode()).hexdigest()
+
+
+@cache
+def role_digest(name: str) -> str:
+    """sha256 over the files of a role, and over the catalogue's tables that roles decide by."""
+    state = hashlib.sha256(json.dumps(fleet_variables(), sort_keys=True).encode())
+    folder = assets.root() / "roles" / name
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        state.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return state.hexdigest()
+
+
+ROLES = ("host", *(capability.name for capability in CAPABILITIES))

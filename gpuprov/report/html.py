@@ -1,0 +1,48 @@
+"""Results as ONE self-contained HTML page: nothing is loaded from anywhere, everything from a host is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpuprov import __version__
+from gpuprov.report.fold import ORDER, findings, host_lines, totals
+from gpuprov.verify import Result
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+TITLES = {"unreachable": "Unreachable", "fail": "Failed", "error": "Error", "skip": "Skipped", "pass": "Passed"}
+VERDICTS = {"right": "right", "wrong": "will NOT be right", "unknown": "unknown"}
+
+
+def render(results: Sequence[Result], title: str = "gpuprov verify") -> str:
+    """The page. Equal findings of many hosts stand once; each host has a row. The same results give the same text."""
+    hosts = host_lines(results, fold=False)
+    return _template().render(
+        title=title,
+        version=__version__,
+        order=ORDER,
+        titles=TITLES,
+        verdicts=VERDICTS,
+        totals=totals(results),
+        findings=findings(results),
+        hosts=sorted(hosts, key=lambda line: ORDER.index(line.worst)),
+        boots={verdict: sum(line.next_boot.verdict == verdict for line in hosts) for verdict in VERDICTS},
+    )
+
+
+@lru_cache(maxsize=1)
+def _template() -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2")

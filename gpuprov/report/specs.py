@@ -1,0 +1,142 @@
+"""What the offline commands print: check, explain, catalog, schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpuprov import console
+from gpuprov.errors import GpuprovError
+from gpuprov.report.files import write_atomic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpuprov.explain import Explanation
+    from gpuprov.export import Exported
+    from gpuprov.fleet import Fleet
+    from gpuprov.spec.problem import Problem
+
+
+def show_check(load: Callable[[], Fleet], *, as_json: bool, verbose: bool) -> int:
+    """Load the fleet and tell every problem, or that there is none. Returns the exit code."""
+    from gpuprov.spec.problem import SpecError
+
+    try:
+        fleet = load()
+    except SpecError as error:
+        if as_json:
+            console.result(_dump({"valid": False, "hosts": [], "problems": [_problem(p) for p in error.problems]}))
+        else:
+            for problem in error.problems:
+                console.result(str(problem))
+            count = len(error.problems)
+            console.progress(f"{count} problem{'s' if count != 1 else ''}; nothing was changed")
+        return error.exit_code
+    if as_json:
+        hosts = [
+            {"host": raw.name, "groups": list(raw.groups), "spec": _spec(spec.capabilities)}
+            for raw, spec in fleet.pairs
+        ]
+        console.result(_dump({"valid": True, "hosts": hosts, "problems": [_problem(p) for p in fleet.warnings]}))
+        return 0
+    if verbose:
+        for raw, spec in fleet.pairs:
+            console.result(f"{raw.name}: {', '.join(spec.capabilities) or 'no capabilities'}")
+    words = f"{len(fleet.pairs)} host{'s' if len(fleet.pairs) != 1 else ''} valid"
+    if fleet.unmanaged:
+        named = ", ".join(fleet.unmanaged[:3]) + (" ..." if len(fleet.unmanaged) > 3 else "")
+        words += f", {len(fleet.unmanaged)} without a gpuprov variable ({named})"
+    console.result(words)
+    return 0
+
+
+def show_explanations(explanations: Sequence[Explanation], *, as_json: bool) -> None:
+    """Each explanation as a titled block, wrapped to the terminal."""
+    if as_json:
+        console.result(_dump([msgspec.to_builtins(explanation) for explanation in explanations]))
+        return
+    for number, explanation in enumerate(explanations):
+        console.result(("\n" if number else "") + f"{explanation.kind}: {explanation.name}")
+        width = max((len(title) for title, _ in explanation.lines), default=0)
+        for title, text in explanation.lines:
+            console.result(f"  {title.ljust(min(width, 40))}  {text}")
+
+
+def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
+    """A table of the catalogue, narrowed to rows that hold `word`."""
+    from gpuprov.catalog import listing
+
+    if as_json:
+        rows = [row for row in listing.rows(name) if _holds(word, json.dumps(row))]
+        console.result(_dump(rows))
+    else:
+        table = listing.table(name)
+        rows = [row for row in table.rows if _holds(word, " ".join(row))]  # type: ignore[misc]
+        if rows:
+            console.result(_columns(table.header, rows))  # type: ignore[arg-type]
+            console.progress(table.legend)
+    if not rows:
+        raise GpuprovError(f'catalogue {name} has no row with "{word}"', f"gpuprov catalog {name} lists all")
+    return 0
+
+
+def show_export(exported: Exported, out: Path | None, *, as_json: bool) -> int:
+    """The exported inventory on standard output or in a file; notes and unreachable hosts on standard error."""
+    import yaml
+
+    for line in (*exported.notes, *exported.unreachable):
+        console.warning(line)
+    if as_json:
+        text = _dump(exported.inventory)
+    else:
+        text = yaml.safe_dump(exported.inventory, sort_keys=False, allow_unicode=True, width=120).rstrip()
+    if exported.inventory["all"]["hosts"]:
+        if out is None:
+            console.result(text)
+        else:
+            write_atomic(out, text + "\n")
+    return 4 if exported.unreachable else 0
+
+
+def schema_text() -> str:
+    """The JSON Schema of the `gpuprov` variable."""
+    from gpuprov.capabilities import CAPABILITIES, HOUSE
+    from gpuprov.spec.schema import schema
+
+    return _dump(schema(HOUSE.fragment, {c.name: (c.fragment, c.summary) for c in CAPABILITIES}))
+
+
+def _holds(word: str | None, text: str) -> bool:
+    return word is None or word.casefold() in text.casefold()
+
+
+def _columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[n]) for row in [header, *rows]) for n in range(len(header))]
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in [header, *rows]
+    )
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _spec(capabilities: dict[str, Any]) -> dict[str, Any]:
+    return {name: msgspec.to_builtins(fragment) for name, fragment in capabilities.items()}
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    from gpuprov.spec.problem import dotted
+
+    return {
+        "severity": problem.severity,
+        "place": str(problem.origin) if problem.origin else "",
+        "path": dotted(problem.path),
+        "hosts": list(problem.hosts),
+        "message": problem.message,
+        "hint": problem.hint,
+    }

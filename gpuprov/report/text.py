@@ -1,0 +1,105 @@
+"""Results for people: what is wrong, what was wanted, what was found, how to see it, what to do."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from gpuprov.report.fold import Finding, HostLine, findings, host_lines, totals
+from gpuprov.verify.evaluate import Result, ResultStatus
+
+_COLOURS = {"unreachable": "35", "fail": "31", "error": "33", "skip": "36", "pass": "32"}
+_LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
+_MARGIN = 12
+
+
+def render(results: Sequence[Result], *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
+    """Findings first the worst, each once with its hosts; then a line per host or per set of equal hosts; then a summary.
+
+    Lines that a person copies (evidence) are never wrapped. `verbose` shows what passed too.
+    """
+    if not results:
+        return "no host has anything to verify\n"
+    paint = _Paint(colour)
+    lines: list[str] = []
+    for finding in findings(results, _LOUD):
+        lines += [*_loud(finding, paint, width), ""]
+    quiet = findings(results, ("skip", "pass") if verbose else ("skip",))
+    for finding in quiet:
+        lines += _quiet(finding, paint, width)
+    lines += [""] if quiet else []
+    for line in host_lines(results):
+        lines += _host(line, paint, width)
+    return "\n".join([*lines, "", _summary(results, paint)]) + "\n"
+
+
+class _Paint:
+    def __init__(self, colour: bool) -> None:
+        self._colour = colour
+
+    def __call__(self, text: str, status: str) -> str:
+        return f"\x1b[{_COLOURS[status]}m{text}\x1b[0m" if self._colour else text
+
+    def bold(self, text: str) -> str:
+        return f"\x1b[1m{text}\x1b[0m" if self._colour else text
+
+
+def _loud(finding: Finding, paint: _Paint, width: int) -> list[str]:
+    result = finding.result
+    status, name = paint(result.status.upper(), result.status), paint.bold(safe(result.check))
+    lines = [f"{status}  {name}  {_where(finding.hosts, safe(finding.where))}"]
+    for label, value in (("expected", result.expected), ("found", result.found)):
+        lines += _labelled(label, value, width)
+    if result.reboot:
+        lines += _labelled("reboot", result.reboot, width)
+    if result.evidence:
+        lines.append(f"  {'see':<{_MARGIN - 2}}{safe(result.evidence)}")
+    return lines + _labelled("hint", result.hint, width)
+
+
+def _quiet(finding: Finding, paint: _Paint, width: int) -> list[str]:
+    result = finding.result
+    head = f"{result.status}  {safe(result.check)}"
+    text = f"{head}  {safe(result.found)}" + (f"  [{safe(finding.where)}]" if finding.where else "")
+    first, *rest = textwrap.wrap(text, max(width, 40), subsequent_indent="      ", break_long_words=False) or [head]
+    return [first.replace(result.status, paint(result.status, result.status), 1), *rest]
+
+
+def _host(line: HostLine, paint: _Paint, width: int) -> list[str]:
+    lines = [f"{_where(line.hosts, paint.bold(safe(line.where)))}  {paint(line.summary, line.worst)}"]
+    if line.worst != "unreachable":
+        lines += _labelled("next boot", str(line.next_boot), width)
+    return lines
+
+
+def _where(hosts: Sequence[str], shown: str) -> str:
+    return f"{shown} ({len(hosts)} hosts)" if len(hosts) > 1 else shown
+
+
+def _labelled(label: str, value: str, width: int) -> list[str]:
+    if not value:
+        return []
+    space = max(width - _MARGIN, 30)
+    pieces = [
+        part for line in safe(value).splitlines() for part in textwrap.wrap(line, space, break_long_words=False) or [""]
+    ]
+    first = f"  {label:<{_MARGIN - 2}}{pieces[0]}"
+    return [first, *(" " * _MARGIN + piece for piece in pieces[1:])]
+
+
+def _summary(results: Sequence[Result], paint: _Paint) -> str:
+    count = len({result.host for result in results})
+    counted = totals(results)
+    words = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
+    parts = [paint(f"{number} {words[status]}", status) for status, number in counted.items() if number]
+    wrong = any(counted[status] for status in _LOUD)
+    verdict = paint.bold(paint("not as wanted" if wrong else "as wanted", "fail" if wrong else "pass"))
+    return f"{verdict}: {count} host{'s' * (count != 1)}, {', '.join(parts)}"
+
+
+def safe(text: str) -> str:
+    """Text from a host without what could drive a terminal."""
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        for character in text
+    )

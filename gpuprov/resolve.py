@@ -1,0 +1,177 @@
+"""One driver version for which every needed package exists, and the module flavour. Standard library only.
+
+Rendered projects carry this file as an Ansible filter plugin, so that `plan`, `apply` and a plain `ansible-playbook` run
+decide by the same code. Input is text as the host's own tools print it; nothing here touches a host.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# The first branch with open kernel modules, and the first where they are the default:
+# https://github.com/NVIDIA/open-gpu-kernel-modules README
+OPEN_SINCE = 515
+DEFAULT_OPEN_SINCE = 560
+
+
+def upstream(version: str) -> str:
+    """The driver version inside a package version: `535.309.01-0+deb12u1` -> `535.309.01`, `3:580.95.05-1.el9` -> `580.95.05`."""
+    return version.partition(":")[2].partition("-")[0] if ":" in version else version.partition("-")[0]
+
+
+def order(version: str) -> tuple[int, ...]:
+    """Sort key of a driver version; a part that is no number counts as 0."""
+    return tuple(int(part) if part.isdigit() else 0 for part in upstream(version).split("."))
+
+
+def satisfies(version: str, wanted: str) -> bool:
+    """Whether a package or driver version is what a spec asks for: `any`, a branch (`535`) or an exact version."""
+    mine = upstream(version)
+    return wanted in ("any", mine, mine.partition(".")[0])
+
+
+def parse_madison(text: str) -> dict[str, list[str]]:
+    """`apt-cache madison` -> package versions by name, newest first; source packages are left out."""
+    versions: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) == 3 and not cells[2].endswith("Sources") and cells[1] not in versions.setdefault(cells[0], []):
+            versions[cells[0]].append(cells[1])
+    return versions
+
+
+def parse_installed(text: str) -> dict[str, str]:
+    """`dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${source:Package}\\n'` -> installed versions by name."""
+    installed = {}
+    for line in text.splitlines():
+        cells = line.split("|")
+        if len(cells) >= 3 and cells[0][1:2] in "iWtFUH":
+            installed[cells[1]] = cells[2]
+    return installed
+
+
+def flavour(wanted: str, pci_ids: list[str], table: dict[str, str], branch: str) -> dict[str, str]:
+    """Which kernel modules: `{flavour, reason, problem}`. `table` says of a PCI id (`10de:2330`) what it needs:
+    `open-required`, `proprietary-required` or `either`; ids that are not in it decide nothing."""
+    number = int(branch) if branch.isdigit() else 0
+    needs = {identifier: table[identifier] for identifier in pci_ids if identifier in table}
+    must_open = [i for i, need in needs.items() if need == "open-required"]
+    must_closed = [i for i, need in needs.items() if need == "proprietary-required"]
+    problem = ""
+    if must_open and must_closed:
+        problem = f"GPU {must_open[0]} needs open kernel modules and GPU {must_closed[0]} proprietary ones; one host has one flavour"
+    if wanted == "auto":
+        if must_open:
+            if not problem and 0 < number < OPEN_SINCE:
+                problem = f"GPU {must_open[0]} runs with open modules only, and branch {branch} has none; the first is {OPEN_SINCE}"
+            return {
+                "flavour": "open",
+                "reason": f"GPU {must_open[0]} runs with open kernel modules only",
+                "problem": problem,
+            }
+        if must_closed:
+            reason = f"GPU {must_closed[0]} has no GSP: proprietary modules only"
+            return {"flavour": "proprietary", "reason": reason, "problem": problem}
+        if number >= DEFAULT_OPEN_SINCE:
+            reason = f"NVIDIA's default from branch {DEFAULT_OPEN_SINCE} on is open"
+            return {"flavour": "open", "reason": reason, "problem": problem}
+        reason = f"NVIDIA's default below branch {DEFAULT_OPEN_SINCE} is proprietary"
+        return {"flavour": "proprietary", "reason": reason, "problem": problem}
+    if wanted == "open" and must_closed:
+        problem = f"kernel_modules is open, but GPU {must_closed[0]} has no GSP and runs with proprietary modules only"
+    elif wanted == "open" and number and number < OPEN_SINCE:
+        problem = f"kernel_modules is open, but branch {branch} has none; the first with open modules is {OPEN_SINCE}"
+    elif wanted == "proprietary" and must_open:
+        problem = f"kernel_modules is proprietary, but GPU {must_open[0]} runs with open modules only"
+    return {"flavour": wanted, "reason": "asked for in the spec", "problem": problem}
+
+
+def resolve(wanted: str, needed: list[str], index: dict[str, list[str]], installed: dict[str, str]) -> dict[str, Any]:
+    """One version for the whole set: `{version, packages, kept, problem, hint}`.
+
+    wanted: `any`, a branch or an exact version. needed: package names that must share one version. index: what the
+    host's repositories offer. installed: what it has. An installed whole set that satisfies `wanted` is kept, so a second
+    run never upgrades; a half set is completed at its module's version where the index still has all of it; otherwise
+    the newest whole set is taken.
+    """
+    have = {installed.get(name, "") for name in needed}
+    if len(have) == 1 and "" not in have and satisfies(next(iter(have)), wanted):
+        whole = next(iter(have))
+        return _found(whole, dict.fromkeys(needed, whole), kept=True)
+    offered = {version for name in needed for version in index.get(name, [])}
+    whole_sets = [v for v in offered if all(v in index.get(name, []) for name in needed)]
+    ranked = sorted(whole_sets, key=lambda v: (order(v), -_rank(v, needed, index)), reverse=True)
+    fitting = [version for version in ranked if satisfies(version, wanted)]
+    if fitting:
+        present = installed.get(needed[0], "")
+        chosen = present if present in fitting else fitting[0]
+        return _found(chosen, dict.fromkeys(needed, chosen), kept=False)
+    return _missing(wanted, needed, index, offered, ranked)
+
+
+def decide(
+    wanted: str,
+    modules: str,
+    pci_ids: list[str],
+    table: dict[str, str],
+    sets: dict[str, list[str]],
+    index: dict[str, list[str]],
+    installed: dict[str, str],
+) -> dict[str, Any]:
+    """Flavour and version together: `{flavour, reason, version, packages, kept, problem, hint}`.
+
+    modules: `auto`, `open` or `proprietary`. sets: the packages that must share one version, by flavour, the package of
+    the kernel modules first. With `any` version, what is installed decides the branch, else the newest that is offered.
+    """
+    branch = upstream(wanted).partition(".")[0]
+    if wanted == "any":
+        kernels = [names[0] for names in sets.values()]
+        known = [installed[name] for name in kernels if name in installed]
+        known = known or [version for name in kernels for version in index.get(name, [])]
+        branch = str(max((order(version)[0] for version in known), default=0))
+    choice = flavour(modules, pci_ids, table, branch)
+    if choice["problem"]:
+        hint = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have"
+        return {**choice, "version": "", "packages": {}, "kept": False, "hint": hint}
+    return {**choice, **resolve(wanted, sets[choice["flavour"]], index, installed)}
+
+
+def _rank(version: str, needed: list[str], index: dict[str, list[str]]) -> int:
+    return index[needed[0]].index(version)
+
+
+def _found(version: str, packages: dict[str, str], *, kept: bool) -> dict[str, Any]:
+    return {"version": upstream(version), "packages": packages, "kept": kept, "problem": "", "hint": ""}
+
+
+def _missing(
+    wanted: str, needed: list[str], index: dict[str, list[str]], offered: set[str], ranked: list[str]
+) -> dict[str, Any]:
+    partial = sorted((v for v in offered if satisfies(v, wanted)), key=order, reverse=True)
+    if partial:
+        lacking = [name for name in needed if partial[0] not in index.get(name, [])]
+        problem = f"version {upstream(partial[0])} is not whole in the host's repositories: no {', '.join(lacking)} {partial[0]}"
+    elif offered:
+        problem = f'no driver version matches "{wanted}" in the host\'s repositories'
+    else:
+        problem = f"the host's repositories have none of {', '.join(needed)}"
+    if ranked:
+        number = order(wanted if re.fullmatch(r"[0-9.]+", wanted) else "0")
+        nearest = min(ranked, key=lambda v: [abs(a - b) for a, b in zip(order(v), number, strict=False)])
+        listed = ", ".join(dict.fromkeys(upstream(v) for v in ranked))
+        hint = f"the nearest version with the whole set is {upstream(nearest)}; whole sets: {listed}"
+    else:
+        hint = "run apt-get update, and enable the components contrib, non-free and non-free-firmware (Debian)"
+    return {"version": "", "packages": {}, "kept": False, "problem": problem, "hint": hint}
+
+
+class FilterModule:
+    """What Ansible loads: the functions above as filters of the rendered project."""
+
+    def filters(self) -> dict[str, Any]:
+        return {
+            "gpuprov_decide": decide,
+            "gpuprov_installed": parse_installed,
+            "gpuprov_madison": parse_madison,
+        }

@@ -1,0 +1,1 @@
+"""Simulated GPU hosts: real systemd, sshd, apt and dkms in a container; only the silicon is missing."""

@@ -1,0 +1,132 @@
+"""The container image of a simulated host: Debian with systemd, sshd, Python and all that a driver build needs."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import sources, tools
+
+DISTRIBUTIONS: dict[str, str] = {"debian12": "bookworm", "debian13": "trixie"}
+COMPONENTS = "main contrib non-free non-free-firmware"
+USER = "gpuadmin"  # may become root with sudo, as on a real fleet; root itself has the same key
+PACKAGES: tuple[str, ...] = (
+    *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "procps", "iproute2", "pciutils", "ca-certificates"),
+    *("openssh-server", "sudo", "python3", "python3-apt"),
+    *("initramfs-tools", "zstd"),
+    *("build-essential", "dkms", "linux-headers-amd64"),  # what a DKMS build of the NVIDIA driver needs
+)
+# Debian 12's headers come without a kernel image. With the configuration of the kernel whose headers are there,
+# mkinitramfs works all the same: a small, real /boot/initrd.img that update-initramfs rebuilds and lsinitramfs reads.
+# Debian 13's headers bring the kernel image along: there the initramfs is a whole one.
+INITRAMFS = (
+    "for kernel in $(ls /lib/modules); do "
+    'cp "/usr/src/linux-headers-$kernel/.config" "/boot/config-$kernel"; '
+    'touch "/lib/modules/$kernel/modules.order" "/lib/modules/$kernel/modules.builtin" '
+    '"/lib/modules/$kernel/modules.builtin.modinfo"; '
+    'depmod "$kernel"; update-initramfs -c -k "$kernel"; done'
+)
+ACCOUNT = (
+    f"useradd --create-home --shell /bin/bash {USER} && echo '{USER} ALL=(ALL) NOPASSWD: ALL' "
+    f"> /etc/sudoers.d/{USER} && chmod 0440 /etc/sudoers.d/{USER}"
+)
+HOOKS = (INITRAMFS, ACCOUNT)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides what is in an image."""
+
+    distribution: str
+    mirrors: sources.Mirrors
+
+    @property
+    def suite(self) -> str:
+        """Debian's code name."""
+        try:
+            return DISTRIBUTIONS[self.distribution]
+        except KeyError:
+            allowed = ", ".join(DISTRIBUTIONS)
+            raise GpuprovError(f'distribution is "{self.distribution}"; allowed: {allowed}') from None
+
+    def lines(self) -> list[str]:
+        """The apt sources inside."""
+        here, security = self.mirrors.debian, self.mirrors.security
+        return [
+            f"deb {here} {self.suite} {COMPONENTS}",
+            f"deb {here} {self.suite}-updates {COMPONENTS}",
+            f"deb {security} {self.suite}-security {COMPONENTS}",
+        ]
+
+    @property
+    def key(self) -> str:
+        """A hash of the recipe: a changed recipe is another image."""
+        parts = [self.suite, *self.lines(), *PACKAGES, *HOOKS]
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+    @property
+    def tag(self) -> str:
+        """The image's name in podman."""
+        return f"localhost/gpuprov-sim-{self.distribution}:{self.key}"
+
+    def command(self, target: Path) -> list[str]:
+        """The mmdebstrap call that writes the root file system."""
+        hooks = [f'--customize-hook=chroot "$1" sh -ec {shlex.quote(hook)}' for hook in HOOKS]
+        return [
+            *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=tar"),
+            *('--aptopt=Acquire::Languages "none"', "--skip=cleanup/apt/lists", f"--include={','.join(PACKAGES)}"),
+            *(*hooks, self.suite, str(target), *self.lines()),
+        ]
+
+
+def cache_dir() -> Path:
+    """The folder of root file systems, keys and downloads; outside any repository."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "gpuprov"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def build(distribution: str = "debian12", *, rebuild: bool = False) -> str:
+    """The name of a ready image: the cached one, or one made now."""
+    recipe = Recipe(distribution, sources.read())
+    tarball = cache_dir() / f"rootfs-{recipe.suite}-{recipe.key}.tar"
+    tools.require()
+    with _alone(tarball.with_suffix(".lock")):
+        if rebuild:
+            tarball.unlink(missing_ok=True)
+        if not rebuild and recipe.tag in _tags():
+            return recipe.tag
+        if not tarball.exists():
+            _bootstrap(recipe, tarball)
+        tools.say(f"importing {recipe.tag} (about 15 s)")
+        tools.run(["podman", "import", "--quiet", str(tarball), recipe.tag])
+    return recipe.tag
+
+
+def _bootstrap(recipe: Recipe, tarball: Path) -> None:
+    tools.say(f"building a Debian {recipe.suite} root file system with mmdebstrap (about 2 minutes)")
+    partial = tarball.with_name(f".{tarball.name}.{os.getpid()}")
+    try:
+        tools.run(recipe.command(partial), timeout=1800)
+        os.replace(partial, tarball)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _tags() -> list[str]:
+    return tools.run(["podman", "images", "--format", "{{.Repository}}:{{.Tag}}"]).split()
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,23 @@
+"""Rules across capabilities."""
+
+from __future__ import annotations
+
+from gpuprov.spec.build import show
+from gpuprov.spec.kernel import Conflict
+from gpuprov.spec.problem import Path, Problem
+
+
+def conflict_problem(conflict: Conflict) -> Problem:
+    """Two capabilities want different values of one kernel setting, which must agree."""
+    first, second = conflict.sources
+    message = (
+        f"kernel.{conflict.setting} is {show(conflict.values[0])} by {first} and {show(conflict.values[1])} by {second}"
+    )
+    path: Path = ("kernel", *_parts(conflict.setting)) if first == "kernel" else (second,)
+    return Problem(path=path, message=message, hint="one host has one value: change or remove one of the two")
+
+
+def _parts(setting: str) -> list[str]:
+    """`module_options.nvidia.NVreg_X` by its levels; only sysctl names have dots of their own."""
+    room, _, rest = setting.partition(".")
+    return [room, *(rest.split(".", 1) if room == "module_options" else [rest])]

@@ -1,0 +1,192 @@
+"""Plain values -> typed specs. Every problem is found, not only the first; a misspelled key gets a suggestion."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import inspect as shape
+
+from gpuprov.spec.problem import Path, dotted
+
+Finding = tuple[Path, str, str]
+"""Path, message, hint."""
+
+
+def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Finding]]:
+    """The typed value and no findings, or None and every finding. Never raises for bad input."""
+    try:
+        return msgspec.convert(value, kind), []
+    except msgspec.ValidationError as error:
+        findings = list(_walk(value, shape.type_info(kind), path))
+        return None, findings or [(path, f"{dotted(path)}: {error}", "")]
+
+
+def unknown_key(path: Path, key: object, known: list[str]) -> Finding:
+    """The finding for a key that is not in the model, with what was probably meant."""
+    close = difflib.get_close_matches(str(key), known, n=1, cutoff=0.65)
+    hint = f'did you mean "{close[0]}"?' if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
+    place = f" in {dotted(path)}" if path else ""
+    return (*path, str(key)), f'unknown key "{key}"{place}', hint
+
+
+def _walk(value: object, kind: shape.Type, path: Path) -> list[Finding]:
+    bare = _bare(kind)
+    if isinstance(bare, shape.UnionType):
+        return _walk_union(value, bare, path)
+    if isinstance(bare, shape.StructType):
+        return _walk_struct(value, bare, path)
+    if isinstance(bare, shape.DictType) and isinstance(value, Mapping):
+        return _walk_mapping(value, bare, path)
+    if isinstance(bare, shape.VarTupleType | shape.ListType) and isinstance(value, list | tuple):
+        findings = [f for n, item in enumerate(value) for f in _walk(item, bare.item_type, (*path, n))]
+        if len(value) < (bare.min_length or 0):
+            findings.append(
+                (path, f"{dotted(path)} is an empty list", "name at least one, or switch the block off: false")
+            )
+        return findings
+    return [] if _fits(value, bare) else [_refused(value, kind, path)]
+
+
+def _refused(value: object, kind: shape.Type, path: Path) -> Finding:
+    return path, f"{dotted(path)} is {show(value)}", f"allowed: {allowed(kind)}{_way_out(value, kind)}"
+
+
+def _way_out(value: object, kind: shape.Type) -> str:
+    """What to write instead, where YAML made something else of what was meant."""
+    bare = _bare(kind)
+    members = [_bare(member) for member in bare.types] if isinstance(bare, shape.UnionType) else [bare]
+    if any(isinstance(member, shape.StrType) for member in members):
+        if isinstance(value, float):
+            return f'; quote it: unquoted, YAML reads a number ("{value}0" would be {value})'
+        if isinstance(value, bool):
+            return "; quote it: YAML reads yes, no, on and off as true and false"
+        if isinstance(value, int):
+            return f'; quote it: "{value}"'
+    if isinstance(value, bool) and any(isinstance(member, shape.LiteralType) for member in members):
+        return " (YAML reads yes, no, on and off as true and false)"
+    if isinstance(value, str) and any(isinstance(member, shape.VarTupleType | shape.ListType) for member in members):
+        return f": [{value}]"
+    numbers = any(isinstance(member, shape.IntType) for member in members)
+    if isinstance(value, str) and numbers and value.strip().lstrip("-").isdigit():
+        return "; write it without quotes"
+    return ""
+
+
+def _walk_union(value: object, kind: shape.UnionType, path: Path) -> list[Finding]:
+    if any(not _walk(value, member, path) for member in kind.types):
+        return []
+    structured = (shape.StructType, shape.DictType, shape.VarTupleType, shape.ListType)
+    containers = [m for m in kind.types if isinstance(_bare(m), structured)]
+    if len(containers) == 1 and isinstance(value, Mapping | list | tuple):
+        return _walk(value, containers[0], path)
+    return [_refused(value, kind, path)]
+
+
+def _walk_mapping(value: Mapping[Any, object], kind: shape.DictType, path: Path) -> list[Finding]:
+    findings: list[Finding] = []
+    for key, item in value.items():
+        if not isinstance(key, str):
+            findings.append(
+                ((*path, str(key)), f"{dotted(path)}: the key {show(key)} is no text", f'quote it: "{key}"')
+            )
+            continue
+        if isinstance(kind.key_type, shape.LiteralType) and key not in kind.key_type.values:
+            findings.append(unknown_key(path, key, [str(choice) for choice in kind.key_type.values]))
+        elif not _fits(key, _bare(kind.key_type)):
+            findings.append(((*path, key), f'{dotted(path)}: the key is "{key}"', f"allowed: {allowed(kind.key_type)}"))
+        findings += _walk(item, kind.value_type, (*path, key))
+    return findings
+
+
+def _walk_struct(value: object, kind: shape.StructType, path: Path) -> list[Finding]:
+    if not isinstance(value, Mapping):
+        return [_refused(value, kind, path)]
+    fields = {item.encode_name: item for item in kind.fields}
+    findings = [unknown_key(path, key, list(fields)) for key in value if key not in fields]
+    for name, item in fields.items():
+        if name in value:
+            findings += _walk(value[name], item.type, (*path, name))
+        elif item.required:
+            findings.append((path, f"{dotted((*path, name))} is missing", f"allowed: {allowed(item.type)}"))
+    return findings
+
+
+def _bare(kind: shape.Type) -> shape.Type:
+    while isinstance(kind, shape.Metadata):
+        kind = kind.type
+    return kind
+
+
+def _fits(value: object, kind: shape.Type) -> bool:
+    if isinstance(kind, shape.AnyType):
+        return True
+    try:
+        msgspec.convert(value, _annotation(kind))
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _annotation(kind: shape.Type) -> Any:
+    from typing import Annotated, Literal
+
+    if isinstance(kind, shape.LiteralType):
+        return Literal[tuple(kind.values)]
+    if isinstance(kind, shape.IntType):
+        bounds: dict[str, Any] = {"ge": kind.ge, "le": kind.le}
+        return Annotated[int, msgspec.Meta(**bounds)]
+    if isinstance(kind, shape.StrType):
+        meta = msgspec.Meta(pattern=kind.pattern, min_length=kind.min_length, max_length=kind.max_length)
+        return Annotated[str, meta]
+    return {shape.BoolType: bool, shape.NoneType: None, shape.DictType: dict, shape.FloatType: float}.get(
+        type(kind), list if isinstance(kind, shape.VarTupleType | shape.ListType) else object
+    )
+
+
+def allowed(kind: shape.Type) -> str:
+    """What may be written, in words; a text's own description says more than its pattern."""
+    bare = _bare(kind)
+    if isinstance(bare, shape.UnionType):
+        words = [allowed(member) for member in bare.types if not isinstance(member, shape.NoneType)]
+        return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
+    if isinstance(bare, shape.LiteralType):
+        return ", ".join(str(choice) for choice in bare.values)
+    if isinstance(bare, shape.StructType):
+        needed = any(item.required for item in bare.fields)
+        names = ", ".join(item.encode_name for item in bare.fields) or "no keys"
+        return f"a block with {names}" + ("" if needed else " ({} for the defaults)")
+    if isinstance(bare, shape.IntType):
+        if bare.ge is not None and bare.le is not None:
+            return f"a whole number from {bare.ge} to {bare.le}"
+        return "a whole number" + (f" ({bare.ge} or more)" if bare.ge is not None else "")
+    if isinstance(bare, shape.StrType):
+        told = (kind.extra_json_schema or {}).get("description") if isinstance(kind, shape.Metadata) else None
+        return told or "text" + (f" matching {bare.pattern}" if bare.pattern else "")
+    words_of: dict[type[shape.Type], str] = {
+        shape.BoolType: "true, false",
+        shape.DictType: "a mapping (key: value)",
+        shape.VarTupleType: "a list",
+        shape.ListType: "a list",
+        shape.FloatType: "a number",
+    }
+    return words_of.get(type(bare), type(bare).__name__)
+
+
+def show(value: object) -> str:
+    """A value as the user wrote it, short enough for one line."""
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, str):
+        text = f'"{value}"'
+    elif value is None:
+        text = "empty"
+    elif isinstance(value, Mapping):
+        text = "a mapping"
+    elif isinstance(value, list | tuple):
+        text = "a list"
+    else:
+        text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,58 @@
+"""The typed model of a host spec. A fragment is what one capability is asked for; defaults live here and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.spec.problem import Origin, Path
+
+SECRET = re.compile(r"pass(word|wd)?$|_pass_|secret|token", re.IGNORECASE)
+Reboot = Literal["never", "if-needed"]
+
+
+class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of every block in a spec: immutable, closed (an unknown key is an error)."""
+
+
+class GpuSpec(Fragment, frozen=True):
+    """Which GPUs the host shall have; lets `check` judge the spec before any host is touched."""
+
+    model: Annotated[str, msgspec.Meta(description="a key of `gpuprov catalog gpus`, a product name or a PCI id")]
+    count: Annotated[int, msgspec.Meta(ge=1, le=64, description="How many such GPUs the host has")] | None = None
+
+
+class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What one host shall be: the merged `gpuprov` variable, typed.
+
+    `capabilities` holds a fragment for each block that is asked for, in apply order, `kernel` already merged with what
+    the other capabilities contribute. `origins` says where each value was written.
+    """
+
+    name: str
+    groups: tuple[str, ...] = ()
+    gpu: GpuSpec | None = None
+    reboot: Reboot = "never"
+    capabilities: dict[str, Fragment] = {}
+    origins: dict[Path, Origin] = {}
+
+
+class RawHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host as the inventory has it: `gpuprov` merged along the groups, nothing judged yet.
+
+    `values` are plain Python values. `origins` maps the path of each key or list item to the place it was written.
+    `connection` holds the host's `ansible_*` connection variables, templated.
+    """
+
+    name: str
+    groups: tuple[str, ...] = ()
+    values: dict[str, object] = {}
+    origins: dict[Path, Origin] = {}
+    connection: dict[str, object] = {}
+
+
+def is_secret(variable: str) -> bool:
+    """Whether a connection variable's value must not be written to a file or a log, by its name."""
+    return SECRET.search(variable) is not None

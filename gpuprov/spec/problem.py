@@ -1,0 +1,70 @@
+"""What is wrong with a spec: where, which value, what is allowed, the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from gpuprov.errors import GpuprovError
+
+Path = tuple[str | int, ...]
+"""Where a value stands inside a host's `gpuprov` variable, e.g. ("mig", "layout", 0, "gpus")."""
+
+
+class Origin(msgspec.Struct, frozen=True, order=True):
+    """Where a value was written. `line` and `column` count from 1; 0 where the source has none (INI, scripts)."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+def dotted(path: Path) -> str:
+    """`("mig", "layout", 0)` as `mig.layout[0]`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part)
+    return text
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding about an inventory or a spec. Sorted by place; the same finding from many hosts is told once."""
+
+    message: str
+    path: Path = ()
+    origin: Origin | None = None
+    hosts: tuple[str, ...] = ()
+    hint: str = ""
+    severity: Literal["error", "warning"] = "error"
+
+    def __str__(self) -> str:
+        place = f"{self.origin}: " if self.origin else (f"{self.hosts[0]}: " if self.hosts else "")
+        kind = "warning: " if self.severity == "warning" else ""
+        return f"{place}{kind}{self.message}" + (f"; {self.hint}" if self.hint else "")
+
+
+def collect(problems: Iterable[Problem]) -> list[Problem]:
+    """Problems sorted by place, each told once with all the hosts it concerns."""
+    merged: dict[tuple[object, ...], Problem] = {}
+    for problem in problems:
+        key = (problem.severity, problem.origin, problem.path, problem.message, problem.hint)
+        known = merged.get(key)
+        if known is None:
+            merged[key] = problem
+        elif not set(problem.hosts) <= set(known.hosts):
+            merged[key] = msgspec.structs.replace(known, hosts=(*known.hosts, *problem.hosts))
+    none = Origin("")
+    return sorted(merged.values(), key=lambda p: (p.origin or none, p.hosts[:1], dotted(p.path), p.message))
+
+
+class SpecError(GpuprovError):
+    """The inventory or a spec is not usable; carries every problem found, not only the first."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = collect(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))

@@ -1,0 +1,124 @@
+"""One host's spec and facts -> results, in memory. A check that breaks is a result too, never a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome
+from gpuprov.probe.base import Facts, Probe, ProbeFailed
+from gpuprov.spec.model import Fragment, HostSpec
+
+ResultStatus = Literal["pass", "fail", "skip", "error", "unreachable"]
+MOMENTS: tuple[Moment, ...] = ("now", "next-boot")
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What one check says of one host. `evidence` is the command that shows the same to a person on the host."""
+
+    host: str
+    capability: str
+    check: str
+    fields: tuple[str, ...] = ()
+    status: ResultStatus
+    expected: str = ""
+    found: str = ""
+    evidence: str = ""
+    hint: str = ""
+    moment: Moment = "now"
+    changes: tuple[Change, ...] = ()
+    reboot: str = ""
+
+
+class Registry(NamedTuple):
+    """The capabilities there are, and the house's own checks, which every host gets first."""
+
+    capabilities: tuple[Capability, ...]
+    house: Capability
+    house_fragment: Callable[[HostSpec], Fragment]
+
+
+def registry() -> Registry:
+    """The registry of gpuprov itself."""
+    from gpuprov.capabilities import CAPABILITIES, HOUSE, house_fragment
+
+    return Registry(CAPABILITIES, HOUSE, house_fragment)
+
+
+def evaluate(
+    host: HostSpec,
+    facts: Facts,
+    moments: Collection[Moment] = MOMENTS,
+    *,
+    only: Collection[str] | None = None,
+    registered: Registry | None = None,
+) -> list[Result]:
+    """Every check of these moments that concerns the host: the house's first, then each capability in apply order.
+
+    `only`: no other capabilities than these (the house's checks stay).
+    """
+    asked = _asked(host, moments, only, registered or registry())
+    return [_result(host.name, check, _run(check, Context(host, fragment, facts))) for check, fragment in asked]
+
+
+def probes_of(
+    host: HostSpec,
+    moments: Collection[Moment] = MOMENTS,
+    *,
+    only: Collection[str] | None = None,
+    registered: Registry | None = None,
+) -> tuple[Probe[Any], ...]:
+    """The probes that `evaluate` with the same arguments reads, each once, in a stable order."""
+    asked = _asked(host, moments, only, registered or registry())
+    return tuple({probe.name: probe for check, _ in asked for probe in check.probes}.values())
+
+
+def checks_of(
+    host: HostSpec, moments: Collection[Moment] = MOMENTS, *, registered: Registry | None = None
+) -> list[Check]:
+    """The checks that `evaluate` runs, in its order."""
+    return [check for check, _ in _asked(host, moments, None, registered or registry())]
+
+
+def _asked(
+    host: HostSpec, moments: Collection[Moment], only: Collection[str] | None, known: Registry
+) -> Iterator[tuple[Check, Fragment]]:
+    owners = [(known.house, known.house_fragment(host))]
+    for one in known.capabilities:
+        if one.name in host.capabilities and (only is None or one.name in only):
+            owners.append((one, host.capabilities[one.name]))
+    for owner, fragment in owners:
+        for check in owner.checks:
+            if check.moment in moments:
+                yield check, fragment
+
+
+def _run(check: Check, context: Context[Any]) -> Outcome:
+    try:
+        return check.run(context)
+    except ProbeFailed as error:
+        return Outcome(
+            status="error", found=str(error), hint="run the command on the host and see why it cannot be read"
+        )
+    except Exception as error:
+        found = f"bug in check {check.id}: {type(error).__name__}: {error}"
+        return Outcome(status="error", found=found, hint="this is a bug of gpuprov: report it with this line")
+
+
+def _result(host: str, check: Check, outcome: Outcome) -> Result:
+    return Result(
+        host=host,
+        capability=check.capability,
+        check=check.id,
+        fields=check.fields,
+        status=outcome.status,
+        expected=outcome.expected,
+        found=outcome.found,
+        evidence=outcome.evidence or check.evidence,
+        hint=outcome.hint,
+        moment=check.moment,
+        changes=outcome.changes,
+        reboot=outcome.reboot,
+    )

@@ -1,0 +1,130 @@
+"""A fleet -> results: which probes the checks need, one exec per host, every check in memory; and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from gpuprov.capabilities.base import Moment
+from gpuprov.errors import UnreachableError
+from gpuprov.gather.gather import gather
+from gpuprov.gather.transport import HOST_LIMIT
+from gpuprov.probe.base import Facts
+from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.verify.evaluate import MOMENTS, Registry, Result, evaluate, probes_of, registry
+
+REACHABLE = "host.reachable"
+
+Pairs = Sequence[tuple[RawHost, HostSpec]]
+
+
+class Survey(NamedTuple):
+    """Results in the order of the fleet, and the facts they were drawn from (hosts that could be reached)."""
+
+    results: list[Result]
+    facts: dict[str, Facts]
+
+
+class NextBoot(msgspec.Struct, frozen=True):
+    """Will the host be as its spec wants it after the next reboot? `reasons` say why not, or why nobody knows."""
+
+    verdict: Literal["right", "wrong", "unknown"]
+    reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        reasons = "; ".join(self.reasons)
+        return {
+            "right": "will be right after the next reboot",
+            "wrong": f"will NOT be right after the next reboot: {reasons}",
+            "unknown": f"unknown: {reasons}",
+        }[self.verdict]
+
+
+def survey(
+    fleet: Pairs,
+    moments: Collection[Moment] = MOMENTS,
+    *,
+    only: Collection[str] | None = None,
+    workers: int | None = None,
+    timeout: float = HOST_LIMIT,
+    registered: Registry | None = None,
+    on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
+) -> Survey:
+    """Read every host once and evaluate its checks. A host that cannot be reached is one result."""
+    known = registered or registry()
+    asked = [(raw, probes_of(spec, moments, only=only, registered=known)) for raw, spec in fleet]
+    gathered = gather(asked, workers=workers, timeout=timeout, on_done=on_done)
+    results: list[Result] = []
+    for raw, spec in fleet:
+        found = gathered[raw.name]
+        if isinstance(found, UnreachableError):
+            results.append(unreachable(raw.name, found))
+        else:
+            results += evaluate(spec, found, moments, only=only, registered=known)
+    return Survey(results, {name: found for name, found in gathered.items() if isinstance(found, Facts)})
+
+
+def verify(
+    fleet: Pairs,
+    moments: Collection[Moment] = MOMENTS,
+    *,
+    only: Collection[str] | None = None,
+    workers: int | None = None,
+    timeout: float = HOST_LIMIT,
+    registered: Registry | None = None,
+    on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
+) -> list[Result]:
+    """The results of `survey`."""
+    found = survey(fleet, moments, only=only, workers=workers, timeout=timeout, registered=registered, on_done=on_done)
+    return found.results
+
+
+def unreachable(host: str, error: UnreachableError) -> Result:
+    """The one result of a host that cannot be reached."""
+    return Result(
+        host=host,
+        capability="host",
+        check=REACHABLE,
+        status="unreachable",
+        expected="the host answers",
+        found=error.message.removeprefix(f"{host}: "),
+        hint=error.hint,
+    )
+
+
+def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
+    """The next-boot verdict of every host, from its `next-boot` results and what fails now.
+
+    A check that fails now and that a reboot mends counts as right; one that a reboot does not mend leaves the verdict
+    open, since whoever starts the service or mends the file may do so before or after the reboot.
+    """
+    wrong: dict[str, list[str]] = {}
+    unknown: dict[str, list[str]] = {}
+    seen: dict[str, bool] = {}
+    for one in results:
+        later = one.moment == "next-boot"
+        seen[one.host] = seen.get(one.host, False) or later
+        reason = f"{one.check}: {one.found}" if one.found else one.check
+        if later and one.status == "fail":
+            wrong.setdefault(one.host, []).append(reason)
+        elif one.status in ("error", "unreachable") or (later and one.status == "skip"):
+            unknown.setdefault(one.host, []).append(reason)
+        elif one.status == "fail" and not one.reboot:
+            unknown.setdefault(one.host, []).append(f"{one.check} fails now and a reboot does not mend it")
+    return {host: _verdict(wrong.get(host), unknown.get(host), any_check) for host, any_check in seen.items()}
+
+
+def _verdict(wrong: list[str] | None, unknown: list[str] | None, any_check: bool) -> NextBoot:
+    if wrong:
+        return NextBoot("wrong", tuple(wrong))
+    if unknown or not any_check:
+        return NextBoot("unknown", tuple(unknown or ["no check of the next boot concerns this host"]))
+    return NextBoot("right")
+
+
+def exit_code(results: Iterable[Result]) -> int:
+    """4 if any host was unreachable, else 1 if any check failed or could not be judged, else 0."""
+    statuses = {one.status for one in results}
+    return 4 if "unreachable" in statuses else 1 if statuses & {"fail", "error"} else 0

@@ -1,0 +1,16 @@
+# usage: modules.sh PACKAGE KERNEL...
+# Builds and installs the DKMS package's modules for each kernel that lacks them; "installed for KERNEL", one a line.
+set -u
+source=$(dpkg-query -L "$1" | sed -n 's,^/usr/src/\([^/]*\)/dkms.conf$,/usr/src/\1,p')
+shift
+name=$(sed -n 's/^PACKAGE_NAME="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$source/dkms.conf")
+version=${source##*/"$name"-}
+for kernel in "$@"; do
+  dkms status -m "$name" -v "$version" -k "$kernel" | grep -q installed && continue
+  if ! answer=$(dkms install -m "$name" -v "$version" -k "$kernel" 2>&1); then
+    echo "kernel $kernel: $answer"
+    tail -n 12 "/var/lib/dkms/$name/$version/build/make.log" 2>/dev/null
+    exit 1
+  fi
+  echo "installed for $kernel"
+done

@@ -1,0 +1,102 @@
+"""A tiny project of its own roles, applied for real to `ansible_connection: local`; hosts are as their state file says.
+
+Run as a program (`fleet.py FOLDER HOST...`) it applies to those hosts; tests interrupt it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from gpuprov import apply as applying
+from gpuprov import assets
+from gpuprov.apply import rollout
+from gpuprov.plan import planning
+from gpuprov.plan.read import AFTER, Pair, Reading
+from gpuprov.probe.base import Facts, Output
+from gpuprov.render.variables import ROLES
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.verify.evaluate import Result
+
+SITE = """
+- name: Act 1, everything
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Run each capability
+      ansible.builtin.include_role: {name: "{{ gpuprov_capability }}"}
+      loop: "{{ gpuprov_only[inventory_hostname] }}"
+      loop_control: {loop_var: gpuprov_capability}
+"""
+KERNEL = """
+- name: Write the state
+  ansible.builtin.copy: {content: "as wanted\\n", dest: "STATE/{{ inventory_hostname }}", mode: "0644"}
+- name: Refuse
+  ansible.builtin.assert: {that: "not inventory_hostname.startswith('bad')", fail_msg: "this host is bad. Way out: none"}
+- name: Take long
+  ansible.builtin.command: sleep 41.5
+  when: inventory_hostname.startswith('slow')
+"""
+SECRET = "correct-horse-battery"
+
+
+def pair(name: str) -> Pair:
+    connection = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "ansible_become": False,
+        "ansible_become_password": SECRET,
+    }
+    return RawHost(name=name, connection=connection), HostSpec(name=name, capabilities={"kernel": Kernel()})
+
+
+@contextmanager
+def project(folder: Path, site: str = SITE) -> Iterator[Path]:
+    """Renders from `folder` instead of gpuprov's roles, and reads hosts from state files; yields the state's folder."""
+    state = folder / "state"
+    state.mkdir(exist_ok=True)
+    for role in ROLES:
+        (folder / "roles" / role / "tasks").mkdir(parents=True, exist_ok=True)
+    (folder / "roles" / "kernel" / "tasks" / "main.yml").write_text(KERNEL.replace("STATE", str(state)))
+    (folder / "playbooks").mkdir(exist_ok=True)
+    (folder / "playbooks" / "site.yml").write_text(site)
+
+    def read(pairs: Sequence[Pair], moments: Any = AFTER, **_given: Any) -> dict[str, Reading]:
+        return {raw.name: _reading(raw.name, state) for raw, _ in pairs}
+
+    with (
+        mock.patch.object(assets, "root", return_value=folder),
+        mock.patch.object(rollout, "read", read),
+        mock.patch.object(planning, "read", read),
+    ):
+        yield state
+
+
+def _reading(name: str, state: Path) -> Reading:
+    good = (state / name).exists() and not name.startswith("wrong")
+    result = Result(
+        host=name,
+        capability="kernel",
+        check="kernel.state",
+        fields=(),
+        moment="now",
+        status="pass" if good else "fail",
+        expected="as wanted",
+        found="as wanted" if good else "missing",
+        evidence="",
+        hint="" if good else "apply",
+    )
+    return Reading(Facts({"receipt": Output(""), "apply_marker": Output(""), "reboot_reasons": Output("")}), (result,))
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    with project(place):
+        run = applying.apply([pair(name) for name in sys.argv[2:]], applying.Options(yes=True, log_dir=place / "log"))
+        print(applying.as_text(run), flush=True)
+        sys.exit(run.exit_code)

@@ -1,0 +1,220 @@
+"""Batches, exit codes, the log and the report of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuprov import apply as applying
+from gpuprov.apply import ApplyRun, HostOutcome, Options
+from gpuprov.apply.batches import batches, size, too_many
+from gpuprov.apply.log import Log, default_folder
+from gpuprov.apply.model import State
+from gpuprov.apply.outcome import judge
+from gpuprov.errors import GpuprovError
+from gpuprov.plan.events import Failure, Ledger, Tally
+from gpuprov.plan.playbook import Ended, environment
+from gpuprov.verify.evaluate import Result, ResultStatus
+
+HOSTS = [f"gpu{number}" for number in range(1, 8)]
+
+
+@pytest.mark.parametrize(
+    ("canary", "serial", "sizes"),
+    [
+        ("", "", [7]),
+        ("", "3", [3, 3, 1]),
+        ("1", "", [1, 6]),
+        ("2", "2", [2, 2, 2, 1]),
+        ("", "50%", [3, 3, 1]),
+        ("10%", "100%", [1, 6]),
+        ("9", "", [7]),
+        ("gpu3,gpu5", "4", [2, 4, 1]),
+        ("gpu[35]", "", [2, 5]),
+    ],
+)
+def test_batches(canary: str, serial: str, sizes: list[int]) -> None:
+    parts = batches(HOSTS, canary=canary, serial=serial)
+    assert [len(part) for part in parts] == sizes
+    assert sorted(host for part in parts for host in part) == HOSTS
+    if "3" in canary:
+        assert parts[0] == ("gpu3", "gpu5")
+
+
+def test_a_canary_may_be_a_group() -> None:
+    known = {host: ("all", "rack1" if host < "gpu3" else "rack2") for host in HOSTS}
+    assert batches(HOSTS, canary="rack1", known=known)[0] == ("gpu1", "gpu2")
+
+
+def test_a_canary_with_nothing_to_do_is_left_out() -> None:
+    assert batches(["gpu2"], canary="gpu1", known=dict.fromkeys(HOSTS, ())) == [("gpu2",)]
+    assert batches([], canary="1") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "option", "least"),
+    [
+        ("0", "--serial", 1),
+        ("-1", "--serial", 1),
+        ("x", "--canary", 1),
+        ("101%", "--max-fail", 0),
+        ("", "--max-fail", 0),
+        ("1.5", "--serial", 1),
+    ],
+)
+def test_a_size_that_cannot_be(text: str, option: str, least: int) -> None:
+    with pytest.raises(GpuprovError) as raised:
+        size(text, 7, option, least=least)
+    assert str(raised.value) == (
+        f'{option} is "{text}"\nhint: allowed: a number of hosts from {least} on (5), or a share of them up to 100% (20%)'
+    )
+
+
+@pytest.mark.parametrize(
+    ("failed", "borne", "total", "stop"),
+    [
+        (0, "0", 7, False),
+        (1, "0", 7, True),
+        (1, "1", 7, False),
+        (2, "1", 7, True),
+        (2, "30%", 7, False),
+        (3, "30%", 7, True),
+        (7, "100%", 7, False),
+    ],
+)
+def test_max_fail(failed: int, borne: str, total: int, stop: bool) -> None:
+    assert too_many(failed, borne, total) is stop
+
+
+def result(status: ResultStatus, reboot: str = "") -> Result:
+    return Result(
+        host="gpu1", capability="kernel", check="kernel.sysctl", status=status, found="1", expected="2", reboot=reboot
+    )
+
+
+@pytest.mark.parametrize(
+    ("states", "status", "code"),
+    [
+        (["changed", "unchanged"], "pass", 0),
+        (["unchanged"], "skip", 0),
+        (["changed"], "fail", 1),
+        (["changed"], "error", 1),
+        (["unreachable", "changed"], "fail", 4),
+        (["failed", "unreachable"], "pass", 3),
+        (["blocked"], "pass", 3),
+        (["locked"], "pass", 3),
+        (["not-started"], "pass", 3),
+    ],
+)
+def test_exit_codes(states: list[State], status: ResultStatus, code: int) -> None:
+    hosts = [HostOutcome(host=f"gpu{n}", state=state, results=[result(status)]) for n, state in enumerate(states)]
+    assert ApplyRun(run="r", hosts=hosts).exit_code == code
+    assert ApplyRun(run="r", hosts=hosts, interrupted=True).exit_code == 130
+
+
+@pytest.mark.parametrize(
+    ("tally", "ended", "state", "message"),
+    [
+        (Tally(changed=["a"], failed=False), Ended("ended", 0), "changed", ""),
+        (Tally(failed=False), Ended("ended", 2), "unchanged", ""),
+        (Tally(failures=[Failure("kernel", "T", "no")], failed=True), Ended("ended", 2), "failed", "no"),
+        (Tally(failures=[Failure("", "T", "taken", locked=True)], failed=True), Ended("ended", 2), "locked", "taken"),
+        (Tally(failures=[Failure("kernel", "T", "no")], failed=False, rescued=1), Ended("ended", 0), "unchanged", ""),
+        (Tally(unreachable="gone", failed=False), Ended("ended", 4), "unreachable", "gone"),
+        (Tally(last="kernel: T"), Ended("interrupted", 130), "failed", "interrupted in kernel: T"),
+        (Tally(), Ended("ended", 250), "failed", "it broke"),
+        (None, Ended("ended", 4), "failed", "it broke"),
+        (None, Ended("interrupted", 130), "not-started", ""),
+    ],
+)
+def test_what_became_of_a_host(tally: Tally | None, ended: Ended, state: State, message: str) -> None:
+    ledger = Ledger()
+    ledger.complaint = "it broke"
+    if tally:
+        ledger.hosts["gpu1"] = tally
+    outcome = HostOutcome(host="gpu1", state="not-started", ran={"kernel": "never applied"})
+    judge(outcome, ledger, ended)
+    assert (outcome.state, outcome.message) == (state, message)
+
+
+def test_the_report_tells_hosts_that_fared_alike_once() -> None:
+    alike = [HostOutcome(host=f"gpu{n}", results=[result("pass")]) for n in (1, 2, 3)]
+    waiting = HostOutcome(
+        host="gpu4",
+        state="changed",
+        changed=["kernel: Write"],
+        seconds=3.0,
+        results=[result("fail", "a new command line")],
+    )
+    wrong = HostOutcome(host="gpu5", state="changed", changed=["a", "b"], ran={"kernel": "x"}, results=[result("fail")])
+    blocked = HostOutcome(
+        host="gpu6", state="blocked", task="host.root", message="user id 1; wanted: root", hint="become"
+    )
+    run = ApplyRun(run="r", hosts=[*alike, waiting, wrong, blocked], seconds=4.25, log=Path("/log"))
+    assert applying.as_text(run).splitlines() == [
+        "gpu[1:3] (3 hosts): unchanged, verify is green",
+        "gpu4: changed (1 task in 3 s), verify is not green",
+        "  reboot required: a new command line",
+        "gpu5: changed (2 tasks), verify is not green",
+        "  fail kernel.sysctl: 1; wanted: 2",
+        "gpu6: blocked: host.root: user id 1; wanted: root",
+        "  way out: become",
+        "6 hosts: 2 changed, 3 unchanged, 1 blocked, 1 waiting for a reboot (apply --reboot, or reboot: if-needed), "
+        "1 not as wanted; 4.2 s",
+        "log: /log",
+    ]
+    read = json.loads(applying.as_json(run))
+    assert (read["exit_code"], read["log"], read["hosts"][3]["reboot_required"]) == (3, "/log", ["a new command line"])
+
+
+def test_the_log_is_private_and_holds_no_secret(tmp_path: Path) -> None:
+    with Log(tmp_path / "log", "r1", ["correct horse", "abc"]) as log:
+        log.write("password is correct horse, abc\r\n\x1b[31mred\x1b[0m\x07")
+    assert log.path.read_text() == "password is ********, abc\nred\n"
+    assert log.path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_log_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GpuprovError, match="cannot write the log"):
+        Log(tmp_path / "file", "r1")
+
+
+def test_the_log_stands_where_the_xdg_specification_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "gpuprov" / "log"
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    assert default_folder() == Path.home() / ".local" / "state" / "gpuprov" / "log"
+
+
+def test_options_of_the_command_line() -> None:
+    given = {
+        "full": True,
+        "serial": None,
+        "canary": "1",
+        "max_fail": "10%",
+        "as_json": True,
+        "limit": "x",
+        "log_dir": None,
+    }
+    options = Options.of(given, frozenset({"kernel"}))
+    assert (options.full, options.serial, options.canary, options.max_fail) == (True, "", "1", "10%")
+    assert options.only == frozenset({"kernel"})
+
+
+def test_ansible_keeps_the_users_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ANSIBLE_HOST_KEY_CHECKING", raising=False)
+    prepared = {"ANSIBLE_HOST_KEY_CHECKING": "False", "PATH": "/bin", "ANSIBLE_SSH_ARGS": "-o ProxyJump=x"}
+    found = environment(tmp_path, prepared, {})
+    assert "ANSIBLE_HOST_KEY_CHECKING" not in found
+    assert (found["ANSIBLE_SSH_ARGS"], found["ANSIBLE_PIPELINING"]) == ("-o ProxyJump=x", "true")
+    said = {
+        "ssh_connection.pipelining": "false",
+        "defaults.interpreter_python": "/x",
+        "ssh_connection.control_path": "/y",
+    }
+    found = environment(tmp_path, prepared, said)
+    assert not {"ANSIBLE_PIPELINING", "ANSIBLE_PYTHON_INTERPRETER", "ANSIBLE_SSH_CONTROL_PATH_DIR"} & set(found)

@@ -1,0 +1,157 @@
+"""Real Ansible runs of a tiny project on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from gpuprov import apply as applying
+from gpuprov import plan as planning
+from gpuprov.errors import GpuprovError
+from gpuprov.plan.events import Step
+from gpuprov.plan.workspace import PREFIX, remove_leftovers
+from tests.apply import fleet
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+class Noting(applying.Show):
+    """Notes every step."""
+
+    def __init__(self, steps: list[str]) -> None:
+        self._steps = steps
+
+    @contextmanager
+    def applying(self, hosts: Sequence[str], doing: str) -> Iterator[Callable[[Step], None]]:
+        yield lambda step: self._steps.append(f"{step.host}: {step.text}")
+
+
+def options(folder: Path, **more: object) -> applying.Options:
+    return applying.Options.of({"yes": True, "log_dir": folder / "log", **more})
+
+
+def test_each_host_gets_its_own_verdict(tmp_path: Path) -> None:
+    steps: list[str] = []
+    with fleet.project(tmp_path) as state:
+        (state / "same1").write_text("as wanted\n")
+        pairs = [fleet.pair(name) for name in ("new1", "same1", "bad1", "wrong1")]
+        run = applying.apply(pairs, options(tmp_path), Noting(steps))
+    outcomes = {outcome.host: outcome for outcome in run.hosts}
+    assert {name: outcome.state for name, outcome in outcomes.items()} == {
+        "new1": "changed",
+        "same1": "unchanged",
+        "bad1": "failed",
+        "wrong1": "changed",
+    }
+    assert outcomes["bad1"].task == "kernel: Refuse"
+    assert outcomes["bad1"].message == "this host is bad. Way out: none"
+    assert [result.check for result in outcomes["wrong1"].failing] == ["kernel.state"]
+    assert not outcomes["new1"].failing
+    assert run.exit_code == 3
+    assert "new1: kernel: Write the state" in steps
+    assert run.log is not None
+    text = run.log.read_text()
+    assert run.log.stat().st_mode & 0o777 == 0o600
+    assert "Write the state" in text
+    assert "PLAY RECAP" in text
+    assert fleet.SECRET not in text
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_failed_canary_stops_the_batches(tmp_path: Path) -> None:
+    with fleet.project(tmp_path) as state:
+        pairs = [fleet.pair(name) for name in ("new1", "new2", "wrong1")]
+        run = applying.apply(pairs, options(tmp_path, canary="wrong1", serial="1"))
+        written = {path.name for path in state.iterdir()}
+    assert written == {"wrong1"}
+    assert [outcome.state for outcome in run.hosts] == ["not-started", "not-started", "changed"]
+    assert run.stopped == "1 failed, --max-fail is 0: 2 not started"
+    assert run.exit_code == 3
+
+
+def test_a_project_that_ansible_cannot_read_is_one_clear_failure(tmp_path: Path) -> None:
+    with fleet.project(tmp_path, site="this is no playbook") as state:
+        (state / "same1").write_text("as wanted\n")
+        run = applying.apply([fleet.pair("same1")], options(tmp_path))
+    assert run.hosts[0].state == "failed"
+    assert "playbook" in run.hosts[0].message.lower()
+
+
+def test_plan_changes_nothing_and_shows_the_diff(tmp_path: Path) -> None:
+    with fleet.project(tmp_path) as state:
+        plans = planning.plan([fleet.pair("new1"), fleet.pair("bad1")])
+        assert not list(state.iterdir())
+    assert [change.name for change in plans[0].diffs] == [str(state / "new1")]
+    assert "+as wanted" in plans[0].diffs[0].diff
+    assert plans[1].unpredicted == ("Ansible could not predict: kernel: Refuse: this host is bad. Way out: none",)
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_impossible_options_are_told_before_any_host_is_read(tmp_path: Path) -> None:
+    with pytest.raises(GpuprovError, match='--canary: no host in this run is called "gpu9"'):
+        applying.apply([fleet.pair("new1")], options(tmp_path, canary="gpu9"))
+
+
+def test_a_refusal_changes_nothing(tmp_path: Path) -> None:
+    with fleet.project(tmp_path) as state:
+        with pytest.raises(GpuprovError, match="not confirmed"):
+            applying.apply(
+                [fleet.pair("new1")], options(tmp_path, yes=False), confirm=lambda plans: bool(plans[0].idle)
+            )
+        assert not list(state.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupt_leaves_nothing_running(tmp_path: Path, number: int) -> None:
+    root = Path(__file__).parents[2]
+    environment = os.environ | {"PYTHONPATH": str(root), "GPUPROV_TEST": str(tmp_path)}
+    command = [sys.executable, "-m", "tests.apply.fleet", str(tmp_path), "slow1", "new1"]
+    with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as child:
+        wait_for(lambda: any("41.5" in line for line in processes(tmp_path)))
+        child.send_signal(number)
+        told = child.communicate(timeout=20)[0]
+    wait_for(lambda: not processes(tmp_path))
+    left = list((tmp_path / "tmp").iterdir())
+    if number == signal.SIGKILL:
+        assert any(path.name.startswith(PREFIX) for path in left)
+        remove_leftovers(tmp_path / "tmp")
+        assert not list((tmp_path / "tmp").glob(f"{PREFIX}*"))
+        return
+    assert child.returncode == 130
+    assert "slow1" in told
+    assert "failed: interrupted in kernel: Take long" in told
+    assert "interrupted: run it again to complete it" in told
+    assert not left
+
+
+def processes(mark: Path) -> list[str]:
+    """Command lines of processes that the run started: they carry its mark in their environment."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"GPUPROV_TEST={mark}".encode() in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return [line for line in found if line]
+
+
+def wait_for(condition: object, limit: float = 30.0) -> None:
+    deadline = time.monotonic() + limit
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

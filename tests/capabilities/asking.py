@@ -1,0 +1,140 @@
+"""A host that is right in everything, told as the text its probes print; and a way to ask one check about a changed one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.explain import all_checks
+from gpuprov.probe.base import Facts, Output
+from gpuprov.spec.model import Fragment, HostSpec
+from tests.probe import captured
+
+CHECKS = {check.id: check for check in all_checks()}
+VERSION = "535.261.03-1"
+NEWER = "535.309.01-0+deb12u1"
+USER_SPACE = (
+    "firmware-nvidia-gsp nvidia-alternative nvidia-legacy-check nvidia-smi libnvidia-ml1 libcuda1 "
+    "libnvidia-ptxjitcompiler1 libnvidia-pkcs11-openssl3 libnvidia-cfg1 nvidia-cuda-mps"
+).split()
+PROPRIETARY = ["nvidia-kernel-dkms", "nvidia-kernel-support", *USER_SPACE]
+OPEN = ["nvidia-open-kernel-dkms", "nvidia-open-kernel-support", *USER_SPACE]
+H100 = "0000:19:00.0 0x10de 0x2330 0x10de 0x16c1 0x030200 nvidia\n"
+B200 = "0000:19:00.0 0x10de 0x2901 0x10de 0x1999 0x030200 \n"
+PERSISTENCED = "ii |nvidia-persistenced|535.171.04-1~deb12u1|nvidia-persistenced\n"
+
+
+def packages(
+    names: list[str] = PROPRIETARY, version: str = VERSION, state: str = "hi ", **others: tuple[str, str]
+) -> str:
+    """dpkg-query's lines for a driver set; `others` (underscores for dashes) have a state and a version of their own."""
+    states = dict.fromkeys(names, (state, version))
+    states |= {name.replace("_", "-"): given for name, given in others.items()}
+    lines = [f"{s}|{name}|{v}|nvidia-graphics-drivers\n" for name, (s, v) in states.items()]
+    return "".join(lines) + PERSISTENCED
+
+
+def units(daemon: tuple[str, str] = ("active", "enabled"), legacy: tuple[str, str] = ("inactive", "")) -> str:
+    """`systemctl show` of the two units of persistence: (active, file) of each."""
+    rows = (("nvidia-persistenced.service", *daemon), ("gpuprov-persistence.service", *legacy))
+    return "\n".join(
+        f"Id={name}\nLoadState={'loaded' if file else 'not-found'}\nActiveState={active}\nUnitFileState={file}\n"
+        for name, active, file in rows
+    )
+
+
+def initrd(*lines: str, fresh: bool = True, status: int = 0, release: str = "6.1.0-47-amd64") -> str:
+    """One image: the modules in it, and whether it holds gpuprov's configuration."""
+    return "\n".join([f"image /boot/initrd.img-{release} {int(fresh)} {status}", *lines]) + "\n"
+
+
+GOOD: dict[str, Output | str] = {
+    "os_release": captured("os_release", "debian12"),
+    "platform": "Linux 6.1.0-47-amd64 x86_64\n",
+    "user_id": "0\n",
+    "container": "none\n",
+    "space": "512000 /boot\n10485760 /var\n",
+    "nvidia_functions": H100,
+    "packages": packages(),
+    "dpkg_audit": "",
+    "package_index": captured("package_index", "bookworm"),
+    "dkms_no_autoinstall": "",
+    "receipt": "",
+    "reboot_reasons": "",
+    "secure_boot": captured("secure_boot", "off"),
+    "runfile_leftovers": "",
+    "dkms_key_enrolled": "",
+    "apply_marker": "",
+    "initramfs": initrd("usr/lib/modules/6.1.0-47-amd64/updates/dkms/nvidia-current.ko"),
+    "loaded_modules": captured("loaded_modules", "driver_in_use"),
+    "modprobe_config": "blacklist nouveau\nblacklist nova_core\noptions nouveau modeset=0\n",
+    "kernels": "6.1.0-47-amd64|1|1|535.261.03|1\n",
+    "loaded_driver": captured("loaded_driver", "proprietary"),
+    "driver_parameters": captured("driver_parameters", "535"),
+    "driver_libraries": captured("driver_libraries", "driver_installed"),
+    "nvidia_smi": "00000000:19:00.0, NVIDIA H100 80GB HBM3, GPU-3c1f6d5e, 535.261.03, Enabled\n",
+    "gpu_clients": "",
+    "units": units(),
+    "default_limits": "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n",
+    "command_line": captured("command_line", "grub"),
+    "boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 root=UUID=5f6c ro quiet iommu=pt\n",
+    "sysctl": captured("sysctl", "debian12"),
+    "sysctl_files": "vm.swappiness = 60\n",
+    "modules_load": "nvidia-uvm\n",
+    "login_limits": "* - memlock unlimited\n",
+}
+
+
+def facts(**texts: Output | str) -> Facts:
+    """Facts of exactly these probes; a check that reads another fails."""
+    outputs = {name: text if isinstance(text, Output) else Output(text) for name, text in texts.items()}
+    return Facts(outputs)
+
+
+def good() -> dict[str, Output | str]:
+    """The good host, its clock right now."""
+    return {**GOOD, "clock_skew": f"{int(time.time())}\n"}
+
+
+def ask(check_id: str, fragment: Fragment | None = None, **changed: Output | str) -> Outcome:
+    """What the check says of the good host with these probes changed. It is given the probes it declares, and no other."""
+    check = CHECKS[check_id]
+    declared = {probe.name for probe in check.probes}
+    assert set(changed) <= declared, f"{check_id} does not declare {set(changed) - declared}"
+    texts = {name: text for name, text in {**good(), **changed}.items() if name in declared}
+    capability = BY_NAME[check.capability]
+    wanted = capability.fragment() if fragment is None else fragment
+    return check.run(Context(HostSpec(name="gpu1"), wanted, facts(**texts)))
+
+
+class Row(NamedTuple):
+    """One question: the check, what is asked for, what is changed on the good host, and the answer."""
+
+    name: str
+    check: str
+    fragment: Fragment | None
+    changed: Mapping[str, Output | str]
+    status: str
+    found: str = ""
+    hint: str = ""
+    reboot: str = ""
+    change: str = ""
+
+
+def judge(row: Row) -> None:
+    """The answer is the row's, and a failure says what was wanted, what is, and what to do."""
+    outcome = ask(row.check, row.fragment, **row.changed)
+    assert outcome.status == row.status, outcome
+    assert row.found in outcome.found, outcome
+    assert row.hint in outcome.hint, outcome
+    assert row.reboot in outcome.reboot, outcome
+    assert bool(row.reboot) == bool(outcome.reboot), outcome
+    assert outcome.found, "an answer without words"
+    if row.change:
+        assert row.change in [f"{c.kind} {c.name}: {c.before} -> {c.after}" for c in outcome.changes], outcome.changes
+    if outcome.status == "fail":
+        assert outcome.expected, "a failure that does not say what was wanted"
+        assert outcome.hint, "a failure without a way out"

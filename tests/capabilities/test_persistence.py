@@ -1,0 +1,105 @@
+"""persistence: the daemon, or the legacy unit where there is none; enabled, active, and the mode on."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities import persistence
+from gpuprov.capabilities.persistence import Persistence
+from gpuprov.probe.base import Output
+from tests.capabilities.asking import Row, facts, judge, units
+from tests.probe import captured
+
+DAEMON, LEGACY = Persistence(mode="daemon"), Persistence(mode="legacy")
+OFF = ("inactive", "")
+ON = ("active", "enabled")
+FAILED = ("failed", "enabled")
+NO_GPU = {"nvidia_functions": ""}
+PODMAN = {"container": "podman\n"}
+TWO = captured("nvidia_smi", "two_gpus")
+
+ENABLED, ACTIVE, MODE = "persistence.enabled", "persistence.active", "persistence.mode_on"
+ROWS = [
+    Row("the daemon is enabled", ENABLED, None, {}, "pass", "nvidia-persistenced.service enabled"),
+    Row(
+        "auto with the legacy unit in force",
+        ENABLED,
+        None,
+        {"packages": "", "units": units(OFF, ON)},
+        "pass",
+        "gpuprov-p",
+    ),
+    Row("legacy as asked for", ENABLED, LEGACY, {"units": units(("inactive", "disabled"), ON)}, "pass", "gpuprov-pers"),
+    Row(
+        "nothing is installed",
+        ENABLED,
+        None,
+        {"packages": "", "units": units(OFF)},
+        "fail",
+        "nvidia-persistenced.service is not-found",
+        "systemctl enable --now nvidia-persistenced.service",
+        change="service nvidia-persistenced.service: not-found -> enabled",
+    ),
+    Row(
+        "the daemon is disabled",
+        ENABLED,
+        DAEMON,
+        {"units": units(("active", "disabled"))},
+        "fail",
+        "nvidia-persistenced.service is disabled",
+        "systemctl enable --now nvidia-persistenced.service",
+        change="service nvidia-persistenced.service: disabled -> enabled",
+    ),
+    Row(
+        "both are enabled",
+        ENABLED,
+        LEGACY,
+        {"units": units(ON, ON)},
+        "fail",
+        "nvidia-persistenced.service is enabled too",
+        "systemctl disable --now nvidia-persistenced.service",
+        change="service nvidia-persistenced.service: enabled -> disabled",
+    ),
+    Row("systemd does not answer", ENABLED, None, {"units": Output("", 1, "Host is down")}, "fail", "not-found"),
+    Row("the daemon runs", ACTIVE, None, {}, "pass", "active"),
+    Row(
+        "the daemon failed at installation and was never restarted",
+        ACTIVE,
+        None,
+        {"units": units(FAILED)},
+        "fail",
+        "failed",
+        "journalctl -u nvidia-persistenced.service",
+        change="service nvidia-persistenced.service: failed -> active",
+    ),
+    Row("no GPU to hold", ACTIVE, None, {**NO_GPU, "units": units(FAILED)}, "skip", "no NVIDIA GPU"),
+    Row("a container with the machine's GPUs", ACTIVE, None, {**PODMAN, "units": units(FAILED)}, "skip", "podman"),
+    Row("the mode is on", MODE, None, {}, "pass", "Enabled on 1 GPUs"),
+    Row(
+        "one GPU lost the mode",
+        MODE,
+        None,
+        {"nvidia_smi": TWO},
+        "fail",
+        "Disabled: 0000:3b:00.0",
+        "systemctl restart nvidia-persistenced.service",
+    ),
+    Row(
+        "nvidia-smi complains", MODE, None, {"nvidia_smi": captured("nvidia_smi", "no_module", 9)}, "fail", "has failed"
+    ),
+    Row("no GPU to ask", MODE, None, NO_GPU, "skip", "no NVIDIA GPU"),
+    Row("a container cannot ask", MODE, None, {**PODMAN, "nvidia_smi": captured("nvidia_smi", "no_module", 9)}, "skip"),
+]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+def test_persistence(row: Row) -> None:
+    judge(row)
+
+
+@pytest.mark.parametrize(
+    ("text", "fragment"),
+    [(units(), DAEMON), (units(OFF, ON), LEGACY), (units(OFF), None), (units(("active", "disabled")), None)],
+)
+def test_export(text: str, fragment: Persistence | None) -> None:
+    assert persistence.export(facts(units=text)) == fragment

@@ -1,0 +1,198 @@
+"""The facts themselves: complete, sourced, consistent."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from gpuprov.catalog import cuda, drivers, mig, packages, reader, symptoms
+from gpuprov.catalog.driver_data import drivers_file
+from gpuprov.catalog.gpus import GpusFile, gpus
+from gpuprov.errors import GpuprovError
+
+DATA = Path(reader.__file__).parent / "data"
+FILES = ("gpus", "mig", "drivers", "cuda", "symptoms")
+
+
+def raw(name: str) -> dict[str, Any]:
+    data: dict[str, Any] = yaml.safe_load((DATA / f"{name}.yaml").read_text(encoding="utf-8"))
+    return data
+
+
+def mappings(data: object, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(data, dict):
+        yield path, data
+        for key, value in data.items():
+            yield from mappings(value, f"{path}.{key}")
+    elif isinstance(data, list):
+        for number, value in enumerate(data):
+            yield from mappings(value, f"{path}[{number}]")
+
+
+def facts(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    data = raw(name)
+    yield from ((path, entry) for path, entry in mappings({k: v for k, v in data.items() if k != "sources"}))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_source_resolves_and_every_source_is_used(name: str) -> None:
+    known = set(raw(name)["sources"])
+    used: set[str] = set()
+    for path, entry in facts(name):
+        if "source" in entry:
+            assert entry["source"], f"{name}{path} has no source"
+            used.update(entry["source"])
+    assert used - known == set()
+    assert known - used == set()
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_entry_of_a_list_has_a_source(name: str) -> None:
+    for table, entries in raw(name).items():
+        if isinstance(entries, list):
+            for entry in entries:
+                assert entry.get("source"), f"{name}.{table}: {entry}"
+
+
+def test_unsure_names_fields_that_exist_and_are_less_than_confirmed() -> None:
+    data = drivers_file()
+    tables: tuple[tuple[msgspec.Struct, ...], ...] = (
+        gpus(),
+        data.branches,
+        data.package_sets,
+        data.offers,
+        data.origins,
+        data.settings,
+    )
+    for entry in (entry for table in tables for entry in table):
+        unsure: dict[str, str] = msgspec.to_builtins(entry)["unsure"]
+        for field, confidence in unsure.items():
+            assert field in entry.__struct_fields__
+            assert confidence != "confirmed"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_keys_are_unique(name: str) -> None:
+    for table, entries in raw(name).items():
+        if isinstance(entries, list) and "key" in entries[0] and table != "settings":
+            keys = [entry["key"] for entry in entries]
+            assert len(keys) == len(set(keys)), f"{name}.{table}"
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_nothing_of_a_private_machine(name: str) -> None:
+    text = (DATA / f"{name}.yaml").read_text(encoding="utf-8")
+    for word in ("/tmp/", "/home/", "localhost:", "artifactory", "nexus"):
+        assert word not in text
+
+
+def test_complete() -> None:
+    assert len(gpus()) == 46
+    assert len(mig.classes()) == 15
+    assert sum(len(entry.profiles) for entry in mig.classes()) == 106
+    assert len(drivers.branches()) == 27
+    assert len(cuda.toolkits()) == 55 + 2
+    assert len(cuda.families()) == 3
+    assert {x for s in symptoms.symptoms() for x in s.xids} >= {8, 13, 31, 48, 63, 64, 74, 79, 94, 95, 119, 154, 169}
+    assert sum(bool(s.xids) for s in symptoms.symptoms()) == 37
+    assert sum(not s.xids for s in symptoms.symptoms()) == 25
+
+
+def test_no_pci_id_or_name_twice() -> None:
+    ids = [pci.id for gpu in gpus() for pci in gpu.pci_ids]
+    assert len(ids) == len(set(ids)) == 55
+    names = [name.casefold() for gpu in gpus() for name in {gpu.key, *(alias.name for alias in gpu.aliases)}]
+    assert len(names) == len(set(names))
+
+
+def test_pci_ids_have_their_form() -> None:
+    for gpu in gpus():
+        for pci in gpu.pci_ids:
+            for text in (pci.id, *pci.subsystems):
+                assert len(text) == 9
+                assert text[4] == ":"
+                assert text == text.lower()
+
+
+def test_mig_classes_exist_and_are_used() -> None:
+    known = {entry.name for entry in mig.classes()}
+    used = {gpu.mig.profile_class for gpu in gpus() if gpu.mig.profile_class}
+    assert used == known
+    for gpu in gpus():
+        assert gpu.mig.capable or not (gpu.mig.profile_class or gpu.mig.max_instances or gpu.mig.min_driver)
+
+
+def test_mig_profiles_fit_their_grid() -> None:
+    nvml = {entry.id for entry in reader.load("mig", mig.MigFile).nvml_profiles}
+    for entry in mig.classes():
+        names = [profile.name for profile in entry.profiles]
+        assert len(names) == len(set(names))
+        for profile in entry.profiles:
+            assert (profile.size is None) == (not profile.starts) == (profile.nvsmi_id is None)
+            assert profile.nvml_id is None or profile.nvml_id in nvml
+            if profile.size:
+                assert entry.grid_size
+                assert min(profile.starts) >= 0
+                assert max(profile.starts) + profile.size <= entry.grid_size
+                limited = any(attribute.startswith("me") for attribute in profile.attributes)
+                assert limited or profile.max_count <= len(profile.starts)
+            else:
+                assert profile.placement_confidence == "unconfirmed"
+
+
+def test_branches_are_in_order_and_toolkits_name_known_branches() -> None:
+    numbers = [int(entry.branch) for entry in drivers.branches()]
+    assert numbers == sorted(set(numbers))
+    for row in cuda.toolkits():
+        branch = row.branch or drivers.branch_of(row.driver)
+        if int(branch) >= 418:
+            reported = cuda.max_cuda(branch)
+            assert reported
+            assert row.cuda.startswith(reported), row
+
+
+def test_gpus_name_known_branches() -> None:
+    known = {entry.branch for entry in drivers.branches()}
+    for gpu in gpus():
+        for fact in (gpu.min_branch, gpu.last_branch):
+            assert fact is None or fact.branch in known
+        assert gpu.fabric_manager.min_branch in {"", *known}
+
+
+def test_package_sets_name_known_things() -> None:
+    data = drivers_file()
+    places = {entry.key for entry in data.distributions}
+    archives = {entry.key for entry in data.origins} | {"distribution"}
+    for entry in data.package_sets:
+        assert set(entry.distributions) <= places
+        assert entry.origin in archives
+        assert packages.package_names(entry, "580.65.06", kernel="6.1.0-1-amd64", kernel_flavour="generic")
+        assert not (entry.min_branch and entry.max_branch) or int(entry.min_branch) <= int(entry.max_branch)
+    for offer in data.offers:
+        assert offer.distribution in places
+        assert offer.origin in archives
+
+
+def test_broken_data_is_an_error_that_names_file_and_field() -> None:
+    with pytest.raises(GpuprovError, match=r"x\.yaml: .*archh"):
+        reader.parse("sources: {}\ngpus: [{key: A, archh: B}]", GpusFile, "x.yaml")
+    with pytest.raises(GpuprovError, match=r"x\.yaml: not YAML"):
+        reader.parse("a: [", GpusFile, "x.yaml")
+    with pytest.raises(GpuprovError, match="cannot be read"):
+        reader.load("none", GpusFile)
+
+
+def test_import_is_light() -> None:
+    code = (
+        "import gpuprov.catalog, sys; print([m for m in ('ansible', 'testinfra', 'yaml', 'click') if m in sys.modules])"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )

@@ -1,0 +1,110 @@
+"""Driver versions, end of life, kernel modules, refusals."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from gpuprov.catalog import Flavour, Gpu, Version, branch_of, end_of_life, find_gpu, kernel_modules_for, refusal
+from gpuprov.errors import GpuprovError
+
+
+def gpu(key: str) -> Gpu:
+    found = find_gpu(key)
+    assert found
+    return found
+
+
+def test_versions_are_ordered_as_numbers() -> None:
+    texts = ["450.80.02", "535", "535.98", "535.104.05", "535.261.03", "575.64", "575.64.03", "580.65.06", "1000.1"]
+    assert sorted(sorted(texts), key=Version.parse) == texts
+    assert Version.parse("3:535.261.03-1") == Version.parse("535.261.03")
+    assert Version.parse("535.216.03-2~bpo12+1") == Version.parse("535.216.03")
+    assert branch_of("535.261.03") == branch_of("535") == "535"
+    with pytest.raises(GpuprovError, match="latest"):
+        branch_of("latest")
+
+
+@pytest.mark.parametrize(
+    ("key", "branch", "flavour", "because"),
+    [
+        ("V100-SXM2", "535", "proprietary", "GSP"),
+        ("V100-SXM2", "580", "proprietary", "GSP"),
+        ("T4", "470", "proprietary", "no open"),
+        ("T4", "535", "proprietary", "560"),
+        ("T4", "580", "open", "560"),
+        ("H100-SXM5-80GB", "535.261.03", "proprietary", "560"),
+        ("H100-SXM5-80GB", "560", "open", "560"),
+        ("H100-SXM5-80GB", "580", "open", "560"),
+        ("B200", "570", "open", "only"),
+        ("GH200-96GB", "550", "open", "only"),
+        ("RTX-PRO-6000-SE", "580", "open", "only"),
+    ],
+)
+def test_kernel_modules_for(key: str, branch: str, flavour: str, because: str) -> None:
+    choice = kernel_modules_for(gpu(key), branch)
+    assert choice.flavour == flavour
+    assert because in choice.reason
+
+
+@pytest.mark.parametrize(
+    ("key", "branch", "flavour", "because"),
+    [
+        ("V100-SXM2", "535", "open", "GSP"),
+        ("V100-SXM2", "590", "proprietary", "580 is the last"),
+        ("V100-PCIE", "595.45.04", "open", "580 is the last"),
+        ("T4", "510", "open", "515 is the first"),
+        ("T4", "620", "proprietary", "inferred"),
+        ("A100-SXM4-80GB", "440", "proprietary", "450"),
+        ("H100-SXM5-80GB", "470", "proprietary", "525 or newer (inferred)"),
+        ("H200-SXM", "535.261.03", "proprietary", "550 or newer (inferred)"),
+        ("B200", "550", "open", "570 or newer"),
+        ("B200", "580", "proprietary", "open kernel modules only"),
+        ("GH200-96GB", "550", "proprietary", "open kernel modules only"),
+        ("B300", "570", "open", "580 or newer"),
+    ],
+)
+def test_refusal(key: str, branch: str, flavour: Flavour, because: str) -> None:
+    reason = refusal(gpu(key), branch, flavour)
+    assert reason
+    assert because in reason
+
+
+@pytest.mark.parametrize(
+    ("key", "branch", "flavour"),
+    [
+        ("V100-SXM2", "580", "proprietary"),
+        ("T4", "595", "open"),
+        ("T4", "470", "proprietary"),
+        ("A100-SXM4-80GB", "535", "open"),
+        ("H100-SXM5-80GB", "535.261.03", "open"),
+        ("H100-SXM5-80GB", "580", "proprietary"),
+        ("B200", "570.133.20", "open"),
+        ("GB300", "595", "open"),
+    ],
+)
+def test_no_refusal(key: str, branch: str, flavour: Flavour) -> None:
+    assert refusal(gpu(key), branch, flavour) is None
+
+
+def test_what_is_chosen_is_never_refused_for_its_flavour() -> None:
+    for key in ("V100-SXM2", "T4", "A100-SXM4-80GB", "H100-SXM5-80GB", "B200"):
+        model = gpu(key)
+        for branch in ("580",):
+            assert refusal(model, branch, kernel_modules_for(model, branch).flavour) is None
+
+
+def test_end_of_life() -> None:
+    assert end_of_life("535", date(2026, 6, 30)).ended is False
+    assert end_of_life("535", date(2026, 7, 1)).ended is True
+    assert end_of_life("580.65.06", date(2026, 11, 21)) == (
+        False,
+        "2028-06",
+        "support of branch 580 ends 2028-06 (documents of August 2025 said 2028-08)",
+        "confirmed",
+    )
+    assert end_of_life("470").ended is True
+    assert end_of_life("590").confidence == "inferred"
+    assert end_of_life("615").ended is None
+    assert end_of_life("999").ended is None

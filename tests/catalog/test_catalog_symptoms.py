@@ -1,0 +1,45 @@
+"""Symptoms are found by the words a user has."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.catalog import find_symptom
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        ("802", "fabric-not-ready"),
+        ("error 802", "fabric-not-ready"),
+        ("CUDAERRORSYSTEMNOTREADY", "fabric-not-ready"),
+        ("Driver/library version mismatch", "library-version-mismatch"),
+        ("driver/LIBRARY version mismatch", "library-version-mismatch"),
+        ("unsatisfied condition: cuda", "container-cuda-requirement"),
+        (
+            "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.9, ...",
+            "container-cuda-requirement",
+        ),
+        ("Xid 79", "xid-79"),
+        ("xid-79", "xid-79"),
+        ("79", "xid-79"),
+        ("NVRM: Xid (PCI:0000:65:00): 79, pid=1234, GPU has fallen off the bus.", "xid-79"),
+        ("147", "xid-144-150"),
+        ("nouveau", "nouveau-bound"),
+        ("SXid", "nvswitch-sxid"),
+    ],
+)
+def test_find_symptom(words: str, key: str) -> None:
+    found = find_symptom(words)
+    assert found
+    assert found[0].key == key
+    assert found[0].cause
+    assert found[0].cure
+
+
+def test_find_symptom_finds_no_more_than_it_should() -> None:
+    assert [symptom.key for symptom in find_symptom("79")] == ["xid-79"]
+    assert [symptom.key for symptom in find_symptom("802")] == ["fabric-not-ready"]
+    assert find_symptom("Xid 802") == []
+    assert find_symptom("  ") == []
+    assert find_symptom("a perfectly healthy host") == []

@@ -1,0 +1,73 @@
+"""One name opens the same door in every room. A failure says which door is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME, CAPABILITIES
+from gpuprov.explain import all_checks, field_names
+
+ROOT = Path(__file__).parents[2]
+NAMES = [capability.name for capability in CAPABILITIES]
+
+DOORS = (
+    "roles/{name}/meta/main.yml",
+    "roles/{name}/meta/argument_specs.yml",
+    "roles/{name}/tasks/main.yml",
+    "roles/{name}/tasks/assert.yml",
+    "roles/{name}/tasks/install.yml",
+    "roles/{name}/tasks/configure.yml",
+    "roles/{name}/tasks/service.yml",
+    "playbooks/{name}.yml",
+    "docs/reference/{name}.md",
+    "tests/capabilities/test_{name}.py",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("door", DOORS)
+def test_every_door_is_there(name: str, door: str) -> None:
+    path = door.format(name=name)
+    assert (ROOT / path).is_file(), f"capability {name} has no {path}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_module_has_the_capabilitys_name(name: str) -> None:
+    folder = ROOT / "gpuprov" / "capabilities"
+    assert (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()
+
+
+def test_no_room_without_a_capability() -> None:
+    houses = {"host"}
+    assert {path.name for path in (ROOT / "roles").iterdir()} == {*NAMES, *houses}
+    assert {path.stem for path in (ROOT / "playbooks").glob("*.yml")} == {*NAMES, "site"}
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_every_field_is_proved_or_excused(name: str) -> None:
+    capability = BY_NAME[name]
+    proved = {field for check in capability.checks if check.moment != "preflight" for field in check.fields}
+    fields = set(field_names(capability))
+    assert proved <= fields, f"{name}: checks prove fields that do not exist: {proved - fields}"
+    unproved = fields - proved - set(capability.unproved)
+    assert not unproved, f"{name}: no check proves {unproved}, and `unproved` does not excuse them"
+    assert not set(capability.unproved) & proved, f"{name}: excused although proved: {set(capability.unproved) & proved}"
+
+
+def test_checks_are_named_after_their_capability_and_say_what_they_ask() -> None:
+    ids = [check.id for check in all_checks()]
+    assert len(ids) == len(set(ids))
+    for capability in BY_NAME.values():
+        for check in capability.checks:
+            assert check.capability == capability.name
+            assert check.description.endswith("."), f"{check.id} has no docstring that says what it asks"
+
+
+def test_one_name_is_one_probe() -> None:
+    probes: dict[str, str] = {}
+    for check in all_checks():
+        for probe in check.probes:
+            assert probes.setdefault(probe.name, probe.script) == probe.script, f"two probes are called {probe.name}"
+            assert probe.evidence, f"probe {probe.name} does not say how a person sees the same"

@@ -1,0 +1,108 @@
+"""Fixtures of the end-to-end tests: the lab, and the hosts that later tests start from."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from gpuprov.simulate import container
+from tests.e2e.lab import SPEC, First, Lab, Moved, laboratory, spec_of
+
+LAB = pytest.StashKey[Lab]()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The lab of this test run."""
+    with laboratory(tmp_path_factory.mktemp("e2e")) as made:
+        request.config.stash[LAB] = made
+        yield made
+
+
+@pytest.fixture(scope="session")
+def versions(lab: Lab) -> tuple[str, str]:
+    """The newest and the second newest driver version of the simulated hosts' own index."""
+    offered = lab.machine("index").offered()
+    assert len(offered) >= 2, f"the index offers only {offered}"
+    container.down("e2e-index")
+    return offered[0], offered[1]
+
+
+@pytest.fixture(scope="session")
+def first(lab: Lab) -> First:
+    """A fresh host, planned, then applied; its disk is the snapshot `newest`."""
+    machine = lab.machine("first")
+    inventory = str(lab.inventory(SPEC, machine))
+    before = machine.state()
+    plan = lab.run("plan", inventory)
+    between = machine.state()
+    applied = lab.run("apply", inventory, "--yes")
+    if applied.code == 0:
+        lab.keep_compiler_cache(machine)
+        lab.freeze(machine, "newest")
+    return First(machine, inventory, before, plan, between, applied)
+
+
+@pytest.fixture(scope="session")
+def newest(first: First) -> str:
+    """The snapshot of a host that has the newest driver."""
+    assert first.apply.code == 0, first.apply
+    return "newest"
+
+
+@pytest.fixture(scope="session")
+def moved(lab: Lab, newest: str, versions: tuple[str, str]) -> Moved:
+    """A host with the second newest driver; its disk is the snapshot `older`."""
+    machine = lab.machine("moved", newest)
+    applied = lab.run("apply", lab.inventory(spec_of(versions[1]), machine), "--yes")
+    if applied.code == 0:
+        lab.keep_compiler_cache(machine)
+        lab.freeze(machine, "older")
+    return Moved(machine, applied)
+
+
+@pytest.fixture(scope="session")
+def older(moved: Moved) -> str:
+    """The snapshot of a host that has the second newest driver."""
+    assert moved.apply.code == 0, moved.apply
+    return "older"
+
+
+@pytest.fixture(autouse=True)
+def _heal(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test starts and ends with a mirror that works."""
+    yield
+    if "lab" in request.fixturenames:
+        request.config.stash[LAB].mirror.heal()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Commands are noted under the test that ran them."""
+    if LAB in item.config.stash:
+        item.config.stash[LAB].test = item.name
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows gpuprov's log and the hosts' journals."""
+    report = yield
+    if report.failed and LAB in item.config.stash:
+        lab = item.config.stash[LAB]
+        report.sections.append(("gpuprov's log", lab.log()))
+        for row in container.listing():
+            if row[0] in lab.machines and item.name == lab.test:
+                text = lab.machines[row[0]].sh("journalctl --no-pager -n 40 || true; dpkg --audit || true")
+                report.sections.append((f"journal of {row[0]}", text))
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Every command's wall time."""
+    if LAB not in config.stash:
+        return
+    terminalreporter.section("end-to-end commands")
+    for test, ran in config.stash[LAB].ran:
+        shown = " ".join(word for word in ran.command[1:] if "/" not in word)
+        terminalreporter.write_line(f"{ran.seconds:7.1f} s  exit {ran.code:3d}  {shown:40s} {test}")

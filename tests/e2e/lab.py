@@ -1,0 +1,225 @@
+"""The hosts and commands of the end-to-end tests. Hosts are copied from images of earlier ones, so that a driver builds once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpuprov.simulate import container, image, inventory
+from tests.e2e.machine import Machine
+from tests.e2e.mirror import Mirror
+
+GPUPROV = str(Path(sys.executable).with_name("gpuprov"))
+REPOSITORY = "localhost/gpuprov-e2e"
+SPEC: dict[str, Any] = {"nouveau": {}, "nvidia_driver": {"version": "535"}, "persistence": {}}
+PATIENCE = 900.0  # seconds for one command: a cold driver build on a busy machine
+
+
+@dataclass(repr=False)
+class Ran:
+    """One command: what it was, what it said, how it ended, how long it took."""
+
+    command: list[str]
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """Both streams on one line, for messages that are wrapped."""
+        return " ".join((self.out + " " + self.err).split())
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def __repr__(self) -> str:
+        return f"$ {' '.join(self.command)}\n{self.out}\n{self.err}\n(exit code {self.code}, {self.seconds:.1f} s)\n"
+
+
+def spec_of(version: str, **more: Any) -> dict[str, Any]:
+    """The usual spec with this driver version."""
+    return {**SPEC, "nvidia_driver": {"version": version, **more}}
+
+
+@dataclass
+class First:
+    """A host on which gpuprov ran for the first time, and what it said before, then and after."""
+
+    machine: Machine
+    inventory: str
+    before: str
+    plan: Ran
+    between: str
+    apply: Ran
+
+
+@dataclass
+class Moved:
+    """A host whose driver went from the newest to the second newest version."""
+
+    machine: Machine
+    apply: Ran
+
+
+@dataclass
+class Lab:
+    """Makes hosts, runs gpuprov on them, remembers both for the report of a failed test."""
+
+    folder: Path
+    mirror: Mirror
+    ran: list[tuple[str, Ran]] = field(default_factory=list)
+    machines: dict[str, Machine] = field(default_factory=dict)
+    images: list[str] = field(default_factory=list)
+    test: str = ""
+
+    def machine(self, name: str, snapshot: str = "prepared", *, user: str = image.USER) -> Machine:
+        """A host with the disk of a snapshot; the one of that name goes first."""
+        full = f"e2e-{name}"
+        container.down(full)
+        host = container.up(full, user=user, tag=f"{REPOSITORY}:{snapshot}")
+        self.machines[full] = Machine(host)
+        return self.machines[full]
+
+    def prepare(self) -> None:
+        """The first snapshot: package lists, the proxy for packages, and a compiler cache that outlives this run."""
+        container.down("e2e-prepare")
+        machine = Machine(container.up("e2e-prepare"))
+        machine.write("/etc/apt/apt.conf.d/00mirror", self.mirror.apt_conf(container.gateway("e2e-prepare")))
+        machine.sh("apt-get -qq update; apt-get -qq install -y --no-install-recommends ccache >/dev/null 2>&1")
+        # The build calls gcc-12 (or 14) by name, and /usr/local/bin comes first.
+        machine.sh("for gcc in /usr/bin/gcc-[0-9]*; do ln -sf /usr/bin/ccache /usr/local/bin/${gcc##*/}; done")
+        machine.write("/etc/ccache.conf", "cache_dir = /var/cache/ccache\nmax_size = 2G\n")
+        kept = compiler_cache()
+        if kept.exists():
+            podman("cp", str(kept), f"{container.PREFIX}e2e-prepare:/var/cache/")
+        self.freeze(machine, "prepared")
+        container.down("e2e-prepare")
+
+    def freeze(self, machine: Machine, snapshot: str) -> None:
+        """Make a snapshot of a host's disk; its downloaded packages are left out, so that a copy downloads again."""
+        machine.sh("apt-get clean; sync")
+        container.freeze(machine.name, f"{REPOSITORY}:{snapshot}")
+        self.images.append(f"{REPOSITORY}:{snapshot}")
+
+    def keep_compiler_cache(self, machine: Machine) -> None:
+        """Save the compiler's cache for the next run."""
+        kept = compiler_cache()
+        kept.mkdir(parents=True, exist_ok=True)
+        podman("cp", f"{container.PREFIX}{machine.name}:/var/cache/ccache/.", str(kept))
+
+    def inventory(self, spec: dict[str, Any] | None, *machines: Machine, **extra: dict[str, Any]) -> Path:
+        """An inventory of these hosts with one spec for all (None: no spec); `extra`: further hosts' variables by name."""
+        name = "-".join(machine.name for machine in machines) or "none"
+        folder = self.folder / "inventories" / f"{name}-{len(list((self.folder / 'inventories').iterdir()))}"
+        folder.mkdir()
+        inventory.write([machine.host for machine in machines], folder / "hosts.yaml")
+        variables = {} if spec is None else {"vars": {"gpuprov": spec}}
+        more = {"hosts": {host.replace("_", "-"): values for host, values in extra.items()}}
+        (folder / "spec.yaml").write_text(json.dumps({"all": {**variables, **more}}, indent=2), encoding="utf-8")
+        return folder
+
+    def environment(self) -> dict[str, str]:
+        """Ours, with gpuprov's logs and cache in the lab's folder."""
+        mine = {"XDG_STATE_HOME": str(self.folder / "state"), "XDG_CACHE_HOME": str(self.folder / "cache")}
+        return {**os.environ, **mine}
+
+    def run(self, *command: str | Path) -> Ran:
+        """gpuprov with these arguments; its time is printed in the summary."""
+        return self.finish(self.start(*command))
+
+    def start(self, *command: str | Path, program: Sequence[str] = (GPUPROV,)) -> Running:
+        """gpuprov with these arguments, not waited for, in a session of its own."""
+        words = [*program, *map(str, command)]
+        child = subprocess.Popen(
+            words, cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )  # fmt: skip
+        return Running(words, child, time.monotonic())
+
+    def finish(self, running: Running) -> Ran:
+        """Wait for a command and note it."""
+        try:
+            out, err = running.child.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            out, err = running.child.communicate()
+            err += f"\nkilled after {PATIENCE:g} s"
+        words = [Path(running.command[0]).name, *running.command[1:]]
+        ran = Ran(words, running.child.returncode, out, err, time.monotonic() - running.since)
+        self.ran.append((self.test, ran))
+        print(ran)
+        return ran
+
+    def log(self) -> str:
+        """The newest log of an apply."""
+        logs = sorted((self.folder / "state").rglob("*.log"), key=lambda path: path.stat().st_mtime)
+        return f"{logs[-1]}:\n{logs[-1].read_text(errors='replace')[-20000:]}" if logs else "gpuprov wrote no log"
+
+
+@dataclass
+class Running:
+    """A command under way."""
+
+    command: list[str]
+    child: subprocess.Popen[str]
+    since: float
+
+    def kill(self) -> None:
+        """SIGKILL to it and to all it started, parents first."""
+        for pid in [self.child.pid, *descendants(self.child.pid)]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below one, nearest first."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents.setdefault(int(stat.read_text().rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
+    found, waiting = [], [pid]
+    while waiting:
+        children = parents.get(waiting.pop(0), [])
+        found += children
+        waiting += children
+    return found
+
+
+def compiler_cache() -> Path:
+    """Where the compiler's cache is kept between runs."""
+    return image.cache_dir() / "ccache"
+
+
+def podman(*arguments: str) -> str:
+    """podman, for what gpuprov.simulate does not offer."""
+    done = subprocess.run(["podman", *arguments], text=True, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, f"podman {' '.join(arguments)}: {done.stderr}"
+    return done.stdout
+
+
+@contextmanager
+def laboratory(folder: Path) -> Iterator[Lab]:
+    """A lab; its hosts and images go at the end."""
+    (folder / "inventories").mkdir()
+    with Mirror(cache=image.cache_dir() / "debs") as mirror:
+        lab = Lab(folder, mirror)
+        try:
+            lab.prepare()
+            yield lab
+        finally:
+            for name in [*lab.machines, "e2e-prepare"]:
+                container.down(name)
+            for tag in reversed(lab.images):
+                with suppress(AssertionError):
+                    podman("image", "rm", "--force", tag)

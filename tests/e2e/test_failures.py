@@ -1,0 +1,121 @@
+"""An upgrade that fails on its way: the old driver stays whole, and the next apply completes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from gpuprov.simulate import container
+from tests.e2e.lab import Lab, spec_of
+
+pytestmark = pytest.mark.e2e
+BROKEN_COMPILER = """#!/bin/sh
+case "$PWD $*" in *nvidia*) echo "gcc: error: planted by a test" >&2; exit 1;; esac
+exec /usr/bin/ccache "${0##*/}" "$@"
+"""
+
+
+def test_broken_mirror_in_the_middle_of_an_upgrade(lab: Lab, older: str, versions: tuple[str, str]) -> None:
+    machine = lab.machine("mirror", older)
+    folder, old = lab.inventory(spec_of(versions[0]), machine), lab.inventory(spec_of(versions[1]), machine)
+    before = machine.state()
+    lab.mirror.fail_from(4)
+    ran = lab.run("apply", folder, "--yes")
+    assert len(lab.mirror.debs) >= 4, "the upgrade did not ask the mirror for packages"
+    assert ran.code == 3, ran
+    assert ".deb" in ran.text or "download" in ran.text.lower(), ran
+    assert machine.state() == before
+    machine.has_driver(versions[1])
+    assert lab.run("verify", old).code == 0
+    lab.mirror.heal()
+    again = lab.run("apply", folder, "--yes")
+    assert again.code == 0, again
+    machine.has_driver(versions[0])
+
+
+def test_failed_module_build_leaves_the_old_driver(lab: Lab, older: str, versions: tuple[str, str]) -> None:
+    machine = lab.machine("build", older)
+    machine.sh("rm -f /usr/local/bin/gcc-[0-9]*")
+    for name in machine.sh("cd /usr/bin; ls gcc-[0-9]*").split():
+        machine.write(f"/usr/local/bin/{name}", BROKEN_COMPILER, "0755")
+    before = machine.packages()
+    ran = lab.run("apply", lab.inventory(spec_of(versions[0]), machine), "--yes")
+    assert ran.code == 3, ran
+    assert "planted by a test" in ran.text or "build" in ran.text, ran
+    assert machine.packages() == before
+    machine.has_driver(versions[1])
+    assert versions[0] not in machine.sh("dkms status; ls /usr/src /usr/share/nvidia-current-dkms 2>/dev/null || true")
+    assert lab.run("verify", lab.inventory(spec_of(versions[1]), machine)).code == 0
+
+
+def test_killed_in_the_middle_of_dpkg(lab: Lab, older: str, versions: tuple[str, str]) -> None:
+    machine = lab.machine("killed", older)
+    folder = lab.inventory(spec_of(versions[0]), machine)
+    # dpkg waits after it has unpacked, so that the kill falls between unpacking and configuring.
+    machine.write("/etc/dpkg/dpkg.cfg.d/wait", 'post-invoke="test ! -e /run/wait || sleep 600"\n')
+    machine.sh("touch /run/wait")
+    running = lab.start("apply", folder, "--yes")
+    machine.wait_for(
+        "dpkg-query -W -f '${db:Status-Abbrev}\\n' | grep -q '^hU\\|^iU' && pgrep -fx 'sleep 600' >/dev/null", 600
+    )
+    running.kill()
+    machine.sh(
+        "pkill -KILL -x apt-get; pkill -KILL -x dpkg; pkill -KILL -fx 'sleep 600'; rm -f /run/wait /etc/dpkg/dpkg.cfg.d/wait"
+    )
+    killed = lab.finish(running)
+    assert killed.code == -signal.SIGKILL, killed
+    assert machine.sh("dpkg --audit") != "", "the kill left dpkg whole: the test proves nothing"
+    assert machine.sh("ls /run/gpuprov/lock/owner.json /var/lib/gpuprov/applying.json").count("\n") == 2
+    ran = lab.run("apply", folder, "--yes")
+    assert ran.code == 0, ran
+    machine.has_driver(versions[0])
+    assert machine.sh("ls -A /run/gpuprov | grep -v guard || true").strip() == ""
+    assert machine.sh("ls /var/lib/gpuprov").split() == ["receipt.json"]
+
+
+def test_interrupted_while_modules_are_built(lab: Lab, older: str, versions: tuple[str, str]) -> None:
+    machine = lab.machine("interrupted", older)
+    folder = lab.inventory(spec_of(versions[0]), machine)
+    running = lab.start("apply", folder, "--yes")
+    machine.wait_for("pgrep -x make >/dev/null", 300)
+    os.kill(running.child.pid, signal.SIGINT)
+    ran = lab.finish(running)
+    assert ran.code == 130, ran
+    machine.has_driver(versions[1])
+    assert lab.run("verify", lab.inventory(spec_of(versions[1]), machine)).code == 0
+    again = lab.run("apply", folder, "--yes")
+    assert again.code == 0, again
+    machine.has_driver(versions[0])
+
+
+def test_two_applies_at_once(lab: Lab, newest: str, versions: tuple[str, str]) -> None:
+    machine = lab.machine("twice", newest)
+    folder = lab.inventory(spec_of(versions[0]), machine)
+    one = lab.start("apply", folder, "--yes", "--full")
+    machine.wait_for("test -e /run/gpuprov/lock/owner.json", 120)
+    other = lab.run("apply", folder, "--yes", "--full")
+    assert other.code == 3, other
+    assert "locked by" in other.text
+    assert "since" in other.text
+    won = lab.finish(one)
+    assert won.code == 0, won
+    assert machine.sh("ls -A /run/gpuprov | grep -v guard || true").strip() == ""
+
+
+def test_a_host_that_is_down_does_not_stop_the_others(lab: Lab, newest: str) -> None:
+    down, up = lab.machine("down", newest), lab.machine("up", newest)
+    folder = lab.inventory(spec_of("535"), down, up)
+    up.sh("apt-mark unhold nvidia-smi >/dev/null")
+    container.down(down.name)
+    since = time.monotonic()
+    ran = lab.run("apply", folder, "--yes")
+    assert ran.code == 4, ran
+    assert down.name in ran.text
+    assert time.monotonic() - since < 120
+    assert "nvidia-smi" in up.held()
+    told = lab.run("verify", folder)
+    assert told.code == 4, told
+    assert "nvidia_driver" in told.text or "green" in told.text

@@ -1,0 +1,64 @@
+"""A rendered project runs with plain ansible-playbook where gpuprov cannot be imported."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.lab import SPEC, Lab
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def ansible(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """A Python that sees our site-packages without its .pth files, and so without the editable gpuprov."""
+    folder = tmp_path_factory.mktemp("plain")
+    venv.create(folder, with_pip=False)
+    python = ["env", f"PYTHONPATH={sysconfig.get_path('purelib')}", str(folder / "bin" / "python")]
+    found = subprocess.run([*python, "-c", "import gpuprov"], cwd=folder, capture_output=True, text=True, check=False)
+    assert "No module named 'gpuprov'" in found.stderr, "gpuprov can be imported: install it editable for this test"
+    return [*python, "-m", "ansible", "playbook"]
+
+
+def recap(text: str) -> dict[str, int]:
+    """ansible-playbook's counts of its one host."""
+    return {key: int(value) for key, value in re.findall(r"(ok|changed|unreachable|failed)=(\d+)", text)}
+
+
+def test_rendered_project_runs_without_gpuprov(lab: Lab, newest: str, ansible: list[str], tmp_path: Path) -> None:
+    machine = lab.machine("render", newest)
+    folder = lab.inventory(SPEC, machine)
+    assert lab.run("render", folder, "--out", tmp_path / "project").code == 0
+    machine.sh(
+        "apt-mark unhold nvidia-smi >/dev/null; rm /etc/modprobe.d/gpuprov.conf; systemctl -q disable nvidia-persistenced"
+    )
+    command = ["-i", str(tmp_path / "project/inventory.yml"), str(tmp_path / "project/site.yml")]
+    mended = lab.finish(lab.start(*command, program=ansible))
+    assert mended.code == 0, mended
+    assert recap(mended.out)["changed"] >= 3, mended
+    told = lab.run("verify", folder)
+    assert told.code == 0, told
+    second = lab.finish(lab.start(*command, program=ansible))
+    assert recap(second.out)["changed"] == recap(second.out)["failed"] == 0, second
+    assert lab.run("apply", folder, "--yes", "--json").json["hosts"][0]["ran"] == {}
+
+
+def test_one_capability_has_its_own_playbook(lab: Lab, newest: str, ansible: list[str], tmp_path: Path) -> None:
+    machine = lab.machine("single", newest)
+    assert lab.run("render", lab.inventory(SPEC, machine), "--out", tmp_path / "project").code == 0
+    machine.sh("rm /etc/modprobe.d/gpuprov.conf; systemctl -q disable nvidia-persistenced")
+    command = ["-i", str(tmp_path / "project/inventory.yml"), str(tmp_path / "project/persistence.yml")]
+    ran = lab.finish(lab.start(*command, program=ansible))
+    assert ran.code == 0, ran
+    assert machine.sh("systemctl is-enabled nvidia-persistenced").strip() == "enabled"
+    assert machine.sh("ls /etc/modprobe.d/gpuprov.conf 2>&1 || true").startswith("ls: cannot access")
+    assert set(json.loads(machine.sh("cat /var/lib/gpuprov/receipt.json"))["capabilities"]) >= {"persistence"}
+    assert sys.executable not in ran.out

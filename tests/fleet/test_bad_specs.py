@@ -1,0 +1,57 @@
+"""Bad specs, each with the exact list of what is told: place, value, what is allowed, the way out.
+
+The rows stand in bad/*.txt: `# name`, the host's `gpuprov` variable, and one `=> LINE:COLUMN: message` per problem. The
+variable is put below four lines of a real inventory, indented by six.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from gpuprov.fleet import load_fleet
+from gpuprov.spec.problem import SpecError
+
+HEAD = "all:\n  hosts: {gpu1: {}}\n  vars:\n    gpuprov:\n"
+
+
+def rows() -> Iterator[tuple[str, str, list[str]]]:
+    for file in sorted((Path(__file__).parent / "bad").glob("*.txt")):
+        for block in file.read_text(encoding="utf-8").split("# ")[1:]:
+            name, *lines = block.strip().splitlines()
+            spec = "".join(f"{line}\n" for line in lines if not line.startswith("=> "))
+            yield name, spec, [line.removeprefix("=> ") for line in lines if line.startswith("=> ")]
+
+
+def inventory(folder: Path, spec: str) -> Path:
+    path = folder / "inventory.yaml"
+    path.write_text(HEAD + textwrap.indent(spec, "      "), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(("spec", "told"), [pytest.param(spec, told, id=name) for name, spec, told in rows()])
+def test_every_problem_is_told_exactly(spec: str, told: list[str], tmp_path: Path) -> None:
+    path = inventory(tmp_path, spec)
+    with pytest.raises(SpecError) as caught:
+        load_fleet([str(path)], cache=False)
+    assert [str(problem).replace(f"{path}:", "") for problem in caught.value.problems] == told
+    assert caught.value.exit_code == 2
+
+
+def test_there_are_enough_of_them() -> None:
+    names = [name for name, _, _ in rows()]
+    assert len(names) == len(set(names)) >= 100
+    assert all(told for _, _, told in rows())
+
+
+@pytest.mark.parametrize("message", [message for _, _, told in rows() for message in told])
+def test_messages_are_clean(message: str) -> None:
+    words = message.replace('"', " ").split()
+    assert not [a for a, b in pairwise(words) if a == b and a.isalpha()], "a doubled word"
+    assert "Expected `" not in message, "a library's words reach the user"
+    assert "^" not in message, "a pattern reaches the user"
+    assert ";" in message, "no way out"

@@ -1,0 +1,215 @@
+"""Reading hosts: over real ssh servers, locally, through Ansible, and hosts that cannot be read."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuprov.errors import UnreachableError
+from gpuprov.gather import gather
+from gpuprov.gather.gather import HostFacts
+from gpuprov.gather.script import TIMED_OUT, UID, compose, split
+from gpuprov.gather.transport import close_shared, run, site_host
+from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
+from gpuprov.spec.model import RawHost
+from tests.gather.sshd import Sshd, free_ports
+
+HELLO = Probe("hello", "echo hello; echo oops >&2; exit 4", lambda output: output)
+BYTES = Probe("bytes", r"printf '\377\000x'; head -c 300000 /dev/zero | tr '\0' y", lambda output: output.text)
+
+
+def failed(found: Facts | UnreachableError) -> UnreachableError:
+    assert isinstance(found, UnreachableError), found
+    return found
+
+
+def facts(found: Facts | UnreachableError) -> Facts:
+    assert isinstance(found, Facts), found
+    return found
+
+
+def test_many_hosts_over_ssh_in_one_go(sshd: Sshd) -> None:
+    told: list[str] = []
+    hosts = [(sshd.host(number), (HELLO, BYTES)) for number in range(3)]
+    found = gather(hosts, on_done=lambda name, _result: told.append(name))
+    assert list(found) == ["gpu01", "gpu02", "gpu03"]
+    assert sorted(told) == sorted(found)
+    for one in found.values():
+        assert facts(one).get(HELLO) == Output("hello\n", 4, "oops\n")
+        assert facts(one).get(BYTES) == "\N{REPLACEMENT CHARACTER}\x00x" + "y" * 300_000
+        assert facts(one).outputs()[UID].text == "0\n"
+
+
+def test_a_long_script_goes_through_standard_input(sshd: Sshd) -> None:
+    probes = tuple(
+        Probe(f"p{number}", f"echo {number} # {'x' * 2000}", lambda output: output.text) for number in range(150)
+    )
+    found = facts(gather([(sshd.host(), probes)])["gpu01"])
+    assert [found.get(probe) for probe in probes] == [f"{number}\n" for number in range(150)]
+
+
+def test_hosts_that_cannot_be_read_do_not_keep_the_others_back(sshd: Sshd) -> None:
+    down = RawHost(name="down", connection={"ansible_host": "127.0.0.1", "ansible_port": free_ports(1)[0]})
+    nowhere = RawHost(name="nowhere", connection={"ansible_host": "no-such-host.invalid"})
+    refused = sshd.host(0, ansible_ssh_private_key_file="/dev/null")
+    stranger = sshd.host(1, ansible_ssh_common_args="-F none -o UserKnownHostsFile=/dev/null")
+    found = gather([(raw, (HELLO,)) for raw in (down, nowhere, refused, stranger, sshd.host(2))])
+    assert "down (127.0.0.1:" in failed(found["down"]).message
+    assert "Connection refused" in failed(found["down"]).message
+    assert "ssh -o Port=" in failed(found["down"]).hint
+    assert "ansible_host" in failed(found["nowhere"]).hint
+    assert "Permission denied" in failed(found["gpu01"]).message
+    assert "ansible_ssh_private_key_file" in failed(found["gpu01"]).hint
+    assert "Host key verification failed" in failed(found["gpu02"]).message
+    assert "accept it once by hand" in failed(found["gpu02"]).hint
+    assert facts(found["gpu03"]).get(HELLO).status == 4
+
+
+def test_a_host_that_does_not_answer_ends_by_the_time_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        connection: dict[str, object] = {"ansible_host": "127.0.0.1", "ansible_port": silent.getsockname()[1]}
+        started = time.monotonic()
+        with pytest.raises(UnreachableError, match=r"silent \(127.0.0.1:\d+\): no answer within 1 s"):
+            run(RawHost(name="silent", connection=connection), compose([HELLO]), timeout=1)
+    assert time.monotonic() - started < 4
+
+
+def test_a_script_that_does_not_end_ends_by_the_time_out(sshd: Sshd) -> None:
+    slow = Probe("slow", "sleep 20", lambda output: output)
+    with pytest.raises(UnreachableError, match="the script did not end within 2 s"):
+        run(sshd.host(), compose([slow]), timeout=2)
+
+
+def test_what_a_snippet_leaves_running_does_not_hold_the_connection(sshd: Sshd) -> None:
+    leaves = Probe("leaves", "sleep 15 & echo started", lambda output: output.text)
+    started = time.monotonic()
+    assert facts(gather([(sshd.host(), (leaves,))])["gpu01"]).get(leaves) == "started\n"
+    assert time.monotonic() - started < 8
+
+
+def test_a_snippet_that_did_not_end_is_not_parsed() -> None:
+    found = HostFacts({"hello": Output("hel", TIMED_OUT)})
+    with pytest.raises(ProbeFailed, match="hello did not end within 30 s on the host"):
+        found.get(HELLO)
+
+
+def test_too_much_output_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpuprov.gather.children.LARGEST", 100_000)
+    with pytest.raises(UnreachableError, match=r"here .*too much output"):
+        run(RawHost(name="here", connection={"ansible_connection": "local"}), compose([BYTES]))
+
+
+def test_sudo_without_permission_names_the_way_out(tmp_path: Path) -> None:
+    sudo = tmp_path / "sudo"
+    sudo.write_text("#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
+    sudo.chmod(0o755)
+    raw = RawHost(
+        name="here",
+        connection={
+            "ansible_connection": "local",
+            "ansible_become": True,
+            "ansible_become_user": "daemon",
+            "ansible_become_exe": str(sudo),
+        },
+    )
+    with pytest.raises(UnreachableError, match="sudo: a password is required") as caught:
+        run(raw, compose([HELLO]))
+    assert "ansible_become_password" in caught.value.hint
+
+
+def test_a_become_password_reaches_sudo_once(tmp_path: Path) -> None:
+    sudo = tmp_path / "sudo"
+    sudo.write_text(
+        '#!/bin/sh\nread -r first; read -r second && exit 9\n[ "$first" = "s3\'cret" ] || exit 1\n'
+        'while [ "$1" != -- ]; do shift; done; shift; exec "$@"\n'
+    )
+    sudo.chmod(0o755)
+    connection: dict[str, object] = {
+        "ansible_connection": "local",
+        "ansible_become": True,
+        "ansible_become_user": "daemon",
+        "ansible_become_exe": str(sudo),
+        "ansible_become_password": "s3'cret",
+    }
+    outputs = split(run(RawHost(name="here", connection=connection), compose([HELLO])).encode())
+    assert outputs
+    assert outputs["hello"] == Output("hello\n", 4, "oops\n")
+
+
+def test_local_and_a_program_that_is_missing() -> None:
+    local = RawHost(name="here", connection={"ansible_connection": "local"})
+    odd = RawHost(name="odd", connection={"ansible_ssh_executable": "/no/such/ssh"})
+    found = gather([(local, (HELLO,)), (odd, (HELLO,))])
+    assert facts(found["here"]).get(HELLO).text == "hello\n"
+    assert "/no/such/ssh" in failed(found["odd"]).message
+
+
+def test_any_other_connection_plugin_goes_through_ansible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = "from ansible.plugins.connection.local import *\nclass Connection(Connection):\n    transport = 'tunnel'\n"
+    documentation = (
+        'DOCUMENTATION = """\nname: tunnel\nshort_description: x\ndescription: x\nauthor: x\noptions: {}\n"""\n'
+    )
+    (tmp_path / "tunnel.py").write_text(documentation + plugin)
+    monkeypatch.setenv("ANSIBLE_CONNECTION_PLUGINS", str(tmp_path))
+    raw = RawHost(name="far", connection={"ansible_connection": "tunnel", "ansible_user": "{{ 'x' }}"})
+    assert facts(gather([(raw, (HELLO,))])["far"]).get(HELLO) == Output("hello\n", 4, "oops\n")
+
+
+def test_paramiko_judges_host_keys(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    raw = sshd.host(ansible_connection="paramiko", ansible_ssh_common_args="", ansible_user="root")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert "not found in known_hosts" in failed(gather([(raw, (HELLO,))])["gpu01"]).message
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "known_hosts").write_text((sshd.folder / "known_hosts").read_text())
+    assert facts(gather([(raw, (HELLO, BYTES))])["gpu01"]).get(HELLO) == Output("hello\n", 4, "oops\n")
+    both = sshd.host(ansible_password="x")
+    assert "do not go together" in failed(gather([(both, (HELLO,))])["gpu01"]).message
+
+
+def test_testinfra_reaches_the_same_host_over_one_connection(sshd: Sshd) -> None:
+    control_path = f"{tempfile.mkdtemp(prefix='gp-', dir='/tmp')}/%C"
+    host: object = site_host(sshd.host(), control_path=control_path)
+    assert host.check_output("id -u") == "0"  # type: ignore[attr-defined]
+    assert len(list(Path(control_path).parent.iterdir())) == 1
+    close_shared(control_path)
+    assert not Path(control_path).parent.exists()
+    assert _running(control_path.removesuffix("/%C")) == 0
+
+
+def test_an_interrupt_ends_every_child() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        code = (
+            "from gpuprov.gather import gather\nfrom gpuprov.spec.model import RawHost\n"
+            f"gather([(RawHost(name=str(n), connection={{'ansible_host': '127.0.0.1', 'ansible_port': {port}}}), ())"
+            " for n in range(5)])\n"
+        )
+        child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+        marker = f"Port={port}"
+        _wait(lambda: _running(marker) == 5)
+        os.kill(child.pid, signal.SIGINT)
+        _out, error = child.communicate(timeout=5)
+    assert b"KeyboardInterrupt" in error
+    assert _running(marker) == 0
+
+
+def _running(marker: str) -> int:
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    return sum(line.startswith("ssh") and marker in line for line in listed.splitlines())
+
+
+def _wait(condition: object) -> None:
+    assert callable(condition)
+    for _ in range(200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise TimeoutError

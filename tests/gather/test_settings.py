@@ -1,0 +1,120 @@
+"""Connection variables -> the command line, as Ansible would read them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gpuprov.errors import GpuprovError
+from gpuprov.gather.command import build, ssh_arguments
+from gpuprov.gather.settings import Settings
+from gpuprov.spec.model import RawHost
+
+
+def settings(**connection: object) -> Settings:
+    return Settings(RawHost(name="gpu01", connection=connection))
+
+
+def words(**connection: object) -> str:
+    return shlex.join(build(settings(**connection), "true").argv)
+
+
+def test_a_bare_host_leaves_everything_to_the_users_ssh_configuration() -> None:
+    assert words() == (
+        """ssh -T -o BatchMode=yes -o ConnectTimeout=10 -- gpu01 'exec /bin/sh -c '"'"'eval "$(cat)"'"'"''"""
+    )
+
+
+def test_ssh_variables() -> None:
+    line = words(
+        ansible_host="192.0.2.7",
+        ansible_port=2222,
+        ansible_user="ops",
+        ansible_ssh_private_key_file="/keys/my key",
+        ansible_ssh_common_args="-o ProxyJump=bastion",
+        ansible_ssh_extra_args="-o ConnectTimeout=3",
+    )
+    assert "-o Port=2222 -o User=ops" in line
+    assert "'IdentityFile=\"/keys/my key\"'" in line
+    assert "-o ProxyJump=bastion -o ConnectTimeout=3 -- 192.0.2.7 " in line
+    assert line.count("ConnectTimeout") == 1
+
+
+def test_security_settings_are_not_weakened_unless_the_user_did() -> None:
+    assert "StrictHostKeyChecking" not in words()
+    assert "-o StrictHostKeyChecking=no" in words(ansible_ssh_host_key_checking="False")
+
+
+def test_control_path_only_where_ansible_would_use_one(tmp_path: Path) -> None:
+    assert "ControlPath" not in words()
+    shared = words(
+        ansible_ssh_args="-o ControlMaster=auto -o ControlPersist=60s", ansible_control_path_dir=str(tmp_path)
+    )
+    assert f'ControlPath="{tmp_path}/' in shared
+    own = words(ansible_ssh_args="-o ControlMaster=auto -o ControlPersist=60s -o ControlPath=/tmp/mine")
+    assert own.count("ControlPath") == 1
+
+
+def test_the_order_is_variable_environment_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "own.cfg"
+    config.write_text(
+        "[defaults]\nremote_user = ini ; comment\nremote_port = 23\n[privilege_escalation]\nbecome = True\n"
+    )
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(config))
+    assert settings().text("user") == "ini"
+    assert settings().text("port") == "23"
+    assert settings().sudo
+    monkeypatch.setenv("ANSIBLE_REMOTE_USER", "env")
+    assert settings().text("user") == "env"
+    assert settings(ansible_user="var").text("user") == "var"
+
+
+def test_a_broken_config_or_quote_is_one_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(GpuprovError, match='ansible_ssh_common_args is "-o \'x": No closing quotation'):
+        ssh_arguments(settings(ansible_ssh_common_args="-o 'x"))
+    config = tmp_path / "own.cfg"
+    config.write_text("remote_user = ini\n")
+    monkeypatch.setenv("ANSIBLE_CONFIG", str(config))
+    with pytest.raises(GpuprovError, match=r"own\.cfg cannot be read"):
+        settings().text("user")
+
+
+def test_become() -> None:
+    assert "sudo -H -u root -n -- /bin/sh" in words(ansible_become=True)
+    assert "sudo" not in words(ansible_become="yes", ansible_user="root")
+    assert "sudo -H -u gpu -n" in words(ansible_become=True, ansible_become_user="gpu")
+
+
+def test_a_become_password_is_in_no_argument() -> None:
+    command = build(settings(ansible_become=True, ansible_become_password="s3'cret"), "echo hi")
+    assert "s3" not in shlex.join(command.argv)
+    assert b"sudo -H -u root -S -p '' -- /bin/sh -c" in command.stdin
+
+
+@pytest.mark.parametrize(
+    ("connection", "kind"),
+    [
+        ({}, "ssh"),
+        ({"ansible_connection": "smart"}, "ssh"),
+        ({"ansible_connection": "ansible.builtin.ssh"}, "ssh"),
+        ({"ansible_connection": "paramiko"}, "paramiko"),
+        ({"ansible_password": "x"}, "paramiko"),
+        ({"ansible_connection": "ansible.builtin.local"}, "local"),
+        ({"ansible_connection": "containers.podman.podman"}, "podman"),
+        ({"ansible_connection": "community.docker.docker"}, "docker"),
+        ({"ansible_connection": "community.general.lxd"}, "ansible"),
+        ({"ansible_become": True, "ansible_become_method": "community.general.doas"}, "ansible"),
+    ],
+)
+def test_kind(connection: dict[str, object], kind: str) -> None:
+    assert settings(**connection).kind == kind
+
+
+def test_containers() -> None:
+    assert words(ansible_connection="podman").startswith("podman exec -i gpu01 /bin/sh")
+    line = words(
+        ansible_connection="docker", ansible_host="box", ansible_user="ops", ansible_docker_extra_args="-H tcp://x"
+    )
+    assert line.startswith("docker -H tcp://x exec -i -u ops box /bin/sh")

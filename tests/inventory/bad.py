@@ -1,0 +1,210 @@
+"""Inventories that cannot be used: files, arguments of `load`, and the exact messages."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tests.inventory.files import GOOD
+
+VARIABLE = "it is a variable: put it under vars of a group, or under a host"
+MAPPING = "allowed: a mapping of blocks ({} for none)"
+NO_PASSWORD = (
+    "is encrypted with ansible-vault, and no password was given; give --vault-password-file FILE or --ask-vault-pass"
+)
+WRONG_PASSWORD = (
+    "cannot be decrypted: none of the vault passwords given fits;"
+    " give the right one with --vault-password-file or --ask-vault-pass"
+)
+RANGE = "for example gpu[01:16]"
+
+
+class Bad(NamedTuple):
+    """`files` are written, `source` is loaded, `messages` are told, no more and no less."""
+
+    name: str
+    files: dict[str, str | bytes]
+    messages: list[str]
+    source: str = "inventory.yaml"
+    arguments: dict[str, Any] = {}
+
+
+def yaml(name: str, text: str | bytes, *messages: str) -> Bad:
+    """One inventory.yaml."""
+    return Bad(name, {"inventory.yaml": text}, [f"inventory.yaml{message}" for message in messages])
+
+
+def limited(pattern: str, *messages: str) -> Bad:
+    """A good inventory with a bad --limit."""
+    return Bad(f"limit {pattern}", {"inventory.yaml": GOOD}, list(messages), arguments={"limit": pattern})
+
+
+def spec(text: str) -> str:
+    """An inventory whose `gpuprov` is in flow style on line 3, from column 14 on."""
+    return f"all:\n  vars:\n    gpuprov: {text}\n  hosts: {{gpu01: {{}}}}\n"
+
+
+FORM = [
+    yaml("empty", "", ": the inventory is empty; write all: {hosts: {NAME: {}}}"),
+    yaml("only comments", "# later\n", ": the inventory is empty; write all: {hosts: {NAME: {}}}"),
+    yaml("no hosts", "all:\n  vars: {a: 1}\n", ": the inventory has no hosts; add one under hosts"),
+    yaml("a list", "- gpu01\n", ":1:1: the inventory is a list; allowed: a mapping of groups"),
+    yaml("a word", "gpu01\n", ':1:1: the inventory is "gpu01"; allowed: a mapping of groups'),
+    yaml(
+        "hosts as list",
+        "all:\n  hosts: [gpu01, gpu02]\n",
+        ':2:3: hosts of group "all" is a list; allowed: a mapping (write "NAME:" for each)',
+    ),
+    yaml(
+        "children as list",
+        "all:\n  children:\n    - training\n",
+        ':2:3: children of group "all" is a list; allowed: a mapping (write "NAME:" for each)',
+    ),
+    yaml(
+        "vars as list",
+        "all:\n  vars: [a]\n  hosts: {gpu01: {}}\n",
+        ':2:3: vars of group "all" is a list; allowed: a mapping of variables',
+    ),
+    yaml(
+        "vars as text",
+        "all:\n  vars: a=b\n  hosts: {gpu01: {}}\n",
+        ':2:3: vars of group "all" is "a=b"; allowed: a mapping of variables',
+    ),
+    yaml(
+        "a host that is an address",
+        "all:\n  hosts:\n    gpu01: 192.0.2.1\n",
+        ':3:5: host "gpu01" is "192.0.2.1"; allowed: a mapping of variables',
+    ),
+    yaml(
+        "a host that is a number",
+        "all:\n  hosts:\n    17: {}\n",
+        ':3:5: a host of group "all" is called 17; allowed: a name (quote it)',
+    ),
+    yaml(
+        "a group that is a number",
+        "all:\n  children:\n    17: {}\n",
+        ":3:5: a group is called 17; allowed: a name (quote it)",
+    ),
+    yaml(
+        "names that YAML takes for true and false",
+        "all:\n  children:\n    off: {}\n  hosts:\n    on: {}\n",
+        ":2:3: a group is called false; allowed: a name (quote it)",
+        ':4:3: a host of group "all" is called true; allowed: a name (quote it)',
+    ),
+    yaml(
+        "a group that is a list",
+        "training: [gpu01]\n",
+        ':1:1: group "training" is a list; allowed: hosts, vars, children',
+    ),
+    yaml(
+        "misspelled sections, both told",
+        "all:\n  host:\n    gpu01: {}\n  chilren: {}\n",
+        ':2:3: unknown key "host" in group "all"; did you mean "hosts"?',
+        ':4:3: unknown key "chilren" in group "all"; did you mean "children"?',
+    ),
+    yaml(
+        "a host where a section belongs",
+        "training:\n  gpu01: {}\n",
+        ':2:3: unknown key "gpu01" in group "training"; allowed: hosts, vars, children',
+    ),
+    yaml(
+        "gpuprov in a group",
+        "all:\n  gpuprov: {}\n  hosts: {gpu01: {}}\n",
+        f':2:3: "gpuprov" stands directly in group "all"; {VARIABLE}',
+    ),
+    yaml(
+        "gpuprov at the top",
+        "gpuprov: {}\nall:\n  hosts: {gpu01: {}}\n",
+        f':1:1: "gpuprov" stands where a group belongs; {VARIABLE}',
+    ),
+    yaml(
+        "hosts at the top",
+        "hosts:\n  gpu01: {}\n",
+        ':1:1: "hosts" stands where a group belongs; put it into a group: "all: {hosts: ...}"',
+    ),
+    yaml(
+        "ranges",
+        "all:\n  hosts:\n    gpu[01:100]: {}\n    gpu[1]: {}\n    gpu[a:3]: {}\n",
+        ':3:5: the range in "gpu[01:100]" cannot be read;'
+        f" host range must specify equal-length begin and end formats; {RANGE}",
+        f':4:5: the range in "gpu[1]" cannot be read; host range must be begin:end or begin:end:step; {RANGE}',
+        f':5:5: the range in "gpu[a:3]" cannot be read; begin and end must both be numbers or letters; {RANGE}',
+    ),
+    yaml(
+        "groups in a circle",
+        "a:\n  children:\n    b:\n      children:\n        a: {}\n  hosts: {gpu01: {}}\n",
+        ":3:5: adding group 'b' as child to 'a' creates a recursive dependency loop",
+    ),
+]
+
+TEXT = [
+    yaml(
+        "duplicate keys, all told",
+        "all:\n  hosts:\n    gpu01: {}\n    gpu01: {}\n  hosts: {}\n",
+        ':4:5: "gpu01" is written twice; the first is in line 3; remove one of them',
+        ':5:3: "hosts" is written twice; the first is in line 2; remove one of them',
+    ),
+    yaml(
+        "a duplicate beside a merge key, which is none",
+        "all:\n  vars:\n    a: &a {x: 1}\n    b: {<<: *a, x: 2}\n    c: {y: 1, y: 2}\n  hosts: {gpu01: {}}\n",
+        ':5:15: "y" is written twice; the first is in line 5; remove one of them',
+    ),
+    yaml("a tab", "all:\n\thosts: {}\n", ":2:1: a tab is not allowed here; indent with spaces"),
+    yaml(
+        "an open brace",
+        "all:\n  hosts: {gpu01: {}\n",
+        ":3:1: not valid YAML: while parsing a flow mapping did not find expected ',' or '}'",
+    ),
+    yaml(
+        "indentation",
+        "all:\n  hosts:\n    gpu01: {}\n   gpu02: {}\n",
+        ":4:4: not valid YAML: while parsing a block mapping did not find expected key",
+    ),
+    yaml(
+        "an unquoted template",
+        "all:\n  vars:\n    a: {{ b }}\n",
+        ':3:8: a template that is not quoted; write it as key: "{{ name }}"',
+    ),
+    yaml(
+        "a colon",
+        "all:\n  vars:\n    a: b: c\n",
+        ":3:9: a colon inside a value that is not quoted; quote the whole value",
+    ),
+    yaml(
+        "a quote",
+        'all:\n  vars:\n    a: "b" c\n',
+        ":3:8: a quote that does not end where the value ends; quote the whole value once",
+    ),
+    yaml("an alias", "all:\n  vars:\n    a: *nope\n", ":3:8: not valid YAML: found undefined alias"),
+    yaml(
+        "a tag",
+        "all:\n  vars:\n    a: !nope b\n",
+        ":3:8: not valid YAML: could not determine a constructor for the tag '!nope'",
+    ),
+    yaml(
+        "two documents",
+        "---\nall: {}\n---\nall: {}\n",
+        ":3:1: not valid YAML: expected a single document in the stream but found another document",
+    ),
+    yaml("bytes", b"all:\n  hosts:\n    gpu\xff: {}\n", ": the file is not UTF-8 text; save it as UTF-8"),
+    yaml("an alias of itself", spec("&a {x: *a}"), ": the file refers to itself"),
+    Bad(
+        "ini host",
+        {"hosts": "[a]\ngpu01 x\n"},
+        ["hosts:2:7: expected key=value host variable assignment, got: x"],
+        "hosts",
+    ),
+    Bad("ini section", {"a.ini": "[a:b]\ngpu01\n"}, ["a.ini:1:1: section [a:b] has unknown type: b"], "a.ini"),
+    Bad(
+        "ini child",
+        {"hosts": "[all:children]\ntraining\n"},
+        ["hosts:1:1: section [all:children] includes undefined group 'training'"],
+        "hosts",
+    ),
+    Bad("ini vars", {"hosts": "[a]\ngpu01\n[a:vars]\nx\n"}, ["hosts:4:1: expected key=value, got: x"], "hosts"),
+    Bad(
+        "toml",
+        {"hosts.toml": "[a\n"},
+        ["hosts.toml:1:3: not valid TOML: Expected ']' at the end of a table declaration"],
+        "hosts.toml",
+    ),
+]

@@ -1,0 +1,42 @@
+"""`--limit` means what it means to Ansible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuprov.inventory import load
+from tests.inventory.files import lay
+
+TEXT = """\
+all:
+  children:
+    training: {hosts: {"gpu[01:06]": {}}}
+    inference: {hosts: {"inf[1:3].example.org": {}, gpu06: {}}}
+    site: {children: {training: {}, inference: {}}}
+  hosts: {lone: {}, "fe80::1": {}}
+"""
+
+PATTERNS = [
+    "all", "*", "training", "gpu03", "gpu*", "training:inference", "training,inference", "training:&inference",
+    "all:!training", "!training", "&inference", "training[0]", "training[-1]", "training[1:2]",
+    "training[2:]", "~gpu0[12]$", "~(gpu|inf).*[23]", "*.example.org", "inf?.example.org", "site:!gpu0[!1]",
+    "ungrouped", "lone,gpu02", "@retry", "@retry:!gpu02", "gpu01 , gpu02", "fe80::1", "gpu01,fe80::1", "train*:&gpu0*",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_as_ansible(pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ansible.inventory.manager import InventoryManager
+    from ansible.parsing.dataloader import DataLoader
+
+    monkeypatch.chdir(tmp_path)
+    lay({"inventory.yaml": TEXT, "retry": "gpu02\nlone\n"})
+    manager = InventoryManager(loader=DataLoader(), sources=[str(tmp_path / "inventory.yaml")])
+    manager.subset(pattern)
+    wanted = {host.name for host in manager.get_hosts()}
+    hosts = [host.name for host in load(["inventory.yaml"], limit=pattern, cache=False).hosts]
+    assert set(hosts) == wanted != set()
+    order = list(manager.hosts)
+    assert hosts == sorted(hosts, key=order.index)

@@ -1,0 +1,83 @@
+"""Which capabilities Ansible runs: the skip is honest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpuprov.plan import decide
+from gpuprov.probe.base import Facts, Output
+from gpuprov.render import digest
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.verify.evaluate import Result, ResultStatus
+
+SPEC = HostSpec(name="gpu1", capabilities={"kernel": Kernel(), "nouveau": Kernel()})
+IF_NEEDED = HostSpec(name="gpu1", reboot="if-needed", capabilities=SPEC.capabilities)
+
+
+def receipt(**digests: str) -> str:
+    entries = {name: {"digest": value, "applied_at": "2026-01-01T00:00:00Z"} for name, value in digests.items()}
+    return json.dumps({"applied_at": "2026-01-01T00:00:00Z", "capabilities": entries})
+
+
+SAME = receipt(**{name: digest(name, fragment) for name, fragment in SPEC.capabilities.items()})
+
+
+def facts(text: str = SAME, marker: str = "", reasons: str = "") -> Facts:
+    return Facts({"receipt": Output(text), "apply_marker": Output(marker), "reboot_reasons": Output(reasons)})
+
+
+def result(check: str, status: ResultStatus, moment: str = "now") -> Result:
+    return Result(host="gpu1", capability=check.partition(".")[0], check=check, status=status, moment=moment)  # type: ignore[arg-type]
+
+
+GOOD = [result("kernel.blacklist", "pass"), result("nouveau.running", "skip"), result("host.gpu", "fail")]
+
+
+@pytest.mark.parametrize(
+    ("results", "known", "run"),
+    [
+        (GOOD, facts(), {}),
+        ([result("kernel.blacklist", "fail")], facts(), {"kernel": "fails: blacklist"}),
+        ([result("kernel.initramfs", "fail", "next-boot")], facts(), {"kernel": "fails: initramfs"}),
+        ([result("kernel.blacklist", "error")], facts(), {"kernel": "fails: blacklist"}),
+        ([result("nouveau.space", "fail", "preflight")], facts(), {}),
+        (GOOD, facts(""), {"kernel": "never applied", "nouveau": "never applied"}),
+        (GOOD, facts(receipt(kernel=digest("kernel", Kernel()))), {"nouveau": "never applied"}),
+        (GOOD, facts(SAME, marker="1"), dict.fromkeys(SPEC.capabilities, "the last apply was cut off")),
+        (GOOD, facts("{"), dict.fromkeys(SPEC.capabilities, "the receipt on the host is damaged")),
+        (GOOD, facts(reasons="kernel|new command line"), {}),
+    ],
+    ids=["all-pass", "fail", "next-boot", "error", "preflight", "no-receipt", "part", "cut-off", "damaged", "waiting"],
+)
+def test_decide(results: list[Result], known: Facts, run: dict[str, str]) -> None:
+    decision = decide((RawHost(name="gpu1"), SPEC), results, known)
+    assert decision.run == run
+    assert set(decision.run) | set(decision.skipped) == set(SPEC.capabilities)
+
+
+def test_other_variables_run_only_that_capability() -> None:
+    other = receipt(kernel="0" * 64, nouveau=digest("nouveau", Kernel()))
+    decision = decide((RawHost(name="gpu1"), SPEC), GOOD, facts(other))
+    assert decision.run == {"kernel": "changed since it was applied (2026-01-01T00:00:00Z)"}
+
+
+def test_full_runs_all_and_only_narrows() -> None:
+    pair = (RawHost(name="gpu1"), SPEC)
+    assert list(decide(pair, GOOD, facts(), full=True).run) == ["kernel", "nouveau"]
+    narrowed = decide(pair, GOOD, facts(), full=True, only=frozenset({"nouveau"}))
+    assert (list(narrowed.run), narrowed.skipped) == (["nouveau"], {"kernel": "not selected"})
+
+
+def test_a_permitted_reboot_runs_who_asked_for_it() -> None:
+    waiting = facts(reasons="kernel|new command line")
+    expected = {"kernel": "waits for a reboot: new command line"}
+    assert decide((RawHost(name="gpu1"), IF_NEEDED), GOOD, waiting).run == expected
+    assert decide((RawHost(name="gpu1"), SPEC), GOOD, waiting, reboot=True).run == expected
+
+
+def test_a_reboot_that_a_former_capability_asked_for_runs_what_there_is() -> None:
+    waiting = facts(reasons="rdma|new firmware")
+    assert list(decide((RawHost(name="gpu1"), IF_NEEDED), GOOD, waiting).run) == ["kernel", "nouveau"]

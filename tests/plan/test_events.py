@@ -1,0 +1,118 @@
+"""Events captured from real runs (ansible-core 2.19, ansible-runner 2.4), of two local hosts and one that is down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.plan.diffs import differences
+from gpuprov.plan.events import LONGEST, Failure, Ledger, Step, condense
+
+
+def captured(name: str) -> list[dict[str, Any]]:
+    lines = (Path(__file__).parent / f"events_{name}.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def fed(name: str) -> tuple[Ledger, list[Step]]:
+    ledger = Ledger()
+    steps = [step for event in captured(name) if (step := ledger.feed(event))]
+    return ledger, steps
+
+
+def test_a_rescued_failure_is_not_the_one_that_is_told() -> None:
+    ledger, _ = fed("apply")
+    assert ledger.hosts["a"].failure == Failure("demo", "Loop", "bad thing 7 (exit status 7)")
+    assert ledger.hosts["b"].failure == Failure("demo", "Run a command", "oh no (exit status 3)")
+    assert ledger.hosts["b"].changed == ["demo: Write a file"]
+
+
+def test_an_unreachable_host_says_why_in_one_line() -> None:
+    ledger, steps = fed("apply")
+    told = "Failed to connect to the host via ssh: ssh: connect to host 127.0.0.1 port 1: Connection refused"
+    assert ledger.hosts["c"].unreachable == told
+    assert Step("unreachable", "c", told) in steps
+    assert ledger.hosts["c"].failure is None
+
+
+def test_the_steps_are_acts_and_tasks_with_their_capability() -> None:
+    _, steps = fed("apply")
+    assert steps[0] == Step("act", "", "Act 1, test")
+    assert Step("start", "a", "demo: Write a file") in steps
+    assert Step("changed", "a", "demo: Write a file") in steps
+    assert Step("failed", "b", "demo: Run a command: oh no (exit status 3)") in steps
+
+
+def test_check_mode_gives_diffs_by_the_name_of_the_file_on_the_host() -> None:
+    ledger, _ = fed("check")
+    text, folder = ledger.hosts["a"].files
+    assert (text.name, text.after) == ("/etc/demo/new-a", "demo: Write a file")
+    assert text.diff.splitlines() == ["--- before", "+++ after", "@@ -0,0 +1 @@", "+hello"]
+    assert (folder.name, folder.before, folder.after) == ("/etc/demo/folder", "state absent", "state directory")
+
+
+def test_a_hidden_result_stays_hidden() -> None:
+    ledger, _ = fed("check")
+    assert ledger.hosts["a"].failure == Failure(
+        "demo", "Hidden", "failed; its output is hidden, because it may hold secrets (no_log)"
+    )
+
+
+def test_a_failure_of_the_lock_is_told_apart() -> None:
+    ledger = Ledger()
+    data = {"host": "a", "role": "host", "task": "host : Refuse", "task_path": "/x/roles/host/tasks/lock.yml:9"}
+    ledger.feed({"event": "runner_on_failed", "event_data": data | {"res": {"msg": "a is locked by b"}}})
+    assert ledger.hosts["a"].failure == Failure("", "Refuse", "a is locked by b", locked=True)
+
+
+def test_what_ansible_says_of_no_host_is_kept() -> None:
+    ledger = Ledger()
+    ledger.feed({"event": "verbose", "stdout": "[ERROR]: A playbook must be a list of plays.\r\nOrigin: x"})
+    assert ledger.complaint == "A playbook must be a list of plays. Origin: x"
+
+
+@pytest.mark.parametrize(
+    ("result", "line"),
+    [
+        ({"msg": "Task failed: Module failed: no such package"}, "no such package"),
+        ({"msg": "non-zero return code", "rc": 100, "stderr": "E: one\nE: two\n"}, "E: two (exit status 100)"),
+        ({"msg": "non-zero return code", "rc": 1, "stderr": "", "stdout": "only here"}, "only here (exit status 1)"),
+        ({"msg": "non-zero return code", "rc": 1}, "exit status 1"),
+        (
+            {"msg": "MODULE FAILURE\nSee stdout", "module_stderr": "Traceback\nKeyError: 'x'"},
+            "KeyError: 'x' (MODULE FAILURE\nSee stdout)",
+        ),
+        ({"msg": ["a", "b"]}, '["a","b"]'),
+        ({"msg": "two\n  lines"}, "two lines"),
+        ({}, "failed without a message"),
+        (
+            {
+                "results": [{"msg": "fine"}, {"failed": True, "msg": "Action failed: bad"}],
+                "msg": "One or more items failed",
+            },
+            "bad",
+        ),
+        ({"msg": "x" * 900}, "x" * (LONGEST - 4) + " ..."),
+    ],
+)
+def test_a_failed_result_becomes_one_line(result: dict[str, Any], line: str) -> None:
+    assert condense(result) == " ".join(line.split())
+
+
+def test_a_rendered_template_is_named_by_its_destination() -> None:
+    diff = [{"before": "", "after": "a\n", "after_header": "/tmp/ansible-local-1/x.j2"}]
+    result = {"changed": True, "diff": diff, "invocation": {"dest": "/etc/x.conf"}}
+    assert [change.name for change in differences(result, "kernel: Write")] == ["/etc/x.conf"]
+
+
+def test_each_item_of_a_loop_has_its_own_diff_and_unchanged_ones_have_none() -> None:
+    items = [
+        {"changed": True, "dest": "/a", "diff": {"before": "1\n", "after": "2\n"}},
+        {"changed": False, "dest": "/b", "diff": {"before": "1\n", "after": "1\n"}},
+        {"changed": True, "dest": "/c", "diff": [{"prepared": "+x\n"}]},
+        {"changed": True, "censored": "hidden"},
+    ]
+    assert [change.name for change in differences({"results": items}, "t")] == ["/a", "/c"]

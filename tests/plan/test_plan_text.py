@@ -1,0 +1,178 @@
+"""What a plan says, and how hosts with equal plans are told once."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuprov import plan as planning
+from gpuprov.capabilities.base import Change
+from gpuprov.plan import HostPlan
+from gpuprov.plan.collect import host_plan, last_apply, merged, with_prediction
+from gpuprov.plan.decide import Decision
+from gpuprov.plan.events import Failure, Tally
+from gpuprov.plan.text import names
+from gpuprov.probe.base import Facts, Output
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import HostSpec
+from gpuprov.verify.evaluate import Result
+
+NOW = datetime(2026, 1, 3, 1, 0, tzinfo=UTC)
+PACKAGE = Change(kind="package", name="nvidia-driver", before="535.1-1", after="550.2-1")
+RUN = {"nvidia_driver": "fails: packages"}
+FULL = HostPlan(
+    host="gpu001",
+    run=RUN,
+    skipped={"kernel": "every check passes"},
+    changes=(PACKAGE, Change(kind="service", name="nvidia-persistenced.service", after="enabled")),
+    diffs=(Change(kind="file", name="/etc/x", after="kernel: Write", diff="--- before\n+++ after\n+a"),),
+    tasks=("kernel: Rebuild",),
+    reboot=True,
+    reboot_reasons=("the loaded module is 535.1",),
+    last_apply="2 days ago (2026-01-01T00:00:00Z)",
+    unpredicted=("host.gpu (gpu): podman container: no GPU", "Ansible could not predict: no apt"),
+    differs=True,
+)
+
+
+def test_a_plan_in_full() -> None:
+    assert planning.as_text([FULL]).splitlines() == [
+        "gpu001: 1 of 2 capabilities to apply (last apply: 2 days ago (2026-01-01T00:00:00Z))",
+        "  run",
+        "    nvidia_driver: fails: packages",
+        "  packages",
+        "    nvidia-driver: 535.1-1 -> 550.2-1",
+        "  services",
+        "    nvidia-persistenced.service: enabled",
+        "  diff of /etc/x",
+        "    --- before",
+        "    +++ after",
+        "    +a",
+        "  1 more tasks change something (-v lists them)",
+        "  not predicted",
+        "    Ansible could not predict: no apt",
+        "    host.gpu (gpu) (-v says why)",
+        "  reboot: yes, but it needs permission (reboot: if-needed, or apply --reboot): the loaded module is 535.1",
+        "1 host: 1 to apply, 0 with nothing to do, 1 need permission to reboot; nothing was changed",
+    ]
+
+
+def test_equal_plans_are_told_once_and_idle_hosts_are_one_line() -> None:
+    hosts = [msgspec.structs.replace(FULL, host=f"gpu{n:03}") for n in (1, 2, 3)]
+    idle = [HostPlan(host=f"cpu{n}", last_apply="never") for n in (9, 10, 11)]
+    lines = planning.as_text([*hosts, *idle]).splitlines()
+    assert lines[0].startswith("gpu[001:003] (3 hosts): 1 of 2 capabilities to apply")
+    assert lines[-2] == "cpu[9:11] (3 hosts): nothing to do (last apply: never)"
+    assert lines[-1].startswith("6 hosts: 3 to apply, 3 with nothing to do")
+
+
+def test_blocked_and_unreachable_hosts() -> None:
+    obstacle = Result(
+        host="b", capability="host", check="host.root", status="fail", expected="root", found="user id 1", hint="become"
+    )
+    plans = [HostPlan(host="a", unreachable="a: no route"), HostPlan(host="b", run=RUN, blocked=(obstacle,))]
+    lines = planning.as_text(plans).splitlines()
+    assert lines[:3] == [
+        "a: cannot be reached: a: no route",
+        "b: blocked by host.root: user id 1; wanted: root",
+        "  way out: become",
+    ]
+    assert lines[-1] == "2 hosts: 0 to apply, 0 with nothing to do, 1 blocked, 1 unreachable; nothing was changed"
+    assert planning.exit_code(plans) == 4
+    assert planning.exit_code(plans[1:]) == 1
+
+
+def test_json_has_a_list_for_each_kind_of_change() -> None:
+    read = json.loads(planning.as_json([FULL]))
+    host = read["hosts"][0]
+    assert host["packages"] == [
+        {"kind": "package", "name": "nvidia-driver", "before": "535.1-1", "after": "550.2-1", "diff": ""}
+    ]
+    assert (host["files"], host["clients"], host["reboot"], read["summary"]["to_apply"]) == ([], [], True, 1)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "told"),
+    [
+        (["gpu1"], "gpu1"),
+        (["gpu1", "gpu2"], "gpu1, gpu2"),
+        (["gpu001", "gpu002", "gpu003", "gpu005"], "gpu[001:003], gpu005"),
+        (["gpu8", "gpu9", "gpu10"], "gpu[8:10]"),
+        (["gpu08", "gpu9", "gpu10"], "gpu08, gpu9, gpu10"),
+        (["r1-gpu1.lan", "r1-gpu2.lan", "r1-gpu3.lan", "login"], "r1-gpu[1:3].lan, login"),
+        (["10.0.0.1", "10.0.0.2", "10.0.0.3"], "10.0.0.[1:3]"),
+    ],
+)
+def test_names_in_short(hosts: list[str], told: str) -> None:
+    assert names(hosts) == told
+
+
+def test_changes_come_from_failing_checks_and_from_preflight_of_what_runs() -> None:
+    spec = HostSpec(name="gpu1", capabilities={"nvidia_driver": Kernel(), "kernel": Kernel()})
+    shared: dict[str, Any] = {"host": "gpu1", "capability": "nvidia_driver"}
+    results = [
+        Result(**shared, check="nvidia_driver.resolvable", status="pass", moment="preflight", changes=(PACKAGE,)),
+        Result(
+            **shared, check="nvidia_driver.packages", status="fail", changes=(PACKAGE, Change(kind="package", name="x"))
+        ),
+        Result(**shared, check="nvidia_driver.loaded", status="fail", reboot="the loaded module is 535.1"),
+        Result(**shared, check="nvidia_driver.clients", status="skip", found="no driver"),
+        Result(
+            host="gpu1",
+            capability="kernel",
+            check="kernel.sysctl",
+            status="pass",
+            changes=(Change(kind="file", name="no"),),
+        ),
+    ]
+    found = host_plan(spec, results, Facts({"receipt": Output("")}), Decision(RUN, {"kernel": "passes"}), NOW)
+    assert found.section("package") == (PACKAGE, Change(kind="package", name="x"))
+    assert not found.section("file")
+    assert (found.reboot, found.reboot_reasons) == (True, ("the loaded module is 535.1",))
+    assert found.unpredicted == ("nvidia_driver.clients: no driver",)
+    assert found.last_apply == "never"
+
+
+def test_a_loaded_driver_whose_packages_move_leaves_the_reboot_unknown() -> None:
+    loaded = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.1.2  Thu Jan 1 00:00:00 UTC 2026\n"
+    spec = HostSpec(name="gpu1", capabilities={"nvidia_driver": Kernel()})
+    results = [
+        Result(
+            host="gpu1", capability="nvidia_driver", check="nvidia_driver.packages", status="fail", changes=(PACKAGE,)
+        )
+    ]
+    facts = Facts({"receipt": Output(""), "loaded_driver": Output(loaded)})
+    found = host_plan(spec, results, facts, Decision(RUN, {}), NOW)
+    assert found.reboot == "unknown"
+    assert "a loaded driver would be replaced" in found.reboot_reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told", "seconds"),
+    [
+        ("", "never", None),
+        ('{"applied_at": "2026-01-02T23:00:00Z"}', "2 hours ago (2026-01-02T23:00:00Z)", 7200),
+        ('{"applied_at": "2026-01-03T00:59:30Z"}', "30 s ago (2026-01-03T00:59:30Z)", 30),
+        ('{"applied_at": "soon"}', "unknown: the receipt has no time", None),
+    ],
+)
+def test_last_apply(text: str, told: str, seconds: int | None) -> None:
+    assert last_apply(Facts({"receipt": Output(text)}), NOW) == (told, seconds)
+
+
+def test_one_thing_is_told_once_and_with_the_most_that_is_known() -> None:
+    bare = Change(kind="package", name="nvidia-driver")
+    assert merged([bare, PACKAGE, PACKAGE]) == (PACKAGE,)
+
+
+def test_a_failure_of_check_mode_is_told_in_the_plan() -> None:
+    tally = Tally(failures=[Failure("nvidia_driver", "Install", "no apt")], failed=True, tasks=["kernel: Rebuild"])
+    plan = HostPlan(host="gpu1", run=RUN)
+    found = with_prediction(plan, tally)
+    assert found.unpredicted == ("Ansible could not predict: nvidia_driver: Install: no apt",)
+    assert found.tasks == ("kernel: Rebuild",)
+    assert with_prediction(plan, None, "bad playbook").unpredicted == ("Ansible could not predict: bad playbook",)

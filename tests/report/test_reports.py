@@ -1,0 +1,196 @@
+"""One set of results in four forms."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from gpuprov.errors import GpuprovError
+from gpuprov.report import as_json, html, junit, text
+from gpuprov.report.files import write_atomic
+from gpuprov.report.fold import names
+from gpuprov.verify import Result
+
+NASTY = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }} ]]> \x1b[31m\x00 é"
+
+
+def results(hosts: int = 3) -> list[Result]:
+    rows = []
+    for number in range(1, hosts + 1):
+        host = f"gpu{number:03d}"
+        rows += [
+            Result(host=host, capability="a", check="a.ok", fields=("x",), status="pass", expected="1", found="1"),
+            Result(
+                host=host,
+                capability="a",
+                check="a.bad",
+                status="fail",
+                expected="2",
+                found="3",
+                evidence="cat /very/long/" + "x" * 150,
+                hint="paint it green",
+            ),
+            Result(host=host, capability="b", check="b.boot", status="skip", found="no boot", moment="next-boot"),
+        ]
+    nasty = Result(
+        host="z<b>",
+        capability=NASTY,
+        check=NASTY,
+        status="error",
+        expected=NASTY,
+        found=NASTY,
+        evidence=NASTY,
+        hint=NASTY,
+    )
+    gone = Result(host="down", capability="host", check="host.reachable", status="unreachable", found="refused")
+    return [*rows, nasty, gone]
+
+
+def test_json_has_exactly_the_keys_and_the_given_order() -> None:
+    rows = json.loads(as_json.render(results()))
+    keys = "host capability check fields status expected found evidence hint moment".split()
+    assert all(list(row) == keys for row in rows)
+    assert [(row["host"], row["check"]) for row in rows] == [(one.host, one.check) for one in results()]
+    assert rows[0]["fields"] == ["x"]
+    assert rows[-2]["found"] == NASTY
+    assert json.loads(as_json.render([])) == []
+
+
+def test_junit_reads_back() -> None:
+    root = ElementTree.fromstring(junit.render(results()))
+    assert root.tag == "testsuites"
+    assert {name: root.get(name) for name in ("tests", "failures", "errors", "skipped")} == {
+        "tests": "11",
+        "failures": "3",
+        "errors": "2",
+        "skipped": "3",
+    }
+    suites = root.findall("testsuite")
+    assert [suite.get("name") for suite in suites] == ["gpu001", "gpu002", "gpu003", "z<b>", "down"]
+    assert [suite.get("tests") for suite in suites] == ["3", "3", "3", "1", "1"]
+    case = suites[0].findall("testcase")[1]
+    assert (case.get("classname"), case.get("name")) == ("gpu001.a", "a.bad")
+    failure = case.find("failure")
+    assert failure is not None
+    assert failure.get("message") == "3"
+    assert failure.text
+    assert failure.text.startswith("expected: 2\nfound: 3\nsee: cat /very/long/")
+    assert suites[0].find("testcase/skipped[@message='no boot']") is not None
+    error = suites[3].find("testcase/error")
+    assert error is not None
+    assert error.text
+    assert NASTY.replace("\x1b", "\ufffd").replace("\x00", "\ufffd") in error.text
+
+
+class Page(HTMLParser):
+    """Every tag with its attributes, every text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+def test_html_escapes_everything_and_loads_nothing() -> None:
+    page = html.render(results(), title=NASTY)
+    assert "<script>alert" not in page
+    assert "z<b>" not in page
+    parsed = Page(page)
+    assert [tag for tag, _ in parsed.tags].count("script") == 1
+    assert not [tag for tag, _ in parsed.tags if tag in ("link", "img", "iframe", "object", "base")]
+    assert not [attributes for _, attributes in parsed.tags if {"src", "href", "onclick"} & set(attributes)]
+    assert "http" not in page.replace('http-equiv="Content', "")
+    assert "url(" not in page
+    assert "@import" not in page
+
+
+def test_html_says_it_all_once() -> None:
+    page = html.render(results(200))
+    words = " ".join(" ".join(Page(page).words).split())
+    assert "gpu[001-200] (200 hosts)" in words
+    assert words.count("paint it green") == 1
+    assert words.index("host.reachable") < words.index("a.bad") < words.index("b.boot")
+    assert len(re.findall(r"<tr data-has", page)) == 202
+
+
+def test_html_of_five_thousand_hosts_is_small_and_quick() -> None:
+    rows = results(5000)
+    started = time.monotonic()
+    page = html.render(rows)
+    assert len(page) < 4_000_000
+    assert time.monotonic() - started < 10
+
+
+def test_text_tells_a_failure_once_with_all_its_hosts() -> None:
+    shown = text.render(results(), width=80)
+    assert "FAIL  a.bad  gpu[001-003] (3 hosts)\n  expected  2\n  found     3\n  see       cat /very/long/" in shown
+    assert "x" * 150 in shown
+    assert "skip  b.boot  no boot  [gpu[001-003]]" in shown
+    assert "a.ok" not in shown
+    assert "gpu[001-003] (3 hosts)  1 failed, 1 skipped, 1 passed" in shown
+    assert shown.endswith("not as wanted: 5 hosts, 1 unreachable, 3 failed, 1 in error, 3 skipped, 3 passed\n")
+    assert shown.index("UNREACHABLE") < shown.index("FAIL") < shown.index("ERROR")
+
+
+def test_text_in_detail_in_colour_and_of_nothing() -> None:
+    assert "pass  a.ok  1" in text.render(results(), verbose=True)
+    assert "\x1b[31mFAIL\x1b[0m" in text.render(results(), colour=True)
+    good = [one for one in results(1) if one.status == "pass"]
+    assert text.render(good).endswith("as wanted: 1 host, 1 passed\n")
+    assert text.render([]) == "no host has anything to verify\n"
+
+
+def test_a_host_cannot_drive_the_terminal() -> None:
+    shown = text.render(results())
+    assert "\x1b" not in shown
+    assert "\x00" not in shown
+
+
+@pytest.mark.parametrize(
+    ("hosts", "folded"),
+    [
+        (["a"], "a"),
+        (["gpu1"], "gpu1"),
+        (["gpu001", "gpu002", "gpu003", "gpu007"], "gpu[001-003,007]"),
+        (["gpu098", "gpu099", "gpu100"], "gpu[098-100]"),
+        (["gpu9", "gpu10", "gpu11"], "gpu[9-11]"),
+        (["n1-ib", "n2-ib", "login"], "n[1-2]-ib, login"),
+        (["192.0.2.1", "192.0.2.2"], "192.0.2.1, 192.0.2.2"),
+        (["r1n1", "r1n2", "r2n1"], "r1n[1-2], r2n1"),
+        (["gpu1", "gpu01"], "gpu1, gpu01"),
+    ],
+)
+def test_names_fold_and_lose_nothing(hosts: list[str], folded: str) -> None:
+    assert names(hosts) == folded
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "report.xml"
+    write_atomic(target, "one")
+    target.chmod(0o640)
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    write_atomic(link, "two")
+    assert target.read_text() == "two"
+    assert link.is_symlink()
+    assert target.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(GpuprovError, match=r"nowhere/x cannot be written: No such file or directory"):
+        write_atomic(tmp_path / "nowhere" / "x", "three")
+    with pytest.raises(UnicodeEncodeError):
+        write_atomic(target, "\udcff")
+    assert target.read_text() == "two"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "report.xml"]

@@ -1,0 +1,112 @@
+"""Which kernel modules a GPU needs, by PCI id; and that the file stands alone as an Ansible filter plugin."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuprov import resolve
+from gpuprov.catalog.driver_sets import kernel_module_table
+
+V100, H100, B200, UNKNOWN = "10de:1db1", "10de:2330", "10de:2901", "10de:ffff"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "ids", "branch", "flavour", "problem"),
+    [
+        ("auto", [], "535", "proprietary", ""),
+        ("auto", [], "580", "open", ""),
+        ("auto", [], "0", "proprietary", ""),
+        ("auto", [UNKNOWN], "535", "proprietary", ""),
+        ("auto", [H100, H100], "550", "proprietary", ""),
+        ("auto", [H100], "560", "open", ""),
+        ("auto", [B200], "570", "open", ""),
+        ("auto", [V100], "580", "proprietary", ""),
+        (
+            "auto",
+            [B200],
+            "470",
+            "open",
+            f"GPU {B200} runs with open modules only, and branch 470 has none; the first is 515",
+        ),
+        ("auto", [H100, B200], "570", "open", ""),
+        ("auto", [V100, B200], "570", "open", f"GPU {B200} needs open kernel modules and GPU {V100} proprietary ones"),
+        ("open", [H100], "535", "open", ""),
+        ("open", [UNKNOWN], "515", "open", ""),
+        (
+            "open",
+            [H100],
+            "470",
+            "open",
+            "kernel_modules is open, but branch 470 has none; the first with open modules is 515",
+        ),
+        ("open", [V100], "580", "open", f"kernel_modules is open, but GPU {V100} has no GSP"),
+        ("proprietary", [H100], "580", "proprietary", ""),
+        ("proprietary", [V100], "580", "proprietary", ""),
+        (
+            "proprietary",
+            [B200],
+            "580",
+            "proprietary",
+            f"kernel_modules is proprietary, but GPU {B200} runs with open modules only",
+        ),
+    ],
+)
+def test_flavour(wanted: str, ids: list[str], branch: str, flavour: str, problem: str) -> None:
+    answer = resolve.flavour(wanted, ids, kernel_module_table(), branch)
+    assert answer["flavour"] == flavour
+    assert answer["problem"].startswith(problem)
+    assert bool(answer["problem"]) == bool(problem)
+    assert answer["reason"]
+
+
+def test_a_flavour_that_cannot_be_ends_the_decision() -> None:
+    answer = resolve.decide(
+        "580", "proprietary", [B200], kernel_module_table(), {"proprietary": ["a"], "open": ["b"]}, {}, {}
+    )
+    assert (answer["version"], answer["packages"]) == ("", {})
+    assert "kernel_modules at auto" in answer["hint"]
+
+
+@pytest.mark.parametrize(
+    ("installed", "index", "flavour"),
+    [
+        ({"nvidia-open": "580.95.05-1"}, {"nvidia-open": ["535.261.03-1"]}, "open"),
+        ({}, {"nvidia-closed": ["535.309.01-1", "535.261.03-1"]}, "proprietary"),
+        ({}, {"nvidia-closed": ["535.261.03-1"], "nvidia-open": ["580.95.05-1"]}, "open"),
+    ],
+)
+def test_any_version_takes_its_branch_from_the_host(
+    installed: dict[str, str], index: dict[str, list[str]], flavour: str
+) -> None:
+    sets = {"proprietary": ["nvidia-closed"], "open": ["nvidia-open"]}
+    assert resolve.decide("any", "auto", [H100], kernel_module_table(), sets, index, installed)["flavour"] == flavour
+
+
+def test_the_file_stands_alone() -> None:
+    """Rendered projects carry it to machines without gpuprov: isolated Python, no site packages, nothing but its path."""
+    program = (
+        "import json, runpy, sys\n"
+        "names = runpy.run_path(sys.argv[1])\n"
+        "filters = names['FilterModule']().filters()\n"
+        "text = ' a | 535.261.03-1 | http://mirror.example/debian bookworm/non-free amd64 Packages'\n"
+        "index = filters['gpuprov_madison'](text)\n"
+        "installed = filters['gpuprov_installed']('ii |b|1|s')\n"
+        "answer = filters['gpuprov_decide']('535', 'auto', [], {}, {'proprietary': ['a'], 'open': ['b']}, index, installed)\n"
+        "foreign = [n for n in sys.modules if n.partition('.')[0] in ('gpuprov', 'msgspec', 'yaml', 'ansible')]\n"
+        "print(json.dumps([sorted(filters), answer['packages'], foreign]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, str(Path(resolve.__file__))],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    filters, packages, foreign = json.loads(done.stdout)
+    assert filters == ["gpuprov_decide", "gpuprov_installed", "gpuprov_madison"]
+    assert packages == {"a": "535.261.03-1"}
+    assert foreign == []

@@ -1,0 +1,187 @@
+"""One version for the whole set, from what real Debian repositories offer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuprov import resolve
+from gpuprov.catalog.driver_sets import driver_packages
+from tests.probe import captured
+
+BOOKWORM = resolve.parse_madison(captured("package_index", "bookworm").text)
+TRIXIE = resolve.parse_madison(captured("package_index", "trixie").text)
+NAMES = driver_packages("debian", "12")
+assert NAMES
+SETS = {"proprietary": list(NAMES.proprietary), "open": list(NAMES.open)}
+OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
+
+
+def decide(version: str, modules: str = "auto", **more: Any) -> dict[str, Any]:
+    """What a bookworm host with an H100 shall have, unless said otherwise."""
+    arguments = {"pci_ids": ["10de:2330"], "table": {"10de:2330": "either"}, "index": BOOKWORM, "installed": {}, **more}
+    return resolve.decide(version, modules, sets=SETS, **arguments)
+
+
+def whole(version: str, flavour: str = "proprietary") -> dict[str, str]:
+    return dict.fromkeys(SETS[flavour], version)
+
+
+@pytest.mark.parametrize(
+    ("package", "upstream"),
+    [
+        ("535.309.01-0+deb12u1", "535.309.01"),
+        ("535.216.03-2~bpo12+1", "535.216.03"),
+        ("3:580.95.05-1.el9", "580.95.05"),
+        ("555.58", "555.58"),
+    ],
+)
+def test_the_driver_version_in_a_package_version(package: str, upstream: str) -> None:
+    assert resolve.upstream(package) == upstream
+
+
+def test_order_is_by_number() -> None:
+    versions = ["535.98", "535.309.01-0+deb12u1", "535.104.05", "550.163.01-2", "535.261.03-1"]
+    assert [resolve.upstream(v) for v in sorted(versions, key=resolve.order)] == [
+        "535.98",
+        "535.104.05",
+        "535.261.03",
+        "535.309.01",
+        "550.163.01",
+    ]
+    assert resolve.order("535.x.1") == (535, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("version", "wanted", "fits"),
+    [
+        ("535.261.03-1", "any", True),
+        ("535.261.03-1", "535", True),
+        ("535.261.03-1", "535.261.03", True),
+        ("535.261.03-1", "535.261", False),
+        ("535.261.03-1", "53", False),
+        ("535.261.03-1", "550", False),
+        ("535.261.03-1", "535.309.01", False),
+        ("1:535.261.03-1", "535", True),
+    ],
+)
+def test_satisfies(version: str, wanted: str, fits: bool) -> None:
+    assert resolve.satisfies(version, wanted) is fits
+
+
+def test_madison() -> None:
+    assert BOOKWORM["nvidia-kernel-dkms"] == [NEW, OLD, "535.216.03-2~bpo12+1"]
+    assert BOOKWORM["nvidia-open-kernel-dkms"] == [OLD]
+    assert TRIXIE["nvidia-modprobe"] == ["570.133.07-1"]
+
+
+def test_madison_without_sources_repeats_and_noise() -> None:
+    text = (
+        "N: Unable to locate package x\n"
+        " nvidia-smi | 535.261.03-1 | http://mirror.example/debian bookworm/non-free amd64 Packages\n"
+        " nvidia-smi | 535.261.03-1 | http://mirror.example/debian bookworm-updates/non-free amd64 Packages\n"
+        "nvidia-graphics-drivers | 535.261.03-1 | http://mirror.example/debian bookworm/non-free Sources\n"
+    )
+    assert resolve.parse_madison(text) == {"nvidia-smi": ["535.261.03-1"]}
+
+
+def test_installed_leaves_out_what_is_only_known_or_configured() -> None:
+    text = (
+        "ii |nvidia-smi|535.261.03-1|nvidia-graphics-drivers\n"
+        "hi |libcuda1|535.261.03-1|nvidia-graphics-drivers\n"
+        "iF |nvidia-open-kernel-dkms|535.261.03-1|nvidia-open-gpu-kernel-modules\n"
+        "rc |nvidia-kernel-support|535.261.03-1|nvidia-graphics-drivers\n"
+        "un |libcuda1-any||libcuda1-any\n\n"
+    )
+    assert sorted(resolve.parse_installed(text)) == ["libcuda1", "nvidia-open-kernel-dkms", "nvidia-smi"]
+
+
+@pytest.mark.parametrize("wanted", ["any", "535", "535.309.01"])
+def test_the_newest_whole_set_is_taken(wanted: str) -> None:
+    answer = decide(wanted)
+    assert (answer["version"], answer["flavour"], answer["kept"]) == ("535.309.01", "proprietary", False)
+    assert answer["packages"] == whole(NEW)
+    assert answer["problem"] == ""
+
+
+def test_an_older_exact_version_is_taken() -> None:
+    assert decide("535.261.03")["packages"] == whole(OLD)
+
+
+@pytest.mark.parametrize("wanted", ["any", "535", "535.261.03"])
+def test_bookworm_has_the_open_modules_whole_only_at_261(wanted: str) -> None:
+    answer = decide(wanted, "open")
+    assert answer["packages"] == whole(OLD, "open")
+    assert answer["problem"] == ""
+
+
+def test_an_open_version_that_is_not_whole_says_what_is_missing_and_the_nearest() -> None:
+    answer = decide("535.309.01", "open")
+    assert answer["problem"] == (
+        "version 535.309.01 is not whole in the host's repositories: no nvidia-open-kernel-dkms, "
+        "nvidia-open-kernel-support 535.309.01-0+deb12u1"
+    )
+    assert answer["hint"] == "the nearest version with the whole set is 535.261.03; whole sets: 535.261.03"
+    assert (answer["version"], answer["packages"]) == ("", {})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "nearest"),
+    [("550", "535.309.01"), ("470", "535.309.01"), ("535.280.01", "535.261.03"), ("535.999", "535.309.01")],
+)
+def test_a_version_that_nobody_offers_names_the_nearest(wanted: str, nearest: str) -> None:
+    answer = decide(wanted)
+    assert answer["problem"] == f'no driver version matches "{wanted}" in the host\'s repositories'
+    assert (
+        answer["hint"]
+        == f"the nearest version with the whole set is {nearest}; whole sets: 535.309.01, 535.261.03, 535.216.03"
+    )
+
+
+def test_an_empty_index_names_the_components() -> None:
+    answer = decide("535", index={})
+    assert answer["problem"].startswith(
+        "the host's repositories have none of nvidia-kernel-dkms, nvidia-kernel-support,"
+    )
+    assert "non-free" in answer["hint"]
+
+
+@pytest.mark.parametrize("wanted", ["any", "535", "535.261.03"])
+def test_an_installed_whole_set_is_kept(wanted: str) -> None:
+    answer = decide(wanted, installed=whole(OLD))
+    assert (answer["version"], answer["kept"]) == ("535.261.03", True)
+
+
+def test_an_installed_set_is_kept_without_any_index() -> None:
+    assert decide("535", installed=whole(OLD), index={})["kept"]
+
+
+@pytest.mark.parametrize(("wanted", "target"), [("535.309.01", NEW), ("535.216.03", "535.216.03-2~bpo12+1")])
+def test_another_exact_version_moves_the_set_both_ways(wanted: str, target: str) -> None:
+    answer = decide(wanted, installed=whole(OLD))
+    assert (answer["packages"], answer["kept"]) == (whole(target), False)
+
+
+def test_a_half_set_is_completed_at_its_modules_version() -> None:
+    half = {"nvidia-kernel-dkms": OLD, "nvidia-smi": OLD}
+    assert decide("535", installed=half)["packages"] == whole(OLD)
+
+
+def test_a_mixed_set_follows_its_module() -> None:
+    mixed = {**whole(OLD), "libcuda1": NEW}
+    assert decide("535", installed=mixed)["packages"] == whole(OLD)
+
+
+def test_a_half_set_that_is_no_longer_offered_moves_to_the_newest() -> None:
+    assert decide("535", installed={"nvidia-kernel-dkms": "535.183.01-1"})["packages"] == whole(NEW)
+
+
+def test_the_other_flavour_is_resolved_anew() -> None:
+    answer = decide("535", "open", installed=whole(NEW))
+    assert (answer["version"], answer["kept"]) == ("535.261.03", False)
+
+
+def test_trixie() -> None:
+    answer = decide("any", index=TRIXIE)
+    assert (answer["version"], answer["flavour"]) == ("550.163.01", "proprietary")

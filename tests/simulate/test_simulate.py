@@ -1,0 +1,149 @@
+"""The parts of gpuprov.simulate that need no container."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import container, image, inventory, sources, tools
+from gpuprov.simulate.__main__ import main
+
+DEB822 = """\
+# a comment
+Types: deb deb-src
+URIs: http://mirror.example/debian/
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By:
+ /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://mirror.example/debian-security
+Suites: bookworm-security
+Components: main
+
+Types: deb
+Enabled: no
+URIs: http://off.example/debian
+Suites: bookworm
+"""
+ONE_LINE = """\
+deb cdrom:[Debian]/ bookworm main
+deb [arch=amd64 signed-by=/k.gpg] https://mirror.example/debian bookworm main  # comment
+deb-src http://source.example/debian bookworm main
+deb http://security.example/debian-security bookworm-security main
+"""
+MIRRORS = sources.Mirrors("http://mirror.example/debian", "http://mirror.example/debian-security")
+
+
+def etc_apt(tmp_path: Path, **files: str) -> Path:
+    (tmp_path / "sources.list.d").mkdir()
+    for name, text in files.items():
+        folder = tmp_path if name == "sources_list" else tmp_path / "sources.list.d"
+        (folder / name.replace("_", ".")).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def test_mirrors_from_deb822(tmp_path: Path) -> None:
+    assert sources.read(etc_apt(tmp_path, debian_sources=DEB822)) == MIRRORS
+
+
+def test_mirrors_from_one_line_sources(tmp_path: Path) -> None:
+    other = "deb https://packages.example/apt stable-of-something main\n"
+    found = sources.read(etc_apt(tmp_path, sources_list=ONE_LINE, a_list=other))
+    assert found == sources.Mirrors("https://mirror.example/debian", "http://security.example/debian-security")
+
+
+def test_disabled_stanzas_are_left_out() -> None:
+    assert ("http://off.example/debian", "bookworm") not in sources.parse_deb822(DEB822)
+
+
+@pytest.mark.parametrize("text", ["", "deb http://mirror.example/debian bookworm main\n", "deb http://u/ noble main\n"])
+def test_no_debian_mirror_is_one_clear_line(tmp_path: Path, text: str) -> None:
+    with pytest.raises(GpuprovError, match="no http source names a Debian"):
+        sources.read(etc_apt(tmp_path, sources_list=text))
+
+
+def test_recipe_has_all_suites_and_components() -> None:
+    recipe = image.Recipe("debian13", MIRRORS)
+    assert [line.split()[1:3] for line in recipe.lines()] == [
+        ["http://mirror.example/debian", "trixie"],
+        ["http://mirror.example/debian", "trixie-updates"],
+        ["http://mirror.example/debian-security", "trixie-security"],
+    ]
+    assert all(line.endswith("main contrib non-free non-free-firmware") for line in recipe.lines())
+
+
+def test_key_follows_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = image.Recipe("debian12", MIRRORS)
+    before = recipe.key
+    assert image.Recipe("debian12", MIRRORS).key == before
+    assert image.Recipe("debian13", MIRRORS).key != before
+    monkeypatch.setattr(image, "PACKAGES", (*image.PACKAGES, "strace"))
+    assert recipe.key != before
+
+
+def test_unknown_distribution() -> None:
+    with pytest.raises(GpuprovError, match='"debian11"; allowed: debian12, debian13'):
+        image.Recipe("debian11", MIRRORS).key  # noqa: B018
+
+
+def test_cache_is_outside_the_repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert image.cache_dir() == tmp_path / "gpuprov"
+
+
+def test_inventory_is_yaml_that_ansible_reads() -> None:
+    hosts = [
+        container.SimulatedHost("gpu01", "10.88.0.2", 22, "gpuadmin", "/k"),
+        container.SimulatedHost("gpu02", "10.88.0.3", 22, "root", "/k"),
+    ]
+    found = yaml.safe_load(inventory.text(hosts))["all"]["hosts"]
+    assert found["gpu01"]["ansible_host"] == "10.88.0.2"
+    assert found["gpu01"]["ansible_become"] is True
+    assert "ansible_become" not in found["gpu02"]
+    assert "StrictHostKeyChecking=no" in found["gpu02"]["ansible_ssh_common_args"]
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "-a", "a-", "a b", "a" * 43, "../x"])
+def test_host_names(name: str) -> None:
+    with pytest.raises(GpuprovError, match="allowed: lower-case letters"):
+        container.up(name)
+
+
+def test_failed_commands_are_one_line() -> None:
+    with pytest.raises(GpuprovError, match=r"sh -c .* failed \(exit status 3\): E: why"):
+        tools.run(["sh", "-c", "echo noise >&2; echo 'E: why' >&2; exit 3"])
+    with pytest.raises(GpuprovError, match="no-such-program: not installed"):
+        tools.run(["no-such-program"])
+    with pytest.raises(GpuprovError, match="still running"):
+        tools.run(["sleep", "5"], timeout=0.1)
+
+
+def test_missing_programs_exit_with_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(tools, "missing", lambda: ["podman"])
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert main(["up", "gpu01"]) == 2
+    assert capsys.readouterr().err.splitlines()[0] == "error: not installed: podman"
+
+
+def test_not_root_exits_with_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert main(["up", "gpu01"]) == 2
+    assert "need root" in capsys.readouterr().err
+
+
+def test_only_hosts_with_our_label_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, ...]] = []
+
+    def podman(*arguments: str, stdin: str | None = None) -> str:
+        calls.append(arguments)
+        return "[]"
+
+    monkeypatch.setattr(container, "_podman", podman)
+    assert container.down("someone-elses") is False
+    assert [call[0] for call in calls] == ["ps"]
+    assert f"label={container.LABEL}" in calls[0]
