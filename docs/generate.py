@@ -33,7 +33,11 @@ def capability_page(capability: Capability) -> str:
     lines += [f"| `{check.id}` | {check.moment} | {check.description} |" for check in capability.checks]
     defaults = assets.root() / "roles" / capability.name / "defaults" / "main.yml"
     if defaults.is_file() and (values := yaml.safe_load(defaults.read_text(encoding="utf-8"))):
-        lines += ["\n## What a site may override\n", "Ansible variables that no spec says, with their defaults:\n", "```yaml"]
+        lines += [
+            "\n## What a site may override\n",
+            "Ansible variables that no spec says, with their defaults:\n",
+            "```yaml",
+        ]
         lines += [yaml.safe_dump(values, sort_keys=False).rstrip(), "```"]
     return HEAD + "\n".join(lines) + "\n"
 
@@ -43,7 +47,12 @@ def command_page() -> str:
     for name, command in cli.commands.items():
         context = click.Context(command, info_name=f"gpuprov {name}", max_content_width=100, terminal_width=100)
         lines += [f"## gpuprov {name}\n", "```text", command.get_help(context), "```\n"]
-    lines += ["## Exit codes\n", "| code | meaning |", "|---|---|", *(f"| {code} | {text} |" for code, text in EXIT_CODES.items())]
+    lines += [
+        "## Exit codes\n",
+        "| code | meaning |",
+        "|---|---|",
+        *(f"| {code} | {text} |" for code, text in EXIT_CODES.items()),
+    ]
     return HEAD + "\n".join(lines) + "\n"
 
 

@@ -87,7 +87,7 @@ def plan(sources: tuple[str, ...], only: str | None, quick: bool, as_json: bool,
     from gpuprov import plan as planning
 
     fleet = options.load(sources, reading)
-    plans = planning.plan(fleet.pairs, ansible=not quick, capabilities=options.only(only))
+    plans = planning.plan(fleet.pairs, ansible=not quick, capabilities=options.only(only), say=console.progress)
     console.result(planning.as_json(plans) if as_json else planning.as_text(plans, verbose=reading["verbose"]))
     return planning.exit_code(plans)
 
@@ -102,6 +102,10 @@ def plan(sources: tuple[str, ...], only: str | None, quick: bool, as_json: bool,
 @click.option("--max-fail", metavar="N|N%", default="0", show_default=True, help="Failed hosts that are borne.")
 @click.option("--drain", metavar="COMMAND", help="Run on a host whose GPUs are in use, before its driver changes.")
 @click.option("--break-lock", is_flag=True, help="Take over a host's lock that another operator's run left behind.")
+@click.option("--forks", type=click.IntRange(min=1), help="Hosts that Ansible works on at a time.")
+@click.option(
+    "--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the log of the run is written."
+)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
 def apply(sources: tuple[str, ...], **given: Any) -> int:
@@ -116,6 +120,7 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     names = ("full", "reboot", "yes", "break_lock", "max_fail", "drain", "verbose", "as_json")
     chosen: dict[str, Any] = {name: given[name] for name in names}
     chosen |= {"serial": given["serial"] or "", "canary": given["canary"] or "", "only": options.only(given["only"])}
+    chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
     return applying.run(fleet.pairs, applying.Options(**chosen))
 
 
@@ -140,11 +145,16 @@ def verify(
     \b
     Example: gpuprov verify inventory.yaml --junit report.xml --html report.html
     """
+    from gpuprov import console
     from gpuprov.report import results as reporting
     from gpuprov.verify.verify import exit_code
     from gpuprov.verify.verify import verify as prove
 
-    results = prove(options.load(sources, reading).narrowed(options.only(only)), timeout=timeout)
+    fleet = options.load(sources, reading)
+    with console.Progress([raw.name for raw, _ in fleet.pairs], "verifying", quiet=True) as progress:
+        results = prove(
+            fleet.pairs, only=options.only(only), timeout=timeout, on_done=lambda host, _: progress.done(host)
+        )
     reporting.show(results, as_json=as_json, verbose=reading["verbose"], junit=junit, html=html)
     return exit_code(results)
 

@@ -23,18 +23,6 @@ class Fleet(msgspec.Struct, frozen=True):
     unmanaged: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
 
-    def narrowed(self, names: frozenset[str] | None) -> tuple[tuple[RawHost, HostSpec], ...]:
-        """The hosts with only these capabilities of their specs; all of them for None."""
-        if names is None:
-            return self.pairs
-        return tuple(
-            (
-                raw,
-                msgspec.structs.replace(spec, capabilities={k: v for k, v in spec.capabilities.items() if k in names}),
-            )
-            for raw, spec in self.pairs
-        )
-
 
 def load_fleet(
     sources: Sequence[str],

@@ -122,7 +122,8 @@ def decide(
     """Flavour and version together: `{flavour, reason, version, packages, kept, problem, hint}`.
 
     modules: `auto`, `open` or `proprietary`. sets: the packages that must share one version, by flavour, the package of
-    the kernel modules first. With `any` version, what is installed decides the branch, else the newest that is offered.
+    the kernel modules first. With `any` version, what is installed decides branch and flavour (unless a GPU does the latter),
+    else the newest that is offered.
     """
     branch = upstream(wanted).partition(".")[0]
     if wanted == "any":
@@ -131,6 +132,10 @@ def decide(
         known = known or [version for name in kernels for version in index.get(name, [])]
         branch = str(max((order(version)[0] for version in known), default=0))
     choice = flavour(modules, pci_ids, table, branch)
+    present = [kind for kind, names in sets.items() if names[0] in installed]
+    decided_by_gpu = any(table.get(identifier, "either") != "either" for identifier in pci_ids)
+    if wanted == "any" and modules == "auto" and len(present) == 1 and not decided_by_gpu:
+        choice = {"flavour": present[0], "reason": "it is installed, and any version will do", "problem": ""}
     if choice["problem"]:
         hint = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have"
         return {**choice, "version": "", "packages": {}, "kept": False, "hint": hint}

@@ -15,6 +15,7 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended) -> None:
     """Put into `outcome` what happened on its host in one Ansible run."""
     tally = ledger.hosts.get(outcome.host)
     interrupted = ended.how == "interrupted"
+    outcome.results = []  # they were read before
     if tally is None:
         if not interrupted:
             outcome.state = "failed"

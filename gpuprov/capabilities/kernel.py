@@ -73,9 +73,8 @@ def modules_load(ctx: Context[Kernel]) -> Outcome:
     change = Change(kind="file", name="/etc/modules-load.d/gpuprov.conf", after=" ".join(wanted))
     if missing:
         return fail(" ".join(wanted), f"not in modules-load.d: {' '.join(missing)}", "gpuprov apply", changes=[change])
-    container = ctx.facts.get(system.CONTAINER)
-    loaded = ctx.facts.get(modules.LOADED)
-    absent = [] if container else [name for name in wanted if name not in loaded]
+    loaded = wanted if ctx.facts.get(system.CONTAINER) else ctx.facts.get(modules.LOADED)
+    absent = [name for name in wanted if name not in loaded]
     if absent:
         change = Change(kind="module", name=" ".join(absent), after="loaded")
         return fail(

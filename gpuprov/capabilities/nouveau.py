@@ -97,8 +97,12 @@ def contribute(nouveau: Nouveau) -> Kernel:
 
 
 def export(facts: Facts) -> Fragment | None:
-    kept_out = tuple(name for name in IN_TREE if name in facts.get(modules.MODPROBE).blacklist)
-    return Nouveau(modules=kept_out) if kept_out else None
+    """What is kept out the way this capability does it; a blacklist of another origin alone would not verify as one of ours."""
+    configured = facts.get(modules.MODPROBE)
+    kept_out = tuple(name for name in IN_TREE if name in configured.blacklist)
+    complete = "nouveau" not in kept_out or configured.options.get("nouveau", {}).get("modeset") == "0"
+    carried = all(image.holds_configuration for image in facts.get(initramfs.INITRAMFS))
+    return Nouveau(modules=kept_out) if kept_out and complete and carried else None
 
 
 CAPABILITY = Capability(
@@ -108,5 +112,5 @@ CAPABILITY = Capability(
     checks=(configured, running, in_initramfs),
     contribute=contribute,
     export=export,
-    export_probes=(modules.MODPROBE,),
+    export_probes=(modules.MODPROBE, initramfs.INITRAMFS),
 )

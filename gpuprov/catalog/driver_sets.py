@@ -20,17 +20,18 @@ SOURCES = {"debian": ("nvidia-graphics-drivers", "nvidia-open-gpu-kernel-modules
 """Source packages that a driver set is built from: whatever else of them is installed moves along with the set."""
 
 CONFLICTS = {
-    # NVIDIA's own repository and its metapackages; Debian's legacy and tesla branches have other names for the same files.
+    # NVIDIA's own repository: the metapackages that drag a driver in (not cuda-toolkit and its kind, which bring none), and
+    # the driver's new names; Debian's legacy and tesla branches: other names for the same files.
     "debian": (
-        "cuda",
-        "nvidia-open",
-        "nvidia-driver-pinning",
-        "nvidia-tesla",
-        "nvidia-legacy-390",
-        "libnvidia-compute",
+        r"cuda(-runtime|-demo-suite)?(-\d+-\d+)?",
+        r"cuda-drivers.*",
+        r"nvidia-open(-\d+)?",
+        r"nvidia-driver-(pinning|open|\d+).*",
+        r"nvidia-(tesla|legacy)-.*",
+        r"libnvidia-compute.*",
     ),
 }
-"""Prefixes of packages that bring another driver, unless they are built from SOURCES."""
+"""Patterns of package names that bring another driver, unless they are built from SOURCES."""
 
 ANY_BRANCH = "580"
 """Names in Debian's archive carry no branch, so any branch finds them."""

@@ -34,7 +34,7 @@ def explain(words: str) -> list[Explanation]:
         *(f"{c.name}.{f}" for c in BY_NAME.values() for f in field_names(c)),
         *(c.id for c in all_checks()),
     ]
-    near = difflib.get_close_matches(text, known, n=3, cutoff=0.4)
+    near = difflib.get_close_matches(text, dict.fromkeys(known), n=3, cutoff=0.4)
     hint = f"did you mean {', '.join(near)}?" if near else f"capabilities: {', '.join(BY_NAME)}"
     raise GpuprovError(f'nothing is known of "{text}"', hint)
 

@@ -34,8 +34,9 @@ def workspace(pairs: Sequence[tuple[RawHost, HostSpec]]) -> Iterator[Path]:
             f"no temporary folder: {error.strerror}", "set TMPDIR to a folder with free space"
         ) from error
     try:
-        with (folder / IN_USE).open("w") as mark:
-            fcntl.flock(mark, fcntl.LOCK_EX)
+        with (folder / f"{IN_USE}.new").open("w") as mark:
+            fcntl.flock(mark, fcntl.LOCK_EX)  # before it has its name, so that it is never there unlocked
+            (folder / f"{IN_USE}.new").rename(folder / IN_USE)
             for name in ("control", "tmp", "runner"):
                 (folder / name).mkdir(mode=0o700)
             write(render(pairs, secrets=True), folder / "project")
@@ -61,11 +62,11 @@ def close_connections(folder: Path) -> None:
     sockets = [path for path in folder.iterdir() if path.is_socket()] if folder.is_dir() else []
     null = subprocess.DEVNULL
     with suppress(OSError):
-        command = ["ssh", "-O", "exit", "-o"]
-        children = [
-            subprocess.Popen([*command, f'ControlPath="{path}"', "-"], stdin=null, stdout=null, stderr=null)
-            for path in sockets
-        ]
+        children = []
+        for path in sockets:
+            # ssh wants a host name even where the socket says it all.
+            command = ["ssh", "-F", "none", "-O", "exit", "-o", f'ControlPath="{path}"', "any-host"]
+            children.append(subprocess.Popen(command, stdin=null, stdout=null, stderr=null))
         for child in children:
             with suppress(subprocess.TimeoutExpired):
                 child.wait(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
@@ -41,9 +42,10 @@ class Probe(Generic[T_co]):
 
 
 class Facts:
-    """The outputs of one host's probes; parsed on first use, each once."""
+    """The outputs of one host's probes; parsed on first use, each once. `read_at` is when they were read, by this machine."""
 
     def __init__(self, outputs: dict[str, Output]) -> None:
+        self.read_at = time.time()
         self._outputs = outputs
         self._parsed: dict[str, object] = {}
 

@@ -30,7 +30,8 @@ def parse_packages(output: Output) -> dict[str, Package]:
 
 
 def parse_audit(output: Output) -> str:
-    return output.text.strip() or (output.error.strip() if output.status else "")
+    unsaid = output.error.strip() or f"dpkg --audit ended with status {output.status}"
+    return output.text.strip() or (unsaid if output.status else "")
 
 
 FORMAT = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}\\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.base import Output, Probe, ProbeFailed
 
 
 class Modprobe(msgspec.Struct, frozen=True):
@@ -33,6 +33,8 @@ def underscored(name: str) -> str:
 
 
 def parse_loaded(output: Output) -> dict[str, int]:
+    if output.status:
+        raise ProbeFailed(f"/proc/modules cannot be read: {output.error.strip()}")
     cells = [line.split() for line in output.text.splitlines()]
     return {row[0]: int(row[2]) if row[2].isdigit() else 0 for row in cells if len(row) >= 3}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 
 import msgspec
 
@@ -43,8 +42,8 @@ def parse_container(output: Output) -> str:
     return kinds[0] if kinds else ""
 
 
-def parse_skew(output: Output) -> float:
-    return float(output.text) - time.time()
+def parse_clock(output: Output) -> int:
+    return int(output.text)
 
 
 def parse_space(output: Output) -> dict[str, int]:
@@ -62,8 +61,8 @@ CONTAINER = Probe(
     "systemd-detect-virt --container",
 )
 """The kind of container the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its own kernel."""
-CLOCK_SKEW = Probe("clock_skew", "date +%s", parse_skew, "date")
-"""Seconds that the host's clock is ahead of this machine's; the way to the host and back is in it."""
+CLOCK = Probe("clock", "date +%s", parse_clock, "date")
+"""The host's clock, in seconds since 1970; to be compared with the time the facts were read (`Facts.read_at`)."""
 SPACE = Probe(
     "space",
     'for d in /boot /var; do set -- $d $(df -Pk $d | tail -n 1); echo "$5 $1"; done',

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 def show(
-    results: Sequence[Result], *, as_json: bool = False, verbose: bool = False, junit: Path | None = None, html: Path | None = None
+    results: Sequence[Result],
+    *,
+    as_json: bool = False,
+    verbose: bool = False,
+    junit: Path | None = None,
+    html: Path | None = None,
 ) -> None:
     """Print the results; write JUnit XML and the HTML page. Files come first: a closed pipe must not lose them."""
     if junit is not None:

@@ -82,7 +82,9 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
     def agree(into: dict[str, object], new: Mapping[str, object], room: str, source: str) -> None:
         for key, value in new.items():
             setting = f"{room}.{key}"
-            if key in into and not _same(into[key], value):
+            if key in into and _same(into[key], value):
+                continue
+            if key in into:
                 larger = _larger(room, key, into[key], value)
                 if larger is None:
                     conflicts.append(Conflict(setting, (owners[setting], source), (into[key], value)))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import inspect as shape
 
 from gpuprov.spec.model import Fragment
 
@@ -16,6 +17,8 @@ def schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], 
     """A closed schema: the house's keys, and a block or `false` for each capability (with its one-line description)."""
     kinds = [house, *(fragment for fragment, _ in fragments.values())]
     (top, *blocks), components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    for kind in kinds:
+        _close_keys(kind, components[kind.__name__])
     properties = dict(components.pop(top["$ref"].rsplit("/", 1)[-1])["properties"])
     properties["gpu"] = {"anyOf": [*(k for k in properties["gpu"]["anyOf"] if k != {"type": "null"}), {"const": False}]}
     for (name, (_, summary)), block in zip(fragments.items(), blocks, strict=True):
@@ -29,3 +32,11 @@ def schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], 
         "properties": properties,
         "$defs": components,
     }
+
+
+def _close_keys(kind: type[Fragment], described: dict[str, Any]) -> None:
+    """Mappings with a fixed choice of keys: msgspec checks the keys, but leaves them out of the schema."""
+    info = shape.type_info(kind)
+    for field in info.fields if isinstance(info, shape.StructType) else ():
+        if isinstance(field.type, shape.DictType) and isinstance(field.type.key_type, shape.LiteralType):
+            described["properties"][field.encode_name]["propertyNames"] = {"enum": list(field.type.key_type.values)}

@@ -36,8 +36,8 @@ class NextBoot(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         reasons = "; ".join(self.reasons)
         return {
-            "right": "will be right after the next reboot",
-            "wrong": f"will NOT be right after the next reboot: {reasons}",
+            "right": "right: a reboot leaves it as it is",
+            "wrong": f"NOT right: {reasons}",
             "unknown": f"unknown: {reasons}",
         }[self.verdict]
 

@@ -24,6 +24,8 @@ PROPRIETARY = ["nvidia-kernel-dkms", "nvidia-kernel-support", *USER_SPACE]
 OPEN = ["nvidia-open-kernel-dkms", "nvidia-open-kernel-support", *USER_SPACE]
 H100 = "0000:19:00.0 0x10de 0x2330 0x10de 0x16c1 0x030200 nvidia\n"
 B200 = "0000:19:00.0 0x10de 0x2901 0x10de 0x1999 0x030200 \n"
+NO_GPU = {"nvidia_functions": ""}
+PODMAN = {"container": "podman\n"}
 PERSISTENCED = "ii |nvidia-persistenced|535.171.04-1~deb12u1|nvidia-persistenced\n"
 
 
@@ -96,7 +98,7 @@ def facts(**texts: Output | str) -> Facts:
 
 def good() -> dict[str, Output | str]:
     """The good host, its clock right now."""
-    return {**GOOD, "clock_skew": f"{int(time.time())}\n"}
+    return {**GOOD, "clock": f"{int(time.time())}\n"}
 
 
 def ask(check_id: str, fragment: Fragment | None = None, **changed: Output | str) -> Outcome:

@@ -49,7 +49,7 @@ ROWS = [
     ),
     Row("nova_core is loaded and not in use", RUNNING, None, {"loaded_modules": UNUSED}, "fail", "loaded: nova_core"),
     Row(
-        "bound, with the list of modules unreadable",
+        "bound, though the list of modules is empty",
         RUNNING,
         None,
         {"loaded_modules": "", "nvidia_functions": BOUND},
@@ -112,13 +112,19 @@ def test_what_it_asks_of_the_kernel() -> None:
     assert nouveau.contribute(DASHED).module_options == {}
 
 
+OFF = "options nouveau modeset=0\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "fragment"),
+    ("text", "images", "fragment"),
     [
-        ("blacklist nouveau\nblacklist nova_core\n", Nouveau()),
-        ("blacklist nouveau\n", ONLY),
-        ("blacklist radeon\n", None),
+        ("blacklist nouveau\nblacklist nova_core\n" + OFF, initrd(), Nouveau()),
+        ("blacklist nouveau\n" + OFF, "", ONLY),
+        ("blacklist nova_core\n", initrd(), Nouveau(modules=("nova_core",))),
+        ("blacklist nouveau\n", initrd(), None),
+        ("blacklist nouveau\n" + OFF, initrd(fresh=False), None),
+        ("blacklist radeon\n", initrd(), None),
     ],
 )
-def test_export(text: str, fragment: Nouveau | None) -> None:
-    assert nouveau.export(facts(modprobe_config=text)) == fragment
+def test_export(text: str, images: str, fragment: Nouveau | None) -> None:
+    assert nouveau.export(facts(modprobe_config=text, initramfs=images)) == fragment

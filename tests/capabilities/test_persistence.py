@@ -7,15 +7,13 @@ import pytest
 from gpuprov.capabilities import persistence
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.probe.base import Output
-from tests.capabilities.asking import Row, facts, judge, units
+from tests.capabilities.asking import NO_GPU, PODMAN, Row, facts, judge, units
 from tests.probe import captured
 
 DAEMON, LEGACY = Persistence(mode="daemon"), Persistence(mode="legacy")
 OFF = ("inactive", "")
 ON = ("active", "enabled")
 FAILED = ("failed", "enabled")
-NO_GPU = {"nvidia_functions": ""}
-PODMAN = {"container": "podman\n"}
 TWO = captured("nvidia_smi", "two_gpus")
 
 ENABLED, ACTIVE, MODE = "persistence.enabled", "persistence.active", "persistence.mode_on"

@@ -53,7 +53,9 @@ def test_every_field_is_proved_or_excused(name: str) -> None:
     assert proved <= fields, f"{name}: checks prove fields that do not exist: {proved - fields}"
     unproved = fields - proved - set(capability.unproved)
     assert not unproved, f"{name}: no check proves {unproved}, and `unproved` does not excuse them"
-    assert not set(capability.unproved) & proved, f"{name}: excused although proved: {set(capability.unproved) & proved}"
+    assert not set(capability.unproved) & proved, (
+        f"{name}: excused although proved: {set(capability.unproved) & proved}"
+    )
 
 
 def test_checks_are_named_after_their_capability_and_say_what_they_ask() -> None:

@@ -93,7 +93,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.sections.append(("gpuprov's log", lab.log()))
         for row in container.listing():
             if row[0] in lab.machines and item.name == lab.test:
-                text = lab.machines[row[0]].sh("journalctl --no-pager -n 40 || true; dpkg --audit || true")
+                text = lab.machines[row[0]].sh(
+                    "journalctl --no-pager --priority warning --lines 20 || true; dpkg --audit || true"
+                )
                 report.sections.append((f"journal of {row[0]}", text))
     return report
 

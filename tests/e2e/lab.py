@@ -24,6 +24,11 @@ SPEC: dict[str, Any] = {"nouveau": {}, "nvidia_driver": {"version": "535"}, "per
 PATIENCE = 900.0  # seconds for one command: a cold driver build on a busy machine
 
 
+def tail(text: str, most: int = 6000) -> str:
+    """The end of a text, for reports."""
+    return text if len(text) <= most else f"(... {len(text) - most} characters)\n{text[-most:]}"
+
+
 @dataclass(repr=False)
 class Ran:
     """One command: what it was, what it said, how it ended, how long it took."""
@@ -44,7 +49,7 @@ class Ran:
         return json.loads(self.out)
 
     def __repr__(self) -> str:
-        return f"$ {' '.join(self.command)}\n{self.out}\n{self.err}\n(exit code {self.code}, {self.seconds:.1f} s)\n"
+        return f"$ {' '.join(self.command)}\n{tail(self.out)}\n{tail(self.err)}\n(exit code {self.code}, {self.seconds:.1f} s)\n"
 
 
 def spec_of(version: str, **more: Any) -> dict[str, Any]:
@@ -164,7 +169,7 @@ class Lab:
     def log(self) -> str:
         """The newest log of an apply."""
         logs = sorted((self.folder / "state").rglob("*.log"), key=lambda path: path.stat().st_mtime)
-        return f"{logs[-1]}:\n{logs[-1].read_text(errors='replace')[-20000:]}" if logs else "gpuprov wrote no log"
+        return f"{logs[-1]}:\n{logs[-1].read_text(errors='replace')[-8000:]}" if logs else "gpuprov wrote no log"
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 
@@ -71,11 +72,12 @@ def test_bytes_that_are_no_text_survive(shell: list[str]) -> None:
 
 
 def test_a_snippet_that_hangs_is_ended_with_its_children(shell: list[str]) -> None:
-    outputs = run(shell, probe("hangs", "echo before; sh -c 'sleep 4321; :'"), probe("after", "echo here"), limit=1)
+    mark = f"sleep 43{os.getpid()}"  # another worker runs the same test
+    outputs = run(shell, probe("hangs", f"echo before; sh -c '{mark}; :'"), probe("after", "echo here"), limit=1)
     assert outputs["hangs"].status == TIMED_OUT
     assert outputs["hangs"].text == "before\n"
     assert outputs["after"] == Output("here\n", 0, "")
-    assert "sleep 4321" not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert mark not in subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
 
 
 def test_what_a_child_left_behind_prints_after_the_end_is_dropped(shell: list[str]) -> None:

@@ -122,7 +122,9 @@ def test_loaded_modules_and_their_use_counts() -> None:
     loaded = modules.parse_loaded(captured("loaded_modules", "driver_in_use"))
     assert loaded["nvidia"] == 114
     assert loaded["nvidia_drm"] == 0
-    assert modules.parse_loaded(Output("")) == {}
+    assert modules.parse_loaded(Output("")) == {}, "a kernel without modules"
+    with pytest.raises(ProbeFailed, match="/proc/modules cannot be read: cat: /proc/modules"):
+        modules.parse_loaded(Output("", 1, "cat: /proc/modules: No such file or directory"))
 
 
 def test_modprobe_configuration_of_a_debian_driver() -> None:

@@ -73,6 +73,8 @@ def test_it_runs_here_and_its_output_is_understood(probe: Probe[Any]) -> None:
     output = run(probe)
     assert "not found" not in output.error.replace("command not found", "not found") or output.status, output.error
     assert "syntax error" not in output.error.lower()
+    if probe is modules.LOADED and not Path("/proc/modules").exists():
+        pytest.skip("this machine's kernel shows no modules")
     Facts({probe.name: output}).get(probe)
 
 

@@ -165,11 +165,11 @@ def result(status: ResultStatus, moment: Moment = "now", reboot: str = "") -> Re
 @pytest.mark.parametrize(
     ("results", "verdict"),
     [
-        ([result("pass", "next-boot")], "will be right after the next reboot"),
-        ([result("pass", "next-boot"), result("skip")], "will be right after the next reboot"),
-        ([result("pass", "next-boot"), result("fail", reboot="module")], "will be right after the next reboot"),
+        ([result("pass", "next-boot")], "right: a reboot leaves it as it is"),
+        ([result("pass", "next-boot"), result("skip")], "right: a reboot leaves it as it is"),
+        ([result("pass", "next-boot"), result("fail", reboot="module")], "right: a reboot leaves it as it is"),
         ([result("pass", "next-boot"), result("fail")], "unknown: c.fail fails now and a reboot does not mend it"),
-        ([result("fail", "next-boot"), result("error")], "will NOT be right after the next reboot: c.fail: why"),
+        ([result("fail", "next-boot"), result("error")], "NOT right: c.fail: why"),
         ([result("pass", "next-boot"), result("skip", "next-boot")], "unknown: c.skip: why"),
         ([result("pass", "next-boot"), result("error")], "unknown: c.error: why"),
         ([result("pass")], "unknown: no check of the next boot concerns this host"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
@@ -24,8 +26,14 @@ BUILD_SPACE = 3000
 @check("nvidia_driver.resolvable", *BASE_PROBES, dpkg.INDEX, fields=("version", "kernel_modules"), moment="preflight")
 def resolvable(ctx: Ctx) -> Outcome:
     """One exact version exists for which the host's repositories have every package of the set."""
-    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(dpkg.INDEX))
+    index = ctx.facts.get(dpkg.INDEX)
+    decision = decide(ctx.fragment, ctx.facts, index)
     wanted = f"{ctx.fragment.version} ({decision.flavour})"
+    names = package_names(ctx.facts)
+    if decision.problem and not {names.proprietary[0], names.open[0]} & set(index):
+        return skip(
+            "the host's package lists have no driver yet: apply fetches them, enables non-free, and resolves then"
+        )
     if decision.problem:
         return fail(wanted, decision.problem, decision.hint)
     refused = refusals(ctx.facts, decision)
@@ -33,7 +41,6 @@ def resolvable(ctx: Ctx) -> Outcome:
         return fail(wanted, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
     found = ctx.facts.get(dpkg.PACKAGES)
     changes = []
-    names = package_names(ctx.facts)
     target = next(iter(decision.packages.values()))
     moving = dict.fromkeys(installed_set(ctx.fragment, ctx.facts), target) if not decision.kept else {}
     other = names.proprietary if decision.flavour == "open" else names.open
@@ -66,7 +73,7 @@ def leftovers(ctx: Ctx) -> Outcome:
     foreign = [
         p
         for p in ctx.facts.get(dpkg.PACKAGES).values()
-        if p.name.startswith(names.conflicts) and p.source not in names.sources
+        if re.fullmatch("|".join(names.conflicts), p.name) and p.source not in names.sources
     ]
     if foreign:
         listed = " ".join(f"{package.name}={package.version}" for package in foreign)

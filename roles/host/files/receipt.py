@@ -18,7 +18,9 @@ def known() -> tuple[dict[str, dict[str, str]], str]:
     try:
         with open(RECEIPT, encoding="utf-8") as file:
             entries = json.load(file)["capabilities"]
-        return {name: {"digest": entry["digest"], "applied_at": entry["applied_at"]} for name, entry in entries.items()}, ""
+        return {
+            name: {"digest": entry["digest"], "applied_at": entry["applied_at"]} for name, entry in entries.items()
+        }, ""
     except FileNotFoundError:
         return {}, ""
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -34,10 +34,9 @@ aside add > /dev/null || exit 1
 kernels=""
 for kernel in "$@"; do
   if ! aside build -k "$kernel" > "$work/log" 2>&1; then
-    echo "kernel $kernel: the last lines of the build:"
+    echo "kernel $kernel:"
     log=$(find "$work/tree/$module/$upstream" -name make.log -print -quit)
-    grep -E 'error|Error|ERROR' "${log:-$work/log}" | head -n 8
-    tail -n 12 "${log:-$work/log}"
+    { grep -E ': (fatal )?error:|^ERROR: ' "${log:-$work/log}" || tail -n 8 "${log:-$work/log}"; } | cut -c1-200 | head -n 8
     exit 1
   fi
   kernels="$kernels -k $kernel"

@@ -1,0 +1,177 @@
+"""host: which GPUs, a pending reboot, and what must hold before anything is changed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.base import Check
+from gpuprov.capabilities.host import House
+from gpuprov.explain import all_checks
+from gpuprov.probe.base import Output, ProbeFailed
+from gpuprov.spec.model import GpuSpec
+from tests.capabilities.asking import B200, H100, NO_GPU, PODMAN, Row, ask, judge
+from tests.probe import captured
+
+
+def gpu(model: str, count: int | None = None) -> House:
+    return House(gpu=GpuSpec(model=model, count=count))
+
+
+TWO = {"nvidia_functions": captured("nvidia_functions", "hgx_h100")}
+UNKNOWN = {"nvidia_functions": "0000:01:00.0 0x10de 0xffff 0x10de 0x0000 0x030000 \n"}
+HALF = captured("dpkg_audit", "half_configured")
+RECEIPT = '{"applied_at": "2025-01-02T03:04:05Z", "gpuprov_version": "0.1.0", "capabilities": {}}'
+SID = 'ID=debian\nPRETTY_NAME="Debian GNU/Linux forky/sid"\n'
+ROCKY = 'ID="rocky"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5 (Blue Onyx)"\n'
+
+ROWS = [
+    Row("the GPU by its key", "host.gpu", gpu("H100-SXM5-80GB", 1), {}, "pass", "1 x H100-SXM5-80GB"),
+    Row("the GPUs by their PCI id, switches aside", "host.gpu", gpu("10de:2330", 2), TWO, "pass", "2 x H100-SXM5-80GB"),
+    Row("any number of them", "host.gpu", gpu("h100-sxm5-80gb"), TWO, "pass", "2 x H100-SXM5-80GB"),
+    Row("no GPU named in the spec", "host.gpu", None, TWO, "pass", "2 x H100"),
+    Row("one GPU is missing", "host.gpu", gpu("H100-SXM5-80GB", 8), TWO, "fail", "2 x H100-SXM5-80GB", "dmesg"),
+    Row("another model", "host.gpu", gpu("A100-SXM4-80GB", 1), {}, "fail", "1 x H100-SXM5-80GB", "correct gpu.model"),
+    Row(
+        "two models",
+        "host.gpu",
+        gpu("H100-SXM5-80GB"),
+        {"nvidia_functions": H100 + B200},
+        "fail",
+        "1 x H100-SXM5-80GB, 1 x B200",
+    ),
+    Row("a GPU that the catalogue does not know", "host.gpu", gpu("H100-SXM5-80GB"), UNKNOWN, "fail", "1 x 10de:ffff"),
+    Row("no GPU", "host.gpu", gpu("H100-SXM5-80GB"), NO_GPU, "fail", "no NVIDIA GPU on the PCI bus"),
+    Row("no GPU, and none named", "host.gpu", None, NO_GPU, "fail", "no NVIDIA GPU", "lspci"),
+    Row(
+        "a container without a GPU",
+        "host.gpu",
+        gpu("H100-SXM5-80GB", 8),
+        {**NO_GPU, **PODMAN},
+        "skip",
+        "podman container",
+    ),
+    Row("no reboot pending", "host.reboot_pending", None, {}, "pass"),
+    Row(
+        "a reboot pending",
+        "host.reboot_pending",
+        None,
+        {"reboot_reasons": "kernel|started without iommu=pt\n"},
+        "fail",
+        "kernel: started without iommu=pt",
+        "--reboot",
+        reboot="kernel: started",
+    ),
+    Row("Debian 12", "host.supported", None, {}, "pass", "bookworm"),
+    Row(
+        "no Linux",
+        "host.supported",
+        None,
+        {"platform": "FreeBSD 14.1-RELEASE amd64\n"},
+        "fail",
+        "FreeBSD",
+        "remove the host",
+    ),
+    Row(
+        "another distribution",
+        "host.supported",
+        None,
+        {"os_release": ROCKY},
+        "fail",
+        "Rocky Linux 9.5",
+        "not supported",
+    ),
+    Row("Debian without a release", "host.supported", None, {"os_release": SID}, "fail", "forky/sid"),
+    Row("root", "host.root", None, {}, "pass", "root"),
+    Row("no root", "host.root", None, {"user_id": "1000\n"}, "fail", "user id 1000", "ansible_become"),
+    Row("a clock that agrees", "host.clock", None, {}, "pass"),
+    Row(
+        "a clock ahead",
+        "host.clock",
+        None,
+        {"clock": f"{int(time.time()) + 4000}\n"},
+        "fail",
+        "s ahead",
+        "timedatectl",
+    ),
+    Row("a clock behind", "host.clock", None, {"clock": "0\n"}, "fail", "s behind", "timedatectl"),
+    Row("packages whole", "host.packages", None, {}, "pass", "whole"),
+    Row(
+        "packages half configured",
+        "host.packages",
+        None,
+        {"dpkg_audit": HALF},
+        "fail",
+        "nvidia-open-kernel-dkms",
+        "dpkg --configure -a",
+    ),
+    Row(
+        "half configured by our own apply",
+        "host.packages",
+        None,
+        {"dpkg_audit": HALF, "apply_marker": "1\n"},
+        "pass",
+        "half-way",
+    ),
+    Row(
+        "a broken package database",
+        "host.packages",
+        None,
+        {"dpkg_audit": Output("", 2, "dpkg: error: parsing file '/var/lib/dkpg/status' near line 7")},
+        "fail",
+        "dpkg: error: parsing file",
+        "dpkg --configure",
+    ),
+    Row("space in /boot", "host.space", None, {}, "pass", "500 MiB"),
+    Row(
+        "no space in /boot",
+        "host.space",
+        None,
+        {"space": "51200 /boot\n10485760 /var\n"},
+        "fail",
+        "50 MiB",
+        "autoremove",
+    ),
+    Row("never applied", "host.receipt", None, {}, "pass", "never applied"),
+    Row("applied before", "host.receipt", None, {"receipt": RECEIPT}, "pass", "last apply 2025-01-02"),
+    Row("a damaged receipt", "host.receipt", None, {"receipt": RECEIPT[:40]}, "pass", "damaged"),
+]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+def test_host(row: Row) -> None:
+    judge(row)
+
+
+EVERY = pytest.mark.parametrize("check", [pytest.param(check, id=check.id) for check in all_checks()])
+
+
+@EVERY
+def test_every_check_finds_the_good_host_good(check: Check) -> None:
+    outcome = ask(check.id)
+    skipped = {"nvidia_driver.space"}
+    assert outcome.status == ("skip" if check.id in skipped else "pass"), outcome
+    assert not outcome.reboot
+
+
+@EVERY
+def test_every_check_can_fail_or_says_why_not(check: Check) -> None:
+    """A host of which nothing could be read is never called good: each check fails, skips with a reason, or is an error."""
+    empty: dict[str, Output | str] = {probe.name: Output("", 1) for probe in check.probes}
+    try:
+        outcome = ask(check.id, None, **empty)
+    except ProbeFailed:
+        return
+    harmless = {
+        "host.reboot_pending",
+        "host.receipt",
+        "nvidia_driver.autobuild",
+        "nvidia_driver.module_parameters",
+        "nvidia_driver.leftovers",
+        "nvidia_driver.secure_boot",
+    }
+    asked = any(getattr(BY_NAME[check.capability].fragment(), field) for field in check.fields)
+    if check.id not in harmless and (asked or check.capability not in ("kernel",)):
+        assert outcome.status in ("fail", "skip"), outcome

@@ -1,0 +1,207 @@
+"""kernel: modprobe.d, modules-load.d, sysctl, limits, command line, boot entries, initramfs."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities import kernel
+from gpuprov.spec.kernel import Kernel
+from tests.capabilities.asking import PODMAN, Row, facts, initrd, judge
+from tests.probe import captured
+
+NOTHING = Kernel()
+OUT = Kernel(blacklist=("nouveau", "nova-core"))
+OPTIONS = Kernel(module_options={"ib-core": {"send_queue_size": 128, "netns_mode": False}})
+LOAD = Kernel(modules_load=("nvidia-uvm", "ib_core"))
+SWAP = Kernel(sysctl={"vm.swappiness": 60, "net.ipv4.tcp_rmem": "4096 131072  33554432"})
+LOCK = Kernel(limits={"memlock": "unlimited"})
+LOCK_KIB = Kernel(limits={"memlock": 8192, "nofile": 524288})
+WORDS = Kernel(command_line={"iommu": "pt", "quiet": ""})
+IB = "options ib_core send_queue_size=128\noptions ib_core netns_mode=0\n"
+FILE = "vm.swappiness=60\nnet.ipv4.tcp_rmem = 4096 131072 33554432\n"
+BOTH = "nvidia-uvm\nib_core\n"
+SERVICES = captured("default_limits", "debian12")
+
+BLACKLIST, MODULE_OPTIONS, MODULES_LOAD = "kernel.blacklist", "kernel.module_options", "kernel.modules_load"
+SYSCTL, LIMITS, LINE = "kernel.sysctl", "kernel.limits", "kernel.command_line"
+ENTRIES, INITRAMFS = "kernel.boot_entries", "kernel.initramfs"
+ROWS = [
+    Row("no blacklist asked", BLACKLIST, NOTHING, {}, "pass", "nothing asked"),
+    Row("blacklisted, by either spelling", BLACKLIST, OUT, {}, "pass", "nouveau nova_core"),
+    Row(
+        "one is missing",
+        BLACKLIST,
+        OUT,
+        {"modprobe_config": "blacklist nouveau\n"},
+        "fail",
+        "not blacklisted: nova_core",
+        "/etc/modprobe.d/gpuprov.conf",
+        change="file /etc/modprobe.d/gpuprov.conf:  -> blacklist nova_core",
+    ),
+    Row("no options asked", MODULE_OPTIONS, NOTHING, {}, "pass", "nothing asked"),
+    Row("options, booleans as 0 and 1", MODULE_OPTIONS, OPTIONS, {"modprobe_config": IB}, "pass", "netns_mode=0"),
+    Row(
+        "an option is missing", MODULE_OPTIONS, OPTIONS, {}, "fail", "ib-core: send_queue_size=missing", "gpuprov apply"
+    ),
+    Row(
+        "another file sets the option later",
+        MODULE_OPTIONS,
+        OPTIONS,
+        {"modprobe_config": IB + "options ib_core send_queue_size=64\n"},
+        "fail",
+        "ib-core: send_queue_size=64",
+        "another file",
+    ),
+    Row("no modules asked", MODULES_LOAD, NOTHING, {}, "pass", "nothing asked"),
+    Row("configured and loaded", MODULES_LOAD, LOAD, {"modules_load": BOTH}, "pass", "nvidia_uvm ib_core"),
+    Row(
+        "not configured",
+        MODULES_LOAD,
+        LOAD,
+        {},
+        "fail",
+        "not in modules-load.d: ib_core",
+        change="file /etc/modules-load.d/gpuprov.conf:  -> nvidia_uvm ib_core",
+    ),
+    Row(
+        "not loaded",
+        MODULES_LOAD,
+        LOAD,
+        {"modules_load": BOTH, "loaded_modules": ""},
+        "fail",
+        "not loaded: nvid",
+        "modprobe nvidia_uvm",
+    ),
+    Row(
+        "a container loads nothing", MODULES_LOAD, LOAD, {"modules_load": BOTH, "loaded_modules": "", **PODMAN}, "pass"
+    ),
+    Row("no sysctl asked", SYSCTL, NOTHING, {"sysctl": ""}, "pass", "nothing asked"),
+    Row("set now and kept", SYSCTL, SWAP, {"sysctl_files": FILE}, "pass", "vm.swappiness=60"),
+    Row(
+        "another value now",
+        SYSCTL,
+        Kernel(sysctl={"vm.swappiness": 10}),
+        {},
+        "fail",
+        "vm.swappiness=60",
+        "/etc/sysctl.d",
+    ),
+    Row(
+        "a name the kernel does not have",
+        SYSCTL,
+        Kernel(sysctl={"vm.swapiness": 1}),
+        {},
+        "fail",
+        "vm.swapiness=missing",
+    ),
+    Row("right now, but not kept", SYSCTL, SWAP, {}, "fail", "right now, but not kept: net.ipv4.tcp_rmem=missing"),
+    Row("no limits asked", LIMITS, NOTHING, {"login_limits": ""}, "pass", "nothing asked"),
+    Row("unlimited for both", LIMITS, LOCK, {}, "pass", "memlock=unlimited"),
+    Row(
+        "services have the default",
+        LIMITS,
+        LOCK,
+        {"default_limits": SERVICES},
+        "fail",
+        "service memlock=8192",
+        "restarted",
+    ),
+    Row("logins have the default", LIMITS, LOCK, {"login_limits": ""}, "fail", "login memlock=missing"),
+    Row(
+        "KiB for logins are bytes for services",
+        LIMITS,
+        LOCK_KIB,
+        {
+            "login_limits": "* - memlock 8192\n* - nofile 524288\n",
+            "default_limits": "DefaultLimitMEMLOCK=8388608\nDefaultLimitNOFILE=524288\n",
+        },
+        "pass",
+        "memlock=8192",
+    ),
+    Row(
+        "a soft limit below the hard one",
+        LIMITS,
+        Kernel(limits={"nofile": 524288}),
+        {"login_limits": "* - nofile 524288\n* soft nofile 1024\n", "default_limits": SERVICES},
+        "fail",
+        "login nofile=1024:524288; service nofile=1024:524288",
+    ),
+    Row(
+        "bytes that happen to have the wanted number",
+        LIMITS,
+        Kernel(limits={"memlock": 8191}),
+        {"login_limits": "* - memlock 8191\n", "default_limits": "DefaultLimitMEMLOCK=8191\n"},
+        "fail",
+        "service memlock=8191 bytes",
+    ),
+    Row("systemd does not answer", LIMITS, LOCK, {"default_limits": ""}, "fail", "service memlock=missing"),
+    Row("no parameters asked", LINE, NOTHING, {}, "pass", "nothing asked"),
+    Row("started with them", LINE, WORDS, {}, "pass", "iommu=pt quiet"),
+    Row(
+        "started without them",
+        LINE,
+        WORDS,
+        {"command_line": "ro quiet iommu=on\n"},
+        "fail",
+        "iommu=on",
+        "then a reboot",
+        reboot="the kernel command line shall hold iommu=pt quiet",
+    ),
+    Row("a container has none", LINE, WORDS, PODMAN, "skip", "no kernel command line"),
+    Row("a container of which none is asked", LINE, NOTHING, PODMAN, "pass"),
+    Row("no entries asked", ENTRIES, NOTHING, {}, "pass", "nothing asked"),
+    Row("every entry carries them", ENTRIES, WORDS, {}, "pass", "in 1 boot entries"),
+    Row(
+        "an older kernel's entry lacks one; rescue entries do not count",
+        ENTRIES,
+        WORDS,
+        {"boot_entries": captured("boot_entries", "grub")},
+        "fail",
+        "iommu=missing",
+        "update-grub",
+        change="file /etc/default/grub.d/90-gpuprov.cfg:  -> iommu=pt quiet",
+    ),
+    Row("no grub", ENTRIES, WORDS, {"boot_entries": ""}, "fail", "no grub entries found", "only grub"),
+    Row("a container boots nothing", ENTRIES, WORDS, {**PODMAN, "boot_entries": ""}, "skip", "no bootloader"),
+    Row(
+        "nothing to carry in the initramfs",
+        INITRAMFS,
+        NOTHING,
+        {"initramfs": initrd(fresh=False)},
+        "pass",
+        "nothing asked",
+    ),
+    Row("every image holds the configuration", INITRAMFS, OUT, {}, "pass", "1 images hold"),
+    Row(
+        "an image older than the configuration",
+        INITRAMFS,
+        OUT,
+        {"initramfs": initrd() + initrd(fresh=False, release="6.1.0-44-amd64")},
+        "fail",
+        "stale: /boot/initrd.img-6.1.0-44-amd64",
+        "update-initramfs -u -k all",
+        change="initramfs /boot/initrd.img-6.1.0-44-amd64:  -> rebuilt",
+    ),
+    Row(
+        "an image that cannot be read",
+        INITRAMFS,
+        OUT,
+        {"initramfs": initrd(status=1)},
+        "fail",
+        "not readable",
+        "run as root",
+    ),
+    Row("no initramfs at all", INITRAMFS, OUT, {"initramfs": ""}, "skip", "no initramfs"),
+]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+def test_kernel(row: Row) -> None:
+    judge(row)
+
+
+@pytest.mark.parametrize(
+    ("text", "fragment"), [("", None), ("vm.swappiness = 1\n", Kernel(sysctl={"vm.swappiness": "1"}))]
+)
+def test_export(text: str, fragment: Kernel | None) -> None:
+    assert kernel.export(facts(sysctl_files=text)) == fragment

@@ -1,0 +1,210 @@
+"""nvidia_driver, as it is: packages, holds, modules, user space, parameters; each failing branch and the field's known bugs."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities import nvidia_driver
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.probe.base import Facts, Output
+from tests.capabilities.asking import GOOD, NEWER, OPEN, PODMAN, VERSION, Row, facts, judge, packages
+from tests.probe import captured
+
+EXACT = NvidiaDriver(version="535.261.03")
+OPEN_WANTED = NvidiaDriver(kernel_modules="open")
+PROFILING = NvidiaDriver(module_parameters={"NVreg_RestrictProfilingToAdminUsers": False})
+OPEN_LOADED = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build  (dvs)  Thu Oct 10\n"
+
+
+def built(*versions: str, headers: bool = True) -> str:
+    """Installed kernels, oldest first, each with its NVIDIA module."""
+    return "".join(f"6.1.0-{44 + n}-amd64|1|{int(headers)}|{version}|1\n" for n, version in enumerate(versions))
+
+
+def without(name: str) -> str:
+    return "".join(line for line in packages().splitlines(keepends=True) if f"|{name}|" not in line)
+
+
+PACKAGES, FLAVOUR, HELD = "nvidia_driver.packages", "nvidia_driver.flavour", "nvidia_driver.held"
+HEADERS, BUILT, AUTO = "nvidia_driver.headers", "nvidia_driver.modules_built", "nvidia_driver.autobuild"
+HALF = {"packages": packages(libcuda1=("hi ", NEWER), nvidia_driver=("hi ", VERSION))}
+ROWS = [
+    Row("the set is whole", PACKAGES, None, {}, "pass", "535.261.03, 12 packages"),
+    Row("the exact version", PACKAGES, EXACT, {}, "pass", "535.261.03"),
+    Row(
+        "nothing is installed",
+        PACKAGES,
+        None,
+        {"packages": ""},
+        "fail",
+        "not installed: nvidia-kernel-dkms",
+        "gpuprov apply",
+    ),
+    Row("one package is missing", PACKAGES, None, {"packages": without("libcuda1")}, "fail", "not installed: libcuda1"),
+    Row(
+        "the metapackage is pinned, and user space moved on",
+        PACKAGES,
+        None,
+        HALF,
+        "fail",
+        "mixed versions: firmware-nvidia-gsp=535.261.03 libcuda1=535.309.01",
+        "gpuprov plan",
+    ),
+    Row(
+        "a package outside the set, of the same source, has another version",
+        PACKAGES,
+        None,
+        {"packages": packages(libnvidia_encode1=("ii ", NEWER))},
+        "fail",
+        "libnvidia-encode1=535.309.01",
+    ),
+    Row(
+        "half configured after a failed DKMS build",
+        PACKAGES,
+        OPEN_WANTED,
+        {"packages": packages(OPEN, nvidia_open_kernel_dkms=("iF ", VERSION))},
+        "fail",
+        "not whole: nvidia-open-kernel-dkms",
+        "dpkg --configure -a",
+    ),
+    Row("another branch is wanted", PACKAGES, NvidiaDriver(version="550"), {}, "fail", "535.261.03", "gpuprov apply"),
+    Row("another version is wanted", PACKAGES, NvidiaDriver(version="535.309.01"), {}, "fail", "535.261.03"),
+    Row(
+        "only configuration files are left",
+        PACKAGES,
+        None,
+        {"packages": packages(state="rc ")},
+        "fail",
+        "not installed",
+    ),
+    Row("proprietary, installed and loaded", FLAVOUR, None, {}, "pass", "proprietary"),
+    Row("nothing loaded yet", FLAVOUR, None, {"loaded_driver": ""}, "pass", "proprietary"),
+    Row(
+        "the wrong flavour is loaded",
+        FLAVOUR,
+        None,
+        {"loaded_driver": OPEN_LOADED},
+        "fail",
+        "loaded: open",
+        "reload it or reboot",
+        reboot="the other flavour is loaded",
+    ),
+    Row("a container shows its machine's module", FLAVOUR, None, {**PODMAN, "loaded_driver": OPEN_LOADED}, "pass"),
+    Row("the wrong flavour is installed", FLAVOUR, OPEN_WANTED, {}, "fail", "proprietary", "one transaction"),
+    Row(
+        "both flavours are installed",
+        FLAVOUR,
+        None,
+        {"packages": packages(nvidia_open_kernel_dkms=("ii ", VERSION))},
+        "fail",
+        "proprietary and open",
+    ),
+    Row("no modules are installed", FLAVOUR, None, {"packages": ""}, "fail", "none installed"),
+    Row("held as a set", HELD, None, {}, "pass", "12 packages held"),
+    Row(
+        "one package is not held",
+        HELD,
+        None,
+        {"packages": packages(libcuda1=("ii ", VERSION))},
+        "fail",
+        "not held: libcuda1",
+        "apt-mark hold libcuda1",
+        change="setting apt-mark hold libcuda1:  -> ",
+    ),
+    Row("not held, as asked", HELD, NvidiaDriver(hold=False), {"packages": packages(state="ii ")}, "pass", "not held"),
+    Row(
+        "held, against the spec",
+        HELD,
+        NvidiaDriver(hold=False),
+        {},
+        "fail",
+        "held: firmware-nvidia-gsp",
+        "apt-mark unhold",
+    ),
+    Row("nothing to hold", HELD, None, {"packages": ""}, "fail", "no driver package is installed"),
+    Row(
+        "headers for each kernel",
+        HEADERS,
+        None,
+        {"kernels": built("535.261.03", "535.261.03")},
+        "pass",
+        "6.1.0-45-amd64",
+    ),
+    Row(
+        "a kernel without headers",
+        HEADERS,
+        None,
+        {"kernels": captured("kernels", "three")},
+        "fail",
+        "none for 6.1.0-44-amd64",
+        "gpuprov apply",
+        change="package linux-headers-6.1.0-44-amd64:  -> installed",
+    ),
+    Row("a container has headers only", HEADERS, None, {"kernels": captured("kernels", "driver_installed")}, "pass"),
+    Row("no kernel at all", HEADERS, None, {"kernels": ""}, "fail", "no kernel and no kernel headers"),
+    Row(
+        "modules for each kernel",
+        BUILT,
+        None,
+        {"kernels": built("535.261.03", "535.261.03")},
+        "pass",
+        "6.1.0-44-amd64 6.1",
+    ),
+    Row(
+        "the newest kernel came without a DKMS build",
+        BUILT,
+        None,
+        {"kernels": built("535.261.03", "")},
+        "fail",
+        "6.1.0-45-amd64: none",
+        "dkms status",
+    ),
+    Row(
+        "modules of the version before",
+        BUILT,
+        None,
+        {"kernels": built("535.216.03")},
+        "fail",
+        "6.1.0-44-amd64: 535.216.03",
+    ),
+    Row("no module package", BUILT, None, {"packages": ""}, "fail", "no kernel module package"),
+    Row("no kernel to build for", BUILT, None, {"kernels": ""}, "fail", "no kernel found"),
+    Row("DKMS builds by itself", AUTO, None, {}, "pass"),
+    Row(
+        "no-autoinstall was left behind",
+        AUTO,
+        None,
+        {"dkms_no_autoinstall": "1\n"},
+        "fail",
+        "no-autoinstall",
+        "rm /etc/dkms",
+    ),
+]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+def test_nvidia_driver(row: Row) -> None:
+    judge(row)
+
+
+def exported(text: str, options: str = "") -> object:
+    given: dict[str, Output | str] = {key: GOOD[key] for key in ("os_release", "nvidia_functions")}
+    told: Facts = facts(**given, packages=text, modprobe_config=options)
+    return nvidia_driver.CAPABILITY.export(told)
+
+
+def test_export() -> None:
+    assert exported("") is None
+    assert exported(packages(), "options nvidia-current NVreg_EnableMSI=1\n") == NvidiaDriver(
+        version="535.261.03", kernel_modules="proprietary", module_parameters={"NVreg_EnableMSI": "1"}
+    )
+    assert exported(packages(OPEN, state="ii ")) == NvidiaDriver(
+        version="535.261.03", kernel_modules="open", hold=False
+    )
+
+
+def test_parameters_are_contributed_under_every_name_of_the_module() -> None:
+    kernel = nvidia_driver.contribute(PROFILING)
+    assert kernel
+    assert set(kernel.module_options) == {"nvidia", "nvidia-current", "nvidia-current-open"}
+    assert nvidia_driver.contribute(NvidiaDriver()) is None

@@ -1,0 +1,120 @@
+"""What a host is, written as a spec: the expected one, without problems, and true of the host it was read from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.base import Context
+from gpuprov.export import probes, spec_of
+from gpuprov.fleet import judge
+from gpuprov.probe.base import Facts, Output
+from gpuprov.spec.model import RawHost
+from tests.capabilities.asking import B200, H100, OPEN, facts, good, packages, units
+from tests.probe import captured
+
+PARAMETER = "options nvidia-current NVreg_RestrictProfilingToAdminUsers=1\n"
+CONFIGURED = f"blacklist nouveau\nblacklist nova_core\noptions nouveau modeset=0\n{PARAMETER}"
+FULL: dict[str, Output | str] = {
+    "modprobe_config": CONFIGURED + PARAMETER.replace("-current", "") + PARAMETER.replace("-current", "-current-open")
+}
+BARE: dict[str, Output | str] = {
+    "packages": "",
+    "modprobe_config": "",
+    "units": units(("inactive", "")),
+    "sysctl_files": "",
+}
+
+
+def host(**changed: Output | str) -> Facts:
+    texts: dict[str, Output | str] = {**good(), **changed}
+    return facts(**texts)
+
+
+def exported(**changed: Output | str) -> tuple[dict[str, Any], list[str]]:
+    names = {probe.name for probe in probes()}
+    texts = {name: text for name, text in {**good(), **changed}.items() if name in names}
+    return spec_of(facts(**texts))
+
+
+def test_the_good_host() -> None:
+    spec, unread = exported(**FULL)
+    assert unread == []
+    assert spec == {
+        "gpu": {"model": "H100-SXM5-80GB", "count": 1},
+        "kernel": {"sysctl": {"vm.swappiness": "60"}},
+        "nouveau": {},
+        "nvidia_driver": {
+            "version": "535.261.03",
+            "kernel_modules": "proprietary",
+            "module_parameters": {"NVreg_RestrictProfilingToAdminUsers": "1"},
+        },
+        "persistence": {"mode": "daemon"},
+    }
+
+
+def test_a_bare_host_with_a_gpu() -> None:
+    assert exported(**BARE) == ({"gpu": {"model": "H100-SXM5-80GB", "count": 1}}, [])
+
+
+def test_a_host_without_a_gpu() -> None:
+    assert exported(**BARE, nvidia_functions="") == ({}, [])
+
+
+def test_only_what_differs_from_the_defaults_is_written() -> None:
+    spec, _ = exported(
+        modprobe_config="blacklist nouveau\noptions nouveau modeset=0\n", packages=packages(OPEN, state="ii ")
+    )
+    assert spec["nouveau"] == {"modules": ["nouveau"]}
+    assert spec["nvidia_driver"] == {"version": "535.261.03", "kernel_modules": "open", "hold": False}
+
+
+@pytest.mark.parametrize(
+    ("functions", "message"),
+    [
+        (H100 + B200, "gpu: 2 GPUs of several or unknown models; a spec names one"),
+        (
+            "0000:01:00.0 0x10de 0xffff 0x10de 0x0 0x030000 \n",
+            "gpu: 1 GPUs of several or unknown models; a spec names one",
+        ),
+        ("damaged\n", "gpu: nvidia_functions cannot be read"),
+    ],
+)
+def test_gpus_that_a_spec_cannot_name_are_told(functions: str, message: str) -> None:
+    spec, unread = exported(nvidia_functions=functions)
+    assert "gpu" not in spec
+    assert unread[0].startswith(message)
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_written() -> None:
+    spec, unread = exported(os_release='ID="rocky"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5"\n')
+    assert unread == ["nvidia_driver: no driver package names are known for Rocky Linux 9.5"]
+    assert list(spec) == ["gpu", "kernel", "nouveau", "persistence"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        FULL,
+        BARE,
+        {**FULL, "packages": packages(state="ii ")},
+        {"modprobe_config": "blacklist nouveau\noptions nouveau modeset=0\n"},
+        {"modprobe_config": captured("modprobe_config", "driver_installed")},
+        {"units": units(("inactive", "disabled"), ("active", "enabled"))},
+    ],
+)
+def test_round_trip(changed: dict[str, Output | str]) -> None:
+    """An exported spec has no problems, survives YAML, and every check of it passes on the same host."""
+    spec, unread = exported(**changed)
+    assert unread == []
+    written = yaml.safe_load(yaml.safe_dump(spec))
+    assert written == spec
+    ((_, typed),) = judge([RawHost(name="a", values=written)]).pairs
+    told = host(**changed)
+    for name, fragment in typed.capabilities.items():
+        for check in BY_NAME[name].checks:
+            outcome = check.run(Context(typed, fragment, told))
+            assert outcome.status in ("pass", "skip"), (check.id, outcome)

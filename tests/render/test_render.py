@@ -1,0 +1,105 @@
+"""The rendered project: byte-stable, without secrets, playable by ansible-playbook alone, never over somebody's files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuprov.errors import GpuprovError
+from gpuprov.fleet import judge
+from gpuprov.render import digest, render, role_variables, write
+from gpuprov.spec.model import HostSpec, RawHost
+
+VALUES: dict[str, object] = {
+    "nouveau": {},
+    "nvidia_driver": {"version": "535", "module_parameters": {"NVreg_EnableGpuFirmware": 0}},
+    "persistence": {"mode": "legacy"},
+}
+BIN = Path(sys.executable).parent
+
+
+def pairs(values: dict[str, object] = VALUES, **connection: object) -> tuple[tuple[RawHost, HostSpec], ...]:
+    return judge([RawHost(name="gpu01", values=values, connection=connection)]).pairs
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_same_specs_give_the_same_bytes(tmp_path: Path) -> None:
+    write(render(pairs()), tmp_path / "one")
+    write(render(pairs()), tmp_path / "two")
+    assert tree(tmp_path / "one") == tree(tmp_path / "two")
+
+
+def test_rendering_again_writes_nothing_and_removes_what_is_gone(tmp_path: Path) -> None:
+    two = judge([RawHost(name=name, values=VALUES) for name in ("gpu01", "gpu02")]).pairs
+    write(render(two), tmp_path)
+    before = (tmp_path / "host_vars" / "gpu01.yml").stat().st_mtime_ns
+    write(render(pairs()), tmp_path)
+    assert not (tmp_path / "host_vars" / "gpu02.yml").exists()
+    assert (tmp_path / "host_vars" / "gpu01.yml").stat().st_mtime_ns == before
+
+
+def test_variables_are_the_fields_under_their_roles_name() -> None:
+    spec = pairs()[0][1]
+    assert role_variables("persistence", spec.capabilities["persistence"]) == {"persistence_mode": "legacy"}
+    rendered = yaml.safe_load(render(pairs()).files["host_vars/gpu01.yml"])
+    assert rendered["gpuprov_capabilities"] == ["kernel", "nouveau", "nvidia_driver", "persistence"]
+    assert rendered["kernel_module_options"]["nvidia-current"] == {"NVreg_EnableGpuFirmware": 0}
+    assert rendered["kernel_blacklist"] == ["nouveau", "nova_core"]
+
+
+def test_the_digest_follows_the_variables() -> None:
+    one, two = pairs()[0][1], pairs({**VALUES, "nvidia_driver": {"version": "550"}})[0][1]
+    same = digest("persistence", one.capabilities["persistence"])
+    assert digest("persistence", two.capabilities["persistence"]) == same
+    assert digest("nvidia_driver", one.capabilities["nvidia_driver"]) != digest(
+        "nvidia_driver", two.capabilities["nvidia_driver"]
+    )
+
+
+def test_secrets_are_left_out_and_named() -> None:
+    secret = pairs(ansible_user="admin", ansible_password="hunter2", ansible_become_password="hunter3")
+    project = render(secret)
+    assert project.left_out == ("gpu01: ansible_password", "gpu01: ansible_become_password")
+    assert not any("hunter" in text for text in project.files.values())
+    assert "hunter2" in render(secret, secrets=True).files["inventory.yml"]
+
+
+def test_somebodys_folder_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(GpuprovError, match="is not empty and was not rendered by gpuprov"):
+        write(render(pairs()), tmp_path)
+    assert tree(tmp_path) == {"thesis.tex": b"years of work"}
+
+
+def test_a_file_in_the_way_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(GpuprovError, match=r"out is a file\nhint: name a folder with --out"):
+        write(render(pairs()), tmp_path / "out")
+
+
+def test_ansible_playbook_takes_the_project_from_any_folder(tmp_path: Path) -> None:
+    write(render(pairs(ansible_connection="local")), tmp_path / "out")
+    command: list[str | Path] = [
+        BIN / "ansible-playbook",
+        "-i",
+        tmp_path / "out" / "inventory.yml",
+        tmp_path / "out" / "site.yml",
+        "--syntax-check",
+    ]
+    done = subprocess.run(
+        command,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "ANSIBLE_HOME": str(tmp_path / "home")},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,94 @@
+"""Values and types in words."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+
+from gpuprov.spec.build import convert, show
+from gpuprov.spec.model import Fragment
+from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect, dotted
+
+
+class Inner(Fragment, frozen=True):
+    name: str
+    size: float = 1.0
+
+
+class Outer(Fragment, frozen=True):
+    inner: Inner | None = None
+    many: tuple[Inner, ...] = ()
+    code: Annotated[str, msgspec.Meta(pattern="^[A-Z]+$")] = "A"
+    at_most: Annotated[int, msgspec.Meta(le=5)] = 1
+    either: int | Literal["all"] | tuple[int, ...] = "all"
+
+
+@pytest.mark.parametrize(
+    ("value", "messages"),
+    [
+        ({"inner": {"name": 3}}, ['inner.name is 3; allowed: text; quote it: "3"']),
+        (
+            {"many": [{"name": "a"}, {"nmae": "b"}]},
+            ["many[1].name is missing; allowed: text", 'unknown key "nmae" in many[1]; did you mean "name"?'],
+        ),
+        ({"many": [{"name": "a", "size": "x"}]}, ['many[0].size is "x"; allowed: a number']),
+        ({"code": "abc"}, ['code is "abc"; allowed: text matching ^[A-Z]+$']),
+        ({"at_most": 6}, ["at_most is 6; allowed: a whole number"]),
+        ({"either": [1, "x"]}, ['either[1] is "x"; allowed: a whole number']),
+        ({"either": "none"}, ['either is "none"; allowed: a whole number, all or a list: [none]']),
+        ([], [" is a list; allowed: a block with inner, many, code, at_most, either ({} for the defaults)"]),
+    ],
+)
+def test_findings(value: object, messages: list[str]) -> None:
+    typed, findings = convert(value, Outer)
+    assert typed is None
+    assert sorted(f"{message}; {hint}" for _, message, hint in findings) == sorted(messages)
+
+
+def test_what_is_right_has_no_findings() -> None:
+    assert convert({"inner": {"name": "x"}, "either": [1]}, Outer) == (Outer(inner=Inner(name="x"), either=(1,)), [])
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (True, "true"),
+        (None, "empty"),
+        ("a", '"a"'),
+        ({}, "a mapping"),
+        ((), "a list"),
+        (1.5, "1.5"),
+        ("x" * 99, '"' + "x" * 56 + "..."),
+    ],
+)
+def test_show(value: object, shown: str) -> None:
+    assert show(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ((), ""),
+        (("mig", "layout", 0, "gpus"), "mig.layout[0].gpus"),
+        (("kernel", "sysctl", "a.b"), "kernel.sysctl.a.b"),
+    ],
+)
+def test_dotted(path: Path, text: str) -> None:
+    assert dotted(path) == text
+
+
+def test_problems_are_sorted_by_place_and_told_once() -> None:
+    late, early = Origin("a.yaml", 9, 1), Origin("a.yaml", 2, 5)
+    problems = [
+        Problem(message="late", origin=late, hosts=("a",)),
+        Problem(message="same", origin=early, hosts=("a",), hint="do so"),
+        Problem(message="same", origin=early, hosts=("b",), hint="do so"),
+        Problem(message="same", origin=early, hosts=("a",), hint="do so"),
+        Problem(message="nowhere", severity="warning"),
+    ]
+    found = collect(problems)
+    assert [str(problem) for problem in found] == ["warning: nowhere", "a.yaml:2:5: same; do so", "a.yaml:9:1: late"]
+    assert found[1].hosts == ("a", "b")
+    assert str(SpecError(problems)).splitlines()[1] == "a.yaml:2:5: same; do so"
