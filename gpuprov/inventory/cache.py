@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import stat
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,14 +17,14 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import __version__
+from gpuprov import __version__, keep
 from gpuprov.inventory.resolved import Resolved
 from gpuprov.inventory.sources import ansible_config, is_host_list
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Problem
 
 FORMAT = 1
-KEPT = 32
+ROOM = "inventory"
 LARGEST = 256 * 1024 * 1024
 MOST_FILES = 20_000
 _SECRET = re.compile(r"pass|secret|token|private_key|credential|api_?key", re.IGNORECASE)
@@ -47,12 +46,6 @@ class Entry(msgspec.Struct, array_like=True):
 
 class Unkept(Exception):
     """These sources are never kept."""
-
-
-def folder() -> Path:
-    """Where entries are kept."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".cache") / "gpuprov" / "inventory"
 
 
 def key(paths: list[str]) -> str | None:
@@ -83,17 +76,8 @@ def key(paths: list[str]) -> str | None:
 
 def read(name: str) -> Resolved | None:
     """The entry, if there is a sound one of this user."""
-    try:
-        handle = os.open(folder() / f"{name}.msgpack", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(handle, "rb") as file:
-        status = os.fstat(file.fileno())
-        if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
-            return None
-        data = file.read()
-    checksum, body = data[:32], data[32:]
-    if hashlib.sha256(body).digest() != checksum:
+    body = keep.read(ROOM, f"{name}.msgpack")
+    if body is None:
         return None
     try:
         return _unpack(msgspec.msgpack.decode(body, type=Entry))
@@ -109,24 +93,7 @@ def write(name: str, resolved: Resolved) -> None:
         body = msgspec.msgpack.encode(_pack(resolved))
     except (Unkept, OverflowError, TypeError, UnicodeError):
         return
-    place = folder()
-    temporary = place / f".{name}.{os.getpid()}"
-    try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary.unlink(missing_ok=True)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(body).digest() + body)
-            os.replace(temporary, place / f"{name}.msgpack")
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            return
-        entries = sorted(place.glob("*.msgpack"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for old in entries[KEPT:]:
-            old.unlink(missing_ok=True)
-    except OSError:
-        return
+    keep.write(ROOM, f"{name}.msgpack", body)
 
 
 def _ansible() -> bytes:

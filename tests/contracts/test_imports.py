@@ -21,7 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fleet",),
     ("capabilities",),
     ("inventory", "spec", "probe", "catalog", "simulate"),
-    ("resolve", "console", "assets"),
+    ("resolve", "console", "assets", "keep"),
     ("errors",),
 )
 RANK = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}

@@ -1,0 +1,64 @@
+"""What is kept between runs is a help, never a danger: damaged, foreign or unwritable, it is as if it were not there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuprov import keep
+from gpuprov.catalog import reader
+from gpuprov.catalog.gpus import GpusFile
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "gpuprov" / "room"
+
+
+def test_what_was_written_is_read(own_cache: Path) -> None:
+    keep.write("room", "name", b"body")
+    assert keep.read("room", "name") == b"body"
+    assert (own_cache / "name").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_damaged_file_is_not_there(own_cache: Path) -> None:
+    keep.write("room", "name", b"body")
+    data = (own_cache / "name").read_bytes()
+    (own_cache / "name").write_bytes(data[:-1] + b"x")
+    assert keep.read("room", "name") is None
+
+
+def test_a_file_that_others_can_write_and_a_link_are_not_there(own_cache: Path) -> None:
+    keep.write("room", "name", b"body")
+    (own_cache / "name").chmod(0o666)
+    assert keep.read("room", "name") is None
+    keep.write("room", "other", b"body")
+    (own_cache / "link").symlink_to(own_cache / "other")
+    assert keep.read("room", "link") is None
+
+
+def test_the_oldest_go(own_cache: Path) -> None:
+    for number in range(keep.KEPT + 3):
+        keep.write("room", f"n{number}", b"")
+        os.utime(own_cache / f"n{number}", (number, number))
+    keep.write("room", "last", b"")
+    assert len(list(own_cache.iterdir())) == keep.KEPT
+    assert keep.read("room", "n0") is None
+
+
+def test_an_unwritable_folder_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    keep.write("room", "name", b"body")
+    assert keep.read("room", "name") is None
+
+
+def test_the_catalogue_is_the_same_from_the_file_and_from_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_loaded", {})
+    fresh = reader.load("gpus", GpusFile)
+    monkeypatch.setattr(reader, "_loaded", {})
+    monkeypatch.setattr(reader, "read_yaml", lambda *_: pytest.fail("the kept data was not used"))
+    assert reader.load("gpus", GpusFile) == fresh
