@@ -9,6 +9,7 @@ from gpuprov.capabilities.base import Capability, Change, Context, Outcome, chec
 from gpuprov.probe import boot, initramfs, modules, system, systemd
 from gpuprov.probe.base import Facts
 from gpuprov.probe.modules import underscored
+from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
@@ -107,6 +108,16 @@ def _in_units(item: str, value: str) -> str:
     return value.replace("infinity", "unlimited")
 
 
+def service_limits(facts: Facts, keys: Iterable[str]) -> dict[str, str]:
+    """systemd's limits in the units of limits.conf; where soft and hard differ, both."""
+    found = facts.get(systemd.DEFAULT_LIMITS)
+    return {
+        key: boot.soft_and_hard(_in_units(key, found.get(f"{key}soft", found[key])), _in_units(key, found[key]))
+        for key in keys
+        if key in found
+    }
+
+
 @check("kernel.limits", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, fields=("limits",))
 def limits(ctx: Context[Kernel]) -> Outcome:
     """Each limit holds for login sessions (pam_limits) and for services (systemd)."""
@@ -114,14 +125,7 @@ def limits(ctx: Context[Kernel]) -> Outcome:
     if not wanted:
         return ok("nothing asked")
     login = differences(wanted, ctx.facts.get(boot.LOGIN_LIMITS))
-    services = ctx.facts.get(systemd.DEFAULT_LIMITS)
-    daemons = {
-        key: boot.soft_and_hard(
-            _in_units(key, services.get(f"{key}soft", services[key])), _in_units(key, services[key])
-        )
-        for key in wanted
-        if key in services
-    }
+    daemons = service_limits(ctx.facts, wanted)
     wrong = [f"login {item}" for item in login] + [f"service {item}" for item in differences(wanted, daemons)]
     if wrong:
         change = Change(kind="setting", name="limits", before="; ".join(wrong), after=listed(wanted))
@@ -211,9 +215,15 @@ def rules(_host: HostSpec, kernel: Kernel) -> Iterable[Problem]:
 
 
 def export(facts: Facts) -> Fragment | None:
-    """gpuprov's own kernel settings are exported by the capabilities that contribute them; only sysctl has no other owner."""
-    kept = facts.get(boot.SYSCTL_FILES)
-    return Kernel(sysctl=dict(kept)) if kept else None
+    """What has no other owner: gpuprov's sysctls, and limits that logins and services share. Blacklists and module options
+    are exported by the capabilities that contribute them; command line and modules-load are not exported."""
+    sysctls = {key: int(value) if value.isdigit() else value for key, value in facts.get(boot.SYSCTL_FILES).items()}
+    login = facts.get(boot.LOGIN_LIMITS)
+    both = {key: value for key, value in service_limits(facts, login).items() if login[key] == value}
+    fragment, _ = convert(
+        {"sysctl": sysctls, "limits": {k: int(v) if v.isdigit() else v for k, v in both.items()}}, Kernel
+    )
+    return fragment if sysctls or both else None
 
 
 CAPABILITY = Capability(
@@ -223,5 +233,5 @@ CAPABILITY = Capability(
     checks=(blacklist, module_options, modules_load, sysctl, limits, command_line, boot_entries, initramfs_current),
     rules=rules,
     export=export,
-    export_probes=(boot.SYSCTL_FILES,),
+    export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS),
 )

@@ -200,8 +200,18 @@ def test_kernel(row: Row) -> None:
     judge(row)
 
 
+UNLIMITED = "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "fragment"), [("", None), ("vm.swappiness = 1\n", Kernel(sysctl={"vm.swappiness": "1"}))]
+    ("sysctl", "login", "fragment"),
+    [
+        ("", "", None),
+        ("vm.swappiness = 1\n", "", Kernel(sysctl={"vm.swappiness": 1})),
+        ("", "* - memlock unlimited\n", Kernel(limits={"memlock": "unlimited"})),
+        ("", "* - memlock 4096\n", None),
+    ],
 )
-def test_export(text: str, fragment: Kernel | None) -> None:
-    assert kernel.export(facts(sysctl_files=text)) == fragment
+def test_export(sysctl: str, login: str, fragment: Kernel | None) -> None:
+    """Limits are exported where logins and services agree."""
+    assert kernel.export(facts(sysctl_files=sysctl, login_limits=login, default_limits=UNLIMITED)) == fragment

@@ -14,7 +14,7 @@ from tests.e2e.lab import Lab, spec_of
 pytestmark = pytest.mark.e2e
 BROKEN_COMPILER = """#!/bin/sh
 case "$PWD $*" in *nvidia*) echo "gcc: error: planted by a test" >&2; exit 1;; esac
-exec /usr/bin/ccache "${0##*/}" "$@"
+exec "/usr/bin/${0##*/}" "$@"
 """
 
 

@@ -45,7 +45,7 @@ def test_the_good_host() -> None:
     assert unread == []
     assert spec == {
         "gpu": {"model": "H100-SXM5-80GB", "count": 1},
-        "kernel": {"sysctl": {"vm.swappiness": "60"}},
+        "kernel": {"sysctl": {"vm.swappiness": 60}, "limits": {"memlock": "unlimited"}},
         "nouveau": {},
         "nvidia_driver": {
             "version": "535.261.03",
@@ -57,11 +57,11 @@ def test_the_good_host() -> None:
 
 
 def test_a_bare_host_with_a_gpu() -> None:
-    assert exported(**BARE) == ({"gpu": {"model": "H100-SXM5-80GB", "count": 1}}, [])
+    assert exported(**BARE, login_limits="") == ({"gpu": {"model": "H100-SXM5-80GB", "count": 1}}, [])
 
 
 def test_a_host_without_a_gpu() -> None:
-    assert exported(**BARE, nvidia_functions="") == ({}, [])
+    assert exported(**BARE, login_limits="", nvidia_functions="") == ({}, [])
 
 
 def test_only_what_differs_from_the_defaults_is_written() -> None:

@@ -5,6 +5,12 @@ source=$(dpkg-query -L "$1" | sed -n 's,^/usr/src/\([^/]*\)/dkms.conf$,/usr/src/
 shift
 name=$(sed -n 's/^PACKAGE_NAME="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$source/dkms.conf")
 version=${source##*/"$name"-}
+# What a run that was cut off built aside: a later installation of the same version must not load it.
+pack="/usr/share/$name-dkms/$name-$version.dkms.tar.gz"
+if [ -f "$pack" ] && ! dpkg-query -S "$pack" > /dev/null 2>&1; then
+  rm -f "$pack"
+  rmdir --ignore-fail-on-non-empty "${pack%/*}"
+fi
 for kernel in "$@"; do
   dkms status -m "$name" -v "$version" -k "$kernel" | grep -q installed && continue
   if ! answer=$(dkms install -m "$name" -v "$version" -k "$kernel" 2>&1); then
