@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 
 def main() -> None:
     """Run the command line. Errors that a user can act on are told without a traceback; `--debug` shows it."""
     import click
 
+    from gpuprov import console
     from gpuprov.cli import cli
     from gpuprov.errors import GpuprovError
 
-    debug = "--debug" in sys.argv
+    debug, out = "--debug" in sys.argv, sys.stdout
     try:
         code = cli.main(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except GpuprovError as error:
         if debug:
             raise
-        from gpuprov import console
-
         console.error(error)
         sys.exit(error.exit_code)
-    except click.exceptions.Abort:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        console.progress("interrupted")
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
+    except SystemExit as ended:
+        # Where nobody reads its help, click replaces sys.stdout and ends with status 1.
+        sys.exit(ended.code if sys.stdout is out else 0)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,9 @@ def cli() -> None:
 def check(sources: tuple[str, ...], as_json: bool, **reading: Any) -> int:
     """Judge the inventory offline: is it valid, and can this hardware do it? Touches no host.
 
+    An executable file that is an inventory, or lies in an inventory folder, is a dynamic inventory script:
+    it is run with --list, as Ansible does.
+
     \b
     Example: gpuprov check inventory.yaml --limit training
     """
@@ -117,6 +120,8 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     from gpuprov import apply as applying
 
     fleet = options.load(sources, given)
+    if not given["yes"]:
+        options.must_be_able_to_ask("apply asks before it changes anything", "--yes")
     names = ("full", "reboot", "yes", "break_lock", "max_fail", "drain", "verbose", "as_json")
     chosen: dict[str, Any] = {name: given[name] for name in names}
     chosen |= {"serial": given["serial"] or "", "canary": given["canary"] or "", "only": options.only(given["only"])}
@@ -147,10 +152,12 @@ def verify(
     """
     from gpuprov import console
     from gpuprov.report import results as reporting
+    from gpuprov.report.files import check_writable
     from gpuprov.verify.verify import exit_code
     from gpuprov.verify.verify import verify as prove
 
     fleet = options.load(sources, reading)
+    check_writable(junit, html)
     with console.Progress([raw.name for raw, _ in fleet.pairs], "verifying", quiet=True) as progress:
         results = prove(
             fleet.pairs, only=options.only(only), timeout=timeout, on_done=lambda host, _: progress.done(host)
@@ -171,7 +178,9 @@ def export(sources: tuple[str, ...], out: Path | None, as_json: bool, **reading:
     """
     from gpuprov.export import export as read
     from gpuprov.report import specs
+    from gpuprov.report.files import check_writable
 
+    check_writable(out)
     return specs.show_export(read(options.raw_hosts(sources, reading)), out, as_json=as_json)
 
 

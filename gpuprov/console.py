@@ -1,10 +1,14 @@
-"""The only module besides the reports that writes to the terminal: results to stdout, progress to stderr."""
+"""The only module besides the reports that writes to the terminal: results to stdout, progress to stderr.
+
+A reader that went away (`| head`) never disturbs the work: what would be said is dropped from then on.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpuprov.errors import GpuprovError
@@ -18,9 +22,19 @@ if TYPE_CHECKING:
 RED, YELLOW = "31", "33"
 
 
-def coloured(stream: TextIO) -> bool:
+def on_terminal(stream: TextIO | None) -> bool:
+    """Whether a person is at the other end of a standard stream (None: it was closed before the start)."""
+    return stream is not None and stream.isatty()
+
+
+def can_ask() -> bool:
+    """Whether a question would be seen and could be answered."""
+    return on_terminal(sys.stdin) and on_terminal(sys.stderr)
+
+
+def coloured(stream: TextIO | None) -> bool:
     """Colour only on a terminal, and not where NO_COLOR is set. https://no-color.org"""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return on_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def width() -> int:
@@ -30,19 +44,44 @@ def width() -> int:
     return get_terminal_size((100, 24)).columns
 
 
-def paint(text: str, code: str, stream: TextIO) -> str:
+def paint(text: str, code: str, stream: TextIO | None) -> str:
     """Text in a colour, if the stream is to be coloured."""
     return f"\x1b[{code}m{text}\x1b[0m" if coloured(stream) else text
 
 
 def result(text: str) -> None:
-    """A result, to standard output."""
-    print(text, flush=True)
+    """A result, to standard output. Raises GpuprovError where it cannot be written (a full disk)."""
+    try:
+        _write(text, sys.stdout)
+    except OSError as problem:
+        raise GpuprovError(
+            f"standard output cannot be written: {problem.strerror}", "send it where there is space"
+        ) from problem
 
 
 def progress(text: str) -> None:
-    """What is under way, to standard error."""
-    print(text, file=sys.stderr, flush=True)
+    """What is under way, to standard error; dropped where that cannot be written."""
+    with suppress(OSError):
+        _write(text, sys.stderr)
+
+
+def _write(text: str, stream: TextIO | None) -> None:
+    if stream is None:
+        return
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:
+        _silence(stream)
+    except OSError:
+        _silence(stream)
+        raise
+
+
+def _silence(stream: TextIO) -> None:
+    """Nothing more leaves the stream, and neither do the bytes that it still holds: Python flushes them at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 def warning(text: str) -> None:
@@ -80,7 +119,7 @@ class Progress:
         self._lock: Any = None
 
     def __enter__(self) -> Progress:
-        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        if on_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
             import threading
 
             self._lock = threading.Lock()
@@ -97,7 +136,8 @@ class Progress:
             with self._lock:
                 self._closed = True
                 if self._live:
-                    self._live.stop()
+                    with suppress(OSError):
+                        self._live.stop()
 
     def update(self, host: str, text: str) -> None:
         """The host is doing something else now."""
@@ -121,7 +161,8 @@ class Progress:
             if not self._closed:
                 screen = Console(stderr=True, no_color=not coloured(sys.stderr))
                 self._live = Live(get_renderable=self._picture, console=screen, transient=True, refresh_per_second=5)
-                self._live.start()
+                with suppress(OSError):
+                    self._live.start()
 
     def _picture(self) -> Any:
         from shutil import get_terminal_size

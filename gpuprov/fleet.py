@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,8 +13,11 @@ from gpuprov.inventory import load
 from gpuprov.spec.across import conflict_problem
 from gpuprov.spec.build import convert, show, unknown_key
 from gpuprov.spec.kernel import Contribution, Kernel, merge
-from gpuprov.spec.model import Fragment, HostSpec, RawHost
+from gpuprov.spec.model import Fragment, HostSpec, RawHost, site_variables
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
+
+HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
+"""Names of hosts become names of files in a rendered project; inventories from scripts are not always to be trusted."""
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -50,6 +54,12 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = ()) -> Fleet:
         if not raw.values:
             unmanaged.append(raw.name)
             continue
+        if not HOST_NAME.fullmatch(raw.name):
+            message = f"host name {show(raw.name)} cannot be a file name"
+            problems.append(
+                Problem(message=message, hosts=(raw.name,), hint="allowed: letters, digits and . _ : % @ + -")
+            )
+            continue
         if id(raw.values) not in known:
             known[id(raw.values)] = build_spec(raw)
         spec, found = known[id(raw.values)]
@@ -73,6 +83,7 @@ def _for_host(spec: HostSpec, raw: RawHost) -> HostSpec:
         reboot=spec.reboot,
         capabilities=spec.capabilities,
         origins=raw.origins,
+        site=site_variables(raw.connection),
     )
 
 

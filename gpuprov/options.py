@@ -84,6 +84,15 @@ def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[Raw
     ).hosts
 
 
+def must_be_able_to_ask(why: str, hint: str) -> None:
+    """Raise GpuprovError where a question would not be seen, or could not be answered."""
+    from gpuprov import console
+    from gpuprov.errors import GpuprovError
+
+    if not console.can_ask():
+        raise GpuprovError(f"{why}, and there is no terminal to ask on", hint)
+
+
 def only(text: str | None) -> frozenset[str] | None:
     """The capabilities named by --only. Raises UsageError for a name that does not exist."""
     if text is None:

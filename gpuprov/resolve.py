@@ -14,6 +14,10 @@ from typing import Any
 OPEN_SINCE = 515
 DEFAULT_OPEN_SINCE = 560
 
+# The one parameter that the module shows under another name than it takes:
+# https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/kernel-open/nvidia/nv-reg.h (CUSTOM_NAME)
+PARAMETER_NAMES = {"RmProfilingAdminOnly": "NVreg_RestrictProfilingToAdminUsers"}
+
 
 def upstream(version: str) -> str:
     """The driver version inside a package version: `535.309.01-0+deb12u1` -> `535.309.01`, `3:580.95.05-1.el9` -> `580.95.05`."""
@@ -171,6 +175,42 @@ def _missing(
     return {"version": "", "packages": {}, "kept": False, "problem": problem, "hint": hint}
 
 
+def shown_name(name: str) -> str:
+    """The parameter that /proc/driver/nvidia/params shows as `name` (with or without the prefix NVreg_)."""
+    bare = name.removeprefix("NVreg_")
+    return PARAMETER_NAMES.get(bare, f"NVreg_{bare}")
+
+
+def shown_value(value: object) -> str:
+    """A parameter's value as the module shows it: C notation (0660, 0x10, -1) becomes an unsigned 32-bit decimal."""
+    text = str(int(value)) if isinstance(value, bool) else str(value)
+    match = re.fullmatch(r"(-?)(?:0x([0-9a-f]+)|0([0-7]+)|([0-9]+))", text.lower())
+    if not match:
+        return text.strip('"')
+    sign, hexadecimal, octal, decimal = match.groups()
+    number = int(hexadecimal, 16) if hexadecimal else int(octal, 8) if octal else int(decimal)
+    return str((-number if sign else number) % 2**32)
+
+
+def reload_reasons(loaded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """Why the loaded driver must leave the kernel; nothing if it may stay or none is loaded.
+
+    Both have `version`, `flavour` and `parameters`: `loaded` as the kernel shows them, `wanted` as the spec says. A parameter
+    that the loaded module does not show is no reason.
+    """
+    if not loaded["version"]:
+        return []
+    reasons = []
+    for what in ("version", "flavour"):
+        if wanted[what] and loaded[what] != wanted[what]:
+            reasons.append(f"the loaded driver's {what} is {loaded[what]}, {wanted[what]} is wanted")
+    shown = {shown_name(name): shown_value(value) for name, value in loaded["parameters"].items()}
+    for name, value in wanted["parameters"].items():
+        if name in shown and shown[name] != shown_value(value):
+            reasons.append(f"the loaded module has {name}={shown[name]}, {shown_value(value)} is wanted")
+    return reasons
+
+
 class FilterModule:
     """What Ansible loads: the functions above as filters of the rendered project."""
 
@@ -179,4 +219,5 @@ class FilterModule:
             "gpuprov_decide": decide,
             "gpuprov_installed": parse_installed,
             "gpuprov_madison": parse_madison,
+            "gpuprov_reload_reasons": reload_reasons,
         }

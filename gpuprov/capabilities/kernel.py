@@ -65,7 +65,14 @@ def module_options(ctx: Context[Kernel]) -> Outcome:
     return ok("; ".join(wanted_text) or "nothing asked")
 
 
-@check("kernel.modules_load", modules.LOADED, boot.MODULES_LOAD, system.CONTAINER, fields=("modules_load",))
+@check(
+    "kernel.modules_load",
+    modules.LOADED,
+    modules.BUILT_IN,
+    boot.MODULES_LOAD,
+    system.CONTAINER,
+    fields=("modules_load",),
+)
 def modules_load(ctx: Context[Kernel]) -> Outcome:
     """Modules to load at boot are configured; on a host with a kernel of its own they are loaded now too."""
     wanted = [underscored(name) for name in ctx.fragment.modules_load]
@@ -74,7 +81,11 @@ def modules_load(ctx: Context[Kernel]) -> Outcome:
     change = Change(kind="file", name="/etc/modules-load.d/gpuprov.conf", after=" ".join(wanted))
     if missing:
         return fail(" ".join(wanted), f"not in modules-load.d: {' '.join(missing)}", "gpuprov apply", changes=[change])
-    loaded = wanted if ctx.facts.get(system.CONTAINER) else ctx.facts.get(modules.LOADED)
+    loaded = (
+        wanted
+        if ctx.facts.get(system.CONTAINER)
+        else {*ctx.facts.get(modules.LOADED), *ctx.facts.get(modules.BUILT_IN)}
+    )
     absent = [name for name in wanted if name not in loaded]
     if absent:
         change = Change(kind="module", name=" ".join(absent), after="loaded")
@@ -170,7 +181,9 @@ def boot_entries(ctx: Context[Kernel]) -> Outcome:
     return ok(f"{listed(wanted)} in {len(entries)} boot entries")
 
 
-@check("kernel.initramfs", initramfs.INITRAMFS, moment="next-boot", fields=("blacklist", "module_options"))
+@check(
+    "kernel.initramfs", initramfs.INITRAMFS, modules.KERNELS, moment="next-boot", fields=("blacklist", "module_options")
+)
 def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     """The initramfs of every installed kernel holds gpuprov's modprobe.d file, in its present state."""
     if not (ctx.fragment.blacklist or ctx.fragment.module_options):
@@ -178,6 +191,14 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     images = ctx.facts.get(initramfs.INITRAMFS)
     if not images:
         return skip("no initramfs in /boot")
+    made = {image.image for image in images}
+    without = [
+        k.release for k in ctx.facts.get(modules.KERNELS) if k.bootable and f"/boot/initrd.img-{k.release}" not in made
+    ]
+    if without:
+        changes = [Change(kind="initramfs", name=f"/boot/initrd.img-{release}", after="made") for release in without]
+        hint = f"update-initramfs -c -k {without[0]}"
+        return fail("an initramfs for every kernel", f"none for {' '.join(without)}", hint, changes=changes)
     unreadable = [image.image for image in images if not image.readable]
     if unreadable:
         return fail(

@@ -63,7 +63,7 @@ def running(ctx: Context[Nouveau]) -> Outcome:
     )
 
 
-@check("nouveau.initramfs", initramfs.INITRAMFS, modules.KERNELS, fields=("modules",), moment="next-boot")
+@check("nouveau.initramfs", initramfs.INITRAMFS, fields=("modules",), moment="next-boot")
 def in_initramfs(ctx: Context[Nouveau]) -> Outcome:
     """No initramfs can load an in-tree driver: the module is not inside, or the blacklist is inside with it."""
     images = ctx.facts.get(initramfs.INITRAMFS)

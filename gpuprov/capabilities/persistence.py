@@ -74,19 +74,21 @@ def active(ctx: Context[Persistence]) -> Outcome:
     fields=("mode",),
 )
 def mode_on(ctx: Context[Persistence]) -> Outcome:
-    """Every GPU reports persistence mode Enabled."""
-    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+    """Every GPU on the bus reports persistence mode Enabled."""
+    found = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
+    if not found:
         return skip("no NVIDIA GPU on the PCI bus")
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the GPUs are the machine's, not this host's")
     smi = ctx.facts.get(nvidia.SMI)
     if smi.complaint:
         return fail("persistence mode Enabled", smi.complaint, "see nvidia_driver.loaded")
-    off = [gpu.bus for gpu in smi.gpus if not gpu.persistence]
+    on = {gpu.bus for gpu in smi.gpus if gpu.persistence}
+    off = sorted({gpu.address for gpu in found} - on)
     if off:
         return fail(
             "Enabled on every GPU",
-            f"Disabled: {' '.join(off)}",
+            f"not Enabled: {' '.join(off)}",
             f"systemctl restart {DAEMON} {LEGACY}: the one that is enabled",
         )
     return ok(f"Enabled on {len(smi.gpus)} GPUs")

@@ -33,6 +33,16 @@ CONFLICTS = {
 }
 """Patterns of package names that bring another driver, unless they are built from SOURCES."""
 
+GPU_SERVICES = [
+    "nvidia-persistenced.service",
+    "nvidia-dcgm.service",
+    "dcgm.service",
+    "dcgm-exporter.service",
+    "nvidia-fabricmanager.service",
+]
+"""Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide wants
+DCGM and itself stopped before a reset; nvidia-persistenced keeps the module in use."""
+
 ANY_BRANCH = "580"
 """Names in Debian's archive carry no branch, so any branch finds them."""
 

@@ -10,6 +10,7 @@ from gpuprov.gather import script as frames
 from gpuprov.gather.children import Child, Ended, Job, Process, run_all
 from gpuprov.gather.command import build, ssh_arguments
 from gpuprov.gather.settings import Settings
+from gpuprov.gather.unreached import Unreached, without_host
 from gpuprov.spec.model import RawHost
 
 HOST_LIMIT = 120.0
@@ -55,20 +56,21 @@ def _answer(settings: Settings, ended: Ended, timeout: float) -> Answer:
     both = ended.out + b"\n" + ended.error
     if ended.reason == "timeout":
         where = "the script did not end" if frames.begun(both) else "no answer"
-        return _unreachable(settings, f"{where} within {timeout:g} s", _by_hand(settings))
+        return _unreached(settings, f"{where} within {timeout:g} s")
     if ended.reason:
-        return _unreachable(settings, ended.reason, _by_hand(settings))
+        return _unreached(settings, ended.reason)
     if frames.split(both) is not None:
         return both
     if frames.begun(both):
-        return _unreachable(settings, "the connection was lost while reading", "run the command again")
+        return _unreached(settings, "the connection was lost while reading", "run it again", by_hand=False)
     said = _last_line(ended)
-    return _unreachable(settings, said, _way_out(settings, said))
+    return _unreached(settings, said, _way_out(settings, said))
 
 
-def _unreachable(settings: Settings, why: str, hint: str) -> UnreachableError:
-    place = "" if settings.address == settings.name else f" ({settings.address})"
-    return UnreachableError(f"{settings.name}{place}: {why}", hint)
+def _unreached(settings: Settings, why: str, advice: str = "try it by hand", *, by_hand: bool = True) -> Unreached:
+    reason = without_host(why, (settings.host, settings.name))
+    command = _by_hand(settings) if by_hand else ""
+    return Unreached(settings.name, reason, advice, place=settings.address, command=command)
 
 
 def _last_line(ended: Ended) -> str:
@@ -81,7 +83,7 @@ def _last_line(ended: Ended) -> str:
 def _way_out(settings: Settings, said: str) -> str:
     lower = said.lower()
     if "host key" in lower or "not found in known_hosts" in lower:
-        return f"look at the host's key, then accept it once by hand: {_by_hand(settings)}"
+        return "look at the host's key, then accept it once by hand"
     if "permission denied" in lower or "authentication" in lower:
         return "check ansible_user, ansible_ssh_private_key_file and ssh-agent, or set ansible_password"
     if "resolve" in lower:
@@ -89,8 +91,8 @@ def _way_out(settings: Settings, said: str) -> str:
     if "sudo" in lower or "password" in lower:
         return "set ansible_become_password, or allow this user sudo without a password"
     if "no such container" in lower or "no container with name" in lower:
-        return f"see which containers run: {settings.kind} ps"
-    return f"try it by hand: {_by_hand(settings)}"
+        return f"see which containers run ({settings.kind} ps), then try it by hand"
+    return "try it by hand"
 
 
 def _by_hand(settings: Settings) -> str:

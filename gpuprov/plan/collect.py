@@ -29,12 +29,16 @@ def host_plan(
     reasons = tuple(dict.fromkeys(r.reboot for r in failing + before if r.reboot))
     changes = merged(change for r in [*before, *failing] for change in r.changes)
     state: bool | str = bool(reasons)
-    if not reasons and any(change.kind == "package" for change in changes) and _loaded(facts):
+    if (
+        not reasons
+        and any(change.kind == "package" or change.name == "nvidia" for change in changes)
+        and _loaded(facts)
+    ):
         state, reasons = "unknown", (RELOAD,)
     applied, seconds = last_apply(facts, now)
     return HostPlan(
         host=spec.name,
-        blocked=tuple(r for r in before if r.status == "fail"),
+        blocked=tuple(r for r in before if r.status == "fail" and decision.run),
         run=decision.run,
         skipped=decision.skipped,
         changes=changes,

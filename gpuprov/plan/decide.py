@@ -62,7 +62,7 @@ def decide(
             run[name] = "the receipt on the host is damaged"
         elif applied is None:
             run[name] = "never applied"
-        elif applied.digest != digest(name, fragment):
+        elif applied.digest != digest(name, fragment, pair[1].site):
             run[name] = f"changed since it was applied ({applied.applied_at or 'unknown when'})"
         elif permitted and name in waiting:
             run[name] = f"waits for a reboot: {waiting[name]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import platform
@@ -52,10 +53,14 @@ def describe(run: str) -> dict[str, object]:
 
 
 def _machine() -> str:
-    try:
-        return Path("/etc/machine-id").read_text(encoding="ascii").strip() or platform.node()
-    except (OSError, UnicodeDecodeError):
-        return platform.node()
+    """Whose process ids they are: machine id, host name and pid namespace, since containers may share the first two."""
+    parts = []
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        parts.append(Path("/etc/machine-id").read_text(encoding="ascii").strip())
+    parts.append(platform.node())
+    with contextlib.suppress(OSError):
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(part for part in parts if part)
 
 
 def _user() -> str:

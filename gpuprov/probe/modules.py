@@ -71,6 +71,13 @@ def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
 
 LOADED = Probe("loaded_modules", "cat /proc/modules", parse_loaded, "lsmod")
 """Loaded modules by name, with their use counts."""
+BUILT_IN = Probe(
+    "built_in_modules",
+    "sed 's#.*/##; s#\\.ko.*##' /lib/modules/$(uname -r)/modules.builtin 2>/dev/null; true",
+    lambda output: frozenset(underscored(name) for name in output.text.split()),
+    "cat /lib/modules/$(uname -r)/modules.builtin",
+)
+"""Modules that are part of the running kernel itself: always there, never in lsmod."""
 MODPROBE = Probe(
     "modprobe_config", "modprobe -c 2>/dev/null | grep -E '^(blacklist|options) '", parse_modprobe, "modprobe -c"
 )

@@ -7,10 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
-
-# The one parameter that the module shows under another name than it takes:
-# https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/kernel-open/nvidia/nv-reg.h (CUSTOM_NAME)
-PARAMETER_NAMES = {"RmProfilingAdminOnly": "NVreg_RestrictProfilingToAdminUsers"}
+from gpuprov.resolve import shown_name
 
 
 class LoadedDriver(msgspec.Struct, frozen=True):
@@ -54,7 +51,7 @@ def parse_loaded(output: Output) -> LoadedDriver:
 def parse_parameters(output: Output) -> dict[str, str]:
     pairs = (line.partition(":") for line in output.text.splitlines() if ":" in line)
     shown = {key.strip(): value.strip().strip('"') for key, _, value in pairs}
-    return {PARAMETER_NAMES.get(key, f"NVreg_{key}"): value for key, value in shown.items()}
+    return {shown_name(key): value for key, value in shown.items()}
 
 
 def parse_libraries(output: Output) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -11,7 +12,7 @@ import msgspec
 
 from gpuprov import __version__, assets
 from gpuprov.capabilities import CAPABILITIES
-from gpuprov.catalog.driver_sets import all_driver_packages, kernel_module_table
+from gpuprov.catalog.driver_sets import GPU_SERVICES, all_driver_packages, kernel_module_table
 from gpuprov.spec.model import Fragment, HostSpec
 
 
@@ -27,7 +28,7 @@ def host_variables(spec: HostSpec) -> dict[str, Any]:
         "gpuprov_capabilities": list(spec.capabilities),
         "gpuprov_reboot": spec.reboot,
         "gpuprov_gpu": msgspec.to_builtins(spec.gpu) if spec.gpu else {},
-        "gpuprov_digests": {name: digest(name, fragment) for name, fragment in spec.capabilities.items()},
+        "gpuprov_digests": {name: digest(name, fragment, spec.site) for name, fragment in spec.capabilities.items()},
     }
     for name, fragment in spec.capabilities.items():
         variables |= role_variables(name, fragment)
@@ -38,13 +39,21 @@ def fleet_variables() -> dict[str, Any]:
     """What is the same for every host: the catalogue's tables that the roles decide by."""
     return {
         "gpuprov_version": __version__,
-        "gpuprov_catalog": {"flavours": kernel_module_table(), "driver_packages": all_driver_packages()},
+        "gpuprov_catalog": {
+            "flavours": kernel_module_table(),
+            "driver_packages": all_driver_packages(),
+            "gpu_services": GPU_SERVICES,
+        },
     }
 
 
-def digest(name: str, fragment: Fragment) -> str:
-    """sha256 over a capability's rendered variables and its role: equal digests mean that the same thing was applied."""
-    variables = json.dumps(role_variables(name, fragment), sort_keys=True)
+def digest(name: str, fragment: Fragment, site: Mapping[str, object] | None = None) -> str:
+    """sha256 over a capability's variables, what the site set for its role, and the role itself.
+
+    Equal digests mean that the same thing was applied.
+    """
+    overrides = {key: value for key, value in (site or {}).items() if key.startswith(f"{name}_")}
+    variables = json.dumps(role_variables(name, fragment) | overrides, sort_keys=True)
     return hashlib.sha256((role_digest(name) + variables).encode()).hexdigest()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import suppress
+from errno import EACCES
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
@@ -20,9 +21,29 @@ def write_atomic(path: str | Path, text: str, mode: int | None = None) -> None:
         target = target.resolve()
         _replace(target, text.encode(), _mode(target) if mode is None else mode)
     except OSError as error:
-        raise GpuprovError(
-            f"{path} cannot be written: {error.strerror}", "name a file in a folder you may write to"
-        ) from error
+        raise _refused(path, error) from error
+
+
+def check_writable(*paths: str | Path | None) -> None:
+    """Raise GpuprovError if `write_atomic` could not write one of the files. Nothing is left behind."""
+    for path in paths:
+        if path is None:
+            continue
+        try:
+            target = Path(path)
+            if target.exists() and not target.is_file():
+                if not os.access(target, os.W_OK):
+                    raise PermissionError(EACCES, os.strerror(EACCES))
+                continue
+            target = target.resolve()
+            with tempfile.NamedTemporaryFile(prefix=f".{target.name}.", dir=target.parent):
+                pass
+        except OSError as error:
+            raise _refused(path, error) from error
+
+
+def _refused(path: str | Path, error: OSError) -> GpuprovError:
+    return GpuprovError(f"{path} cannot be written: {error.strerror}", "name a file in a folder you may write to")
 
 
 def _mode(target: Path) -> int:

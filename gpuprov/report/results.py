@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuprov import console
+from gpuprov.errors import GpuprovError
 from gpuprov.report.files import write_atomic
 
 if TYPE_CHECKING:
@@ -23,15 +24,16 @@ def show(
     junit: Path | None = None,
     html: Path | None = None,
 ) -> None:
-    """Print the results; write JUnit XML and the HTML page. Files come first: a closed pipe must not lose them."""
+    """Print the results; write JUnit XML and the HTML page. A file that cannot be written is told after the results."""
+    refused: list[GpuprovError] = []
     if junit is not None:
         from gpuprov.report import junit as xml
 
-        write_atomic(junit, xml.render(results))
+        refused += _write(junit, xml.render(results))
     if html is not None:
         from gpuprov.report import html as page
 
-        write_atomic(html, page.render(results))
+        refused += _write(html, page.render(results))
     if as_json:
         from gpuprov.report import as_json as data
 
@@ -41,3 +43,13 @@ def show(
 
         width = min(shutil.get_terminal_size((100, 24)).columns, 120)
         console.result(text.render(results, verbose=verbose, colour=console.coloured(sys.stdout), width=width).rstrip())
+    if refused:
+        raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)
+
+
+def _write(path: Path, text: str) -> list[GpuprovError]:
+    try:
+        write_atomic(path, text)
+    except GpuprovError as error:
+        return [error]
+    return []

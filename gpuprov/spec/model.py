@@ -9,7 +9,9 @@ import msgspec
 
 from gpuprov.spec.problem import Origin, Path
 
-SECRET = re.compile(r"pass(word|wd)?$|_pass_|secret|token", re.IGNORECASE)
+SECRET = re.compile(
+    r"pass(word|wd|phrase)?$|_pass_|secret|token|private_key(?!_file)|_key_content|credential", re.IGNORECASE
+)
 Reboot = Literal["never", "if-needed"]
 
 
@@ -28,7 +30,7 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What one host shall be: the merged `gpuprov` variable, typed.
 
     `capabilities` holds a fragment for each block that is asked for, in apply order, `kernel` already merged with what
-    the other capabilities contribute. `origins` says where each value was written.
+    the other capabilities contribute. `origins` says where each value was written, `site` which of SITE_VARIABLES are set.
     """
 
     name: str
@@ -37,13 +39,30 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
     reboot: Reboot = "never"
     capabilities: dict[str, Fragment] = {}
     origins: dict[Path, Origin] = {}
+    site: dict[str, object] = {}
+
+
+SITE_VARIABLES = frozenset(
+    {
+        "host_free_space",
+        "host_gpu_services",
+        "host_max_clock_skew",
+        "host_package_lists_max_age",
+        "host_package_lock_timeout",
+        "host_reboot_timeout",
+        "nvidia_driver_manage_repository",
+        "nvidia_driver_package_lock_timeout",
+        "persistence_package_lock_timeout",
+    }
+)
+"""What a site may set beside `gpuprov` and no spec says: the names in the roles' defaults, which a contract test compares."""
 
 
 class RawHost(msgspec.Struct, frozen=True, kw_only=True):
     """A host as the inventory has it: `gpuprov` merged along the groups, nothing judged yet.
 
     `values` are plain Python values. `origins` maps the path of each key or list item to the place it was written.
-    `connection` holds the host's `ansible_*` connection variables, templated.
+    `connection` holds the host's `ansible_*` connection variables and SITE_VARIABLES, templated.
     """
 
     name: str
@@ -56,3 +75,8 @@ class RawHost(msgspec.Struct, frozen=True, kw_only=True):
 def is_secret(variable: str) -> bool:
     """Whether a connection variable's value must not be written to a file or a log, by its name."""
     return SECRET.search(variable) is not None
+
+
+def site_variables(connection: dict[str, object]) -> dict[str, object]:
+    """The SITE_VARIABLES among a host's variables."""
+    return {name: value for name, value in connection.items() if name in SITE_VARIABLES}

@@ -72,6 +72,7 @@ GOOD: dict[str, Output | str] = {
     "apply_marker": "",
     "initramfs": initrd("usr/lib/modules/6.1.0-47-amd64/updates/dkms/nvidia-current.ko"),
     "loaded_modules": captured("loaded_modules", "driver_in_use"),
+    "built_in_modules": "configfs\n",
     "modprobe_config": "blacklist nouveau\nblacklist nova_core\noptions nouveau modeset=0\n",
     "kernels": "6.1.0-47-amd64|1|1|535.261.03|1\n",
     "loaded_driver": captured("loaded_driver", "proprietary"),

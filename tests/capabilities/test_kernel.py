@@ -73,7 +73,24 @@ ROWS = [
         "modprobe nvidia_uvm",
     ),
     Row(
+        "part of the kernel itself",
+        MODULES_LOAD,
+        LOAD,
+        {"modules_load": BOTH, "loaded_modules": "", "built_in_modules": "nvidia-uvm\nib_core\n"},
+        "pass",
+    ),
+    Row(
         "a container loads nothing", MODULES_LOAD, LOAD, {"modules_load": BOTH, "loaded_modules": "", **PODMAN}, "pass"
+    ),
+    Row(
+        "a kernel without an initramfs",
+        INITRAMFS,
+        OUT,
+        {"kernels": "6.1.0-47-amd64|1|1||1\n6.1.0-50-amd64|1|1||1\n", "initramfs": initrd()},
+        "fail",
+        "none for 6.1.0-50-amd64",
+        "update-initramfs -c -k 6.1.0-50-amd64",
+        change="initramfs /boot/initrd.img-6.1.0-50-amd64:  -> made",
     ),
     Row("no sysctl asked", SYSCTL, NOTHING, {"sysctl": ""}, "pass", "nothing asked"),
     Row("set now and kept", SYSCTL, SWAP, {"sysctl_files": FILE}, "pass", "vm.swappiness=60"),

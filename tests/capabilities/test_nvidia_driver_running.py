@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from tests.capabilities.asking import NEWER, NO_GPU, PODMAN, Row, judge, packages
+from tests.capabilities.asking import H100, NEWER, NO_GPU, PODMAN, Row, judge, packages
 from tests.probe import captured
 
 PROFILING = NvidiaDriver(module_parameters={"NVreg_RestrictProfilingToAdminUsers": False})
@@ -56,6 +56,15 @@ ROWS = [
         "fail",
         "no driver package is installed",
         "elsewhere",
+    ),
+    Row(
+        "one of two GPUs has fallen off: nvidia-smi lists the other and is content",
+        USER,
+        None,
+        {"nvidia_functions": H100 + H100.replace(":19:", ":5d:")},
+        "fail",
+        "not listed: 0000:5d:00.0",
+        "gpuprov explain 79",
     ),
     Row(
         "nvidia-smi finds another module",

@@ -7,7 +7,7 @@ import pytest
 from gpuprov.capabilities import persistence
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.probe.base import Output
-from tests.capabilities.asking import NO_GPU, PODMAN, Row, facts, judge, units
+from tests.capabilities.asking import H100, NO_GPU, PODMAN, Row, facts, judge, units
 from tests.probe import captured
 
 DAEMON, LEGACY = Persistence(mode="daemon"), Persistence(mode="legacy")
@@ -77,10 +77,18 @@ ROWS = [
         "one GPU lost the mode",
         MODE,
         None,
-        {"nvidia_smi": TWO},
+        {"nvidia_smi": TWO, "nvidia_functions": H100 + H100.replace(":19:", ":3b:")},
         "fail",
-        "Disabled: 0000:3b:00.0",
+        "not Enabled: 0000:3b:00.0",
         "systemctl restart nvidia-persistenced.service",
+    ),
+    Row(
+        "one GPU on the bus is dead: nvidia-smi does not list it",
+        MODE,
+        None,
+        {"nvidia_functions": H100 + H100.replace(":19:", ":5d:")},
+        "fail",
+        "not Enabled: 0000:5d:00.0",
     ),
     Row(
         "nvidia-smi complains", MODE, None, {"nvidia_smi": captured("nvidia_smi", "no_module", 9)}, "fail", "has failed"

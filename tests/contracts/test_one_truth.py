@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
-from gpuprov import resolve
+from gpuprov import assets, resolve
 from gpuprov.catalog.driver_data import drivers_file
 from gpuprov.catalog.driver_sets import kernel_module_table
 from gpuprov.catalog.drivers import branches, kernel_modules_for
 from gpuprov.catalog.gpus import Gpu, gpus
+from gpuprov.spec.model import SITE_VARIABLES
+
+
+def test_what_a_site_may_set_is_what_the_roles_have_defaults_for() -> None:
+    files = (assets.root() / "roles").glob("*/defaults/main.yml")
+    names = {name for file in files for name in yaml.safe_load(file.read_text(encoding="utf-8")) or {}}
+    assert names == SITE_VARIABLES
 
 
 def test_the_resolver_repeats_the_catalogues_branches() -> None:

@@ -107,6 +107,6 @@ def test_the_file_stands_alone() -> None:
         text=True,
     )
     filters, packages, foreign = json.loads(done.stdout)
-    assert filters == ["gpuprov_decide", "gpuprov_installed", "gpuprov_madison"]
+    assert filters == ["gpuprov_decide", "gpuprov_installed", "gpuprov_madison", "gpuprov_reload_reasons"]
     assert packages == {"a": "535.261.03-1"}
     assert foreign == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from gpuprov import resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
@@ -206,12 +204,20 @@ def user_space(ctx: Ctx) -> Outcome:
     if wrong:
         return fail(wanted, " ".join(wrong), "another installation's libraries win: " + nvidia.LIBRARIES.evidence)
     smi = ctx.facts.get(nvidia.SMI)
-    askable = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) and not ctx.facts.get(system.CONTAINER)
-    if askable and smi.complaint:
+    on_bus: set[str] = (
+        set()
+        if ctx.facts.get(system.CONTAINER)
+        else {gpu.address for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))}
+    )
+    if on_bus and smi.complaint:
         reason = "user space and kernel module differ" if "mismatch" in smi.complaint else ""
         return fail(
             f"nvidia-smi answers ({wanted})", smi.complaint, f'gpuprov explain "{smi.complaint[:60]}"', reboot=reason
         )
+    lost = sorted(on_bus - {gpu.bus for gpu in smi.gpus})
+    if lost:
+        hint = "the driver does not run it: dmesg | grep -E 'NVRM|Xid'; gpuprov explain 79"
+        return fail(f"nvidia-smi lists all {len(on_bus)} GPUs on the bus", f"not listed: {' '.join(lost)}", hint)
     return ok(" ".join(f"{name} {version}" for name, version in sorted(libraries.items())))
 
 
@@ -240,21 +246,15 @@ def module_parameters(ctx: Ctx) -> Outcome:
     if unknown:
         hint = "a misspelled name, or of another branch: modinfo -p nvidia-current | grep NVreg_"
         return fail(listed, f"the loaded module does not know {' '.join(unknown)}", hint)
-    late = [f"{k}={effective[k]}" for k, v in wanted.items() if effective and as_shown(effective[k]) != as_shown(v)]
+    late = [
+        f"{k}={effective[k]}"
+        for k, v in wanted.items()
+        if effective and resolve.shown_value(effective[k]) != resolve.shown_value(v)
+    ]
     if late:
         reason = f"the loaded module runs with {' '.join(late)}"
         return fail(listed, reason, "reload the module, or reboot", reboot=reason)
     return ok(listed)
-
-
-def as_shown(value: str) -> str:
-    """A parameter as the module shows it: C notation (0660, 0x10, -1) becomes an unsigned 32-bit decimal."""
-    match = re.fullmatch(r"(-?)(?:0x([0-9a-f]+)|0([0-7]+)|([0-9]+))", value.lower())
-    if not match:
-        return value.strip('"')
-    sign, hexadecimal, octal, decimal = match.groups()
-    number = int(hexadecimal, 16) if hexadecimal else int(octal, 8) if octal else int(decimal)
-    return str((-number if sign else number) % 2**32)
 
 
 CHECKS = (packages, flavour, held, headers, modules_built, autobuild, loaded, user_space, module_parameters)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpuprov import resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
@@ -15,6 +16,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     package_names,
 )
 from gpuprov.catalog import drivers, gpus
+from gpuprov.catalog.driver_sets import GPU_SERVICES
 from gpuprov.probe import dpkg, house, modules, nvidia, pci, system
 from gpuprov.probe.base import Facts
 
@@ -109,27 +111,42 @@ def space(ctx: Ctx) -> Outcome:
     return ok(f"{free} MiB free in /var")
 
 
-@check("nvidia_driver.clients", *BASE_PROBES, dpkg.INDEX, nvidia.CLIENTS, nvidia.DRIVER, moment="preflight")
+@check(
+    "nvidia_driver.clients",
+    *(*BASE_PROBES, dpkg.INDEX, nvidia.CLIENTS, nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER),
+    moment="preflight",
+)
 def clients(ctx: Ctx) -> Outcome:
-    """No process holds a GPU while its driver would be replaced; services are stopped and started again, others are not."""
+    """No user's process holds a GPU while its driver would leave the kernel; services are stopped and started again."""
+    if kind := ctx.facts.get(system.CONTAINER):
+        return skip(f"{kind} container: the loaded driver is the machine's, not this host's")
     decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(dpkg.INDEX))
-    loaded = ctx.facts.get(nvidia.DRIVER)
-    same = loaded.version == decision.version and loaded.open == (decision.flavour == "open")
-    if not loaded.version or not decision.version or same:
+    driver = ctx.facts.get(nvidia.DRIVER)
+    loaded = {
+        "version": driver.version,
+        "flavour": "open" if driver.open else "proprietary",
+        "parameters": ctx.facts.get(nvidia.PARAMETERS),
+    }
+    wanted = {
+        "version": decision.version,
+        "flavour": decision.flavour,
+        "parameters": ctx.fragment.module_parameters,
+    }
+    reasons = [] if decision.problem else resolve.reload_reasons(loaded, wanted)
+    if not reasons:
         return ok("the loaded driver stays")
     holders = ctx.facts.get(nvidia.CLIENTS)
-    changes = [
+    changes = [Change(kind="module", name="nvidia", before=reason, after="reloaded") for reason in reasons]
+    changes += [
         Change(kind="client", name=f"{c.command} ({c.unit or 'process'} {c.pid})", after="stopped") for c in holders
     ]
-    users = [c for c in holders if c.unit not in SERVICES]
+    services = ctx.host.site.get("host_gpu_services", GPU_SERVICES)
+    users = [c for c in holders if c.unit not in (services if isinstance(services, list) else GPU_SERVICES)]
     if users:
         listed = ", ".join(f"{client.command} pid {client.pid} {client.unit}".strip() for client in users)
         hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"
         return fail("no process of a user holds a GPU", listed, hint, changes=changes)
     return Outcome(status="pass", expected="services only", found=f"{len(holders)} services", changes=tuple(changes))
 
-
-SERVICES = ("nvidia-persistenced.service", "nvidia-dcgm.service", "dcgm.service", "nvidia-fabricmanager.service")
-"""GPU clients that apply stops before a driver change and starts again."""
 
 CHECKS = (resolvable, leftovers, secure_boot, space, clients)

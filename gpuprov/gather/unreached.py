@@ -1,0 +1,27 @@
+"""A host that could not be read: the reason without the host's name, so that an outage of many hosts is told once."""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov.errors import UnreachableError
+
+
+class Unreached(UnreachableError):
+    """`reason` and `advice` are equal for hosts that fail alike; `command` shows the failure of this one by hand."""
+
+    def __init__(self, host: str, reason: str, advice: str = "", *, place: str = "", command: str = "") -> None:
+        where = host if place in ("", host) else f"{host} ({place})"
+        super().__init__(f"{where}: {reason}", f"{advice}: {command}" if advice and command else advice or command)
+        self.reason, self.advice, self.command = reason, advice, command
+
+
+def without_host(text: str, names: tuple[str, ...]) -> str:
+    """What a client said, without the host it said it of: `root@192.0.2.1: Permission denied` as `Permission denied`."""
+    for name in sorted(filter(None, names), key=len, reverse=True):
+        word = rf"(?<![\w.-])(?:[\w.-]+@)?\[?{re.escape(name)}\]?(?![\w-]|\.\w)"
+        text = re.sub(rf"^{word}:\s*", "", text)
+        text = re.sub(rf"\b(host|hostname) {word}", r"\1", text)
+        text = re.sub(rf" (by|with) {word}", r" \1 the host", text)
+        text = re.sub(rf"\"{word}\"\s?", "", text)
+    return re.sub(r" (by|with) (?:\d+\.){3}\d+(?= port)", r" \1 the host", text)

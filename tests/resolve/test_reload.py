@@ -1,0 +1,64 @@
+"""When the loaded driver must leave the kernel: decided once, for plan and for the role."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuprov.resolve import reload_reasons, shown_name, shown_value
+
+LOADED: dict[str, Any] = {
+    "version": "535.261.03",
+    "flavour": "proprietary",
+    "parameters": {"RmProfilingAdminOnly": "1", "NVreg_EnableMSI": "1", "DeviceFileMode": "438"},
+}
+
+
+def reasons(**wanted: Any) -> list[str]:
+    return reload_reasons(LOADED, {"version": "535.261.03", "flavour": "proprietary", "parameters": {}, **wanted})
+
+
+def test_the_same_driver_stays() -> None:
+    assert reasons() == []
+    assert reasons(parameters={"NVreg_RestrictProfilingToAdminUsers": True, "NVreg_DeviceFileMode": "0666"}) == []
+
+
+def test_nothing_loaded_is_no_reason() -> None:
+    assert reload_reasons({**LOADED, "version": ""}, {"version": "550.1", "flavour": "open", "parameters": {}}) == []
+
+
+def test_a_version_or_flavour_that_is_not_decided_is_no_reason() -> None:
+    assert reasons(version="", flavour="") == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [
+        ({"version": "550.163.01"}, "the loaded driver's version is 535.261.03, 550.163.01 is wanted"),
+        ({"flavour": "open"}, "the loaded driver's flavour is proprietary, open is wanted"),
+        (
+            {"parameters": {"NVreg_RestrictProfilingToAdminUsers": 0}},
+            "the loaded module has NVreg_RestrictProfilingToAdminUsers=1, 0 is wanted",
+        ),
+        ({"parameters": {"NVreg_EnableMSI": False}}, "the loaded module has NVreg_EnableMSI=1, 0 is wanted"),
+    ],
+)
+def test_what_differs_is_the_reason(wanted: dict[str, Any], reason: str) -> None:
+    assert reasons(**wanted) == [reason]
+
+
+def test_a_parameter_that_the_module_does_not_show_is_no_reason() -> None:
+    assert reasons(parameters={"NVreg_Unheard": 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [("0660", "432"), ("0x10", "16"), (-1, "4294967295"), (True, "1"), ("a;b", "a;b")]
+)
+def test_values_as_the_module_shows_them(given: object, shown: str) -> None:
+    assert shown_value(given) == shown
+
+
+def test_names_as_the_module_shows_them() -> None:
+    assert shown_name("RmProfilingAdminOnly") == "NVreg_RestrictProfilingToAdminUsers"
+    assert shown_name("NVreg_EnableMSI") == "NVreg_EnableMSI"
