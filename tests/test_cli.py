@@ -110,10 +110,51 @@ def test_the_schema_takes_the_example_and_refuses_a_typo() -> None:
         jsonschema.validate({**spec, "nvidia_drivr": {}}, schema)
 
 
-def test_a_closed_pipe_is_no_traceback() -> None:
-    command = f"{sys.executable} -m gpuprov catalog gpus | head -n 1"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-    assert done.stderr == "" or "Traceback" not in done.stderr
+@pytest.mark.parametrize("option", ["--junit", "--html"])
+def test_a_report_that_cannot_be_written_is_told_before_a_host_is_read(option: str, tmp_path: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text(
+        f"all: {{hosts: {{gpu01: {{ansible_ssh_executable: {tmp_path}/ssh}}}}, vars: {{gpuprov: {{nouveau: {{}}}}}}}}\n"
+    )
+    (tmp_path / "ssh").write_text(f"#!/bin/sh\ntouch {tmp_path}/read\nexit 255\n")
+    (tmp_path / "ssh").chmod(0o755)
+    done = gpuprov("verify", file, option, "/nonexistent/x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: /nonexistent/x cannot be written: No such file or directory\nhint: ")
+    assert not (tmp_path / "read").exists()
+    assert gpuprov("verify", file, option, tmp_path / "report").returncode == 4
+    assert (tmp_path / "read").exists()
+    assert (tmp_path / "report").stat().st_size
+
+
+def test_json_is_printed_whatever_went_wrong(tmp_path: Path) -> None:
+    done = gpuprov("check", "--json", cwd=tmp_path)
+    assert done.returncode == 2
+    told = json.loads(done.stdout)
+    assert told["valid"] is False
+    assert told["problems"][0]["message"] == "no inventory was named"
+    assert "GPUPROV_INVENTORY" in told["problems"][0]["hint"]
+    file = tmp_path / "inventory.yaml"
+    file.write_text("all: {hosts: {gpu01: {ansible_ssh_executable: /no/such/ssh}}}\n")
+    done = gpuprov("export", "--json", file)
+    assert done.returncode == 4
+    assert json.loads(done.stdout) == {"all": {"hosts": {}}}
+    (tmp_path / "good.yaml").write_text("kept\n")
+    assert gpuprov("export", file, "--out", tmp_path / "good.yaml").returncode == 4
+    assert (tmp_path / "good.yaml").read_text() == "kept\n"
+
+
+@pytest.mark.parametrize("word", ["802", "nvidia_driver", "nouveau.running", "nvidia_driver.version", "4"])
+def test_explanations_are_as_wide_as_the_terminal(word: str) -> None:
+    whole = gpuprov("explain", word, env={"COLUMNS": "1000"}).stdout
+    titles = [answer["lines"] for answer in json.loads(gpuprov("explain", word, "--json").stdout)]
+    copied = {text for lines in titles for title, text in lines if title in ("check", "see it")}
+    for columns in (40, 80):
+        lines = gpuprov("explain", word, env={"COLUMNS": str(columns)}).stdout.splitlines()
+        assert {text for text in copied if not any(line.endswith(text) for line in lines)} == set()
+        wide = [line for line in lines if len(line) > columns and not any(text in line for text in copied)]
+        assert not [line for line in wide if len(line.split()) > 1], "only a single long word may stand out"
+        assert " ".join(lines).split() == whole.split()
 
 
 def test_completion_is_offered() -> None:

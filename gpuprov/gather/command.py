@@ -17,6 +17,7 @@ import msgspec
 
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.settings import Settings
+from gpuprov.inventory import home
 
 SHELL = ("/bin/sh", "-c", 'eval "$(cat)"')
 """Reads the whole script before its first line runs: a connection cut half way runs nothing."""
@@ -110,5 +111,6 @@ def _ansible(settings: Settings, script: str) -> Command:
     argv = [sys.executable, "-m", "ansible", "adhoc", "-i", f"{settings.name},", settings.name]
     argv += ["-e", msgspec.json.encode(lookups).decode(), "-m", "ansible.builtin.raw"]
     argv += ["-a", f"echo {packed} | base64 -d | /bin/sh"]
+    environment |= home.environment()
     environment |= {"ANSIBLE_STDOUT_CALLBACK": "minimal", "ANSIBLE_SSH_USETTY": "False", "ANSIBLE_NOCOLOR": "1"}
     return Command(argv, b"", environment)

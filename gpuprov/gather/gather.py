@@ -10,6 +10,7 @@ from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.children import run_all
 from gpuprov.gather.script import PROBE_LIMIT, TIMED_OUT, compose, split
 from gpuprov.gather.transport import HOST_LIMIT, Answer, job
+from gpuprov.gather.unreached import Unreached
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.spec.model import RawHost
 
@@ -41,7 +42,7 @@ def gather(
 
     On an exception (an interrupt too) every child is ended before it goes on.
     """
-    found: Gathered = {raw.name: UnreachableError(f"{raw.name}: not tried") for raw, _ in hosts}
+    found: Gathered = {raw.name: Unreached(raw.name, "not tried") for raw, _ in hosts}
     scripts: dict[tuple[Probe[Any], ...], str] = {}
 
     def note(name: str, result: Facts | UnreachableError) -> None:
@@ -55,7 +56,7 @@ def gather(
         try:
             jobs.append(job(raw, script, timeout, _noted(raw.name, note)))
         except GpuprovError as error:
-            note(raw.name, UnreachableError(error.message, error.hint))
+            note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.hint))
     run_all(jobs, workers or WORKERS_PER_CORE * (os.cpu_count() or 1))
     return found
 

@@ -54,6 +54,18 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = 
         ("privilege_escalation.become_exe", "sudo_become_plugin.executable"),
     ),
     "become_password": (("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass"), (), ()),
+    "private_key": (("ansible_private_key", "ansible_ssh_private_key"), ("ANSIBLE_PRIVATE_KEY",), ()),
+    "private_key_passphrase": (
+        ("ansible_private_key_passphrase", "ansible_ssh_private_key_passphrase"),
+        ("ANSIBLE_PRIVATE_KEY_PASSPHRASE",),
+        (),
+    ),
+    "sshpass_prompt": (("ansible_sshpass_prompt",), ("ANSIBLE_SSHPASS_PROMPT",), ("ssh_connection.sshpass_prompt",)),
+    "pkcs11_provider": (
+        ("ansible_ssh_pkcs11_provider",),
+        ("ANSIBLE_PKCS11_PROVIDER",),
+        ("ssh_connection.pkcs11_provider",),
+    ),
     "container_args": (("ansible_podman_extra_args", "ansible_docker_extra_args"), (), ()),
 }
 _KINDS = {
@@ -67,6 +79,8 @@ _KINDS = {
     "community.docker.docker": "docker",
     "containers.podman.podman": "podman",
 }
+_BEYOND_SSH = ("private_key", "private_key_passphrase", "sshpass_prompt", "pkcs11_provider")
+"""Options of Ansible's ssh plugin for which it does more than to call ssh: agents, prompts, PINs."""
 _FALSE = ("", "0", "false", "no", "off", "n", "f")
 
 
@@ -108,9 +122,11 @@ class Settings:
 
     @property
     def kind(self) -> str:
-        """ssh, paramiko, local, podman or docker; `ansible` for every other connection plugin or become method."""
+        """ssh, paramiko, local, podman or docker; `ansible` for all that only Ansible can do."""
         name = self.text("connection", "ssh").removeprefix("ansible.builtin.")
         kind = _KINDS.get(name, "ansible")
+        if kind == "ssh" and any(self.text(option) for option in _BEYOND_SSH):
+            kind = "ansible"
         if kind == "ssh" and self.text("password"):
             kind = "paramiko"
         if self.sudo and self.text("become_method", "sudo").removeprefix("ansible.builtin.") != "sudo":

@@ -12,7 +12,7 @@ class Unreached(UnreachableError):
 
     def __init__(self, host: str, reason: str, advice: str = "", *, place: str = "", command: str = "") -> None:
         where = host if place in ("", host) else f"{host} ({place})"
-        super().__init__(f"{where}: {reason}", f"{advice}: {command}" if advice and command else advice or command)
+        super().__init__(f"{where}: {reason}", f"{advice}: {command}" if advice.endswith("by hand") else advice)
         self.reason, self.advice, self.command = reason, advice, command
 
 

@@ -67,16 +67,19 @@ def _reader() -> Callable[[list[str], Sequence[str], bool], Resolved]:
     from contextlib import redirect_stderr
     from io import StringIO
 
+    from gpuprov.inventory import home
+
     try:
-        with redirect_stderr(StringIO()):
+        with redirect_stderr(StringIO()), home.in_place():
             from gpuprov.inventory.reader import read
     except Exception as error:
-        if type(error).__name__ != "AnsibleOptionsError":
+        if not any(kind.__name__ == "AnsibleError" for kind in type(error).__mro__):
             raise
         from gpuprov.inventory.sources import ansible_config, shown
 
         text = str(error).splitlines()[0].partition(": ")[2] or str(error)
-        origin = Origin(shown(ansible_config() or "ansible.cfg"))
+        config = ansible_config()
+        origin = Origin(shown(config)) if config else None
         problem = Problem(message=f"Ansible cannot use its configuration: {text.rstrip('.')}", origin=origin)
         raise SpecError([problem]) from error
     return read

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from gpuprov.inventory.origin import origin_of
+from gpuprov.inventory.scripts import LIMIT
 from gpuprov.inventory.sources import shown
 from gpuprov.spec.problem import Origin, Problem
 
@@ -32,6 +33,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         r"could not be parsed as JSON|JSON decoder",
         "the inventory script printed something that is not inventory JSON",
         "",
+    ),
+    (
+        r"Inventory script did not end",
+        f"the inventory script did not end within {LIMIT:g} s and was stopped",
+        "run it by hand with --list and see what it waits for",
     ),
     (r"Failed to execute inventory script", "the inventory script cannot be run", 'check its "#!" line'),
 )

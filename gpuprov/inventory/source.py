@@ -18,6 +18,7 @@ from gpuprov.inventory.duplicates import duplicates
 from gpuprov.inventory.origin import origin_of
 from gpuprov.inventory.quiet import Heard
 from gpuprov.inventory.reasons import problem_of
+from gpuprov.inventory.scripts import time_limit
 from gpuprov.inventory.shape import judge
 from gpuprov.inventory.sources import is_host_list, shown
 from gpuprov.spec.build import show
@@ -152,6 +153,9 @@ class Manager(InventoryManager):  # type: ignore[misc]
     def _fetch_inventory_plugins(self) -> list[Any]:
         """All that are enabled, or only the one that this source is for: others would take it for something else."""
         plugins = list(super()._fetch_inventory_plugins())
+        for plugin in plugins:
+            if getattr(plugin, "_load_name", "") in ("script", "ansible.builtin.script"):
+                time_limit(plugin)
         names = (self._only, f"ansible.builtin.{self._only}")
         return [plugin for plugin in plugins if getattr(plugin, "_load_name", "") in names] or plugins
 

@@ -9,6 +9,20 @@ from collections.abc import Sequence
 from gpuprov.errors import GpuprovError
 from gpuprov.spec.problem import Origin, Problem
 
+MOST_FILES = 200
+BESIDE = ("group_vars", "host_vars", "vars_plugins")
+"""Folders in an inventory folder that hold variables; Ansible takes nothing in them for an inventory."""
+SYSTEM = frozenset(
+    "/ /etc /home /media /mnt /opt /root /run /srv /tmp /usr /usr/local /usr/share /var /var/lib /var/log /var/tmp".split()
+)
+SYSTEM_TREES = tuple(
+    "/bin /boot /dev /lib /lib32 /lib64 /proc /sbin /sys /usr/bin /usr/lib /usr/lib32 /usr/lib64 /usr/libexec /usr/sbin"
+    " /usr/local/bin /usr/local/lib /usr/local/sbin".split()
+)
+ONLY_INVENTORY = (
+    "name the inventory file, or a folder with nothing but the inventory in it (executable files in it are run)"
+)
+
 
 def default_sources() -> tuple[str, ...]:
     """$GPUPROV_INVENTORY, else ./inventory.yaml, else what $ANSIBLE_INVENTORY or ansible.cfg names; else GpuprovError."""
@@ -73,8 +87,31 @@ def absolute(sources: Sequence[str]) -> tuple[list[str], list[Problem]]:
             problems.append(Problem(message="no such inventory", origin=Origin(source or '""'), hint=_near(path)))
         elif not os.access(path, os.R_OK):
             problems.append(Problem(message="may not be read", origin=Origin(source), hint="check its owner and mode"))
+        elif os.path.isdir(path) and (why := no_inventory_folder(path)):
+            message = f"this does not look like an inventory folder: {why}"
+            problems.append(Problem(message=message, origin=Origin(source), hint=ONLY_INVENTORY))
         paths.append(path)
     return paths, problems
+
+
+def no_inventory_folder(path: str) -> str:
+    """Why a folder is surely not meant, or "". Ansible reads every file below a folder and runs those it may execute."""
+    real = os.path.realpath(path)
+    if real in SYSTEM or any(real == tree or real.startswith(tree + "/") for tree in SYSTEM_TREES):
+        return "it is a folder of the system"
+    if real == os.path.realpath(os.path.expanduser("~")):
+        return "it is the home folder"
+    count = 0
+    seen: set[str] = set()
+    for place, folders, files in os.walk(path, followlinks=True):
+        real = os.path.realpath(place)
+        kept = [name for name in folders if not name.startswith(".") and name not in BESIDE]
+        folders[:] = [] if real in seen else kept
+        seen.add(real)
+        count += sum(not name.startswith(".") for name in files)
+        if count > MOST_FILES or len(seen) > MOST_FILES:
+            return f"it holds more than {MOST_FILES} files or folders"
+    return ""
 
 
 def shown(path: str) -> str:

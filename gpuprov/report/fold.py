@@ -43,17 +43,26 @@ class HostLine(msgspec.Struct, frozen=True):
 
     @property
     def summary(self) -> str:
+        if self.worst == "unreachable":
+            return WORDS["unreachable"]
         return ", ".join(f"{self.counts[status]} {WORDS[status]}" for status in ORDER if self.counts.get(status))
 
 
 def findings(results: Iterable[Result], statuses: Sequence[ResultStatus] = ORDER) -> list[Finding]:
-    """Equal results of many hosts once; the worst first, else in the order given."""
-    hosts: dict[Result, list[str]] = {}
+    """Equal results of many hosts once; the worst first, else in the order given.
+
+    How to see that a host is unreachable differs from host to host, and is told of the first one.
+    """
+    hosts: dict[Result, list[Result]] = {}
     for one in results:
         if one.status in statuses:
             same = msgspec.structs.replace(one, host="", changes=())
-            hosts.setdefault(same, []).append(one.host)
-    merged = [Finding(result, tuple(dict.fromkeys(where))) for result, where in hosts.items()]
+            key = msgspec.structs.replace(same, evidence="") if one.status == "unreachable" else same
+            hosts.setdefault(key, []).append(one)
+    merged = [
+        Finding(msgspec.structs.replace(key, evidence=rows[0].evidence), tuple(dict.fromkeys(one.host for one in rows)))
+        for key, rows in hosts.items()
+    ]
     return sorted(merged, key=lambda one: ORDER.index(one.result.status))
 
 
@@ -97,6 +106,15 @@ def names(hosts: Iterable[str]) -> str:
             ranges[head, 0, tail] = [number for number in loose if number not in set(fitting)]
     folded = [_range(head, width, tail, numbers) for (head, width, tail), numbers in ranges.items() if numbers]
     return ", ".join([*folded, *plain])
+
+
+def brief(hosts: Iterable[str], room: int = 160) -> str:
+    """The names, cut at a comma where they are longer than `room`."""
+    text = names(hosts)
+    if len(text) <= room:
+        return text
+    head = text[: room + 1].rpartition(",")[0] or text[:room]
+    return f"{head},...]" if head.count("[") > head.count("]") else f"{head}, ..."
 
 
 def _range(head: str, width: int, tail: str, numbers: list[int]) -> str:

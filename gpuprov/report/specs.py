@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
     from gpuprov.spec.problem import Problem
 
+COMMANDS = ("check", "see it")
+"""Titles of an explanation's lines that a person copies; they are never wrapped."""
+
 
 def show_check(load: Callable[[], Fleet], *, as_json: bool, verbose: bool) -> int:
     """Load the fleet and tell every problem, or that there is none. Returns the exit code."""
@@ -35,6 +38,14 @@ def show_check(load: Callable[[], Fleet], *, as_json: bool, verbose: bool) -> in
                 console.result(str(problem))
             count = len(error.problems)
             console.progress(f"{count} problem{'s' if count != 1 else ''}; nothing was changed")
+        return error.exit_code
+    except GpuprovError as error:
+        if not as_json:
+            raise
+        from gpuprov.spec.problem import Problem
+
+        told = _problem(Problem(message=error.message, hint=error.hint))
+        console.result(_dump({"valid": False, "hosts": [], "problems": [told]}))
         return error.exit_code
     if as_json:
         hosts = [
@@ -60,10 +71,31 @@ def show_explanations(explanations: Sequence[Explanation], *, as_json: bool) -> 
         console.result(_dump([msgspec.to_builtins(explanation) for explanation in explanations]))
         return
     for number, explanation in enumerate(explanations):
-        console.result(("\n" if number else "") + f"{explanation.kind}: {explanation.name}")
-        width = max((len(title) for title, _ in explanation.lines), default=0)
-        for title, text in explanation.lines:
-            console.result(f"  {title.ljust(min(width, 40))}  {text}")
+        console.result("\n".join(_explained(explanation, console.width(), blank=bool(number))))
+
+
+def _explained(explanation: Explanation, width: int, *, blank: bool) -> Iterator[str]:
+    """Title and text side by side, or below each other where that leaves too little room."""
+    if blank:
+        yield ""
+    yield from _wrapped(f"{explanation.kind}: {explanation.name}", width, indent=4)
+    longest = min(max((len(title) for title, _ in explanation.lines), default=0), 40)
+    beside = width - longest - 4 >= 30
+    for title, text in explanation.lines:
+        head, indent = (f"  {title.ljust(longest)}  ", longest + 4) if beside else ("    ", 4)
+        if not beside:
+            yield f"  {title}"
+        if title in COMMANDS:
+            yield head + text
+        else:
+            yield from _wrapped(head + text, width, indent) if text else [head.rstrip()]
+
+
+def _wrapped(text: str, width: int, indent: int) -> list[str]:
+    from textwrap import wrap
+
+    space = " " * indent
+    return wrap(text, max(width, 20), subsequent_indent=space, break_long_words=False, break_on_hyphens=False)
 
 
 def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
@@ -85,7 +117,10 @@ def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
 
 
 def show_export(exported: Exported, out: Path | None, *, as_json: bool) -> int:
-    """The exported inventory on standard output or in a file; notes and unreachable hosts on standard error."""
+    """The exported inventory on standard output or in a file; notes and unreachable hosts on standard error.
+
+    Where no host could be read, a file stays as it is, and JSON has no hosts.
+    """
     import yaml
 
     for line in (*exported.notes, *exported.unreachable):
@@ -94,11 +129,10 @@ def show_export(exported: Exported, out: Path | None, *, as_json: bool) -> int:
         text = _dump(exported.inventory)
     else:
         text = yaml.safe_dump(exported.inventory, sort_keys=False, allow_unicode=True, width=120).rstrip()
-    if exported.inventory["all"]["hosts"]:
-        if out is None:
-            console.result(text)
-        else:
-            write_atomic(out, text + "\n")
+    if out is None and (as_json or exported.inventory["all"]["hosts"]):
+        console.result(text)
+    elif out is not None and exported.inventory["all"]["hosts"]:
+        write_atomic(out, text + "\n")
     return 4 if exported.unreachable else 0
 
 

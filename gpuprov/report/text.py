@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from gpuprov.report.fold import Finding, HostLine, findings, host_lines, totals
+from gpuprov.report.fold import Finding, HostLine, brief, findings, host_lines, names, totals
 from gpuprov.verify.evaluate import Result, ResultStatus
 
 _COLOURS = {"unreachable": "35", "fail": "31", "error": "33", "skip": "36", "pass": "32"}
@@ -16,20 +16,20 @@ _MARGIN = 12
 def render(results: Sequence[Result], *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
     """Findings first the worst, each once with its hosts; then a line per host or per set of equal hosts; then a summary.
 
-    Lines that a person copies (evidence) are never wrapped. `verbose` shows what passed too.
+    Lines that a person copies (evidence) are never wrapped. `verbose` shows what passed too, and every host's name.
     """
     if not results:
         return "no host has anything to verify\n"
-    paint = _Paint(colour)
+    paint, shown = _Paint(colour), names if verbose else brief
     lines: list[str] = []
     for finding in findings(results, _LOUD):
-        lines += [*_loud(finding, paint, width), ""]
+        lines += [*_loud(finding, safe(shown(finding.hosts)), paint, width), ""]
     quiet = findings(results, ("skip", "pass") if verbose else ("skip",))
     for finding in quiet:
-        lines += _quiet(finding, paint, width)
+        lines += _quiet(finding, safe(shown(finding.hosts)), paint, width)
     lines += [""] if quiet else []
     for line in host_lines(results):
-        lines += _host(line, paint, width)
+        lines += _host(line, safe(shown(line.hosts)), paint, width)
     return "\n".join([*lines, "", _summary(results, paint)]) + "\n"
 
 
@@ -44,29 +44,30 @@ class _Paint:
         return f"\x1b[1m{text}\x1b[0m" if self._colour else text
 
 
-def _loud(finding: Finding, paint: _Paint, width: int) -> list[str]:
+def _loud(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
     result = finding.result
     status, name = paint(result.status.upper(), result.status), paint.bold(safe(result.check))
-    lines = [f"{status}  {name}  {_where(finding.hosts, safe(finding.where))}"]
+    lines = [f"{status}  {name}  {_where(finding.hosts, where)}"]
     for label, value in (("expected", result.expected), ("found", result.found)):
         lines += _labelled(label, value, width)
     if result.reboot:
         lines += _labelled("reboot", result.reboot, width)
     if result.evidence:
-        lines.append(f"  {'see':<{_MARGIN - 2}}{safe(result.evidence)}")
+        first = f"  # {safe(finding.hosts[0])}" if result.status == "unreachable" and len(finding.hosts) > 1 else ""
+        lines.append(f"  {'see':<{_MARGIN - 2}}{safe(result.evidence)}{first}")
     return lines + _labelled("hint", result.hint, width)
 
 
-def _quiet(finding: Finding, paint: _Paint, width: int) -> list[str]:
+def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
     result = finding.result
     head = f"{result.status}  {safe(result.check)}"
-    text = f"{head}  {safe(result.found)}" + (f"  [{safe(finding.where)}]" if finding.where else "")
+    text = f"{head}  {safe(result.found)}" + (f"  [{where}]" if where else "")
     first, *rest = textwrap.wrap(text, max(width, 40), subsequent_indent="      ", break_long_words=False) or [head]
     return [first.replace(result.status, paint(result.status, result.status), 1), *rest]
 
 
-def _host(line: HostLine, paint: _Paint, width: int) -> list[str]:
-    lines = [f"{_where(line.hosts, paint.bold(safe(line.where)))}  {paint(line.summary, line.worst)}"]
+def _host(line: HostLine, where: str, paint: _Paint, width: int) -> list[str]:
+    lines = [f"{_where(line.hosts, paint.bold(where))}  {paint(line.summary, line.worst)}"]
     if line.worst != "unreachable":
         lines += _labelled("next boot", str(line.next_boot), width)
     return lines

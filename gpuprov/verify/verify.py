@@ -11,6 +11,7 @@ from gpuprov.capabilities.base import Moment
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.gather import gather
 from gpuprov.gather.transport import HOST_LIMIT
+from gpuprov.gather.unreached import Unreached
 from gpuprov.probe.base import Facts
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import MOMENTS, Registry, Result, evaluate, probes_of, registry
@@ -82,15 +83,19 @@ def verify(
 
 
 def unreachable(host: str, error: UnreachableError) -> Result:
-    """The one result of a host that cannot be reached."""
+    """The one result of a host that cannot be reached; equal for hosts that fail alike, but for the evidence."""
+    told = (
+        error if isinstance(error, Unreached) else Unreached(host, error.message.removeprefix(f"{host}: "), error.hint)
+    )
     return Result(
         host=host,
         capability="host",
         check=REACHABLE,
         status="unreachable",
         expected="the host answers",
-        found=error.message.removeprefix(f"{host}: "),
-        hint=error.hint,
+        found=told.reason,
+        evidence=told.command,
+        hint=told.advice,
     )
 
 

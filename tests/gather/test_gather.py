@@ -18,6 +18,7 @@ from gpuprov.gather import gather
 from gpuprov.gather.gather import HostFacts
 from gpuprov.gather.script import TIMED_OUT, UID, compose, split
 from gpuprov.gather.transport import close_shared, run, site_host
+from gpuprov.gather.unreached import Unreached, without_host
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
 from gpuprov.spec.model import RawHost
 from tests.gather.sshd import Sshd, free_ports
@@ -161,6 +162,47 @@ def test_any_other_connection_plugin_goes_through_ansible(tmp_path: Path, monkey
     monkeypatch.setenv("ANSIBLE_CONNECTION_PLUGINS", str(tmp_path))
     raw = RawHost(name="far", connection={"ansible_connection": "tunnel", "ansible_user": "{{ 'x' }}"})
     assert facts(gather([(raw, (HELLO,))])["far"]).get(HELLO) == Output("hello\n", 4, "oops\n")
+
+
+def test_a_key_in_the_inventory_goes_through_ansible(sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANSIBLE_SSH_AGENT", "auto")
+    key = (sshd.folder / "login").read_text()
+    raw = sshd.host(ansible_ssh_private_key_file="", ansible_private_key=key, ansible_user="root")
+    assert facts(gather([(raw, (HELLO,))])["gpu01"]).get(HELLO) == Output("hello\n", 4, "oops\n")
+
+
+def test_an_outage_has_one_reason() -> None:
+    ports = free_ports(1)[0]
+    down: dict[str, object] = {"ansible_port": ports}
+    hosts = [
+        RawHost(name=f"gpu{n:02d}", connection=down | {"ansible_host": f"127.0.0.{n}", "ansible_user": f"u{n}"})
+        for n in range(1, 4)
+    ]
+    found = [failed(one) for one in gather([(raw, (HELLO,)) for raw in hosts]).values()]
+    assert all(isinstance(one, Unreached) for one in found)
+    assert {one.reason for one in found if isinstance(one, Unreached)} == {
+        f"ssh: connect to host port {ports}: Connection refused"
+    }
+    assert {one.advice for one in found if isinstance(one, Unreached)} == {"try it by hand"}
+    assert "127.0.0.2" in found[1].hint
+    assert found[1].message.startswith(f"gpu02 (127.0.0.2:{ports}): ssh: connect")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("ssh: connect to host 192.0.2.7 port 22: No route to host", "ssh: connect to host port 22: No route to host"),
+        ("ssh: Could not resolve hostname gpu7.example: unknown", "ssh: Could not resolve hostname: unknown"),
+        ("ops@gpu7: Permission denied (publickey).", "Permission denied (publickey)."),
+        ("Connection closed by 192.0.2.7 port 22", "Connection closed by the host port 22"),
+        ("Connection reset by 198.51.100.1 port 22", "Connection reset by the host port 22"),
+        ('Error: no container with name or ID "gpu7" found', "Error: no container with name or ID found"),
+        ("ssh: connect to host bastion port 22: refused", "ssh: connect to host bastion port 22: refused"),
+        ("gpu70: gpu7.example.org is not gpu7-ib", "gpu70: gpu7.example.org is not gpu7-ib"),
+    ],
+)
+def test_a_reason_does_not_repeat_the_host(said: str, reason: str) -> None:
+    assert without_host(said, ("gpu7", "192.0.2.7", "gpu7.example")) == reason
 
 
 def test_paramiko_judges_host_keys(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

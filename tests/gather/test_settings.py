@@ -105,6 +105,11 @@ def test_a_become_password_is_in_no_argument() -> None:
         ({"ansible_connection": "containers.podman.podman"}, "podman"),
         ({"ansible_connection": "community.docker.docker"}, "docker"),
         ({"ansible_connection": "community.general.lxd"}, "ansible"),
+        ({"ansible_private_key": "-----BEGIN"}, "ansible"),
+        ({"ansible_ssh_private_key": "-----BEGIN", "ansible_password": "x"}, "ansible"),
+        ({"ansible_ssh_private_key_file": "/key", "ansible_private_key_passphrase": "x"}, "ansible"),
+        ({"ansible_password": "x", "ansible_sshpass_prompt": "PIN"}, "ansible"),
+        ({"ansible_ssh_pkcs11_provider": "/lib/opensc.so"}, "ansible"),
         ({"ansible_become": True, "ansible_become_method": "community.general.doas"}, "ansible"),
     ],
 )

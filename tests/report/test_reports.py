@@ -12,10 +12,13 @@ from xml.etree import ElementTree
 import pytest
 
 from gpuprov.errors import GpuprovError
+from gpuprov.gather.unreached import Unreached
 from gpuprov.report import as_json, html, junit, text
-from gpuprov.report.files import write_atomic
-from gpuprov.report.fold import names
+from gpuprov.report.files import check_writable, write_atomic
+from gpuprov.report.fold import brief, names
+from gpuprov.report.results import show
 from gpuprov.verify import Result
+from gpuprov.verify.verify import unreachable
 
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }} ]]> \x1b[31m\x00 é"
 
@@ -144,6 +147,53 @@ def test_text_tells_a_failure_once_with_all_its_hosts() -> None:
     assert "gpu[001-003] (3 hosts)  1 failed, 1 skipped, 1 passed" in shown
     assert shown.endswith("not as wanted: 5 hosts, 1 unreachable, 3 failed, 1 in error, 3 skipped, 3 passed\n")
     assert shown.index("UNREACHABLE") < shown.index("FAIL") < shown.index("ERROR")
+
+
+def test_an_outage_is_told_once() -> None:
+    def gone(host: str) -> Result:
+        error = Unreached(
+            host, "refused", "try it by hand", place=f"{host}.example", command=f"ssh {host}.example true"
+        )
+        return unreachable(host, error)
+
+    rows = [gone(f"gpu{number:02d}") for number in range(1, 31)]
+    shown = text.render(rows, width=100)
+    assert shown == (
+        "UNREACHABLE  host.reachable  gpu[01-30] (30 hosts)\n  expected  the host answers\n  found     refused\n"
+        "  see       ssh gpu01.example true  # gpu01\n  hint      try it by hand\n\n"
+        "gpu[01-30] (30 hosts)  unreachable\n\nnot as wanted: 30 hosts, 30 unreachable\n"
+    )
+    assert "ssh gpu30.example true" in as_json.render(rows)
+    assert "ssh gpu30.example true" in junit.render(rows)
+
+
+def test_long_lists_of_hosts_are_cut_unless_all_is_asked_for() -> None:
+    odd = [f"node-{letter}{other}-x" for letter in "abcdefghijklmn" for other in "abcdefghijklmn"]
+    rows = [Result(host=host, capability="a", check="a.bad", status="fail", found="3") for host in odd]
+    shown = text.render(rows)
+    assert max(map(len, shown.splitlines())) < 200
+    assert "node-ac-x, ... (196 hosts)" not in shown
+    assert ", ... (196 hosts)" in shown
+    assert odd[-1] in text.render(rows, verbose=True)
+    assert brief([f"gpu{number}" for number in range(1, 200, 2)], room=20) == "gpu[1,3,5,7,9,11,13,...]"
+    assert brief(["a", "b"]) == "a, b"
+
+
+def test_results_are_shown_even_if_a_report_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(GpuprovError, match=r"x/one cannot be written: .*; .*x/two cannot be written"):
+        show(results(), junit=tmp_path / "x" / "one", html=tmp_path / "x" / "two")
+    assert "not as wanted: 5 hosts" in capsys.readouterr().out
+
+
+def test_whether_a_file_can_be_written_is_known_before(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    check_writable(tmp_path / "new", tmp_path / "link", None, "/dev/null")
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+    for path in (tmp_path / "nowhere" / "x", "/proc/x"):
+        with pytest.raises(GpuprovError, match="cannot be written"):
+            check_writable(path)
 
 
 def test_text_in_detail_in_colour_and_of_nothing() -> None:

@@ -1,0 +1,58 @@
+"""The folder that Ansible keeps for itself (~/.ansible), and a private one where that cannot be: no home, or a read-only one."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+
+from gpuprov.errors import GpuprovError
+
+PREFIX = "gpuprov-ansible-"
+
+
+def environment() -> dict[str, str]:
+    """What Ansible's environment needs here: nothing where its folder can be used, else ANSIBLE_HOME."""
+    if os.environ.get("ANSIBLE_HOME") or _usable(os.path.expanduser("~")):
+        return {}
+    return {"ANSIBLE_HOME": _private()}
+
+
+@contextmanager
+def in_place() -> Iterator[None]:
+    """The environment of this process has it while Ansible is imported: it makes its temporary folder then."""
+    given: Mapping[str, str] = environment()
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name in given:
+            del os.environ[name]
+
+
+def _usable(home: str) -> bool:
+    folder = os.path.join(home, ".ansible", "tmp")
+    try:
+        if not os.path.isabs(home) or not os.path.isdir(home):
+            return False
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+@cache
+def _private() -> str:
+    """One for this process, removed at its end."""
+    try:
+        folder = tempfile.mkdtemp(prefix=PREFIX)
+    except OSError as error:
+        raise GpuprovError(
+            f"no temporary folder: {error.strerror}", "set TMPDIR to a folder with free space"
+        ) from error
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
