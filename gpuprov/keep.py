@@ -15,7 +15,8 @@ def folder(room: str) -> Path:
     """Where the files of a room are: $XDG_CACHE_HOME/gpuprov/ROOM, else ~/.cache/gpuprov/ROOM."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     home = os.path.expanduser("~")
-    return (Path(base) if os.path.isabs(base) else Path(home) / ".cache") / "gpuprov" / room
+    usable = home if os.path.isdir(home) and os.path.isabs(home) else os.devnull  # below which nothing can be made
+    return (Path(base) if os.path.isabs(base) else Path(usable) / ".cache") / "gpuprov" / room
 
 
 def read(room: str, name: str) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +53,11 @@ class Log:
 
 
 def default_folder() -> Path:
-    """`$XDG_STATE_HOME`/gpuprov/log; the specification's default is ~/.local/state."""
+    """`$XDG_STATE_HOME`/gpuprov/log; the specification's default is ~/.local/state. Without a home, a folder for temporary files."""
     state = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(state) if state.startswith("/") else Path.home() / ".local" / "state") / "gpuprov" / "log"
+    home = os.path.expanduser("~")
+    if state.startswith("/"):
+        return Path(state) / "gpuprov" / "log"
+    if os.path.isdir(home) and os.path.isabs(home):
+        return Path(home) / ".local" / "state" / "gpuprov" / "log"
+    return Path(tempfile.gettempdir()) / f"gpuprov-{os.geteuid()}" / "log"

@@ -14,7 +14,8 @@ from gpuprov.apply.log import Log
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
 from gpuprov.apply.outcome import judge
 from gpuprov.apply.show import Show
-from gpuprov.errors import GpuprovError
+from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.gather.unreached import Unreached
 from gpuprov.plan import playbook
 from gpuprov.plan.decide import decide
 from gpuprov.plan.events import Ledger
@@ -90,7 +91,7 @@ class _Rollout:
     def _first_look(self, pair: Pair, reading: Reading) -> HostOutcome:
         name, options = pair[0].name, self.options
         if reading.lost:
-            return HostOutcome(host=name, state="unreachable", message=reading.lost.message, hint=reading.lost.hint)
+            return HostOutcome(host=name, state="unreachable", **_lost(reading.lost))
         results = list(reading.results)
         decision = decide(pair, results, reading.facts, full=options.full, reboot=options.reboot, only=options.only)
         outcome = HostOutcome(host=name, results=results, ran=decision.run, skipped=decision.skipped)
@@ -186,8 +187,16 @@ class _Rollout:
             outcome = self.outcomes[name]
             outcome.results = list(reading.results)
             if reading.lost and outcome.state in ("changed", "unchanged"):
-                outcome.state, outcome.message, outcome.hint = "unreachable", reading.lost.message, reading.lost.hint
+                told = _lost(reading.lost)
+                outcome.state, outcome.message, outcome.hint = "unreachable", told["message"], told["hint"]
 
 
 def _groups(pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:
     return {raw.name: raw.groups for raw, _ in pairs}
+
+
+def _lost(error: UnreachableError) -> dict[str, str]:
+    """Message and hint without the host's name, so that an outage of many hosts is told once."""
+    if isinstance(error, Unreached):
+        return {"message": error.reason, "hint": error.advice}
+    return {"message": error.message, "hint": error.hint}

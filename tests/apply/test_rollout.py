@@ -123,7 +123,7 @@ def test_an_interrupt_leaves_nothing_running(tmp_path: Path, number: int) -> Non
     with subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True) as child:
         wait_for(lambda: any("41.5" in line for line in processes(tmp_path)))
         child.send_signal(number)
-        told = child.communicate(timeout=20)[0]
+        told = child.communicate(timeout=90)[0]
     wait_for(lambda: not processes(tmp_path))
     left = list((tmp_path / "tmp").iterdir())
     if number == signal.SIGKILL:
@@ -150,7 +150,7 @@ def processes(mark: Path) -> list[str]:
     return [line for line in found if line]
 
 
-def wait_for(condition: object, limit: float = 30.0) -> None:
+def wait_for(condition: object, limit: float = 60.0) -> None:
     deadline = time.monotonic() + limit
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline
