@@ -91,7 +91,8 @@ class _Rollout:
     def _first_look(self, pair: Pair, reading: Reading) -> HostOutcome:
         name, options = pair[0].name, self.options
         if reading.lost:
-            return HostOutcome(host=name, state="unreachable", **_lost(reading.lost))
+            message, hint = _lost(reading.lost)
+            return HostOutcome(host=name, state="unreachable", message=message, hint=hint)
         results = list(reading.results)
         decision = decide(pair, results, reading.facts, full=options.full, reboot=options.reboot, only=options.only)
         outcome = HostOutcome(host=name, results=results, ran=decision.run, skipped=decision.skipped)
@@ -187,16 +188,16 @@ class _Rollout:
             outcome = self.outcomes[name]
             outcome.results = list(reading.results)
             if reading.lost and outcome.state in ("changed", "unchanged"):
-                told = _lost(reading.lost)
-                outcome.state, outcome.message, outcome.hint = "unreachable", told["message"], told["hint"]
+                outcome.state = "unreachable"
+                outcome.message, outcome.hint = _lost(reading.lost)
 
 
 def _groups(pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:
     return {raw.name: raw.groups for raw, _ in pairs}
 
 
-def _lost(error: UnreachableError) -> dict[str, str]:
+def _lost(error: UnreachableError) -> tuple[str, str]:
     """Message and hint without the host's name, so that an outage of many hosts is told once."""
     if isinstance(error, Unreached):
-        return {"message": error.reason, "hint": error.advice}
-    return {"message": error.message, "hint": error.hint}
+        return error.reason, error.advice
+    return error.message, error.hint
