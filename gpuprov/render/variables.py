@@ -62,7 +62,7 @@ def role_digest(name: str) -> str:
     """sha256 over the files of a role, and over the catalogue's tables that roles decide by."""
     state = hashlib.sha256(json.dumps(fleet_variables(), sort_keys=True).encode())
     folder = assets.root() / "roles" / name
-    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+    for file in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
         state.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
     return state.hexdigest()
 

@@ -25,7 +25,6 @@ def versions(lab: Lab) -> tuple[str, str]:
     """The newest and the second newest driver version of the simulated hosts' own index."""
     offered = lab.machine("index").offered()
     assert len(offered) >= 2, f"the index offers only {offered}"
-    container.down("e2e-index")
     return offered[0], offered[1]
 
 
@@ -70,11 +69,12 @@ def older(moved: Moved) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _heal(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Each test starts and ends with a mirror that works."""
+def _put_away(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Each test leaves a mirror that works, and none of its own hosts."""
     yield
     if "lab" in request.fixturenames:
         request.config.stash[LAB].mirror.heal()
+        request.config.stash[LAB].clear()
 
 
 @pytest.hookimpl(tryfirst=True)

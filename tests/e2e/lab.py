@@ -20,6 +20,7 @@ from tests.e2e.mirror import Mirror
 
 GPUPROV = str(Path(sys.executable).with_name("gpuprov"))
 REPOSITORY = "localhost/gpuprov-e2e"
+SHARED = ("e2e-first", "e2e-moved")  # hosts that several tests look at
 SPEC: dict[str, Any] = {"nouveau": {}, "nvidia_driver": {"version": "535"}, "persistence": {}}
 # The driver's configure tests have their process id in every name: no cache can know them again.
 CACHED_COMPILER = """#!/bin/sh
@@ -100,6 +101,12 @@ class Lab:
         host = container.up(full, user=user, tag=f"{REPOSITORY}:{snapshot}")
         self.machines[full] = Machine(host)
         return self.machines[full]
+
+    def clear(self) -> None:
+        """Take down the hosts of a test. Systemd in many containers would use up the machine's inotify instances."""
+        for name in [name for name in self.machines if name not in SHARED]:
+            container.down(name)
+            del self.machines[name]
 
     def prepare(self) -> None:
         """The first snapshot: package lists, the proxy for packages, and a compiler cache that outlives this run."""

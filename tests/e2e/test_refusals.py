@@ -70,7 +70,7 @@ def test_neither_root_nor_become(lab: Lab, newest: str) -> None:
     hosts = folder / "hosts.yaml"
     hosts.write_text(hosts.read_text().replace("ansible_become: true", "ansible_become: false"))
     before = machine.state()
-    ran = lab.run("apply", folder, "--yes")
+    ran = lab.run("apply", folder, "--yes", "--full")
     assert ran.code == 3, ran
     assert "ansible_become: true" in ran.text
     assert machine.state() == before

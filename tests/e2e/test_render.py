@@ -23,8 +23,10 @@ def ansible(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("plain")
     venv.create(folder, with_pip=False)
     python = ["env", f"PYTHONPATH={sysconfig.get_path('purelib')}", str(folder / "bin" / "python")]
-    found = subprocess.run([*python, "-c", "import gpuprov"], cwd=folder, capture_output=True, text=True, check=False)
-    assert "No module named 'gpuprov'" in found.stderr, "gpuprov can be imported: install it editable for this test"
+    found = subprocess.run(
+        [*python, "-c", "import gpuprov.cli"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert "No module named 'gpuprov" in found.stderr, "gpuprov can be imported: install it editable for this test"
     return [*python, "-m", "ansible", "playbook"]
 
 

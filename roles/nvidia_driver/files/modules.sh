@@ -1,5 +1,6 @@
 # usage: modules.sh PACKAGE KERNEL...
 # Builds and installs the DKMS package's modules for each kernel that lacks them; "installed for KERNEL", one a line.
+# DKMS says "installed" also where the module's file is gone: modinfo looks.
 set -u
 source=$(dpkg-query -L "$1" | sed -n 's,^/usr/src/\([^/]*\)/dkms.conf$,/usr/src/\1,p')
 shift
@@ -12,8 +13,10 @@ if [ -f "$pack" ] && ! dpkg-query -S "$pack" > /dev/null 2>&1; then
   rmdir --ignore-fail-on-non-empty "${pack%/*}"
 fi
 for kernel in "$@"; do
-  dkms status -m "$name" -v "$version" -k "$kernel" | grep -q installed && continue
-  if ! answer=$(dkms install -m "$name" -v "$version" -k "$kernel" 2>&1); then
+  if dkms status -m "$name" -v "$version" -k "$kernel" | grep -q installed; then
+    [ "$(modinfo -k "$kernel" -F version "$name" 2> /dev/null)" = "$version" ] && continue
+  fi
+  if ! answer=$(dkms install --force -m "$name" -v "$version" -k "$kernel" 2>&1); then
     echo "kernel $kernel: $answer"
     tail -n 12 "/var/lib/dkms/$name/$version/build/make.log" 2>/dev/null
     exit 1
