@@ -6,9 +6,6 @@ import re
 from typing import Any
 
 from ansible.errors import AnsibleError, AnsibleUndefinedVariable
-from ansible.template import Templar
-from ansible.vars.hostvars import HostVars
-from ansible.vars.manager import VariableManager
 
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.origin import origin_of
@@ -23,7 +20,11 @@ class Templates:
     """Resolves values with all the variables that Ansible gives a host (group_vars, host_vars, hostvars, groups, ...)."""
 
     def __init__(self, loader: Loader, manager: Manager, findings: Findings) -> None:
+        # Late: most inventories have no templates, and these load Ansible's whole playbook machinery.
         from ansible.release import __version__ as version
+        from ansible.template import Templar
+        from ansible.vars.hostvars import HostVars
+        from ansible.vars.manager import VariableManager
 
         self._findings = findings
         self._variables = VariableManager(loader=loader, inventory=manager, version_info={"full": version})
