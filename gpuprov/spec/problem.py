@@ -50,16 +50,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 def collect(problems: Iterable[Problem]) -> list[Problem]:
     """Problems sorted by place, each told once with all the hosts it concerns."""
-    merged: dict[tuple[object, ...], Problem] = {}
+    first: dict[tuple[object, ...], Problem] = {}
+    hosts: dict[tuple[object, ...], dict[str, None]] = {}
     for problem in problems:
         key = (problem.severity, problem.origin, problem.path, problem.message, problem.hint)
-        known = merged.get(key)
-        if known is None:
-            merged[key] = problem
-        elif not set(problem.hosts) <= set(known.hosts):
-            merged[key] = msgspec.structs.replace(known, hosts=(*known.hosts, *problem.hosts))
+        first.setdefault(key, problem)
+        hosts.setdefault(key, {}).update(dict.fromkeys(problem.hosts))
+    merged = [msgspec.structs.replace(problem, hosts=tuple(hosts[key])) for key, problem in first.items()]
     none = Origin("")
-    return sorted(merged.values(), key=lambda p: (p.origin or none, p.hosts[:1], dotted(p.path), p.message))
+    return sorted(merged, key=lambda p: (p.origin or none, p.hosts[:1], dotted(p.path), p.message))
 
 
 class SpecError(GpuprovError):
