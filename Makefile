@@ -21,7 +21,7 @@ lint: setup
 	$(BIN)/ruff format --check gpuprov tests docs benchmarks
 	$(BIN)/mypy
 	$(BIN)/yamllint --strict roles playbooks inventories
-	$(BIN)/ansible-lint --offline --quiet roles playbooks
+	$(BIN)/ansible-lint --offline -q roles playbooks
 
 check: lint            ## everything fast: under 90 seconds
 	$(BIN)/pytest -n 2
