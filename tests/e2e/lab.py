@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ from tests.e2e.mirror import Mirror
 
 GPUPROV = str(Path(sys.executable).with_name("gpuprov"))
 REPOSITORY = "localhost/gpuprov-e2e"
+LOCK = Path("/run/lock/gpuprov-e2e")  # one lab on a machine: hosts are known by their names
 SHARED = ("e2e-first", "e2e-moved")  # hosts that several tests look at
 SPEC: dict[str, Any] = {"nouveau": {}, "nvidia_driver": {"version": "535"}, "persistence": {}}
 # The driver's configure tests have their process id in every name: no cache can know them again.
@@ -228,9 +230,11 @@ def podman(*arguments: str) -> str:
 
 @contextmanager
 def laboratory(folder: Path) -> Iterator[Lab]:
-    """A lab; its hosts and images go at the end."""
+    """A lab; its hosts and images go at the end, also when the tests are told to end."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     (folder / "inventories").mkdir()
-    with Mirror(cache=image.cache_dir() / "debs") as mirror:
+    with LOCK.open("w") as alone, Mirror(cache=image.cache_dir() / "debs") as mirror:
+        fcntl.flock(alone, fcntl.LOCK_EX)
         lab = Lab(folder, mirror)
         try:
             lab.prepare()
