@@ -199,5 +199,5 @@ def _groups(pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:
 def _lost(error: UnreachableError) -> tuple[str, str]:
     """Message and hint without the host's name, so that an outage of many hosts is told once."""
     if isinstance(error, Unreached):
-        return error.reason, error.advice
+        return error.reason, f"{error.advice}: gpuprov verify shows how" if error.command else error.advice
     return error.message, error.hint
