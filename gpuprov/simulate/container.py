@@ -16,7 +16,7 @@ from gpuprov.simulate import image, tools
 PREFIX = "gpuprov-sim-"
 LABEL = "gpuprov.simulated-host"
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
-PATIENCE = 60.0  # seconds for systemd and sshd; 3 are usual
+PATIENCE = 180.0  # seconds for systemd and sshd; 3 are usual, and one stuck unit is given up by systemd after 90
 
 
 @dataclass(frozen=True)
