@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -133,7 +134,8 @@ def test_an_interrupt_leaves_nothing_running(tmp_path: Path, number: int) -> Non
         return
     assert child.returncode == 130
     assert "slow1" in told
-    assert "failed: interrupted in kernel: Take long" in told
+    # Which task is named depends on how far Ansible's events have come when the signal arrives.
+    assert re.search("failed: interrupted in kernel: (Write the state|Take long)", told)
     assert "interrupted: run it again to complete it" in told
     assert not left
 
