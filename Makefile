@@ -1,9 +1,10 @@
-# make setup | demo | check | test | bench; PYTHON chooses the interpreter.
+# make setup | demo | check | test | molecule | bench; PYTHON chooses the interpreter.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: setup demo check test lint docs bench clean
+.PHONY: setup demo check test molecule lint docs bench clean
 
 $(BIN)/gpuprov: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -20,15 +21,22 @@ lint: setup
 	$(BIN)/ruff check gpuprov tests docs benchmarks
 	$(BIN)/ruff format --check gpuprov tests docs benchmarks
 	$(BIN)/mypy
-	$(BIN)/yamllint --strict roles playbooks inventories
+	$(BIN)/yamllint --strict roles playbooks inventories molecule .config
 	$(BIN)/ansible-lint --offline -q roles playbooks
 
 check: lint            ## everything fast: under 90 seconds
 	$(BIN)/pytest -n 2
 
-test: check            ## all tests: also the wheel, and real systemd hosts (root, podman)
-	$(BIN)/python -m gpuprov.simulate setup
+test: check            ## all tests: also the wheel, and simulated hosts (root, podman, QEMU)
+	$(BIN)/python -m gpuprov.simulate setup --machines
 	$(BIN)/pytest -m 'install or e2e'
+
+molecule: $(addprefix molecule-,$(SCENARIOS))  ## all scenarios on simulated GPU hosts (root, podman, QEMU); molecule-NAME for one
+
+molecule-%: setup
+	$(BIN)/python -m gpuprov.simulate setup --machines
+	PATH="$(abspath $(BIN)):$$PATH" flock --close /run/lock/gpuprov-molecule-$* \
+		molecule test --no-command-borders --scenario-name $*
 
 docs: setup
 	$(BIN)/python docs/generate.py

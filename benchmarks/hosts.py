@@ -8,13 +8,15 @@ import time
 from pathlib import Path
 
 from gpuprov.simulate import container
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.host import SimulatedHost
 
 NAME = "bench"
 FIRST_PORT = 2201
 SPEC = "  vars:\n    gpuprov:\n      nouveau: {}\n      nvidia_driver: {version: '535'}\n      persistence: {}\n"
 
 
-def inventory(host: container.SimulatedHost, count: int, folder: Path, control: bool = False) -> Path:
+def inventory(host: SimulatedHost, count: int, folder: Path, control: bool = False) -> Path:
     """An inventory of `count` hosts: one container, many ports."""
     options = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
     lines = ["all:", *SPEC.rstrip().splitlines(), "  hosts:"]
@@ -30,9 +32,9 @@ def inventory(host: container.SimulatedHost, count: int, folder: Path, control: 
     return file
 
 
-def up(count: int, folder: Path, gpuprov: Path) -> container.SimulatedHost:
+def up(count: int, folder: Path, gpuprov: Path) -> SimulatedHost:
     """The converged host with `count` more sshd. Takes some minutes the first time: the driver is really built."""
-    host = container.up(NAME, user="root")
+    host = container.up(NAME, Description(user="root"))
     sys.stderr.write("applying the spec to the simulated host (a real DKMS build) ...\n")
     single = inventory(host, 1, folder)
     subprocess.run([gpuprov, "apply", "--yes", single], check=True, stdout=subprocess.DEVNULL)

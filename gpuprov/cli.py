@@ -29,6 +29,7 @@ def cli() -> None:
     gpuprov plan   inventory.yaml    # what would change, and will it reboot? changes nothing
     gpuprov apply  inventory.yaml    # make it so, then verify
     gpuprov verify inventory.yaml    # is it so, and will it be so after the next boot?
+    gpuprov rehearse inventory.yaml  # all of it on simulated hosts first; touches no host
 
     Without INVENTORY: $GPUPROV_INVENTORY, then ./inventory.yaml, then what ansible.cfg names.
     Shell completion: eval "$(_GPUPROV_COMPLETE=bash_source gpuprov)" (or zsh_source, fish_source).
@@ -164,6 +165,38 @@ def verify(
         )
     reporting.show(results, as_json=as_json, verbose=reading["verbose"], junit=junit, html=html)
     return exit_code(results)
+
+
+@cli.command()
+@options.inventory
+@click.option("--kind", type=click.Choice(["container", "machine"]), help="What simulated hosts are (container).")
+@click.option("--distribution", metavar="NAME", help="What they run (debian12).")
+@click.option("--all-hosts", is_flag=True, help="A simulated host for each host, not for each distinct spec.")
+@click.option("--keep", is_flag=True, help="Leave the simulated hosts and print how to log in.")
+@click.option(
+    "--forks", type=click.IntRange(min=1), default=4, show_default=True, help="Simulated hosts that are up at a time."
+)
+@click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
+@click.option("--html", type=FILE, help="Write one self-contained HTML page to this file.")
+@click.option(
+    "--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the logs of the runs are written."
+)
+@options.json_flag
+def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: Path | None, **given: Any) -> int:
+    """Do it all on simulated hosts: apply, verify, reboot, verify, apply again. Touches no host of the inventory.
+
+    Needs root, and podman or docker. A variable `simulated_host` of a host or group says what a spec does not.
+
+    \b
+    Example: gpuprov rehearse inventory.yaml --limit gpu017
+    """
+    from gpuprov import rehearse as rehearsing
+
+    fleet = options.load(sources, given)
+    names = ("all_hosts", "keep", "forks", "verbose", "log_dir")
+    chosen = {name: given[name] for name in names}
+    chosen |= {"kind": given["kind"] or "", "distribution": given["distribution"] or ""}
+    return rehearsing.run(fleet.pairs, rehearsing.Options(**chosen), plain=as_json, junit=junit, html=html)
 
 
 @cli.command()

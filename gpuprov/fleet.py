@@ -126,7 +126,7 @@ def with_contributions(spec: HostSpec) -> tuple[HostSpec, list[Problem]]:
     if isinstance(own, Kernel):
         wanted.append(Contribution("kernel", own))
     for name, fragment in spec.capabilities.items():
-        asked = BY_NAME[name].contribute(fragment)
+        asked = BY_NAME[name].contribute(spec, fragment)
         if asked is not None:
             wanted.append(Contribution(name, asked))
     if not wanted:

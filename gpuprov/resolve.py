@@ -7,6 +7,7 @@ decide by the same code. Input is text as the host's own tools print it; nothing
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 # The first branch with open kernel modules, and the first where they are the default:
@@ -17,6 +18,10 @@ DEFAULT_OPEN_SINCE = 560
 # The one parameter that the module shows under another name than it takes:
 # https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/kernel-open/nvidia/nv-reg.h (CUSTOM_NAME)
 PARAMETER_NAMES = {"RmProfilingAdminOnly": "NVreg_RestrictProfilingToAdminUsers"}
+
+Rules = Sequence[Mapping[str, Any]]
+Followers = Sequence[Rules]
+NO_FOLLOWER = "Debian has none: add NVIDIA's repository, or a mirror of it, to the host's package sources"
 
 
 def upstream(version: str) -> str:
@@ -91,27 +96,87 @@ def flavour(wanted: str, pci_ids: list[str], table: dict[str, str], branch: str)
     return {"flavour": wanted, "reason": "asked for in the spec", "problem": problem}
 
 
-def resolve(wanted: str, needed: list[str], index: dict[str, list[str]], installed: dict[str, str]) -> dict[str, Any]:
-    """One version for the whole set: `{version, packages, kept, problem, hint}`.
+def resolve(
+    wanted: str,
+    needed: list[str],
+    index: dict[str, list[str]],
+    installed: dict[str, str],
+    beside: Followers = (),
+) -> dict[str, Any]:
+    """One version for the whole set: `{version, packages, kept, replaced, problem, hint}`.
 
     wanted: `any`, a branch or an exact version. needed: package names that must share one version. index: what the
     host's repositories offer. installed: what it has. An installed whole set that satisfies `wanted` is kept, so a second
     run never upgrades; a half set is completed at its module's version where the index still has all of it; otherwise
-    the newest whole set is taken.
-    """
+    the newest whole set is taken. beside: packages that must have the driver's version under names and revisions of their
+    own, as rules for `follower`; `replaced` are the names that they had for other branches."""
+
+    def followers(version: str) -> dict[str, str]:
+        return dict(filter(all, (follower(version, rules, index, installed) for rules in beside)))
+
+    def chosen(version: str, *, kept: bool) -> dict[str, Any]:
+        packages = {**dict.fromkeys(needed, version), **followers(version)}
+        replaced = [name for rules in beside for name in other_names(rules, installed) if name not in packages]
+        return {**_found(version, packages, kept=kept), "replaced": replaced}
+
     have = {installed.get(name, "") for name in needed}
     if len(have) == 1 and "" not in have and satisfies(next(iter(have)), wanted):
         whole = next(iter(have))
-        return _found(whole, dict.fromkeys(needed, whole), kept=True)
+        if len(followers(whole)) == len(beside):
+            return chosen(whole, kept=True)
     offered = {version for name in needed for version in index.get(name, [])}
     whole_sets = [v for v in offered if all(v in index.get(name, []) for name in needed)]
     ranked = sorted(whole_sets, key=lambda v: (order(v), -_rank(v, needed, index)), reverse=True)
+    ranked = [version for version in ranked if len(followers(version)) == len(beside)]
     fitting = [version for version in ranked if satisfies(version, wanted)]
     if fitting:
         present = installed.get(needed[0], "")
-        chosen = present if present in fitting else fitting[0]
-        return _found(chosen, dict.fromkeys(needed, chosen), kept=False)
-    return _missing(wanted, needed, index, offered, ranked)
+        return chosen(present if present in fitting else fitting[0], kept=False)
+    return _missing(wanted, needed, index, offered, ranked, beside)
+
+
+def follower(version: str, rules: Rules, index: dict[str, list[str]], installed: dict[str, str]) -> tuple[str, str]:
+    """Name and package version of the package that follows a driver version; empty if there is none.
+
+    rules: its names, each `{name, min, max}`: `{branch}` in a name is filled in, min and max are branches. An installed one
+    that fits is kept; of several offered, the one whose package version is the driver's own wins.
+    """
+    for name in follower_names(rules, version):
+        fits = [v for v in [installed.get(name, ""), *index.get(name, [])] if v and upstream(v) == upstream(version)]
+        if fits:
+            return name, fits[0] if installed.get(name) == fits[0] or version not in fits else version
+    return "", ""
+
+
+def follower_names(rules: Rules, version: str) -> list[str]:
+    """The names that a following package can have for the branch of a version."""
+    branch = upstream(version).partition(".")[0]
+    number = int(branch) if branch.isdigit() else 0
+    return list(dict.fromkeys(r["name"].replace("{branch}", branch) for r in rules if r["min"] <= number <= r["max"]))
+
+
+def other_names(rules: Rules, installed: dict[str, str]) -> list[str]:
+    """The installed packages that are the following package under any of its names."""
+    patterns = {re.escape(rule["name"]).replace(r"\{branch\}", "[0-9]+") for rule in rules}
+    return sorted(name for name in installed if any(re.fullmatch(pattern, name) for pattern in patterns))
+
+
+def follow(version: str, rules: Rules, index: dict[str, list[str]], installed: dict[str, str]) -> dict[str, Any]:
+    """The package that follows an installed driver: `{name, version, replaced, problem, hint}`."""
+    name, chosen = follower(version, rules, index, installed)
+    answer: dict[str, Any] = {"name": name, "version": chosen, "replaced": [], "problem": "", "hint": ""}
+    if name:
+        answer["replaced"] = [other for other in other_names(rules, installed) if other != name]
+    else:
+        wanted = " or ".join(follower_names(rules, version)) or "such a package"
+        answer["problem"] = (
+            f"the host's repositories have no {wanted} {upstream(version)}, the installed driver's version"
+        )
+        there = {upstream(v) for n, found in index.items() for v in found if other_names(rules, {n: v})}
+        listed = ", ".join(sorted(there, key=order, reverse=True))
+        advice = f"versions that are there: {listed}; name one of them as nvidia_driver.version"
+        answer["hint"] = advice if there else NO_FOLLOWER
+    return answer
 
 
 def decide(
@@ -122,8 +187,10 @@ def decide(
     sets: dict[str, list[str]],
     index: dict[str, list[str]],
     installed: dict[str, str],
+    *,
+    beside: Followers = (),
 ) -> dict[str, Any]:
-    """Flavour and version together: `{flavour, reason, version, packages, kept, problem, hint}`.
+    """Flavour and version together: `{flavour, reason, version, packages, kept, replaced, problem, hint}`.
 
     modules: `auto`, `open` or `proprietary`. sets: the packages that must share one version, by flavour, the package of
     the kernel modules first. With `any` version, what is installed decides branch and flavour (unless a GPU does the latter),
@@ -142,8 +209,8 @@ def decide(
         choice = {"flavour": present[0], "reason": "it is installed, and any version will do", "problem": ""}
     if choice["problem"]:
         hint = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have"
-        return {**choice, "version": "", "packages": {}, "kept": False, "hint": hint}
-    return {**choice, **resolve(wanted, sets[choice["flavour"]], index, installed)}
+        return {**choice, "version": "", "packages": {}, "kept": False, "replaced": [], "hint": hint}
+    return {**choice, **resolve(wanted, sets[choice["flavour"]], index, installed, beside)}
 
 
 def _rank(version: str, needed: list[str], index: dict[str, list[str]]) -> int:
@@ -151,16 +218,19 @@ def _rank(version: str, needed: list[str], index: dict[str, list[str]]) -> int:
 
 
 def _found(version: str, packages: dict[str, str], *, kept: bool) -> dict[str, Any]:
-    return {"version": upstream(version), "packages": packages, "kept": kept, "problem": "", "hint": ""}
+    return {"version": upstream(version), "packages": packages, "kept": kept, "replaced": [], "problem": "", "hint": ""}
 
 
 def _missing(
-    wanted: str, needed: list[str], index: dict[str, list[str]], offered: set[str], ranked: list[str]
+    wanted: str, needed: list[str], index: dict[str, list[str]], offered: set[str], ranked: list[str], beside: Followers
 ) -> dict[str, Any]:
     partial = sorted((v for v in offered if satisfies(v, wanted)), key=order, reverse=True)
+    unfollowed = [rules for rules in beside if partial and follower(partial[0], rules, index, {}) == ("", "")]
     if partial:
         lacking = [name for name in needed if partial[0] not in index.get(name, [])]
-        problem = f"version {upstream(partial[0])} is not whole in the host's repositories: no {', '.join(lacking)} {partial[0]}"
+        gaps = [f"{', '.join(lacking)} {partial[0]}"] if lacking else []
+        gaps += [f"{' or '.join(follower_names(rules, partial[0]))} {upstream(partial[0])}" for rules in unfollowed]
+        problem = f"version {upstream(partial[0])} is not whole in the host's repositories: no {', and no '.join(gaps)}"
     elif offered:
         problem = f'no driver version matches "{wanted}" in the host\'s repositories'
     else:
@@ -170,9 +240,11 @@ def _missing(
         nearest = min(ranked, key=lambda v: [abs(a - b) for a, b in zip(order(v), number, strict=False)])
         listed = ", ".join(dict.fromkeys(upstream(v) for v in ranked))
         hint = f"the nearest version with the whole set is {upstream(nearest)}; whole sets: {listed}"
+    elif unfollowed:
+        hint = NO_FOLLOWER
     else:
         hint = "run apt-get update, and enable the components contrib, non-free and non-free-firmware (Debian)"
-    return {"version": "", "packages": {}, "kept": False, "problem": problem, "hint": hint}
+    return {"version": "", "packages": {}, "kept": False, "replaced": [], "problem": problem, "hint": hint}
 
 
 def shown_name(name: str) -> str:
@@ -217,7 +289,9 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "gpuprov_decide": decide,
+            "gpuprov_follow": follow,
             "gpuprov_installed": parse_installed,
             "gpuprov_madison": parse_madison,
             "gpuprov_reload_reasons": reload_reasons,
+            "gpuprov_resolve": resolve,
         }

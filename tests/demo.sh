@@ -39,9 +39,14 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 INVENTORY=(inventories/example/inventory.yaml build/simulated.yaml --limit simulated)
-show 0 python -m gpuprov.simulate up "$HOST" --inventory build/simulated.yaml
+show 0 python -m gpuprov.simulate up "$HOST" --file tests/demo.yaml --inventory build/simulated.yaml
 show 0 gpuprov check "${INVENTORY[@]}"
 show 1 gpuprov plan "${INVENTORY[@]}" # 1: the host differs from its spec
 show 0 gpuprov apply "${INVENTORY[@]}" --yes
+show 0 python -m gpuprov.simulate reboot "$HOST"
 show 0 gpuprov verify "${INVENTORY[@]}" --verbose
+show 0 python -m gpuprov.simulate run "$HOST" nvidia-smi
+show 0 python -m gpuprov.simulate fault "$HOST" fabric-manager-dead
+show 1 gpuprov verify "${INVENTORY[@]}" # 1: found
+show 0 python -m gpuprov.simulate fault "$HOST" fabric-manager-dead --heal
 show 0 gpuprov apply "${INVENTORY[@]}" --yes # nothing is left to do

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities import host, kernel, nouveau, nvidia_driver, persistence
+from gpuprov.capabilities import container_toolkit, fabric_manager, host, kernel, nouveau, nvidia_driver, persistence
 from gpuprov.capabilities.base import Capability
 from gpuprov.spec.model import Fragment, HostSpec
 
@@ -11,6 +11,8 @@ CAPABILITIES: tuple[Capability, ...] = (
     nouveau.CAPABILITY,
     nvidia_driver.CAPABILITY,
     persistence.CAPABILITY,
+    fabric_manager.CAPABILITY,
+    container_toolkit.CAPABILITY,
 )
 HOUSE: Capability = host.CAPABILITY
 BY_NAME: dict[str, Capability] = {capability.name: capability for capability in (HOUSE, *CAPABILITIES)}

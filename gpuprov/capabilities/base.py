@@ -121,7 +121,8 @@ class Capability:
 
     `rules` judge the fragment offline (nothing known of the host). `contribute` is what it asks of the kernel.
     `export` reads a fragment off a host's facts (None: the host does not have it); it needs `export_probes`.
-    `unproved` excuses fields that no check proves, each with its reason.
+    `unproved` excuses fields that no check proves, each with its reason. `follows`: capabilities whose change it must be applied
+    after, although nothing of it was changed in the spec.
     """
 
     name: str
@@ -129,7 +130,8 @@ class Capability:
     fragment: type[Fragment]
     checks: tuple[Check, ...]
     rules: Callable[[HostSpec, Any], Iterable[Problem]] = _no_rules
-    contribute: Callable[[Any], Kernel | None] = lambda _fragment: None
+    contribute: Callable[[HostSpec, Any], Kernel | None] = lambda _host, _fragment: None
     export: Callable[[Facts], Fragment | None] = _no_export
     export_probes: tuple[Probe[Any], ...] = ()
     unproved: Mapping[str, str] = field(default_factory=dict)
+    follows: tuple[str, ...] = ()

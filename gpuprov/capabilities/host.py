@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability, Context, Outcome, check, fail, ok, skip
+from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.driver_sets import supported_distributions
-from gpuprov.probe import dpkg, house, pci, system
+from gpuprov.probe import dpkg, fabric, house, pci, system, systemd
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, Reboot
 from gpuprov.spec.problem import Problem
 
@@ -15,6 +16,8 @@ MAX_SKEW = 300
 """Seconds: apt refuses an index from the future, and TLS a certificate that is not valid yet."""
 BOOT_SPACE = 100
 """MiB: one rebuilt initramfs stands beside the old one while it is written."""
+DRIVERLESS = {"kernel", "nouveau"}
+"""Capabilities that make sense on a host without a GPU's driver."""
 
 
 class House(Fragment, frozen=True):
@@ -37,7 +40,7 @@ def gpu(ctx: Ctx) -> Outcome:
         return skip(f"{kind} container: no NVIDIA GPU is visible in it")
     names = [model.key if (model := catalogue.by_pci_id(f.identifier)) else f.identifier for f in found]
     told = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no NVIDIA GPU on the PCI bus"
-    if wanted is None and not found and set(ctx.host.capabilities) <= {"kernel", "nouveau"}:
+    if wanted is None and not found and set(ctx.host.capabilities) <= DRIVERLESS:
         return skip("no NVIDIA GPU on the PCI bus, and the spec asks for nothing that needs one")
     if wanted is None:
         return ok(told) if found else fail("an NVIDIA GPU", told, "lspci -nn -d 10de: shows what the bus has")
@@ -49,6 +52,30 @@ def gpu(ctx: Ctx) -> Outcome:
             expected, told, "a missing GPU: dmesg | grep -E 'NVRM|pci'; a wrong model: correct gpu.model in the spec"
         )
     return ok(told, expected)
+
+
+@check(
+    "host.fabric",
+    *(pci.NVIDIA_FUNCTIONS, fabric.BRIDGES, systemd.SYSTEMD_UNITS, system.CONTAINER),
+    evidence="lspci -d 10de:; systemctl status nvidia-fabricmanager",
+)
+def nvswitch_fabric(ctx: Ctx) -> Outcome:
+    """A host with NVSwitches has a Fabric Manager, of gpuprov or another's: without it CUDA fails, and all else looks well."""
+    ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
+    found = nvswitches.generation(ids, bridged=bool(ctx.facts.get(fabric.BRIDGES)))
+    if not found:
+        return ok("no NVSwitch")
+    if "fabric_manager" in ctx.host.capabilities:
+        return ok(f"NVSwitches of generation {found}, and fabric_manager in the spec")
+    unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(nvswitches.UNIT, systemd.MISSING)
+    if unit.active == "active":
+        return ok(f"NVSwitches of generation {found}, and a Fabric Manager that gpuprov does not manage")
+    if set(ctx.host.capabilities) <= DRIVERLESS:
+        return ok(f"NVSwitches of generation {found}, and the spec asks for nothing that needs them")
+    if kind := ctx.facts.get(system.CONTAINER):
+        return skip(f"{kind} container: the NVSwitches are the machine's, and so is their Fabric Manager")
+    told = f"NVSwitches of generation {found}, and {nvswitches.UNIT} is {unit.active if unit.file else unit.load}"
+    return fail("a Fabric Manager", told, "fabric_manager: {} in the spec; without it CUDA ends with error 802")
 
 
 @check("host.reboot_pending", house.REBOOT_REASONS)
@@ -129,13 +156,20 @@ def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
         yield Problem(
             path=("gpu", "model"), message=f'gpu.model "{fragment.gpu.model}" is not in the catalogue', hint=hint
         )
+    elif fragment.gpu and "fabric_manager" not in host.capabilities and "nvidia_driver" in host.capabilities:
+        needed = catalogue.find_gpu(fragment.gpu.model)
+        count = fragment.gpu.count or 0
+        if needed and needed.fabric_manager.needed == "nvswitch-boards" and count >= nvswitches.BOARD:
+            message = f"{count} x {needed.key} are joined by NVSwitches, and the spec has no fabric_manager"
+            hint = "add fabric_manager: {}; without Fabric Manager CUDA ends with error 802"
+            yield Problem(path=("gpu",), message=message, hint=hint, severity="warning")
 
 
 CAPABILITY = Capability(
     name="host",
     summary="which GPUs the host has, whether it may be rebooted, and what must hold before anything is changed",
     fragment=House,
-    checks=(gpu, reboot_pending, supported, root, clock, packages, space, receipt),
+    checks=(gpu, nvswitch_fabric, reboot_pending, supported, root, clock, packages, space, receipt),
     rules=rules,
     unproved={"reboot": "a permission, not a state of the host"},
 )

@@ -11,10 +11,12 @@ from gpuprov.probe import initramfs, modules, pci, system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.modules import underscored
 from gpuprov.spec.kernel import Kernel, ModuleName, Scalar
-from gpuprov.spec.model import Fragment
+from gpuprov.spec.model import Fragment, HostSpec
 
 # nova_core binds NVIDIA GPUs on kernels that have it: https://github.com/beclab/Olares/issues/3963
 IN_TREE = ("nouveau", "nova_core")
+# The module nova_core registers its PCI driver under another name ("already bound to NovaCore", same thread).
+MODULE_OF_DRIVER = {"NovaCore": "nova_core"}
 
 
 class Nouveau(Fragment, frozen=True):
@@ -47,8 +49,11 @@ def running(ctx: Context[Nouveau]) -> Outcome:
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the loaded modules are the machine's, not this host's")
     wanted = {underscored(name) for name in ctx.fragment.modules}
+    functions = ctx.facts.get(pci.NVIDIA_FUNCTIONS)
     bound = [
-        f"{f.address} ({f.driver})" for f in ctx.facts.get(pci.NVIDIA_FUNCTIONS) if underscored(f.driver) in wanted
+        f"{f.address} ({f.driver})"
+        for f in functions
+        if MODULE_OF_DRIVER.get(f.driver, underscored(f.driver)) in wanted
     ]
     loaded = ctx.facts.get(modules.LOADED)
     present = sorted(wanted & set(loaded))
@@ -91,7 +96,7 @@ def in_initramfs(ctx: Context[Nouveau]) -> Outcome:
     return ok(f"{len(images)} images cannot load {' '.join(sorted(wanted))}")
 
 
-def contribute(nouveau: Nouveau) -> Kernel:
+def contribute(_host: HostSpec, nouveau: Nouveau) -> Kernel:
     options: dict[str, dict[str, Scalar]] = {"nouveau": {"modeset": 0}} if "nouveau" in nouveau.modules else {}
     return Kernel(blacklist=nouveau.modules, module_options=options)
 

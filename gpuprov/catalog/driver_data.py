@@ -128,11 +128,17 @@ class ComponentFile(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key of fabricmanager.cfg, or an option of a kernel module. `seen`: a value others set."""
+    """A key of fabricmanager.cfg, or an option of a kernel module. `seen`: a value others set.
+
+    `kind`: what a value may be (number: 0 to `max`; path: absolute or empty); unit: the package's unit owns the key.
+    """
 
     component: str
     key: str
     default: str = ""
+    kind: Literal["", "number", "address", "path", "choice", "unit"] = ""
+    choices: tuple[str, ...] = ()
+    max: int | None = None
     seen: str = ""
     meaning: str = ""
     note: str = ""

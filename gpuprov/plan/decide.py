@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gpuprov.capabilities import BY_NAME
 from gpuprov.probe import house
 from gpuprov.probe.base import Facts, Probe, ProbeFailed, T
 from gpuprov.render import digest
@@ -64,6 +65,8 @@ def decide(
             run[name] = "never applied"
         elif applied.digest != digest(name, fragment, pair[1].site):
             run[name] = f"changed since it was applied ({applied.applied_at or 'unknown when'})"
+        elif leaders := [leader for leader in BY_NAME[name].follows if leader in run]:
+            run[name] = f"follows {', '.join(leaders)}"
         elif permitted and name in waiting:
             run[name] = f"waits for a reboot: {waiting[name]}"
         else:

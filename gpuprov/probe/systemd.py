@@ -18,7 +18,15 @@ class Unit(msgspec.Struct, frozen=True):
 
 MISSING = Unit("", "not-found", "inactive", "")
 
-UNITS = ("nvidia-persistenced.service", "gpuprov-persistence.service")
+UNITS = (
+    *("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-fabricmanager.service"),
+    *(
+        "nvidia-cdi-refresh.path",
+        "nvidia-cdi-refresh.service",
+        "gpuprov-cdi-refresh.path",
+        "gpuprov-cdi-refresh.service",
+    ),
+)
 """Every unit that a check asks about."""
 
 

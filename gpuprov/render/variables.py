@@ -12,7 +12,14 @@ import msgspec
 
 from gpuprov import __version__, assets
 from gpuprov.capabilities import CAPABILITIES
-from gpuprov.catalog.driver_sets import GPU_SERVICES, all_driver_packages, kernel_module_table
+from gpuprov.catalog import fabric, toolkit
+from gpuprov.catalog.driver_sets import (
+    GPU_SERVICES,
+    all_driver_packages,
+    kernel_module_table,
+    supported_distributions,
+)
+from gpuprov.probe import container_engines, container_toolkit
 from gpuprov.spec.model import Fragment, HostSpec
 
 
@@ -43,8 +50,15 @@ def fleet_variables() -> dict[str, Any]:
             "flavours": kernel_module_table(),
             "driver_packages": all_driver_packages(),
             "gpu_services": GPU_SERVICES,
+            "fabric_manager": fabric.tables(supported_distributions()),
+            "container_toolkit": {**toolkit.tables(), "scripts": toolkit_scripts()},
         },
     }
+
+
+def toolkit_scripts() -> dict[str, str]:
+    """The probes that container_toolkit's role reads a host with, as the checks do."""
+    return {probe.name: probe.script for probe in (container_engines.ENGINES, container_toolkit.TOOLKIT)}
 
 
 def digest(name: str, fragment: Fragment, site: Mapping[str, object] | None = None) -> str:

@@ -3,73 +3,146 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from gpuprov.errors import GpuprovError
-from gpuprov.simulate import container, image, inventory, tools
+from gpuprov.simulate import description, faults, hosts, image, inventory, tools, waivers
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0, or 2 with one clear line."""
+    """The exit code: 0, or 2 with one clear line; 1 where `judge` finds something."""
     options = _parser().parse_args(arguments)
     try:
-        _run(options)
+        return _run(options)
     except GpuprovError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    return 0
 
 
-def _run(options: argparse.Namespace) -> None:
+def _run(options: argparse.Namespace) -> int:
     match options.command:
         case "setup":
-            tools.setup()
+            tools.setup(*(("container", "machine") if options.machines else ("container",)))
         case "image":
             print(image.build(options.distribution, rebuild=options.rebuild))
         case "up":
-            hosts = [container.up(name, options.distribution, user=options.user) for name in options.names]
-            for host in hosts:
-                print(f"{host.name}\t{host.user}@{host.address}:{host.port}\t{host.key_file}")
-            if options.inventory:
-                inventory.write(hosts, options.inventory)
-                tools.say(f"wrote {options.inventory}")
+            _up(options)
         case "down":
             _down(options.names, everything=options.all)
         case "list":
-            for row in container.listing():
-                print("\t".join(row))
+            for row in hosts.listing():
+                print("\t".join((row.name, row.kind, row.distribution, row.state)))
+        case "run":
+            print(hosts.run(options.name, options.script), end="")
+        case "reboot":
+            hosts.reboot(options.name)
+            tools.say(f"{options.name} is up again")
+        case "logs":
+            print(hosts.logs(options.name), end="")
+        case "fault":
+            _fault(options)
+        case "faults":
+            _faults(as_json=options.json)
+        case "judge":
+            return _judge(options)
+    return 0
+
+
+def _up(options: argparse.Namespace) -> None:
+    wanted = description.read(options.file) if options.file else description.Description()
+    for field in ("distribution", "user", "kind"):
+        if (given := getattr(options, field)) is not None:
+            wanted = msgspec.structs.replace(wanted, **{field: given})
+    made = [hosts.up(name, wanted) for name in options.names]
+    for host in made:
+        print(f"{host.name}\t{host.user}@{host.address}:{host.port}\t{host.key_file}")
+    if options.inventory:
+        inventory.write(made, options.inventory)
+        tools.say(f"wrote {options.inventory}")
 
 
 def _down(names: list[str], *, everything: bool) -> None:
     if everything == bool(names):
         raise GpuprovError("down needs host names, or --all")
-    for name in names or [row[0] for row in container.listing()]:
-        if container.down(name):
+    for name in names or [row.name for row in hosts.listing()]:
+        if hosts.down(name):
             tools.say(f"{name} is down")
         else:
             raise GpuprovError(f'no simulated host is named "{name}"', hint="python -m gpuprov.simulate list")
 
 
+def _fault(options: argparse.Namespace) -> None:
+    if options.heal:
+        fault = faults.heal(options.name, options.fault, hosts.run)
+        tools.say(f"{options.name}: {fault.name} is off")
+        return
+    faults.check(msgspec.structs.replace(hosts.describe(options.name), faults=(options.fault,)))
+    fault = faults.plant(options.name, options.fault, hosts.run)
+    tools.say(f"{options.name}: {fault.what}; found by {fault.caught_by} ({fault.moment})")
+
+
+def _faults(*, as_json: bool) -> None:
+    rows = [{"name": f.name, "what": f.what, "caught_by": f.caught_by, "moment": f.moment, "kinds": f.kinds,
+             "parameter": f.parameter} for f in faults.TABLE]  # fmt: skip
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        print(
+            f"{row['name']:20} {row['what']}; found by {row['caught_by']} ({row['moment']}, {' or '.join(row['kinds'])})"
+        )
+
+
+def _judge(options: argparse.Namespace) -> int:
+    results = waivers.read_results(options.results)
+    judged = waivers.judge(results, options.kind, gpu=not options.no_gpu, nvswitch=options.nvswitch)
+    for line in waivers.lines(judged):
+        print(line)
+    tools.say(judged.summary)
+    return int(not judged.green)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m gpuprov.simulate", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("setup", help="install the programs that simulated hosts need (apt-get, as root)")
-    commands.add_parser("list", help="list simulated hosts: name, distribution, state")
-    make = commands.add_parser("image", help="build the image, or find the cached one")
+    prepare = commands.add_parser("setup", help="install the programs that simulated hosts need (apt-get, as root)")
+    prepare.add_argument("--machines", action="store_true", help="also those that machines (QEMU) need")
+    commands.add_parser("list", help="list simulated hosts: name, kind, distribution, state")
+    make = commands.add_parser("image", help="build the container image, or find the cached one")
     make.add_argument("--rebuild", action="store_true", help="build afresh, with today's packages")
+    make.add_argument("--distribution", default="debian12", choices=list(image.DISTRIBUTIONS))
     start = commands.add_parser("up", help="bring hosts up")
     start.add_argument("names", nargs="+", metavar="NAME")
-    start.add_argument("--user", default=image.USER, choices=[image.USER, "root"], help="who logs in")
+    start.add_argument("--file", type=Path, metavar="FILE", help="the description of the hosts, in YAML")
+    start.add_argument("--kind", choices=["container", "machine"], help="instead of the description's")
+    start.add_argument("--user", choices=[image.USER, "root"], help="who logs in")
+    start.add_argument("--distribution", choices=list(image.DISTRIBUTIONS))
     start.add_argument("--inventory", type=Path, metavar="FILE", help="write an Ansible inventory of them")
-    for command in (make, start):
-        command.add_argument("--distribution", default="debian12", choices=list(image.DISTRIBUTIONS))
     stop = commands.add_parser("down", help="remove hosts")
     stop.add_argument("names", nargs="*", metavar="NAME")
     stop.add_argument("--all", action="store_true", help="all simulated hosts")
+    inside = commands.add_parser("run", help="run a shell script as root on a host")
+    inside.add_argument("name", metavar="NAME")
+    inside.add_argument("script", metavar="SCRIPT")
+    for command, told in (("reboot", "reboot a host"), ("logs", "show the end of a host's journal and console")):
+        commands.add_parser(command, help=told).add_argument("name", metavar="NAME")
+    switch = commands.add_parser("fault", help="switch a fault on")
+    switch.add_argument("name", metavar="NAME")
+    switch.add_argument("fault", metavar="FAULT[=PARAMETER]")
+    switch.add_argument("--heal", action="store_true", help="switch it off")
+    commands.add_parser("faults", help="list the faults").add_argument("--json", action="store_true")
+    judging = commands.add_parser("judge", help="judge what `gpuprov verify --json` wrote, by the waivers")
+    judging.add_argument("results", type=Path, metavar="RESULTS.json")
+    judging.add_argument("--kind", required=True, choices=["container", "machine"])
+    judging.add_argument("--no-gpu", action="store_true", help="the hosts were described without GPUs")
+    judging.add_argument("--nvswitch", type=int, default=0, metavar="GENERATION")
     return parser
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
-from gpuprov.simulate import sources, tools
+from gpuprov.simulate import engine, sources, tools
 
 DISTRIBUTIONS: dict[str, str] = {"debian12": "bookworm", "debian13": "trixie"}
 COMPONENTS = "main contrib non-free non-free-firmware"
@@ -99,7 +99,7 @@ def build(distribution: str = "debian12", *, rebuild: bool = False) -> str:
     recipe = Recipe(distribution, sources.read())
     tarball = cache_dir() / f"rootfs-{recipe.suite}-{recipe.key}.tar"
     tools.require()
-    with _alone(tarball.with_suffix(".lock")):
+    with alone(tarball.with_suffix(".lock")):
         if rebuild:
             tarball.unlink(missing_ok=True)
         if not rebuild and recipe.tag in _tags():
@@ -107,7 +107,7 @@ def build(distribution: str = "debian12", *, rebuild: bool = False) -> str:
         if not tarball.exists():
             _bootstrap(recipe, tarball)
         tools.say(f"importing {recipe.tag} (about 15 s)")
-        tools.run(["podman", "import", "--quiet", str(tarball), recipe.tag])
+        tools.run(engine.command("import", str(tarball), recipe.tag))
     return recipe.tag
 
 
@@ -122,11 +122,12 @@ def _bootstrap(recipe: Recipe, tarball: Path) -> None:
 
 
 def _tags() -> list[str]:
-    return tools.run(["podman", "images", "--format", "{{.Repository}}:{{.Tag}}"]).split()
+    return engine.engine("images", "--format", "{{.Repository}}:{{.Tag}}").split()
 
 
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
+def alone(lock: Path) -> Iterator[None]:
+    """Hold a lock file, so that two runs do not make the same thing at once."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

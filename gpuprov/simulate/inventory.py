@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from gpuprov.simulate.container import SimulatedHost
+from gpuprov.simulate.host import SimulatedHost
 
 # Each host is made afresh, so its host key is never the one seen before.
 SSH_ARGS = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+VARIABLES = ("GPUPROV_SIM_MIRROR", "GPUPROV_SIM_SECURITY_MIRROR")
 SUITES = frozenset({"bullseye", "bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable"})
 
 
@@ -20,7 +22,12 @@ class Mirrors:
 
 
 def read(etc_apt: Path = Path("/etc/apt")) -> Mirrors:
-    """The mirrors this machine uses itself."""
+    """The mirrors this machine uses itself; on a machine that is no Debian, those that the variables name."""
+    named = [os.environ.get(variable, "").rstrip("/") for variable in VARIABLES]
+    if all(named):
+        return Mirrors(*named)
+    if any(named):
+        raise GpuprovError(f"only one of {' and '.join(VARIABLES)} is set", hint="set both, or none")
     files = [etc_apt / "sources.list", *sorted((etc_apt / "sources.list.d").glob("*"))]
     entries = [entry for file in files if file.is_file() for entry in _entries(file)]
     debian = next((uri for uri, suite in entries if suite in SUITES), None)
@@ -29,7 +36,8 @@ def read(etc_apt: Path = Path("/etc/apt")) -> Mirrors:
         missing = "a Debian suite" if debian is None else "a Debian security suite"
         raise GpuprovError(
             f"{etc_apt}: no http source names {missing}",
-            hint="simulated hosts are built from the Debian mirror of this machine's apt sources; run on Debian",
+            hint="simulated hosts are built from the Debian mirror of this machine's apt sources; "
+            f"elsewhere set {' and '.join(VARIABLES)}",
         )
     return Mirrors(debian, security)
 

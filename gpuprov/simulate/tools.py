@@ -10,14 +10,24 @@ from collections.abc import Sequence
 
 from gpuprov.errors import GpuprovError
 
-PACKAGES: dict[str, str] = {  # program -> Debian package
+COMMON: dict[str, str] = {  # program -> Debian package
+    "mmdebstrap": "mmdebstrap",
+    "ssh-keygen": "openssh-client",
+    # what the stand-in packages of a host with GPUs, and their repositories, are made with
+    "gcc": "gcc libc6-dev",
+    "dpkg-deb": "dpkg",
+    "apt-ftparchive": "apt-utils",
+    "gpg": "gnupg",
+    "rpmbuild": "rpm",
+    "createrepo_c": "createrepo-c",
+}
+PODMAN: dict[str, str] = {
     "podman": "podman",
     "runc": "runc",
-    "mmdebstrap": "mmdebstrap",
     "iptables": "iptables",  # podman's netavark calls it
     "nft": "nftables",
-    "ssh-keygen": "openssh-client",
 }
+QEMU: dict[str, str] = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "mke2fs": "e2fsprogs"}
 SETUP = "run: python -m gpuprov.simulate setup (as root, on Debian)"
 
 
@@ -26,25 +36,38 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def missing() -> list[str]:
+def packages(kind: str) -> dict[str, str]:
+    """What hosts of this kind (`container` or `machine`) need: program -> Debian package."""
+    if kind == "machine":
+        return COMMON | QEMU
+    docker = os.environ.get("GPUPROV_SIM_ENGINE") == "docker" or (_found("docker") and not _found("podman"))
+    return COMMON if docker else COMMON | PODMAN
+
+
+def missing(*kinds: str) -> list[str]:
     """Debian packages whose program is not on this machine."""
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    return [package for program, package in PACKAGES.items() if shutil.which(program, path=path) is None]
+    wanted = {program: package for kind in kinds or ("container",) for program, package in packages(kind).items()}
+    return [package for program, package in wanted.items() if not _found(program)]
 
 
-def require() -> None:
-    """Raise unless this machine can run simulated hosts."""
+def _found(program: str) -> bool:
+    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is not None
+
+
+def require(kind: str = "container") -> None:
+    """Raise unless this machine can run simulated hosts of this kind."""
     if os.geteuid() != 0:
-        raise GpuprovError("simulated hosts need root: systemd in a privileged container", hint="run it with sudo")
-    if absent := missing():
+        why = "systemd in a privileged container" if kind == "container" else "a disk is made in a chroot"
+        raise GpuprovError(f"simulated hosts need root: {why}", hint="run it with sudo")
+    if absent := missing(kind):
         raise GpuprovError(f"not installed: {' '.join(absent)}", hint=SETUP)
 
 
-def setup() -> None:
-    """Install what is missing, with apt-get."""
-    absent = missing()
+def setup(*kinds: str) -> None:
+    """Install what is missing for these kinds, with apt-get; for containers where none is named."""
+    absent = missing(*kinds)
     if not absent:
-        say("all programs that simulated hosts need are installed")
+        say(f"all programs that simulated hosts need are installed ({', '.join(kinds or ('container',))})")
         return
     if os.geteuid() != 0:
         raise GpuprovError(f"not installed: {' '.join(absent)}; installing them needs root", hint="run it with sudo")
@@ -54,7 +77,7 @@ def setup() -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (
         ["apt-get", "update", "-qq"],
-        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *absent],
+        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *" ".join(absent).split()],
     ):
         run(command, environment=environment)
 
@@ -74,3 +97,11 @@ def run(command: Sequence[str], *, stdin: str | None = None, environment: dict[s
         said = next((line for line in lines if line.startswith(("E: ", "Error"))), lines[-1] if lines else "no message")
         raise GpuprovError(f"{' '.join(command[:4])} failed (exit status {done.returncode}): {said}")
     return done.stdout
+
+
+def feed(command: list[str], data: bytes, what: str) -> None:
+    """Run a command with these bytes as its standard input; a failure becomes one clear line."""
+    done = subprocess.run(command, input=data, capture_output=True, check=False, timeout=900)
+    if done.returncode != 0:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+        raise GpuprovError(f"{what} failed (exit status {done.returncode}): {lines[-1]}")

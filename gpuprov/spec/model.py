@@ -44,6 +44,10 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 SITE_VARIABLES = frozenset(
     {
+        "container_toolkit_package_lock_timeout",
+        "container_toolkit_repository",
+        "container_toolkit_repository_key",
+        "fabric_manager_package_lock_timeout",
         "host_free_space",
         "host_gpu_services",
         "host_max_clock_skew",
@@ -57,12 +61,15 @@ SITE_VARIABLES = frozenset(
 )
 """What a site may set beside `gpuprov` and no spec says: the names in the roles' defaults, which a contract test compares."""
 
+SIMULATED_HOST = "simulated_host"
+"""What a site may say of the simulated host that stands for a host in `gpuprov rehearse`: fields of its description."""
+
 
 class RawHost(msgspec.Struct, frozen=True, kw_only=True):
     """A host as the inventory has it: `gpuprov` merged along the groups, nothing judged yet.
 
     `values` are plain Python values. `origins` maps the path of each key or list item to the place it was written.
-    `connection` holds the host's `ansible_*` connection variables and SITE_VARIABLES, templated.
+    `connection` holds the host's `ansible_*` connection variables SITE_VARIABLES and SIMULATED_HOST, templated.
     """
 
     name: str

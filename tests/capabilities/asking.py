@@ -11,6 +11,7 @@ from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.explain import all_checks
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec
+from tests.capabilities import toolkit_host
 from tests.probe import captured
 
 CHECKS = {check.id: check for check in all_checks()}
@@ -23,10 +24,12 @@ USER_SPACE = (
 PROPRIETARY = ["nvidia-kernel-dkms", "nvidia-kernel-support", *USER_SPACE]
 OPEN = ["nvidia-open-kernel-dkms", "nvidia-open-kernel-support", *USER_SPACE]
 H100 = "0000:19:00.0 0x10de 0x2330 0x10de 0x16c1 0x030200 nvidia\n"
+NVSWITCH = "0000:07:00.0 0x10de 0x22a3 0x10de 0x1796 0x068000 \n"
 B200 = "0000:19:00.0 0x10de 0x2901 0x10de 0x1999 0x030200 \n"
 NO_GPU = {"nvidia_functions": ""}
 PODMAN = {"container": "podman\n"}
 PERSISTENCED = "ii |nvidia-persistenced|535.171.04-1~deb12u1|nvidia-persistenced\n"
+FABRIC_MANAGER = "hi |nvidia-fabricmanager-535|535.261.03-1|fabricmanager\n"
 
 
 def packages(
@@ -36,15 +39,57 @@ def packages(
     states = dict.fromkeys(names, (state, version))
     states |= {name.replace("_", "-"): given for name, given in others.items()}
     lines = [f"{s}|{name}|{v}|nvidia-graphics-drivers\n" for name, (s, v) in states.items()]
-    return "".join(lines) + PERSISTENCED
+    return "".join(lines) + PERSISTENCED + FABRIC_MANAGER + toolkit_host.packages()
 
 
-def units(daemon: tuple[str, str] = ("active", "enabled"), legacy: tuple[str, str] = ("inactive", "")) -> str:
-    """`systemctl show` of the two units of persistence: (active, file) of each."""
-    rows = (("nvidia-persistenced.service", *daemon), ("gpuprov-persistence.service", *legacy))
-    return "\n".join(
-        f"Id={name}\nLoadState={'loaded' if file else 'not-found'}\nActiveState={active}\nUnitFileState={file}\n"
-        for name, active, file in rows
+def units(
+    daemon: tuple[str, str] = ("active", "enabled"),
+    legacy: tuple[str, str] = ("inactive", ""),
+    fabric: tuple[str, str] = ("inactive", ""),
+) -> str:
+    """`systemctl show` of the two units of persistence and of Fabric Manager's: (active, file) of each."""
+    rows = (
+        ("nvidia-persistenced.service", *daemon),
+        ("gpuprov-persistence.service", *legacy),
+        ("nvidia-fabricmanager.service", *fabric),
+    )
+    return (
+        "\n".join(
+            f"Id={name}\nLoadState={'loaded' if file else 'not-found'}\nActiveState={active}\nUnitFileState={file}\n"
+            for name, active, file in rows
+        )
+        + f"\n{toolkit_host.units()}"
+    )
+
+
+FM = "/usr/bin/nv-fabricmanager -c /usr/share/nvidia/nvswitch/fabricmanager.cfg"
+BOOTED, STARTED = 1_999_900_000, 1_999_950_000
+
+
+def daemon(
+    version: str = "535.261.03",
+    *commands: str,
+    settings: Mapping[str, object] | None = None,
+    written: float = STARTED - 9,
+    program: float = STARTED - 99,
+    log: str = "Connected to 1 node.",
+    state: str = "S",
+) -> str:
+    """What the Fabric Manager probe prints: the clock, live processes of the unit, its program, its configuration, its log."""
+    stat = f"{state} 1 {'0 ' * 17}{(STARTED - BOOTED) * 100} 0"
+    lines = [f"clock|{BOOTED + 100_000}.5|100000.5|100"]
+    lines += [f"process|{700 + n}|{stat}|{command} " for n, command in enumerate(commands or (FM,)) if command]
+    lines += [f"program|{program}", f"version|Fabric Manager version is : {version}"] if version else []
+    values = {"FABRIC_MODE": 0, "LOG_LEVEL": 4} if settings is None else settings
+    lines += [f"config|{written}"] * bool(values) + [f"setting|{key}={value}" for key, value in values.items()]
+    return "\n".join([*lines, *([f"log|{log}"] if log else [])]) + "\n"
+
+
+def fabric_state(*buses: str, state: str = "Completed", status: str = "Success") -> str:
+    """The lines of `nvidia-smi -q` that are kept of each GPU."""
+    return "".join(
+        f"GPU 0000{bus.upper()}\n    Fabric\n        State                : {state}\n        Status               : {status}\n"
+        for bus in buses
     )
 
 
@@ -59,10 +104,14 @@ GOOD: dict[str, Output | str] = {
     "user_id": "0\n",
     "container": "none\n",
     "space": "512000 /boot\n10485760 /var\n",
-    "nvidia_functions": H100,
+    "nvidia_functions": H100 + NVSWITCH,
+    "fabric_bridges": "",
+    "fabric_manager": daemon("535.261.03"),
+    "fabric_packages": FABRIC_MANAGER,
+    "fabric_state": fabric_state("0000:19:00.0"),
     "packages": packages(),
     "dpkg_audit": "",
-    "package_index": captured("package_index", "bookworm"),
+    "package_index": captured("package_index", "bookworm").text + toolkit_host.index(),
     "dkms_no_autoinstall": "",
     "receipt": "",
     "reboot_reasons": "",
@@ -80,7 +129,7 @@ GOOD: dict[str, Output | str] = {
     "driver_libraries": captured("driver_libraries", "driver_installed"),
     "nvidia_smi": "00000000:19:00.0, NVIDIA H100 80GB HBM3, GPU-3c1f6d5e, 535.261.03, Enabled\n",
     "gpu_clients": "",
-    "units": units(),
+    "units": units(fabric=("active", "enabled")),
     "default_limits": "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n",
     "command_line": captured("command_line", "grub"),
     "boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 root=UUID=5f6c ro quiet iommu=pt\n",
@@ -88,6 +137,7 @@ GOOD: dict[str, Output | str] = {
     "sysctl_files": "vm.swappiness = 60\n",
     "modules_load": "nvidia-uvm\n",
     "login_limits": "* - memlock unlimited\n",
+    **toolkit_host.PROBES,
 }
 
 

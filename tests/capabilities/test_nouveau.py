@@ -7,7 +7,8 @@ import pytest
 from gpuprov.capabilities import nouveau
 from gpuprov.capabilities.nouveau import Nouveau
 from gpuprov.spec.kernel import Kernel
-from tests.capabilities.asking import Row, facts, initrd, judge
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import H100, Row, facts, initrd, judge
 from tests.probe import captured
 
 ONLY = Nouveau(modules=("nouveau",))
@@ -56,6 +57,22 @@ ROWS = [
         "fail",
         "bound: 0000:01:00.0 (nouveau)",
         reboot="an in-tree driver is in use",
+    ),
+    Row(
+        "nova_core is built into the kernel: its driver has another name than its module",
+        RUNNING,
+        None,
+        {"nvidia_functions": H100.replace("nvidia", "NovaCore")},
+        "fail",
+        "bound: 0000:19:00.0 (NovaCore)",
+        reboot="an in-tree driver is in use",
+    ),
+    Row(
+        "NovaCore, but the spec does not care",
+        RUNNING,
+        ONLY,
+        {"nvidia_functions": H100.replace("nvidia", "NovaCore")},
+        "pass",
     ),
     Row("loaded, but the spec does not care", RUNNING, ONLY, {"loaded_modules": UNUSED}, "pass"),
     Row(
@@ -106,10 +123,10 @@ def test_nouveau(row: Row) -> None:
 
 
 def test_what_it_asks_of_the_kernel() -> None:
-    assert nouveau.contribute(Nouveau()) == Kernel(
+    assert nouveau.contribute(HostSpec(name="gpu1"), Nouveau()) == Kernel(
         blacklist=("nouveau", "nova_core"), module_options={"nouveau": {"modeset": 0}}
     )
-    assert nouveau.contribute(DASHED).module_options == {}
+    assert nouveau.contribute(HostSpec(name="gpu1"), DASHED).module_options == {}
 
 
 OFF = "options nouveau modeset=0\n"

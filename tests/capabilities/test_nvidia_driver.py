@@ -7,6 +7,7 @@ import pytest
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.probe.base import Facts, Output
+from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import GOOD, NEWER, OPEN, PODMAN, VERSION, Row, facts, judge, packages
 from tests.probe import captured
 
@@ -27,6 +28,7 @@ def without(name: str) -> str:
 
 PACKAGES, FLAVOUR, HELD = "nvidia_driver.packages", "nvidia_driver.flavour", "nvidia_driver.held"
 HEADERS, BUILT, AUTO = "nvidia_driver.headers", "nvidia_driver.modules_built", "nvidia_driver.autobuild"
+META = "ii |linux-image-cloud-amd64|6.1.174-1|linux-signed-amd64\nii |linux-image-6.1.0-47-amd64|6.1.174-1|linux-signed-amd64\n"
 HALF = {"packages": packages(libcuda1=("hi ", NEWER), nvidia_driver=("hi ", VERSION))}
 ROWS = [
     Row("the set is whole", PACKAGES, None, {}, "pass", "535.261.03, 12 packages"),
@@ -140,6 +142,23 @@ ROWS = [
         "gpuprov apply",
         change="package linux-headers-6.1.0-44-amd64:  -> installed",
     ),
+    Row(
+        "the next kernel will come without headers",
+        HEADERS,
+        None,
+        {"packages": packages() + META},
+        "fail",
+        "the next kernel comes without: linux-headers-cloud-amd64 not installed",
+        "gpuprov apply",
+        change="package linux-headers-cloud-amd64:  -> installed",
+    ),
+    Row(
+        "headers come with the next kernel",
+        HEADERS,
+        None,
+        {"packages": packages() + META + META.replace("image", "headers")},
+        "pass",
+    ),
     Row("a container has headers only", HEADERS, None, {"kernels": captured("kernels", "driver_installed")}, "pass"),
     Row("no kernel at all", HEADERS, None, {"kernels": ""}, "fail", "no kernel and no kernel headers"),
     Row(
@@ -204,7 +223,7 @@ def test_export() -> None:
 
 
 def test_parameters_are_contributed_under_every_name_of_the_module() -> None:
-    kernel = nvidia_driver.contribute(PROFILING)
+    kernel = nvidia_driver.contribute(HostSpec(name="gpu1"), PROFILING)
     assert kernel
     assert set(kernel.module_options) == {"nvidia", "nvidia-current", "nvidia-current-open"}
-    assert nvidia_driver.contribute(NvidiaDriver()) is None
+    assert nvidia_driver.contribute(HostSpec(name="gpu1"), NvidiaDriver()) is None

@@ -14,6 +14,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
     ("options",),
+    ("rehearse",),
     ("apply",),
     ("plan",),
     ("render", "verify", "export", "explain", "report"),
@@ -21,13 +22,14 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fleet",),
     ("capabilities",),
     ("inventory", "spec", "probe", "catalog", "simulate"),
-    ("resolve", "console", "assets", "keep"),
+    ("resolve", "engines", "console", "assets", "keep"),
     ("errors",),
 )
 RANK = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
 SIDEWAYS = {
     ("inventory", "spec"),  # raw hosts and problems are spec's
     ("catalog", "spec"),
+    ("simulate", "catalog"),  # simulated GPUs are the catalogue's
     ("report", "verify"),  # reports show results
     ("report", "explain"),
     ("report", "export"),
@@ -104,6 +106,7 @@ def test_verify_needs_no_ansible() -> None:
     assert not {"ansible", "rich", "jinja2", "pytest"} & loaded_by("import gpuprov.fleet, gpuprov.verify")
 
 
-def test_the_resolver_is_standard_library_only() -> None:
+@pytest.mark.parametrize("name", ["resolve.py", "engines.py"])
+def test_what_ansible_carries_as_a_filter_is_standard_library_only(name: str) -> None:
     third = {"msgspec", "yaml", "ansible", "click", "gpuprov"}
-    assert not third & loaded_by(f"import runpy; runpy.run_path({str(PACKAGE / 'resolve.py')!r})")
+    assert not third & loaded_by(f"import runpy; runpy.run_path({str(PACKAGE / name)!r})")

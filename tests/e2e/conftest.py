@@ -68,6 +68,16 @@ def older(moved: Moved) -> str:
     return "older"
 
 
+@pytest.fixture(scope="session")
+def stand_in(lab: Lab, versions: tuple[str, str]) -> str:
+    """The snapshot of a host with simulated GPUs and the second newest driver version: its modules build in seconds."""
+    machine = lab.simulated("stand-in")
+    applied = lab.run("apply", lab.inventory(spec_of(versions[1]), machine), "--yes")
+    assert applied.code == 0, applied
+    lab.freeze(machine, "stand-in")
+    return "stand-in"
+
+
 @pytest.fixture(autouse=True)
 def _put_away(request: pytest.FixtureRequest) -> Iterator[None]:
     """Each test leaves a mirror that works, and none of its own hosts."""
@@ -92,11 +102,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         lab = item.config.stash[LAB]
         report.sections.append(("gpuprov's log", lab.log()))
         for row in container.listing():
-            if row[0] in lab.machines and item.name == lab.test:
-                text = lab.machines[row[0]].sh(
+            if row.name in lab.machines and item.name == lab.test:
+                text = lab.machines[row.name].sh(
                     "journalctl --no-pager --priority warning --lines 20 || true; dpkg --audit || true"
                 )
-                report.sections.append((f"journal of {row[0]}", text))
+                report.sections.append((f"journal of {row.name}", text))
     return report
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpuprov.simulate import container, image, inventory
+from gpuprov.simulate import container, hosts, image, inventory
+from gpuprov.simulate.description import Description, Gpus, User
 from tests.e2e.machine import Machine
 from tests.e2e.mirror import Mirror
 
@@ -23,6 +24,7 @@ GPUPROV = str(Path(sys.executable).with_name("gpuprov"))
 REPOSITORY = "localhost/gpuprov-e2e"
 LOCK = Path("/run/lock/gpuprov-e2e")  # one lab on a machine: hosts are known by their names
 SHARED = ("e2e-first", "e2e-moved")  # hosts that several tests look at
+SIMULATED = Description(gpu=Gpus(model="L40S", count=2))
 SPEC: dict[str, Any] = {"nouveau": {}, "nvidia_driver": {"version": "535"}, "persistence": {}}
 # The driver's configure tests have their process id in every name: no cache can know them again.
 CACHED_COMPILER = """#!/bin/sh
@@ -96,12 +98,18 @@ class Lab:
     images: list[str] = field(default_factory=list)
     test: str = ""
 
-    def machine(self, name: str, snapshot: str = "prepared", *, user: str = image.USER) -> Machine:
+    def machine(self, name: str, snapshot: str = "prepared", *, user: User = "gpuadmin") -> Machine:
         """A host with the disk of a snapshot; the one of that name goes first."""
+        return self._machine(name, Description(user=user), f"{REPOSITORY}:{snapshot}")
+
+    def simulated(self, name: str, snapshot: str = "") -> Machine:
+        """A host with simulated GPUs, whose driver modules build in seconds; fresh, or with the disk of a snapshot of such a one."""
+        return self._machine(name, SIMULATED, f"{REPOSITORY}:{snapshot}" if snapshot else None)
+
+    def _machine(self, name: str, description: Description, tag: str | None) -> Machine:
         full = f"e2e-{name}"
         container.down(full)
-        host = container.up(full, user=user, tag=f"{REPOSITORY}:{snapshot}")
-        self.machines[full] = Machine(host)
+        self.machines[full] = Machine(hosts.up(full, description, tag=tag))
         return self.machines[full]
 
     def clear(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpuprov import resolve
 from gpuprov.simulate import container
-from gpuprov.simulate.container import SimulatedHost
+from gpuprov.simulate.host import SimulatedHost
 
 OWN_VERSION_LINE = ("nvidia-persistenced", "nvidia-modprobe")
 STATE = """

@@ -8,29 +8,30 @@ import time
 
 import pytest
 
-from gpuprov.simulate import container
+from gpuprov.simulate import container, faults, hosts
 from tests.e2e.lab import Lab, spec_of
 
 pytestmark = pytest.mark.e2e
+SLOW_COMPILER = '#!/bin/sh\ntest ! -e /run/slow || sleep 5\nexec "/usr/bin/${0##*/}" "$@"\n'
 BROKEN_COMPILER = """#!/bin/sh
 case "$PWD $*" in *nvidia*) echo "gcc: error: planted by a test" >&2; exit 1;; esac
 exec "/usr/bin/${0##*/}" "$@"
 """
 
 
-def test_broken_mirror_in_the_middle_of_an_upgrade(lab: Lab, older: str, versions: tuple[str, str]) -> None:
-    machine = lab.machine("mirror", older)
+def test_broken_mirror_in_the_middle_of_an_upgrade(lab: Lab, stand_in: str, versions: tuple[str, str]) -> None:
+    machine = lab.simulated("mirror", stand_in)
     folder, old = lab.inventory(spec_of(versions[0]), machine), lab.inventory(spec_of(versions[1]), machine)
     before = machine.state()
-    lab.mirror.fail_from(4)
+    faults.plant(machine.name, "mirror-fails=4", hosts.run)
     ran = lab.run("apply", folder, "--yes")
-    assert len(lab.mirror.debs) >= 4, "the upgrade did not ask the mirror for packages"
+    assert int(machine.sh("wc -l < /run/gpuprov-sim/downloads.log")) >= 4, "the upgrade did not ask for packages"
     assert ran.code == 3, ran
     assert ".deb" in ran.text or "download" in ran.text.lower(), ran
     assert machine.state() == before
     machine.has_driver(versions[1])
     assert lab.run("verify", old).code == 0
-    lab.mirror.heal()
+    faults.heal(machine.name, "mirror-fails", hosts.run)
     again = lab.run("apply", folder, "--yes")
     assert again.code == 0, again
     machine.has_driver(versions[0])
@@ -51,8 +52,8 @@ def test_failed_module_build_leaves_the_old_driver(lab: Lab, older: str, version
     assert lab.run("verify", lab.inventory(spec_of(versions[1]), machine)).code == 0
 
 
-def test_killed_in_the_middle_of_dpkg(lab: Lab, older: str, versions: tuple[str, str]) -> None:
-    machine = lab.machine("killed", older)
+def test_killed_in_the_middle_of_dpkg(lab: Lab, stand_in: str, versions: tuple[str, str]) -> None:
+    machine = lab.simulated("killed", stand_in)
     folder = lab.inventory(spec_of(versions[0]), machine)
     # dpkg waits after it has unpacked, so that the kill falls between unpacking and configuring.
     machine.write("/etc/dpkg/dpkg.cfg.d/wait", 'post-invoke="test ! -e /run/wait || sleep 600"\n')
@@ -76,13 +77,17 @@ def test_killed_in_the_middle_of_dpkg(lab: Lab, older: str, versions: tuple[str,
     assert machine.sh("ls /var/lib/gpuprov").split() == ["receipt.json"]
 
 
-def test_interrupted_while_modules_are_built(lab: Lab, older: str, versions: tuple[str, str]) -> None:
-    machine = lab.machine("interrupted", older)
+def test_interrupted_while_modules_are_built(lab: Lab, stand_in: str, versions: tuple[str, str]) -> None:
+    machine = lab.simulated("interrupted", stand_in)
     folder = lab.inventory(spec_of(versions[0]), machine)
+    for name in machine.sh("cd /usr/bin; ls gcc-[0-9]*").split():
+        machine.write(f"/usr/local/bin/{name}", SLOW_COMPILER, "0755")
+    machine.sh("touch /run/slow")
     running = lab.start("apply", folder, "--yes")
     machine.wait_for("pgrep -x make >/dev/null", 300)
     os.kill(running.child.pid, signal.SIGINT)
     ran = lab.finish(running)
+    machine.sh("rm /run/slow")
     assert ran.code == 130, ran
     machine.has_driver(versions[1])
     assert lab.run("verify", lab.inventory(spec_of(versions[1]), machine)).code == 0

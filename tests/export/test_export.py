@@ -13,7 +13,7 @@ from gpuprov.export import probes, spec_of
 from gpuprov.fleet import judge
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import RawHost
-from tests.capabilities.asking import B200, H100, OPEN, facts, good, packages, units
+from tests.capabilities.asking import B200, FABRIC_MANAGER, H100, OPEN, facts, good, packages, units
 from tests.probe import captured
 
 PARAMETER = "options nvidia-current NVreg_RestrictProfilingToAdminUsers=1\n"
@@ -53,6 +53,12 @@ def test_the_good_host() -> None:
             "module_parameters": {"NVreg_RestrictProfilingToAdminUsers": "1"},
         },
         "persistence": {"mode": "daemon"},
+        "fabric_manager": {},
+        "container_toolkit": {
+            "version": "1.20.1",
+            "runtimes": ["docker", "containerd", "crio", "podman"],
+            "rootless": ["gpuuser"],
+        },
     }
 
 
@@ -92,7 +98,7 @@ def test_gpus_that_a_spec_cannot_name_are_told(functions: str, message: str) -> 
 def test_what_cannot_be_read_is_told_and_the_rest_is_written() -> None:
     spec, unread = exported(os_release='ID="rocky"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5"\n')
     assert unread == ["nvidia_driver: no driver package names are known for Rocky Linux 9.5"]
-    assert list(spec) == ["gpu", "kernel", "nouveau", "persistence"]
+    assert list(spec) == ["gpu", "kernel", "nouveau", "persistence", "fabric_manager", "container_toolkit"]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +106,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_written() -> None:
     [
         FULL,
         BARE,
-        {**FULL, "packages": packages(state="ii ")},
+        {**FULL, "packages": packages(state="ii "), "fabric_packages": FABRIC_MANAGER.replace("hi ", "ii ")},
         {"modprobe_config": "blacklist nouveau\noptions nouveau modeset=0\n"},
         {"modprobe_config": captured("modprobe_config", "driver_installed")},
         {"units": units(("inactive", "disabled"), ("active", "enabled"))},

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.plan import decide
 from gpuprov.probe.base import Facts, Output
 from gpuprov.render import digest
@@ -81,3 +83,12 @@ def test_a_permitted_reboot_runs_who_asked_for_it() -> None:
 def test_a_reboot_that_a_former_capability_asked_for_runs_what_there_is() -> None:
     waiting = facts(reasons="rdma|new firmware")
     assert list(decide((RawHost(name="gpu1"), IF_NEEDED), GOOD, waiting).run) == ["kernel", "nouveau"]
+
+
+def test_fabric_manager_runs_whenever_the_driver_does() -> None:
+    spec = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(), "fabric_manager": FabricManager()})
+    applied = receipt(**{name: digest(name, fragment) for name, fragment in spec.capabilities.items()})
+    moved = [result("nvidia_driver.packages", "fail")]
+    decision = decide((RawHost(name="gpu1"), spec), moved, facts(applied))
+    assert decision.run == {"nvidia_driver": "fails: packages", "fabric_manager": "follows nvidia_driver"}
+    assert decide((RawHost(name="gpu1"), spec), [], facts(applied)).run == {}

@@ -12,10 +12,38 @@ from typing import Any
 
 import pytest
 
-from gpuprov.probe import boot, dpkg, house, initramfs, modules, nvidia, pci, system, systemd
+from gpuprov.probe import (
+    boot,
+    container_engines,
+    container_toolkit,
+    dpkg,
+    fabric,
+    house,
+    initramfs,
+    modules,
+    nvidia,
+    pci,
+    system,
+    systemd,
+)
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
 
-ROOMS: tuple[ModuleType, ...] = (boot, dpkg, house, initramfs, modules, nvidia, pci, system, systemd)
+ROOMS: tuple[ModuleType, ...] = (
+    *(
+        boot,
+        container_engines,
+        container_toolkit,
+        dpkg,
+        fabric,
+        house,
+        initramfs,
+        modules,
+        nvidia,
+        pci,
+        system,
+        systemd,
+    ),
+)
 HEAVY = {dpkg.INDEX.name}
 """Builds apt's cache on a machine that has none: half a minute."""
 

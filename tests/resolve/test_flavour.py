@@ -107,6 +107,13 @@ def test_the_file_stands_alone() -> None:
         text=True,
     )
     filters, packages, foreign = json.loads(done.stdout)
-    assert filters == ["gpuprov_decide", "gpuprov_installed", "gpuprov_madison", "gpuprov_reload_reasons"]
+    assert filters == [
+        "gpuprov_decide",
+        "gpuprov_follow",
+        "gpuprov_installed",
+        "gpuprov_madison",
+        "gpuprov_reload_reasons",
+        "gpuprov_resolve",
+    ]
     assert packages == {"a": "535.261.03-1"}
     assert foreign == []

@@ -8,8 +8,9 @@ import pytest
 import yaml
 
 from gpuprov.errors import GpuprovError
-from gpuprov.simulate import container, image, inventory, sources, tools
+from gpuprov.simulate import container, engine, image, inventory, sources, tools
 from gpuprov.simulate.__main__ import main
+from gpuprov.simulate.host import SimulatedHost
 
 DEB822 = """\
 # a comment
@@ -67,6 +68,14 @@ def test_no_debian_mirror_is_one_clear_line(tmp_path: Path, text: str) -> None:
         sources.read(etc_apt(tmp_path, sources_list=text))
 
 
+def test_mirrors_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("GPUPROV_SIM_MIRROR", "http://mirror.example/debian/")
+    with pytest.raises(GpuprovError, match="only one of"):
+        sources.read(tmp_path)
+    monkeypatch.setenv("GPUPROV_SIM_SECURITY_MIRROR", "http://mirror.example/debian-security")
+    assert sources.read(tmp_path) == MIRRORS
+
+
 def test_recipe_has_all_suites_and_components() -> None:
     recipe = image.Recipe("debian13", MIRRORS)
     assert [line.split()[1:3] for line in recipe.lines()] == [
@@ -98,8 +107,8 @@ def test_cache_is_outside_the_repository(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_inventory_is_yaml_that_ansible_reads() -> None:
     hosts = [
-        container.SimulatedHost("gpu01", "10.88.0.2", 22, "gpuadmin", "/k"),
-        container.SimulatedHost("gpu02", "10.88.0.3", 22, "root", "/k"),
+        SimulatedHost("gpu01", "10.88.0.2", 22, "gpuadmin", "/k"),
+        SimulatedHost("gpu02", "10.88.0.3", 22, "root", "/k"),
     ]
     found = yaml.safe_load(inventory.text(hosts))["all"]["hosts"]
     assert found["gpu01"]["ansible_host"] == "10.88.0.2"
@@ -124,7 +133,7 @@ def test_failed_commands_are_one_line() -> None:
 
 
 def test_missing_programs_exit_with_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(tools, "missing", lambda: ["podman"])
+    monkeypatch.setattr(tools, "missing", lambda *_kinds: ["podman"])
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert main(["up", "gpu01"]) == 2
     assert capsys.readouterr().err.splitlines()[0] == "error: not installed: podman"
@@ -141,9 +150,9 @@ def test_only_hosts_with_our_label_are_removed(monkeypatch: pytest.MonkeyPatch) 
 
     def podman(*arguments: str, stdin: str | None = None) -> str:
         calls.append(arguments)
-        return "[]"
+        return ""
 
-    monkeypatch.setattr(container, "_podman", podman)
+    monkeypatch.setattr(engine, "engine", podman)
     assert container.down("someone-elses") is False
     assert [call[0] for call in calls] == ["ps"]
     assert f"label={container.LABEL}" in calls[0]

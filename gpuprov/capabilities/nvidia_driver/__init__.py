@@ -68,7 +68,7 @@ def without_flavour(branch: str, modules_wanted: str) -> str:
     return ""
 
 
-def contribute(driver: NvidiaDriver) -> Kernel | None:
+def contribute(_host: HostSpec, driver: NvidiaDriver) -> Kernel | None:
     """Parameters under every name that the module has on some distribution; a name that a host does not have is without effect."""
     if not driver.module_parameters:
         return None

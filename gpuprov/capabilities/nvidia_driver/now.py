@@ -9,7 +9,9 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     NvidiaDriver,
     build_targets,
     decide,
+    header_metapackages,
     installed_set,
+    module_package,
     package_names,
 )
 from gpuprov.probe import dpkg, modules, nvidia, pci, system
@@ -98,14 +100,18 @@ def held(ctx: Ctx) -> Outcome:
     evidence="ls -d /lib/modules/*/build",
 )
 def headers(ctx: Ctx) -> Outcome:
-    """Every kernel that can boot has its headers: without them DKMS builds nothing for it."""
+    """Every kernel that can boot has its headers, and the next one brings its own: without them DKMS builds nothing."""
     targets = build_targets(ctx.facts)
     if not targets:
         return fail("kernel headers", "no kernel and no kernel headers found", "install linux-headers for the kernel")
     missing = [kernel.release for kernel in targets if not kernel.headers]
-    if missing:
-        changes = [Change(kind="package", name=f"linux-headers-{release}", after="installed") for release in missing]
-        return fail("headers for every kernel", f"none for {' '.join(missing)}", "gpuprov apply", changes=changes)
+    next_ones = [n for n in header_metapackages(ctx.facts) if n not in ctx.facts.get(dpkg.PACKAGES)]
+    if missing or next_ones:
+        told = [f"none for {' '.join(missing)}"] * bool(missing)
+        told += [f"the next kernel comes without: {' '.join(next_ones)} not installed"] * bool(next_ones)
+        names = [f"linux-headers-{release}" for release in missing] + next_ones
+        changes = [Change(kind="package", name=name, after="installed") for name in names]
+        return fail("headers for every kernel", "; ".join(told), "gpuprov apply", changes=changes)
     return ok(" ".join(kernel.release for kernel in targets))
 
 
@@ -119,9 +125,7 @@ def headers(ctx: Ctx) -> Outcome:
 )
 def modules_built(ctx: Ctx) -> Outcome:
     """Every kernel that can boot has the NVIDIA module on disk, of the same version as the packages."""
-    names = package_names(ctx.facts)
-    found = ctx.facts.get(dpkg.PACKAGES)
-    kernel_package = next((found[n] for n in (names.proprietary[0], names.open[0]) if n in found), None)
+    kernel_package = module_package(ctx.facts)
     if kernel_package is None:
         return fail("kernel modules", "no kernel module package is installed", "gpuprov apply")
     wanted = resolve.upstream(kernel_package.version)
@@ -164,14 +168,14 @@ def autobuild(ctx: Ctx) -> Outcome:
     evidence="cat /proc/driver/nvidia/version; dkms status",
 )
 def loaded(ctx: Ctx) -> Outcome:
-    """The loaded kernel module is of the version that is installed: a mismatch breaks every new program."""
+    """The loaded kernel module is of the version of its package: a mismatch breaks every new program."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: the module cannot load")
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the loaded module is the machine's, not this host's")
     running = ctx.facts.get(nvidia.DRIVER).version
-    versions = {resolve.upstream(package.version) for package in installed_set(ctx.fragment, ctx.facts).values()}
-    wanted = max(versions, key=resolve.order, default="")
+    package = module_package(ctx.facts)
+    wanted = resolve.upstream(package.version) if package else ""
     if not running:
         change = Change(kind="module", name="nvidia", after="loaded")
         return fail(
@@ -179,14 +183,22 @@ def loaded(ctx: Ctx) -> Outcome:
         )
     if running != wanted:
         change = Change(kind="module", name="nvidia", before=running, after=wanted)
-        reason = f"the loaded module is {running}, the packages are {wanted}"
+        reason = f"the loaded module is {running}, its package is {wanted or 'not installed'}"
         return fail(
-            wanted, running, "stop the GPU's users and reload the module, or reboot", changes=[change], reboot=reason
+            wanted or "a module of an installed package",
+            running,
+            "stop the GPU's users and reload the module, or reboot",
+            changes=[change],
+            reboot=reason,
         )
     return ok(running)
 
 
-@check("nvidia_driver.user_space", *BASE_PROBES, nvidia.LIBRARIES, nvidia.SMI, system.CONTAINER, fields=("version",))
+@check(
+    "nvidia_driver.user_space",
+    *(*BASE_PROBES, nvidia.LIBRARIES, nvidia.SMI, nvidia.DRIVER, system.CONTAINER),
+    fields=("version",),
+)
 def user_space(ctx: Ctx) -> Outcome:
     """The libraries that programs load are of the packages' version, and nvidia-smi gets an answer where there is a GPU."""
     libraries = ctx.facts.get(nvidia.LIBRARIES)
@@ -196,29 +208,44 @@ def user_space(ctx: Ctx) -> Outcome:
     if absent:
         hint = "gpuprov apply; ldconfig -p | grep nvidia"
         return fail(f"libcuda and libnvidia-ml {wanted}".strip(), f"not found: {' '.join(absent)}", hint)
+    found = " ".join(f"{name} {version}" for name, version in sorted(libraries.items()))
     if not wanted:
-        found = " ".join(f"{name} {version}" for name, version in sorted(libraries.items()))
         hint = "these libraries came from elsewhere: " + nvidia.LIBRARIES.evidence
         return fail("libraries from driver packages", f"no driver package is installed, yet {found} is", hint)
     wrong = [f"{name} {version}" for name, version in libraries.items() if version != wanted]
     if wrong:
-        return fail(wanted, " ".join(wrong), "another installation's libraries win: " + nvidia.LIBRARIES.evidence)
+        elsewhere = "another installation's libraries win: " + nvidia.LIBRARIES.evidence
+        mixed = "the packages are of several versions, which no reboot mends: gpuprov apply"
+        return fail(wanted, " ".join(wrong), mixed if len(versions) > 1 else elsewhere)
+    return _answers(ctx, wanted) or ok(found)
+
+
+def _answers(ctx: Ctx, wanted: str) -> Outcome | None:
+    """What is wrong with nvidia-smi's answer; None where it is right, or where no GPU could answer."""
+    kind = ctx.facts.get(system.CONTAINER)
+    running = ctx.facts.get(nvidia.DRIVER).version
     smi = ctx.facts.get(nvidia.SMI)
-    on_bus: set[str] = (
-        set()
-        if ctx.facts.get(system.CONTAINER)
-        else {gpu.address for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))}
-    )
-    if on_bus and smi.complaint:
+    on_bus = {gpu.address for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))}
+    if not on_bus or (kind and (not running or "communicate" in smi.complaint)):
+        return None  # a container without device files has no GPU, however many its machine has
+    if kind and running != wanted:
+        hint = f"a container needs the user space of the machine's driver: {running}"
+        return fail(running, f"user space {wanted}, and the machine's loaded module is {running}", hint)
+    if smi.complaint:
         reason = "user space and kernel module differ" if "mismatch" in smi.complaint else ""
         return fail(
             f"nvidia-smi answers ({wanted})", smi.complaint, f'gpuprov explain "{smi.complaint[:60]}"', reboot=reason
         )
+    hint = "the driver does not run it: dmesg | grep -E 'NVRM|Xid'; gpuprov explain 79"
+    if kind:  # it sees the machine's whole bus, and has the GPUs that it was given
+        count = (ctx.host.gpu.count if ctx.host.gpu else None) or 1
+        return None if len(smi.gpus) >= count else fail(f"{count} GPUs", f"nvidia-smi lists {len(smi.gpus)}", hint)
     lost = sorted(on_bus - {gpu.bus for gpu in smi.gpus})
-    if lost:
-        hint = "the driver does not run it: dmesg | grep -E 'NVRM|Xid'; gpuprov explain 79"
-        return fail(f"nvidia-smi lists all {len(on_bus)} GPUs on the bus", f"not listed: {' '.join(lost)}", hint)
-    return ok(" ".join(f"{name} {version}" for name, version in sorted(libraries.items())))
+    return (
+        fail(f"nvidia-smi lists all {len(on_bus)} GPUs on the bus", f"not listed: {' '.join(lost)}", hint)
+        if lost
+        else None
+    )
 
 
 @check(

@@ -12,6 +12,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     NvidiaDriver,
     build_targets,
     decide,
+    followers,
     installed_set,
     package_names,
 )
@@ -29,7 +30,7 @@ BUILD_SPACE = 3000
 def resolvable(ctx: Ctx) -> Outcome:
     """One exact version exists for which the host's repositories have every package of the set."""
     index = ctx.facts.get(dpkg.INDEX)
-    decision = decide(ctx.fragment, ctx.facts, index)
+    decision = decide(ctx.fragment, ctx.facts, index, followers(ctx.host, ctx.facts))
     wanted = f"{ctx.fragment.version} ({decision.flavour})"
     names = package_names(ctx.facts)
     if decision.problem and not {names.proprietary[0], names.open[0]} & set(index):
@@ -46,6 +47,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     target = next(iter(decision.packages.values()))
     moving = dict.fromkeys(installed_set(ctx.fragment, ctx.facts), target) if not decision.kept else {}
     other = names.proprietary if decision.flavour == "open" else names.open
+    changes += [Change(kind="package", name=n, before=found[n].version, after="removed") for n in decision.replaced]
     for name, version in {**moving, **decision.packages}.items():
         before = found[name].version if name in found else ""
         after = "" if name in other and name not in decision.packages else version
@@ -100,7 +102,7 @@ def secure_boot(ctx: Ctx) -> Outcome:
 @check("nvidia_driver.space", *BASE_PROBES, dpkg.INDEX, system.SPACE, modules.KERNELS, moment="preflight")
 def space(ctx: Ctx) -> Outcome:
     """/var has room for the packages and a DKMS build, if there is anything to install."""
-    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(dpkg.INDEX))
+    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(dpkg.INDEX), followers(ctx.host, ctx.facts))
     built = all(kernel.nvidia == decision.version for kernel in build_targets(ctx.facts))
     if decision.kept and built:
         return skip("nothing to install")
@@ -120,7 +122,7 @@ def clients(ctx: Ctx) -> Outcome:
     """No user's process holds a GPU while its driver would leave the kernel; services are stopped and started again."""
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: the loaded driver is the machine's, not this host's")
-    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(dpkg.INDEX))
+    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(dpkg.INDEX), followers(ctx.host, ctx.facts))
     driver = ctx.facts.get(nvidia.DRIVER)
     loaded = {
         "version": driver.version,

@@ -1,0 +1,100 @@
+"""`container_toolkit`: GPUs for docker, containerd, cri-o and podman: one toolkit version, runtimes registered, CDI kept fresh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov import engines as files
+from gpuprov import resolve
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.container_toolkit import cdi, now, preflight
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
+from gpuprov.catalog import toolkit as catalogue
+from gpuprov.probe import dpkg
+from gpuprov.probe.base import Facts
+from gpuprov.probe.container_engines import ENGINES
+from gpuprov.probe.container_toolkit import CDI, TOOLKIT, USERS
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.problem import Problem
+
+HERE = "container_toolkit"
+
+
+def rules(_host: HostSpec, block: ContainerToolkit) -> Iterable[Problem]:
+    yield from doubled("runtimes", block.runtimes)
+    yield from doubled("rootless", block.rootless)
+    if block.default_runtime and block.runtimes == ("podman",) and not block.rootless:
+        message = (
+            "container_toolkit.default_runtime is true, and podman has no runtime to register: it takes GPUs by CDI"
+        )
+        yield Problem(path=(HERE, "default_runtime"), message=message, hint="leave default_runtime out")
+    old = block.version != "any" and not modern(block.version)
+    if block.rootless and (block.mode == "legacy" or (block.mode == "auto" and old)):
+        which = "legacy" if block.mode == "legacy" else f"auto, which is legacy before {catalogue.MODERN}"
+        message = f"container_toolkit.rootless cannot work in mode {which}: it needs no-cgroups, which breaks root's containers"
+        yield Problem(path=(HERE, "rootless"), message=message, hint="mode: cdi")
+    elif block.mode == "legacy":
+        message = "container_toolkit.mode is legacy: where systemd has the cgroups, its daemon-reload takes GPUs from containers"
+        yield Problem(path=(HERE, "mode"), message=message, hint="leave mode out, or mode: cdi", severity="warning")
+    if "root" in block.rootless:
+        message = 'container_toolkit.rootless has "root", whose engines are those of runtimes'
+        yield Problem(path=(HERE, "rootless", block.rootless.index("root")), message=message, hint="take it out")
+
+
+def doubled(name: str, values: tuple[str, ...]) -> Iterable[Problem]:
+    """What a list has twice."""
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            message = f'container_toolkit.{name} has "{value}" twice'
+            yield Problem(path=(HERE, name, place), message=message, hint="take one out")
+
+
+def export(facts: Facts) -> Fragment | None:
+    """The installed toolkit, with the engines in which it is registered."""
+    found = installed(facts)
+    if "nvidia-container-toolkit" not in found:
+        return None
+    runtimes, default = [], False
+    for name, engine in facts.get(ENGINES).items():
+        try:
+            told = files.registered(name, files.configuration(name, engine)) if name != "podman" else {}
+        except ValueError:
+            continue
+        if told.get("path"):
+            runtimes.append(name)
+            default = default or told["default"] == files.NAME
+        elif name == "podman" and facts.get(CDI):
+            runtimes.append(name)
+    toolkit = facts.get(TOOLKIT)
+    mode = files.at(toolkit.settings, "nvidia-container-runtime", "mode")
+    kept = any(one.path.startswith("/etc/cdi/") for one in facts.get(CDI))
+    users = facts.get(USERS)
+    own = {name: files.configuration("docker", {"files": {files.MAIN["docker"]: {"text": user.daemon}}})
+           for name, user in users.items() if _readable(user.daemon)}  # fmt: skip
+    return ContainerToolkit(
+        version=resolve.upstream(found["nvidia-container-toolkit"].version),
+        hold=all(package.held for package in found.values()),
+        runtimes=tuple(runtimes),  # type: ignore[arg-type]
+        default_runtime=default,
+        mode=mode if mode in ("auto", "cdi", "legacy") else "auto",
+        cdi_directory="/etc/cdi" if kept else "/var/run/cdi",
+        rootless=tuple(name for name, config in own.items() if files.registered("docker", config)["path"]),
+    )
+
+
+def _readable(text: str | None) -> bool:
+    try:
+        return bool(files.configuration("docker", {"files": {files.MAIN["docker"]: {"text": text or ""}}}))
+    except ValueError:
+        return False
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="GPUs in containers: NVIDIA's toolkit at one version, registered in the engines, with a CDI specification kept fresh",
+    fragment=ContainerToolkit,
+    checks=now.CHECKS + cdi.CHECKS + preflight.CHECKS,
+    rules=rules,
+    export=export,
+    export_probes=(dpkg.PACKAGES, ENGINES, TOOLKIT, CDI, USERS),
+)

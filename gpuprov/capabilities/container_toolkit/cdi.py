@@ -1,0 +1,155 @@
+"""Do containers keep their GPUs: the CDI specification, what refreshes it, and what a daemon-reload would take away."""
+
+from __future__ import annotations
+
+import json
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.container_toolkit.fragment import (
+    ContainerToolkit,
+    effective_mode,
+    refresh_units,
+    registrable,
+)
+from gpuprov.catalog import toolkit as catalogue
+from gpuprov.probe import nvidia, pci, system, systemd
+from gpuprov.probe.container_engines import ENGINES
+from gpuprov.probe.container_toolkit import CDI, DEVICES, TOOLKIT, Devices, Specification
+
+Ctx = Context[ContainerToolkit]
+APPLY = "gpuprov apply"
+
+
+def file(ctx: Ctx) -> str:
+    """The specification's path."""
+    return f"{ctx.fragment.cdi_directory}/{catalogue.SPECIFICATION}"
+
+
+@check(
+    "container_toolkit.cdi",
+    *(CDI, DEVICES, nvidia.LIBRARIES, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
+    fields=("cdi_directory",),
+    evidence="nvidia-ctk cdi list; nvidia-smi -L",
+)
+def specification(ctx: Ctx) -> Outcome:
+    """One CDI specification names exactly the GPUs and MIG devices that nvidia-smi lists, with files of the installed driver."""
+    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return skip("no NVIDIA GPU on the PCI bus: there is nothing to specify")
+    devices, found = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
+    expected = f"{file(ctx)} with {len(devices.names)} devices"
+    change = Change(kind="file", name=file(ctx), after="made anew")
+    hint = f"{APPLY}, or nvidia-ctk cdi generate --output={file(ctx)}"
+    kind = ctx.facts.get(system.CONTAINER)
+    if devices.complaint and kind:
+        return skip(f"{kind} container without a loaded driver of its machine's: {devices.complaint}")
+    if devices.complaint:
+        return fail(expected, f"nvidia-smi: {devices.complaint}", "see nvidia_driver.loaded")
+    mine = next((one for one in found if one.path == file(ctx)), None)
+    if mine is None:
+        return fail(expected, "no such file", hint, changes=[change])
+    others = [one.path for one in found if one.path != mine.path and one.kind == mine.kind]
+    if others:
+        gone = Change(kind="file", name=" ".join(others), after="removed")
+        told = f"a second specification of {mine.kind}: {' '.join(others)}"
+        return fail("one specification", told, f"rm {' '.join(others)}: engines take both", changes=[gone])
+    wrong = stale(mine, devices) or of_other_driver(mine, ctx.facts.get(nvidia.LIBRARIES).get("libcuda", ""))
+    if wrong:
+        return fail(expected, wrong, hint, changes=[change])
+    return ok(f"{mine.path}: {' '.join(devices.names) or 'no device, as MIG mode without instances'}", expected)
+
+
+def stale(found: Specification, devices: Devices) -> str:
+    """How a specification differs from what nvidia-smi lists; by UUID too, where it names UUIDs. Empty where it does not."""
+    named = set(found.devices) - {"all", *devices.parents}
+    uuids = {name for name in named if name.startswith(("GPU-", "MIG-"))}
+    missing = sorted(set(devices.names) - named) + (sorted(set(devices.uuids) - uuids) if uuids else [])
+    gone = sorted(named - uuids - set(devices.names)) + sorted(uuids - set(devices.uuids))
+    told = [f"not in it: {' '.join(missing)}"] if missing else []
+    return "; ".join(told + ([f"in it, and gone: {' '.join(gone)}"] if gone else []))
+
+
+def of_other_driver(found: Specification, version: str) -> str:
+    """Which driver version the specification's files are of, if it is not the installed one."""
+    other = [one for one in found.versions if version and one != version]
+    return f"its files are those of driver {' '.join(other)}, installed is {version}" if other else ""
+
+
+@check(
+    "container_toolkit.cdi_refresh",
+    *(systemd.SYSTEMD_UNITS, TOOLKIT),
+    fields=("cdi_directory",),
+    moment="next-boot",
+    evidence="systemctl is-enabled nvidia-cdi-refresh.path nvidia-cdi-refresh.service; cat /etc/nvidia-container-toolkit/*.env",
+)
+def refresh(ctx: Ctx) -> Outcome:
+    """At boot and after a change of the driver the CDI specification is made anew, in the directory that is asked for."""
+    units = refresh_units(ctx.facts)
+    known = ctx.facts.get(systemd.SYSTEMD_UNITS)
+    expected = f"{' and '.join(units)} enabled, writing {file(ctx)}"
+    off = [name for name in units if known.get(name, systemd.MISSING).file != "enabled"]
+    if off:
+        changes = [
+            Change(
+                kind="service", name=name, before=known.get(name, systemd.MISSING).file or "not-found", after="enabled"
+            )
+            for name in off
+        ]
+        return fail(
+            expected, f"not enabled: {' '.join(off)}", f"systemctl enable --now {' '.join(off)}", changes=changes
+        )
+    written = ctx.facts.get(TOOLKIT).output or f"/var/run/cdi/{catalogue.SPECIFICATION}"
+    if units == catalogue.REFRESH_UNITS and written != file(ctx):
+        place = catalogue.REFRESH_ENVIRONMENT
+        change = Change(kind="file", name=place, before=written, after=file(ctx))
+        return fail(expected, f"{place} says {written}", APPLY, changes=[change])
+    return ok(expected)
+
+
+@check("container_toolkit.daemon_reload", *(TOOLKIT, ENGINES), fields=("mode",))
+def daemon_reload(ctx: Ctx) -> Outcome:
+    """A daemon-reload takes no GPU from a container: cgroups know its devices, and each has its link in /dev/char."""
+    toolkit = ctx.facts.get(TOOLKIT)
+    how = effective_mode(ctx.fragment.mode, toolkit.version)
+    expected = "devices in the containers' own cgroups, and linked in /dev/char"
+    if not toolkit.version:
+        return fail(expected, "nvidia-ctk is not there", "see container_toolkit.packages")
+    if not toolkit.linked + toolkit.unlinked:
+        return skip("no NVIDIA device files: the driver is not loaded, and no container has a GPU")
+    if toolkit.unlinked:
+        change = Change(
+            kind="setting", name="/dev/char", before=f"no link to {' '.join(toolkit.unlinked)}", after="linked"
+        )
+        hint = "nvidia-ctk system create-dev-char-symlinks --create-all"
+        return fail(expected, f"without a link: {' '.join(toolkit.unlinked)}", hint, changes=[change])
+    engines = registrable(ctx.fragment, ctx.facts)
+    systemd_driven = [name for name, engine in engines.items() if _by_systemd(name, engine)]
+    if how == "legacy" and systemd_driven:
+        told = f"legacy mode, and {', '.join(systemd_driven)} leaves cgroups to systemd"
+        hint = "container_toolkit: {mode: cdi}; or cgroups by cgroupfs in the engine; gpuprov explain container-nvml-unknown"
+        return fail(expected, told, hint)
+    return ok(f"mode {how}, {len(toolkit.linked)} device files linked in /dev/char")
+
+
+def _by_systemd(name: str, engine: dict[str, object]) -> bool:
+    """Whether systemd has the cgroups of an engine's containers, which is what it re-applies on a reload."""
+    if name == "docker":
+        try:
+            return bool(json.loads(str(engine.get("live") or "{}")).get("CgroupDriver") == "systemd")
+        except ValueError:
+            return True
+    if name == "crio":
+        return 'cgroup_manager = "cgroupfs"' not in str(engine.get("live", ""))  # systemd is its default
+    return "SystemdCgroup = true" in str(engine.get("dump", ""))
+
+
+@check("container_toolkit.daemon_reload_at_boot", TOOLKIT, moment="next-boot", evidence=f"cat {catalogue.UDEV_RULE}")
+def daemon_reload_at_boot(ctx: Ctx) -> Outcome:
+    """A udev rule makes the links in /dev/char when the driver is loaded: they are lost at each boot."""
+    rules = ctx.facts.get(TOOLKIT).rules
+    if not rules:
+        change = Change(kind="file", name=catalogue.UDEV_RULE, after="written")
+        return fail(catalogue.UDEV_RULE, "no udev rule makes the links", APPLY, changes=[change])
+    return ok(" ".join(rules))
+
+
+CHECKS = (specification, refresh, daemon_reload, daemon_reload_at_boot)

@@ -1,0 +1,92 @@
+"""The `container_toolkit` block, and what follows from it on a given host."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov import resolve
+from gpuprov.catalog import toolkit as catalogue
+from gpuprov.engines import Engine
+from gpuprov.probe import dpkg
+from gpuprov.probe.base import Facts
+from gpuprov.probe.container_engines import ENGINES
+from gpuprov.probe.container_toolkit import TOOLKIT
+from gpuprov.spec.model import Fragment
+
+Runtime = Literal["docker", "containerd", "crio", "podman"]
+UserName = Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_-]*[$]?$", description="a user's name")]
+
+
+class ContainerToolkit(Fragment, frozen=True):
+    """NVIDIA's Container Toolkit at one version, its runtime registered in the container engines, and a CDI specification that
+    is always that of the GPUs as they are."""
+
+    version: Annotated[
+        str,
+        msgspec.Meta(pattern=r"^(any|\d+\.\d+\.\d+)$", description="any, or an exact version such as 1.20.1"),
+    ] = "any"
+    hold: Annotated[bool, msgspec.Meta(description="hold the toolkit's packages, so that nothing upgrades them")] = True
+    runtimes: Annotated[
+        tuple[Runtime, ...],
+        msgspec.Meta(
+            description="the engines; without any, those that the host has (containerd: where it has no docker)"
+        ),
+    ] = ()
+    default_runtime: Annotated[
+        bool,
+        msgspec.Meta(description="NVIDIA's runtime for every container, also for `docker run --gpus`"),
+    ] = False
+    mode: Annotated[
+        Literal["auto", "cdi", "legacy"],
+        msgspec.Meta(description="how the runtime gives GPUs to a container: auto is CDI made on the fly from 1.18 on"),
+    ] = "auto"
+    cdi_directory: Annotated[
+        Literal["/var/run/cdi", "/etc/cdi"],
+        msgspec.Meta(description="where the CDI specification lies: made anew at each boot, or kept"),
+    ] = "/var/run/cdi"
+    rootless: Annotated[
+        tuple[UserName, ...],
+        msgspec.Meta(
+            description="users whose rootless docker gets the runtime; rootless podman needs no more than CDI"
+        ),
+    ] = ()
+
+
+ENGINE_PROBES = (ENGINES,)
+
+
+def engines(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine | None]:
+    """The engines that the block is about, in the spec's order; None for one that the host does not have."""
+    found = facts.get(ENGINES)
+    wanted = fragment.runtimes or [n for n in found if n != "containerd" or "docker" not in found]
+    return {name: found.get(name) for name in wanted}
+
+
+def registrable(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine]:
+    """Those of them that know runtimes; podman takes GPUs by CDI alone."""
+    return {
+        name: engine for name, engine in engines(fragment, facts).items() if engine is not None and name != "podman"
+    }
+
+
+def installed(facts: Facts) -> dict[str, dpkg.Package]:
+    """The toolkit's packages on the host."""
+    found = facts.get(dpkg.PACKAGES)
+    return {name: found[name] for name in catalogue.PACKAGES if name in found}
+
+
+def modern(version: str) -> bool:
+    """Whether this release has nvidia-cdi-refresh, and CDI as its automatic mode; so has one that is still to be installed."""
+    return not version or resolve.order(version) >= resolve.order(catalogue.MODERN)
+
+
+def refresh_units(facts: Facts) -> tuple[str, ...]:
+    """The units that refresh the CDI specification with the installed release."""
+    return catalogue.REFRESH_UNITS if modern(facts.get(TOOLKIT).version) else catalogue.OWN_UNITS
+
+
+def effective_mode(mode: str, version: str) -> str:
+    """cdi or legacy: what a mode comes to with a release on hosts with NVML."""
+    return ("cdi" if modern(version) else "legacy") if mode == "auto" else "legacy" if mode == "legacy" else "cdi"

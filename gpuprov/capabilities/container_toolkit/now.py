@@ -1,0 +1,159 @@
+"""Is the toolkit as wanted: packages, holds, runtimes in the engines' files and in the daemons themselves, mode."""
+
+from __future__ import annotations
+
+from gpuprov import engines as files
+from gpuprov import resolve
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.container_toolkit.fragment import (
+    ContainerToolkit,
+    effective_mode,
+    engines,
+    installed,
+    registrable,
+)
+from gpuprov.catalog import toolkit as catalogue
+from gpuprov.probe import dpkg
+from gpuprov.probe.container_engines import ENGINES
+from gpuprov.probe.container_toolkit import TOOLKIT, USERS, User
+
+Ctx = Context[ContainerToolkit]
+APPLY = "gpuprov apply"
+
+
+@check("container_toolkit.packages", *(dpkg.PACKAGES, TOOLKIT), fields=("version",))
+def packages(ctx: Ctx) -> Outcome:
+    """The toolkit's four packages are whole, of one version, and it is the one that is asked for; nvidia-ctk is of it."""
+    found, wanted = installed(ctx.facts), ctx.fragment.version
+    expected = f"{len(catalogue.PACKAGES)} packages of one version" + ("" if wanted == "any" else f": {wanted}")
+    missing = [name for name in catalogue.PACKAGES if name not in found]
+    if missing:  # what apply would install is told by container_toolkit.resolvable
+        return fail(expected, f"not installed: {' '.join(missing)}", APPLY)
+    if broken := [name for name, package in found.items() if not package.whole]:
+        return fail(expected, f"not whole: {' '.join(broken)}", f"dpkg --configure -a, then {APPLY}")
+    versions = {package.version for package in found.values()}
+    wrong = sorted(f"{name} {package.version}" for name, package in found.items())
+    if len(versions) > 1 or not resolve.satisfies(next(iter(versions)), wanted):
+        return fail(expected, "; ".join(wrong), APPLY)
+    version, program = resolve.upstream(next(iter(versions))), ctx.facts.get(TOOLKIT).version
+    if program != version:
+        hint = "command -v nvidia-ctk; another installation's program comes first, or a file is missing"
+        return fail(f"nvidia-ctk {version}", f"nvidia-ctk says {program or 'nothing'}", hint)
+    return ok(version, expected)
+
+
+@check("container_toolkit.held", dpkg.PACKAGES, fields=("hold",), moment="next-boot", evidence="apt-mark showhold")
+def held(ctx: Ctx) -> Outcome:
+    """Every package of the toolkit is held (or none, if so asked): no upgrade moves one of them alone."""
+    found, wanted = installed(ctx.facts), ctx.fragment.hold
+    word, command = ("held", "hold") if wanted else ("not held", "unhold")
+    if not found:
+        return fail(word, "no package of the toolkit is installed", APPLY)
+    wrong = sorted(name for name, package in found.items() if package.held != wanted)
+    if wrong:
+        changes = [Change(kind="setting", name=f"apt-mark {command} {name}") for name in wrong]
+        told = f"{'not held' if wanted else 'held'}: {' '.join(wrong)}"
+        return fail(f"all {word}", told, f"apt-mark {command} {' '.join(wrong)}", changes=changes)
+    return ok(f"{len(found)} packages {word}")
+
+
+@check("container_toolkit.configured", ENGINES, fields=("runtimes", "default_runtime"), moment="next-boot")
+def configured(ctx: Ctx) -> Outcome:
+    """Each engine's files register NVIDIA's runtime (default or not, as asked) and CDI, and hide no setting of the user's."""
+    found = engines(ctx.fragment, ctx.facts)
+    expected = f"runtime {files.NAME}{' as the default' if ctx.fragment.default_runtime else ''} in {', '.join(found)}"
+    absent = [name for name, engine in found.items() if engine is None]
+    if absent or not found:
+        return fail(expected, f"not installed: {' '.join(absent) or 'any engine'}", "see container_toolkit.engines")
+    told: list[str] = []
+    changes: list[Change] = []
+    for name, engine in registrable(ctx.fragment, ctx.facts).items():
+        wrong = files.differences(name, engine, ctx.fragment.default_runtime)
+        told += [f"{name}: {one}" for one in wrong]
+        if wrong:
+            changes.append(Change(kind="file", name=files.MAIN[name], before="; ".join(wrong), after="by nvidia-ctk"))
+    if told:
+        return fail(expected, "; ".join(told), APPLY, changes=changes)
+    names = [n if n != "podman" else "podman (CDI, no runtime to register)" for n in found]
+    return ok(f"{', '.join(names)}: as asked", expected)
+
+
+RELOADED = {
+    "docker": "reloaded",
+    "containerd": "restarted (its containers go on)",
+    "crio": "restarted (its containers go on)",
+}
+"""docker takes runtimes and the default one by reload: https://docs.docker.com/reference/cli/dockerd/#configuration-reload-behavior"""
+
+
+@check("container_toolkit.registered", ENGINES, fields=("runtimes", "default_runtime"))
+def registered(ctx: Ctx) -> Outcome:
+    """Each engine's daemon is alive, and has NVIDIA's runtime in force: by its own word, or as it started after its files."""
+    found = registrable(ctx.fragment, ctx.facts)
+    if not found:
+        return skip("no engine with a daemon of root's: podman has none" if ctx.fragment.runtimes else "no such engine")
+    expected = f"{files.NAME} in force in {', '.join(found)}"
+    for name, engine in found.items():
+        unit = f"{name}.service"
+        if engine["active"] != "active":
+            change = Change(kind="service", name=unit, before=engine["active"], after="active")
+            hint = f"journalctl -u {unit} -n 20"
+            return fail(expected, f"{unit} is {engine['active'] or 'not there'}", hint, changes=[change])
+        wrong = files.in_force(name, engine, ctx.fragment.default_runtime)
+        if wrong:
+            change = Change(kind="service", name=unit, before=wrong, after=RELOADED[name])
+            hint = f"systemctl {'reload' if name == 'docker' else 'restart'} {unit} ({APPLY} does)"
+            return fail(expected, f"{name}: {wrong}", hint, changes=[change])
+    return ok(expected)
+
+
+@check(
+    "container_toolkit.mode",
+    *(TOOLKIT, ENGINES),
+    fields=("mode",),
+    evidence=f"grep -E 'mode|no-cgroups' {catalogue.CONFIG}",
+)
+def mode(ctx: Ctx) -> Outcome:
+    """The runtime works in the mode that is asked for; no-cgroups, which is for rootless use in legacy mode, is off."""
+    toolkit, wanted = ctx.facts.get(TOOLKIT), ctx.fragment.mode
+    if toolkit.complaint:
+        return fail(f"mode {wanted}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"mend it, then {APPLY}")
+    found = files.at(toolkit.settings, "nvidia-container-runtime", "mode")
+    if found != wanted:
+        change = Change(kind="file", name=catalogue.CONFIG, before=f"mode = {found}", after=f"mode = {wanted}")
+        return fail(f"mode {wanted}", f"mode {found or 'is not set'}", APPLY, changes=[change])
+    if files.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is True:
+        change = Change(kind="file", name=catalogue.CONFIG, before="no-cgroups = true", after="no-cgroups = false")
+        found_text = "no-cgroups is true: in legacy mode, containers of root get no access to their GPUs"
+        return fail("no-cgroups off", found_text, APPLY, changes=[change])
+    return ok(f"mode {wanted} ({effective_mode(wanted, toolkit.version)} with {toolkit.version})")
+
+
+@check("container_toolkit.rootless", USERS, fields=("rootless",))
+def rootless(ctx: Ctx) -> Outcome:
+    """Each rootless user's own docker configuration registers NVIDIA's runtime."""
+    wanted = ctx.fragment.rootless
+    if not wanted:
+        return ok("nothing asked")
+    users = ctx.facts.get(USERS)
+    expected = f"runtime {files.NAME} in the docker configuration of {', '.join(wanted)}"
+    told: list[str] = []
+    changes: list[Change] = []
+    for name in wanted:
+        user = users.get(name)
+        if user is None:
+            return fail(expected, f"no such user: {name}", f"useradd {name}, or take it out of rootless")
+        wrong = own_differences(user, ctx.fragment.default_runtime)
+        told += [f"{name}: {one}" for one in wrong]
+        changes += [Change(kind="file", name=f"{user.home}/.config/docker/daemon.json", before="; ".join(wrong), after="by nvidia-ctk")
+                    ] * bool(wrong)  # fmt: skip
+    return fail(expected, "; ".join(told), APPLY, changes=changes) if told else ok(expected)
+
+
+def own_differences(user: User, default: bool) -> list[str]:
+    """What a user's daemon.json lacks."""
+    text = {files.MAIN["docker"]: {"text": user.daemon or ""}}
+    return files.differences("docker", {"version": "", "files": text}, default)
+
+
+CHECKS = (packages, held, configured, registered, mode, rootless)

@@ -1,0 +1,127 @@
+"""Can the toolkit be put there, and are there engines for it: decided before anything is changed."""
+
+from __future__ import annotations
+
+from gpuprov import engines as files
+from gpuprov import resolve
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, engines, installed, modern
+from gpuprov.catalog import toolkit as catalogue
+from gpuprov.probe import dpkg
+from gpuprov.probe.container_engines import ENGINES
+from gpuprov.probe.container_toolkit import TOOLKIT, USERS
+
+Ctx = Context[ContainerToolkit]
+NO_REPOSITORY = (
+    f"the toolkit is in NVIDIA's repository {catalogue.REPOSITORY}/$(ARCH), not in the distribution's: add it or a mirror of it "
+    "to the host's package sources, or set container_toolkit_repository and container_toolkit_repository_key in the inventory"
+)
+SUBORDINATE = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535"
+
+
+@check(
+    "container_toolkit.resolvable",
+    *(dpkg.PACKAGES, dpkg.INDEX),
+    fields=("version",),
+    moment="preflight",
+    evidence=f"apt-cache madison {' '.join(catalogue.PACKAGES)}",
+)
+def resolvable(ctx: Ctx) -> Outcome:
+    """One version exists for which the host's repositories have all four packages."""
+    wanted = ctx.fragment.version
+    have = {name: package.version for name, package in installed(ctx.facts).items()}
+    index = ctx.facts.get(dpkg.INDEX)
+    needed = list(catalogue.PACKAGES)
+    found = resolve.resolve(wanted, needed, index, have)
+    if found["problem"]:
+        known = {name for name in needed if name in index}
+        if not known and ctx.host.site.get("container_toolkit_repository"):
+            return ok("the site's repository is enabled by apply, which resolves then", wanted)
+        problem = found["problem"].replace("no driver version", "no version")
+        return fail(f"toolkit {wanted}", problem, found["hint"] if known else NO_REPOSITORY)
+    changes = [
+        Change(kind="package", name=name, before=have.get(name, ""), after=version)
+        for name, version in found["packages"].items()
+        if have.get(name) != version
+    ]
+    return Outcome(status="pass", expected=wanted, found=found["version"], changes=tuple(changes))
+
+
+@check(
+    "container_toolkit.engines",
+    ENGINES,
+    fields=("runtimes",),
+    moment="preflight",
+    evidence="dockerd --version; containerd --version; crio --version; podman --version",
+)
+def present(ctx: Ctx) -> Outcome:
+    """Each engine that is asked for is on the host, can take GPUs, and has a configuration that can be read."""
+    found = engines(ctx.fragment, ctx.facts)
+    expected = ", ".join(found) or "a container engine"
+    if not found and not ctx.fragment.rootless:
+        return fail(expected, "neither docker, containerd, cri-o nor podman is installed", "install one of them first")
+    absent = [name for name, engine in found.items() if engine is None]
+    if absent:
+        hint = "install it first, or take it out of container_toolkit.runtimes: gpuprov installs no container engine"
+        return fail(expected, f"not installed: {' '.join(absent)}", hint)
+    podman = found.get("podman")
+    if podman and files.number(podman["version"]) < files.CDI_SINCE["podman"]:
+        needed = ".".join(str(part) for part in files.CDI_SINCE["podman"])
+        return fail(f"podman {needed} or newer, which knows CDI", f"podman {podman['version']}", "upgrade podman")
+    for name, engine in found.items():
+        try:
+            config = files.configuration(name, engine or {"files": {}}) if name != "podman" else {}
+        except ValueError as error:
+            return fail("a configuration that can be read", str(error), "mend it: nothing would survive a change of it")
+        if "cri" in (config.get("disabled_plugins") or []):
+            hint = f'take "cri" out of disabled_plugins in {files.MAIN[name]}, or containerd out of runtimes'
+            return fail("containerd with its CRI plugin", "the CRI plugin is disabled (disabled_plugins)", hint)
+    return ok(", ".join(f"{name} {engine['version']}" for name, engine in found.items() if engine) or "rootless only")
+
+
+@check(
+    "container_toolkit.leftovers",
+    *(dpkg.PACKAGES, TOOLKIT),
+    moment="preflight",
+    evidence="dpkg -l 'nvidia-docker*' 'nvidia-container-runtime*'; ls /etc/apt/sources.list.d",
+)
+def leftovers(ctx: Ctx) -> Outcome:
+    """Nothing of an older installation is in the way: nvidia-docker2, source lists that conflict, the hook of podman and cri-o."""
+    old = [name for name in catalogue.OLD_PACKAGES if name in ctx.facts.get(dpkg.PACKAGES)]
+    if old:
+        hint = f"remove it first: apt-get purge {' '.join(old)}"
+        return fail("the toolkit's present packages only", f"installed: {' '.join(old)}", hint)
+    found = ctx.facts.get(TOOLKIT).leftovers
+    lists = [path for path in found if path.endswith(".list")]
+    if lists:
+        hint = f'apt says "Conflicting values set for option Signed-By" beside another list: rm {" ".join(lists)}'
+        return fail("one source list of the toolkit", f"old source lists: {' '.join(lists)}", hint)
+    if found:
+        hint = f"a container would get its GPUs by hook and by CDI: rm {' '.join(found)}"
+        return fail("CDI alone for podman and cri-o", f"there is {' '.join(found)}", hint)
+    return ok("nothing of an older installation")
+
+
+@check(
+    "container_toolkit.rootless_users", *(USERS, dpkg.PACKAGES, dpkg.INDEX), fields=("rootless",), moment="preflight"
+)
+def rootless_users(ctx: Ctx) -> Outcome:
+    """Each rootless user exists, has subordinate ids, and the toolkit needs no cgroups of root's for it."""
+    wanted = ctx.fragment.rootless
+    if not wanted:
+        return ok("nothing asked")
+    users = ctx.facts.get(USERS)
+    expected = f"{' '.join(wanted)} with subordinate ids"
+    if absent := [name for name in wanted if name not in users]:
+        return fail(expected, f"no such user: {' '.join(absent)}", f"useradd {absent[0]}, or take it out of rootless")
+    if bare := [name for name in wanted if not users[name].subordinate]:
+        return fail(expected, f"no entry in /etc/subuid: {' '.join(bare)}", f"{SUBORDINATE} {bare[0]}")
+    have = {name: package.version for name, package in installed(ctx.facts).items()}
+    found = resolve.resolve(ctx.fragment.version, list(catalogue.PACKAGES), ctx.facts.get(dpkg.INDEX), have)
+    if ctx.fragment.mode == "auto" and found["version"] and not modern(found["version"]):
+        hint = f"mode: cdi, or a toolkit of {catalogue.MODERN} or newer"
+        return fail("a mode without cgroups of root's", f"mode auto of toolkit {found['version']} is legacy", hint)
+    return ok(expected)
+
+
+CHECKS = (resolvable, present, leftovers, rootless_users)

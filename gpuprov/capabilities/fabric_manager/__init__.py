@@ -1,0 +1,117 @@
+"""`fabric_manager`: the daemon that configures NVSwitches: the driver's version, held with it, enabled and alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.fabric_manager import now, preflight
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager, driver_wanted, written
+from gpuprov.catalog import drivers, gpus
+from gpuprov.catalog import fabric as catalogue
+from gpuprov.catalog.gpus import Gpu
+from gpuprov.probe import fabric, systemd
+from gpuprov.probe.base import Facts
+from gpuprov.spec.build import convert, show, unknown_key
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.problem import Problem
+
+HERE = "fabric_manager"
+
+
+def rules(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
+    gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    if gpu:
+        yield from hardware_problems(gpu, driver_wanted(host))
+    if not driver_wanted(host):
+        message = "fabric_manager follows the driver, and nvidia_driver is not in the spec"
+        hint = "add nvidia_driver: {}; without it, an upgrade of the driver leaves Fabric Manager behind"
+        yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+    yield from setting_problems(gpu, block)
+
+
+def hardware_problems(gpu: Gpu, version: str) -> Iterable[Problem]:
+    """What speaks against Fabric Manager on hosts with this GPU."""
+    needed = gpu.fabric_manager
+    if why := catalogue.why_not(gpu):
+        severity = "warning" if needed.confidence == "unconfirmed" else "error"
+        message = f"fabric_manager has nothing to manage: {why}"
+        hint = "switch it off for these hosts: fabric_manager: false"
+        yield Problem(path=(HERE,), message=message, hint=hint, severity=severity)  # type: ignore[arg-type]
+    elif version and version != "any" and needed.min_branch:
+        branch = drivers.branch_of(version)
+        if int(branch) < int(needed.min_branch):
+            message = (
+                f"fabric_manager: boards of {gpu.key} need branch {needed.min_branch} or newer, the driver is {branch}"
+            )
+            yield Problem(
+                path=(HERE,), message=message, hint=f'nvidia_driver: {{version: "{needed.min_branch}"}} or newer'
+            )
+
+
+def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]:
+    """Keys that fabricmanager.cfg does not know, values that they cannot have, and settings without effect."""
+    known = catalogue.settings()
+    ours = [key for key, entry in known.items() if entry.kind != "unit" and key != "FABRIC_MODE"]
+    for key, value in block.settings.items():
+        path = (HERE, "settings", key)
+        entry = known.get(key)
+        if key == "FABRIC_MODE":
+            word = next((word for word, number in catalogue.MODES.items() if number == written(value)), "bare-metal")
+            message = "fabric_manager.settings: FABRIC_MODE has a field of its own"
+            yield Problem(path=path, message=message, hint=f"fabric_manager: {{fabric_mode: {word}}}")
+        elif entry is None:
+            _, message, hint = unknown_key((HERE, "settings"), key, ours)
+            yield Problem(path=path, message=message, hint=hint)
+        elif entry.kind == "unit":
+            message = f"fabric_manager.settings: {key} is not to be set: {entry.note}"
+            yield Problem(path=path, message=message, hint="leave it out")
+        elif allowed := catalogue.refused(entry, written(value)):
+            yield Problem(
+                path=path, message=f"fabric_manager.settings.{key} is {show(value)}", hint=f"allowed: {allowed}"
+            )
+    if written(block.settings.get("FABRIC_MODE_RESTART", 0)) == "1" and block.fabric_mode == "bare-metal":
+        message = "fabric_manager.settings.FABRIC_MODE_RESTART is 1, which has no effect in fabric_mode bare-metal"
+        hint = "leave it out, or choose shared-nvswitch or vgpu"
+        yield Problem(path=(HERE, "settings", "FABRIC_MODE_RESTART"), message=message, hint=hint, severity="warning")
+    found = gpu.nvswitch.generation if gpu and gpu.nvswitch else None
+    if "PARTITION_RAIL_POLICY" in block.settings and gpu and found and found < catalogue.BRIDGED_GENERATION:
+        needed = catalogue.BRIDGED_GENERATION
+        message = f"fabric_manager.settings: PARTITION_RAIL_POLICY is for NVSwitches of generation {needed}, {gpu.key} has {found}"
+        yield Problem(path=(HERE, "settings", "PARTITION_RAIL_POLICY"), message=message, hint="leave it out")
+
+
+def contribute(host: HostSpec, _block: FabricManager) -> Kernel | None:
+    """ib_umad at boot where the NVSwitches are reached through it; the spec must name the GPU for that to be known."""
+    gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    return Kernel(modules_load=("ib_umad",)) if gpu and gpu.fabric_manager.nvlsm else None
+
+
+def export(facts: Facts) -> Fragment | None:
+    """The daemon that is enabled: its mode, and the settings that differ from the defaults that are known."""
+    if facts.get(systemd.SYSTEMD_UNITS).get(catalogue.UNIT, systemd.MISSING).file != "enabled":
+        return None
+    found, known = facts.get(fabric.DAEMON).settings, catalogue.settings()
+    mode = next((word for word, number in catalogue.MODES.items() if number == found.get("FABRIC_MODE", "0")), None)
+    mine = {
+        key: int(value) if value.isdigit() else value
+        for key, value in found.items()
+        if key in known and known[key].kind != "unit" and key != "FABRIC_MODE" and value != known[key].default
+        and not catalogue.refused(known[key], value)
+    }  # fmt: skip
+    block, _ = convert({"fabric_mode": mode or "bare-metal", "settings": mine}, FabricManager)
+    return block if isinstance(block, FabricManager) else None
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="NVIDIA Fabric Manager for hosts with NVSwitches: exactly the driver's version, held with it, enabled and alive",
+    fragment=FabricManager,
+    checks=now.CHECKS + preflight.CHECKS,
+    rules=rules,
+    contribute=contribute,
+    export=export,
+    export_probes=(systemd.SYSTEMD_UNITS, fabric.DAEMON),
+    follows=("nvidia_driver",),
+)

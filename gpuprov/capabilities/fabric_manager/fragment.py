@@ -1,0 +1,98 @@
+"""The `fabric_manager` block, and what follows from it on a given host."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov import resolve
+from gpuprov.catalog import fabric as catalogue
+from gpuprov.catalog.driver_sets import driver_packages
+from gpuprov.probe import dpkg, fabric, nvidia, pci, system
+from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.spec.model import Fragment, HostSpec
+
+SettingName = Annotated[
+    str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]+$", description="a key of fabricmanager.cfg: letters, digits and _")
+]
+SettingValue = (
+    bool | int | Annotated[str, msgspec.Meta(pattern=r"^[^\s\"'#|]*$", description="text without spaces and quotes")]
+)
+
+
+class FabricManager(Fragment, frozen=True):
+    """NVIDIA Fabric Manager of exactly the driver's version, enabled and alive; with NVLSM where the NVSwitches need it."""
+
+    fabric_mode: Annotated[
+        Literal["bare-metal", "shared-nvswitch", "vgpu"],
+        msgspec.Meta(description="bare-metal (also full passthrough), or one of the modes for virtual machines"),
+    ] = "bare-metal"
+    settings: Annotated[
+        dict[SettingName, SettingValue],
+        msgspec.Meta(description="Keys of fabricmanager.cfg; those that are not named stay as the package has them"),
+    ] = {}
+
+
+HARDWARE_PROBES = (pci.NVIDIA_FUNCTIONS, fabric.BRIDGES)
+DRIVER_PROBES = (system.OS_RELEASE, dpkg.PACKAGES, nvidia.DRIVER)
+
+
+def generation(facts: Facts) -> int:
+    """The generation of the host's NVSwitches; 0 if it has none."""
+    functions = [function.identifier for function in facts.get(pci.NVIDIA_FUNCTIONS)]
+    return catalogue.generation(functions, bridged=bool(facts.get(fabric.BRIDGES)))
+
+
+def wanted_settings(fragment: FabricManager) -> dict[str, str]:
+    """The lines that fabricmanager.cfg shall have."""
+    asked = {key: written(value) for key, value in fragment.settings.items()}
+    return {"FABRIC_MODE": catalogue.MODES[fragment.fabric_mode]} | asked
+
+
+def written(value: object) -> str:
+    """A setting's value as fabricmanager.cfg has it: 1 and 0 for true and false."""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def rules(facts: Facts) -> tuple[dict[str, object], ...]:
+    """The package's names on this host's distribution."""
+    release = facts.get(system.OS_RELEASE)
+    found = catalogue.rules(release.id, release.version)
+    if not found:
+        raise ProbeFailed(f"no Fabric Manager packages are known for {release.name or release.id}")
+    return found
+
+
+def package(facts: Facts) -> dpkg.Package | None:
+    """The installed Fabric Manager; the one of the highest version, should there be several."""
+    found = facts.get(fabric.PACKAGES)
+    mine = resolve.other_names(rules(facts), {name: package.version for name, package in found.items()})
+    return max((found[name] for name in mine), key=lambda one: resolve.order(one.version), default=None)
+
+
+def driver_version(facts: Facts) -> str:
+    """The version of the installed driver: of its kernel modules' package, else of the loaded module; empty if there is none."""
+    release = facts.get(system.OS_RELEASE)
+    names = driver_packages(release.id, release.version)
+    found = facts.get(dpkg.PACKAGES)
+    kernels = [found[n[0]].version for n in (names.proprietary, names.open) if n[0] in found] if names else []
+    return resolve.upstream(kernels[0]) if kernels else facts.get(nvidia.DRIVER).version
+
+
+def held_packages(facts: Facts) -> dict[str, dpkg.Package]:
+    """Fabric Manager, and NVLSM, which must not move without it either."""
+    found = facts.get(fabric.PACKAGES)
+    mine = package(facts)
+    names = [mine.name] if mine else []
+    return {name: found[name] for name in [*names, "nvlsm"] if name in found}
+
+
+def hold(host: HostSpec) -> bool:
+    """Whether the driver's set is held; Fabric Manager is part of it."""
+    return bool(getattr(host.capabilities.get("nvidia_driver"), "hold", True))
+
+
+def driver_wanted(host: HostSpec) -> str:
+    """The driver version that the spec asks for; empty where it asks for none."""
+    return str(getattr(host.capabilities.get("nvidia_driver"), "version", ""))

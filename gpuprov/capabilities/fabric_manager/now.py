@@ -1,0 +1,281 @@
+"""Is Fabric Manager as wanted: version, hold, life, registration of the GPUs, settings in force, subnet manager."""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov import resolve
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.fabric_manager.fragment import (
+    DRIVER_PROBES,
+    HARDWARE_PROBES,
+    FabricManager,
+    driver_version,
+    generation,
+    held_packages,
+    hold,
+    package,
+    wanted_settings,
+)
+from gpuprov.catalog import fabric as catalogue
+from gpuprov.probe import boot, fabric, modules, nvidia, pci, system, systemd
+from gpuprov.probe.modules import underscored
+
+Ctx = Context[FabricManager]
+UNIT, DAEMON = catalogue.UNIT, "nv-fabricmanager"
+JOURNAL = f"journalctl -u {UNIT} -n 30"
+SLACK = 0.2
+"""Seconds by which a start time, which the kernel tells in ticks, may be off."""
+RESTART = "stop CUDA programs and DCGM, stop Fabric Manager, nvidia-smi -r, start it again (gpuprov apply does)"
+# https://github.com/NVIDIA/gpu-operator/issues/544
+MISMATCH = re.compile(r"interface version (\S+) (?:don't|doesn't|do not|does not) match with driver version ([\d.]*\d)")
+
+
+@check(
+    "fabric_manager.version",
+    *(*DRIVER_PROBES, fabric.PACKAGES, fabric.DAEMON),
+    evidence="nv-fabricmanager --version; dpkg -l 'nvidia-fabricmanager*'; cat /proc/driver/nvidia/version",
+)
+def version(ctx: Ctx) -> Outcome:
+    """Package and program are of the driver's full version, as installed and as loaded: Fabric Manager refuses any other."""
+    driver, mine = driver_version(ctx.facts), package(ctx.facts)
+    loaded, program = ctx.facts.get(nvidia.DRIVER).version, ctx.facts.get(fabric.DAEMON).version
+    expected = f"Fabric Manager {driver}" if driver else "a driver, and Fabric Manager of its version"
+    if mine is None:
+        hint = "gpuprov apply"
+        if program:
+            hint = f"{catalogue.PROGRAM} {program} belongs to no package: remove it, then gpuprov apply"
+        return fail(expected, "no Fabric Manager package is installed", hint)
+    if not mine.whole:
+        return fail(expected, f"{mine.name} is not whole", "dpkg --configure -a, then gpuprov apply")
+    if not driver:
+        return fail(expected, f"{mine.name} {mine.version}, and no driver", "add nvidia_driver to the spec")
+    if resolve.upstream(mine.version) != driver:
+        change = Change(kind="package", name=mine.name, before=mine.version, after=driver)
+        return fail(expected, f"{mine.name} {mine.version}", "gpuprov apply", changes=[change])
+    if program != driver:
+        hint = f"dpkg -S {catalogue.PROGRAM}; another installation's program lies there"
+        return fail(expected, f"{catalogue.PROGRAM} says {program or 'nothing'}", hint)
+    if loaded and loaded != driver:
+        reason = f"the loaded driver is {loaded}, Fabric Manager and the driver's packages are {driver}"
+        return fail(expected, reason, "reload the driver, or reboot", reboot=reason)
+    return ok(f"{mine.name} {mine.version}", expected)
+
+
+@check(
+    "fabric_manager.held",
+    *(system.OS_RELEASE, fabric.PACKAGES),
+    moment="next-boot",
+    evidence="apt-mark showhold",
+)
+def held(ctx: Ctx) -> Outcome:
+    """Fabric Manager (and NVLSM) is held as the driver's set is: no upgrade moves it alone."""
+    mine, wanted = held_packages(ctx.facts), hold(ctx.host)
+    word, command = ("held", "hold") if wanted else ("not held", "unhold")
+    if not mine:
+        return fail(word, "no Fabric Manager package is installed", "gpuprov apply")
+    wrong = sorted(name for name, one in mine.items() if one.held != wanted)
+    if wrong:
+        changes = [Change(kind="setting", name=f"apt-mark {command} {name}") for name in wrong]
+        found = f"{'not held' if wanted else 'held'}: {' '.join(wrong)}"
+        return fail(f"{' '.join(mine)} {word}", found, f"apt-mark {command} {' '.join(wrong)}", changes=changes)
+    return ok(f"{' '.join(mine)} {word}")
+
+
+@check("fabric_manager.enabled", systemd.SYSTEMD_UNITS, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
+def enabled(ctx: Ctx) -> Outcome:
+    """The unit starts at boot; its package does not enable it."""
+    unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(UNIT, systemd.MISSING)
+    if unit.file != "enabled":
+        before = unit.file or unit.load
+        change = Change(kind="service", name=UNIT, before=before, after="enabled")
+        return fail(f"{UNIT} enabled", f"{UNIT} is {before}", f"systemctl enable --now {UNIT}", changes=[change])
+    return ok(f"{UNIT} enabled")
+
+
+@check(
+    "fabric_manager.alive",
+    *(systemd.SYSTEMD_UNITS, fabric.DAEMON, fabric.STATE, nvidia.DRIVER, system.CONTAINER),
+    evidence=f"systemctl status {UNIT}; pgrep -af nv-fabricmanager",
+)
+def alive(ctx: Ctx) -> Outcome:
+    """The daemon's process lives and its unit is active. The GPUs' fabric state is latched, and stays Completed without it."""
+    unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(UNIT, systemd.MISSING)
+    daemon = ctx.facts.get(fabric.DAEMON)
+    process = daemon.process(DAEMON)
+    if process is None and (reason := _machine_without_driver(ctx)):
+        return skip(reason)
+    expected = f"{UNIT} active, its process alive"
+    if unit.active == "active" and process:
+        if daemon.installed > process.started + SLACK:
+            change = Change(kind="service", name=UNIT, before="older than its program", after="restarted")
+            found = f"process {process.pid} was started before {catalogue.PROGRAM} was replaced"
+            waits = _waits(ctx)
+            return fail("a process of the installed program", found, waits or RESTART, changes=[change], reboot=waits)
+        return ok(f"active, process {process.pid}", expected)
+    state = f"{UNIT} is {unit.active if unit.load == 'loaded' else unit.load}"
+    found = state if process is None else f"{state}, process {process.pid} lives on without it"
+    found += "" if process else ", no process"
+    latched = sum(gpu.state == "Completed" for gpu in ctx.facts.get(fabric.STATE))
+    found += f"; {latched} GPUs still report their fabric state as Completed, which is latched" if latched else ""
+    waits = _waits(ctx)
+    mismatch = _mismatch(daemon)
+    found += f"; {mismatch}" if mismatch else ""
+    both = "gpuprov apply brings both to one version; then reload the driver, or reboot"
+    change = Change(kind="service", name=UNIT, before=unit.active, after="active")
+    return fail(expected, found, both if mismatch or waits else JOURNAL, changes=[change], reboot=waits)
+
+
+def _machine_without_driver(ctx: Ctx) -> str:
+    """Why nothing can be asked in a container whose machine has no driver loaded; empty elsewhere."""
+    kind: str = ctx.facts.get(system.CONTAINER)
+    if not kind or ctx.facts.get(nvidia.DRIVER).version:
+        return ""
+    return f"{kind} container: the driver is the machine's, and none is loaded there"
+
+
+def _waits(ctx: Ctx) -> str:
+    """Why the installed program cannot be started before the driver is loaded anew; empty if it can."""
+    loaded, program = ctx.facts.get(nvidia.DRIVER).version, ctx.facts.get(fabric.DAEMON).version
+    if not loaded or not program or program == loaded:
+        return ""
+    return f"Fabric Manager {program} starts with driver {program} only, and {loaded} is loaded"
+
+
+def _mismatch(daemon: fabric.Daemon) -> str:
+    """What the daemon's last run said of versions, if it refused them."""
+    match = next((m for line in reversed(daemon.log) if (m := MISMATCH.search(line))), None)
+    return f"its log: it is of version {match[1]}, and refuses driver {match[2]}" if match else ""
+
+
+@check("fabric_manager.log", fabric.DAEMON, evidence=JOURNAL)
+def log(ctx: Ctx) -> Outcome:
+    """The daemon's present or last run did not complain of the driver's version."""
+    daemon = ctx.facts.get(fabric.DAEMON)
+    if mismatch := _mismatch(daemon):
+        return fail("no complaint about versions", mismatch, 'gpuprov explain "fabric manager driver version mismatch"')
+    if not daemon.log:
+        return skip("the journal has nothing of the daemon's present or last run")
+    return ok(f"no complaint about versions in {len(daemon.log)} lines", "no complaint about versions")
+
+
+@check("fabric_manager.registered", *(*HARDWARE_PROBES, fabric.STATE, nvidia.DRIVER, system.CONTAINER))
+def registered(ctx: Ctx) -> Outcome:
+    """Every GPU is registered with the fabric (state Completed, status Success), which NVLink and CUDA wait for."""
+    found = generation(ctx.facts)
+    if not found:
+        return fail("NVSwitches on the bus", "none", "see fabric_manager.hardware; dmesg | grep -i nvswitch")
+    if found < catalogue.REGISTERS_SINCE:
+        return ok(f"GPUs on NVSwitches of generation {found} do not register: fabric_manager.alive is the proof")
+    on_bus = sorted(gpu.address for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)))
+    states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
+    expected = f"{len(on_bus)} GPUs: Completed, Success"
+    if reason := _machine_without_driver(ctx):
+        return skip(reason)
+    if not ctx.facts.get(nvidia.DRIVER).version:
+        return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
+    if not states:
+        return fail(expected, "nvidia-smi tells no fabric state of any GPU", "see nvidia_driver.user_space")
+    bad = []
+    for bus in on_bus:
+        gpu = states.get(bus)
+        if gpu is None:
+            bad.append(f"{bus} not told by nvidia-smi")
+        elif gpu.state != "Completed" or gpu.status != "Success":
+            bad.append(f"{bus} {gpu.state} ({gpu.status or 'no status'})")
+    if bad:
+        return fail(expected, "; ".join(bad), f"gpuprov explain 802; {RESTART}")
+    return ok(expected)
+
+
+@check("fabric_manager.settings", fabric.DAEMON, nvidia.DRIVER, fields=("fabric_mode", "settings"))
+def settings(ctx: Ctx) -> Outcome:
+    """Each setting stands in fabricmanager.cfg, and the daemon was started after it was written there."""
+    wanted, daemon = wanted_settings(ctx.fragment), ctx.facts.get(fabric.DAEMON)
+    listed, file = " ".join(f"{key}={value}" for key, value in wanted.items()), catalogue.configuration_file()
+    wrong = {key: daemon.settings.get(key, "") for key, value in wanted.items() if daemon.settings.get(key) != value}
+    if wrong or not daemon.configured:
+        told = " ".join(f"{key}={value or 'missing'}" for key, value in wrong.items())
+        change = Change(kind="file", name=file, before=told, after=listed)
+        return fail(listed, told if daemon.configured else f"no {file}", "gpuprov apply", changes=[change])
+    process = daemon.process(DAEMON)
+    if process and daemon.configured > process.started + SLACK:
+        change = Change(kind="service", name=UNIT, before="older than its configuration", after="restarted")
+        found = f"{file} was changed after process {process.pid} had read it"
+        waits = _waits(ctx)
+        return fail(f"{listed}, in force", found, waits or RESTART, changes=[change], reboot=waits)
+    if process and (other := _other_file(process.command, file)):
+        return fail(f"the daemon reads {file}", f"it was started with {other}", f"systemctl cat {UNIT}")
+    return ok(listed)
+
+
+def _other_file(command: str, file: str) -> str:
+    """The configuration file that a command line names, if it is another."""
+    match = re.search(r"(?:-c|--config)[ =](\S+)", command)
+    return match[1] if match and match[1] != file else ""
+
+
+@check(
+    "fabric_manager.subnet_manager",
+    *(
+        *HARDWARE_PROBES,
+        fabric.PACKAGES,
+        fabric.DAEMON,
+        modules.LOADED,
+        modules.BUILT_IN,
+        nvidia.DRIVER,
+        system.CONTAINER,
+    ),
+    evidence="pgrep -af nvlsm; lsmod | grep -E 'ib_umad|mlx5_core'",
+)
+def subnet_manager(ctx: Ctx) -> Outcome:
+    """NVSwitches of generation 4: NVLSM is installed and alive, and the modules are loaded that it reaches them through."""
+    found = generation(ctx.facts)
+    if not found:
+        return skip("no NVSwitch on the bus: see fabric_manager.registered")
+    if found < catalogue.BRIDGED_GENERATION:
+        return ok(f"NVSwitches of generation {found} need none")
+    expected = f"{', '.join(catalogue.SUBNET_PACKAGES)} installed, nvlsm alive"
+    missing = [name for name in catalogue.SUBNET_PACKAGES if name not in ctx.facts.get(fabric.PACKAGES)]
+    if missing:
+        changes = [Change(kind="package", name=name, after="installed") for name in missing]
+        return fail(expected, f"not installed: {' '.join(missing)}", "gpuprov apply", changes=changes)
+    if not ctx.facts.get(system.CONTAINER):
+        present = {*ctx.facts.get(modules.LOADED), *ctx.facts.get(modules.BUILT_IN)}
+        absent = [name for name in catalogue.SUBNET_MODULES if underscored(name) not in present]
+        if absent:
+            changes = [Change(kind="module", name=name, after="loaded") for name in absent]
+            hint = f"modprobe -a {' '.join(absent)} (Ubuntu: linux-modules-extra has them); systemctl restart {UNIT}"
+            return fail(f"{expected}, {', '.join(catalogue.SUBNET_MODULES)} loaded", f"not loaded: {' '.join(absent)}",
+                        hint, changes=changes)  # fmt: skip
+    process = ctx.facts.get(fabric.DAEMON).process("nvlsm")
+    if process is None and (reason := _machine_without_driver(ctx)):
+        return skip(reason)
+    if process is None:
+        return fail(expected, f"no nvlsm process in {UNIT}", f"{JOURNAL}; tail /var/log/nvlsm.log")
+    return ok(f"nvlsm alive (process {process.pid})", expected)
+
+
+@check(
+    "fabric_manager.subnet_manager_at_boot",
+    *(*HARDWARE_PROBES, boot.MODULES_LOAD),
+    moment="next-boot",
+)
+def subnet_manager_at_boot(ctx: Ctx) -> Outcome:
+    """NVSwitches of generation 4: ib_umad is loaded at boot, before Fabric Manager starts; nothing else loads it."""
+    found = generation(ctx.facts)
+    if not found:
+        return skip("no NVSwitch on the bus: see fabric_manager.registered")
+    if found < catalogue.BRIDGED_GENERATION:
+        return ok(f"NVSwitches of generation {found} need no module of InfiniBand")
+    if "ib_umad" not in ctx.facts.get(boot.MODULES_LOAD):
+        change = Change(kind="file", name="/etc/modules-load.d/gpuprov.conf", after="ib_umad")
+        hint = "name the GPUs in the spec (gpu: {model: B200, count: 8}): then the kernel block gets ib_umad by itself"
+        return fail("ib_umad in modules-load.d", "not there", hint, changes=[change])
+    return ok("ib_umad in modules-load.d")
+
+
+CHECKS = (
+    *(version, held, enabled, alive, log, registered, settings),
+    *(subnet_manager, subnet_manager_at_boot),
+)

@@ -1,0 +1,128 @@
+"""NVSwitch boards and Fabric Manager: which hardware needs it, what its packages are called, which settings it knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from ipaddress import AddressValueError, IPv4Address
+from typing import Any
+
+from gpuprov.catalog.driver_data import Setting, drivers_file
+from gpuprov.catalog.drivers import branches
+from gpuprov.catalog.gpus import Gpu, gpus
+from gpuprov.catalog.packages import find_distribution, origins, package_sets
+
+UNIT = "nvidia-fabricmanager.service"
+PROGRAM = "/usr/bin/nv-fabricmanager"
+MODES = {"bare-metal": "0", "shared-nvswitch": "1", "vgpu": "2"}
+"""What FABRIC_MODE is called in a spec: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+
+# From generation 4 on the switches are no PCI functions; the bridges to them are ConnectX-7 functions with this word in
+# their VPD, an InfiniBand subnet manager of their own works through them, and it needs these:
+# https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
+BRIDGE_ID, BRIDGE_VPD, BRIDGED_GENERATION = "15b3:1021", "SW_MNG", 4
+SUBNET_PACKAGES = ("nvlsm", "libibumad3", "infiniband-diags")
+# mlx5_ib: https://github.com/NVIDIA/gpu-operator/issues/2781
+SUBNET_MODULES = ("mlx5_core", "mlx5_ib", "ib_umad")
+MIN_KERNEL = "5.17"
+REGISTERS_SINCE = 3
+"""The first generation whose GPUs register with the fabric, which nvidia-smi shows, and must be reset when the daemon restarts."""
+BOARD = 8
+"""GPUs on an NVSwitch board."""
+NO_LIMIT = 9999
+
+
+@cache
+def switches() -> dict[str, int]:
+    """The generation of each NVSwitch that is a PCI function, by its id (`10de:22a3`)."""
+    found = (gpu.nvswitch for gpu in gpus() if gpu.nvswitch and gpu.nvswitch.pci_id)
+    return {switch.pci_id: switch.generation for switch in found if switch.generation}
+
+
+def generation(pci_ids: list[str], *, bridged: bool) -> int:
+    """The generation of a host's NVSwitches by the functions on its bus, or by its bridges; 0 if it has none."""
+    known = [switches()[identifier] for identifier in pci_ids if identifier in switches()]
+    return max(known, default=BRIDGED_GENERATION if bridged else 0)
+
+
+def why_not(gpu: Gpu) -> str:
+    """Why hosts with this GPU have nothing that Fabric Manager could manage; empty where they may."""
+    if gpu.fabric_manager.imex:
+        return f"the NVLink switches of {gpu.key} are in its rack, not in the host: it needs nvidia-imex instead"
+    if gpu.fabric_manager.needed == "never":
+        return f"{gpu.key} ({gpu.form_factor}) sits on no NVSwitch board"
+    return ""
+
+
+@cache
+def rules(os_id: str, version_id: str) -> tuple[dict[str, Any], ...]:
+    """The package's names on a distribution, as `gpuprov.resolve` takes them: `name` with {branch}, `min` and `max` branch."""
+    distribution = find_distribution(os_id, version_id)
+    if distribution is None:
+        return ()
+    found: dict[tuple[str, int, int], None] = {}
+    for origin in origins(distribution.key):
+        for branch in branches():
+            for entry in package_sets(distribution.key, "fabric-manager", branch.branch, origin=origin.key):
+                bounds = int(entry.min_branch or 0), int(entry.max_branch or NO_LIMIT)
+                found |= {(name, *bounds): None for name in entry.packages}
+    return tuple({"name": name, "min": least, "max": most} for name, least, most in found)
+
+
+def names(os_id: str, version_id: str) -> tuple[str, ...]:
+    """Every name that the package has for some branch, for asking an index."""
+    known = [int(branch.branch) for branch in branches()]
+    found = {
+        rule["name"].replace("{branch}", str(branch)): None
+        for rule in rules(os_id, version_id)
+        for branch in known
+        if rule["min"] <= branch <= rule["max"]
+    }
+    return tuple(found)
+
+
+def tables(distributions: Iterable[str]) -> dict[str, Any]:
+    """What the role decides by; `distributions` as `debian 12`."""
+    split = (words.split() for words in distributions)
+    keys = {f"{os_id}-{version}": (os_id, version) for os_id, version in split}
+    return {
+        "rules": {key: list(rules(*pair)) for key, pair in keys.items() if rules(*pair)},
+        "names": {key: list(names(*pair)) for key, pair in keys.items() if rules(*pair)},
+        "switches": switches(),
+        "imex": [entry.id for gpu in gpus() if gpu.fabric_manager.imex for entry in gpu.pci_ids],
+        "modes": MODES,
+        "subnet_packages": list(SUBNET_PACKAGES),
+        "min_kernel": MIN_KERNEL,
+        "configuration": configuration_file(),
+    }
+
+
+def configuration_file() -> str:
+    """The path of fabricmanager.cfg."""
+    files = (f for f in drivers_file().files if (f.component, f.what) == ("fabric-manager", "configuration"))
+    return next(files).path
+
+
+@cache
+def settings() -> dict[str, Setting]:
+    """The keys of fabricmanager.cfg."""
+    return {entry.key: entry for entry in drivers_file().settings if entry.component == "fabric-manager"}
+
+
+def refused(entry: Setting, value: str) -> str:
+    """What a value of this key may be, if it may not be this one; else empty."""
+    if entry.kind == "choice":
+        return "" if value in entry.choices else " or ".join(entry.choices)
+    if entry.kind == "number":
+        fits = value.isdigit() and (entry.max is None or int(value) <= entry.max)
+        return "" if fits else f"a whole number from 0{'' if entry.max is None else f' to {entry.max}'}"
+    if entry.kind == "path":
+        return (
+            "" if re.fullmatch(r"(/[^\s#]{0,254})?", value) else "an absolute path of at most 255 characters, or empty"
+        )
+    try:
+        IPv4Address(value)
+    except AddressValueError:
+        return "an IPv4 address"
+    return ""

@@ -1,0 +1,192 @@
+"""The NVIDIA Container Toolkit on a host: its release and settings, CDI specifications, device links, rootless users."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+
+
+class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
+    """`version` of nvidia-ctk, empty without one. `settings` of its config.toml; `complaint`: why they cannot be read.
+
+    `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `rules`: udev rules that make the
+    links. `output`: where nvidia-cdi-refresh writes, if it was told. `leftovers`: files of old installations.
+    """
+
+    version: str = ""
+    settings: dict[str, Any] = {}
+    complaint: str = ""
+    linked: tuple[str, ...] = ()
+    unlinked: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    output: str = ""
+    leftovers: tuple[str, ...] = ()
+
+
+class Specification(msgspec.Struct, frozen=True, kw_only=True):
+    """A CDI specification file: the devices it names, the driver versions in the file names it mounts."""
+
+    path: str
+    kind: str = ""
+    devices: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+
+
+class Devices(msgspec.Struct, frozen=True, kw_only=True):
+    """What nvidia-smi lists: index and UUID of each GPU without MIG, `0:1` and UUID of each MIG device; or its complaint.
+
+    `parents`: index and UUID of GPUs in MIG mode, which releases before 1.18 name beside their MIG devices.
+    """
+
+    names: tuple[str, ...] = ()
+    uuids: tuple[str, ...] = ()
+    parents: tuple[str, ...] = ()
+    complaint: str = ""
+
+
+class User(msgspec.Struct, frozen=True, kw_only=True):
+    """A user, for rootless engines. `daemon`: the daemon.json in the home, None without one. `subordinate`: has ids of its own
+    in /etc/subuid; `lingers`: its services run without a login."""
+
+    home: str
+    subordinate: bool
+    lingers: bool
+    daemon: str | None = None
+
+
+def parse_toolkit(output: Output) -> Toolkit:
+    found: dict[str, list[str]] = {}
+    config: list[str] = []
+    for line in output.text.splitlines():
+        if line.startswith(" "):
+            config.append(line[1:])
+        else:
+            word, _, rest = line.partition(" ")
+            found.setdefault(word, []).append(rest)
+    version = re.search(r"\d+(\.\d+)+", " ".join(found.get("version", [])))
+    settings, complaint = {}, ""
+    try:
+        settings = tomllib.loads("\n".join(config))
+    except tomllib.TOMLDecodeError as error:
+        complaint = f"not valid TOML: {error}"
+    return Toolkit(
+        version=version[0] if version else "",
+        settings=settings,
+        complaint=complaint,
+        linked=tuple(found.get("linked", [])),
+        unlinked=tuple(found.get("unlinked", [])),
+        rules=tuple(found.get("rule", [])),
+        output=(found.get("output") or [""])[-1],
+        leftovers=tuple(found.get("leftover", [])),
+    )
+
+
+def parse_specifications(output: Output) -> tuple[Specification, ...]:
+    made: list[Specification] = []
+    for block in output.text.split("@spec ")[1:]:
+        path, _, body = block.partition("\n")
+        kinds = re.findall(r"^[\s{,]*\"?kind\"?:\s*\"?([^\s\",]+)", body, re.MULTILINE)
+        names = re.findall(r"^[\s{,-]*\"?name\"?:\s*\"?([^\s\",]+)", body, re.MULTILINE)
+        versions = re.findall(r"\.so\.(\d{3}(?:\.\d+)+)", body)
+        spec = Specification(
+            path=path,
+            kind=kinds[0] if kinds else "",
+            devices=tuple(dict.fromkeys(names)),
+            versions=tuple(dict.fromkeys(versions)),
+        )
+        made.append(spec)
+    return tuple(made)
+
+
+def parse_devices(output: Output) -> Devices:
+    names: list[str] = []
+    uuids: list[str] = []
+    parents: list[str] = []
+    mig = {line.split(",")[0].strip() for line in output.text.splitlines() if re.fullmatch(r"\d+, Enabled\s*", line)}
+    gpu = ""
+    count = 0
+    for line in output.text.splitlines():
+        if match := re.match(r"GPU (\d+): .*\(UUID: (GPU-[^)]+)\)", line):
+            gpu, count = match[1], 0
+            if gpu in mig:
+                parents += [gpu, match[2]]
+            else:
+                names.append(gpu)
+                uuids.append(match[2])
+        elif match := re.match(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)", line):
+            names.append(f"{gpu}:{count}")
+            uuids.append(match[1])
+            count += 1
+    answered = any(line.startswith("GPU ") for line in output.text.splitlines())
+    complaint = "" if answered else " ".join((output.text or output.error).split()) or "nvidia-smi is not installed"
+    return Devices(names=tuple(names), uuids=tuple(uuids), parents=tuple(parents), complaint=complaint)
+
+
+def parse_users(output: Output) -> dict[str, User]:
+    users: dict[str, User] = {}
+    for block in output.text.split("@user ")[1:]:
+        head, *body = block.splitlines()
+        name, home, subordinate, lingers, there = head.split("|")
+        text = "\n".join(line[1:] for line in body) if there == "1" else None
+        users[name] = User(home=home, subordinate=subordinate == "1", lingers=lingers == "1", daemon=text)
+    return users
+
+
+TOOLKIT = Probe(
+    "container_toolkit",
+    r"""command -v nvidia-ctk >/dev/null && echo "version $(nvidia-ctk --version 2>/dev/null | grep -i version)"
+[ -f /etc/nvidia-container-runtime/config.toml ] && sed 's/^/ /' /etc/nvidia-container-runtime/config.toml && echo
+for d in /dev/nvidia*; do
+  [ -c "$d" ] || continue
+  n=$(stat -L -c '%t %T' "$d"); l=/dev/char/$((0x${n% *})):$((0x${n#* }))
+  if [ -e "$l" ]; then echo "linked $d"; else echo "unlinked $d"; fi
+done
+for f in $(grep -ls create-dev-char-symlinks /etc/udev/rules.d/* /run/udev/rules.d/* /lib/udev/rules.d/*); do echo "rule $f"; done
+sed -n 's/^NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/output /p' /etc/nvidia-container-toolkit/nvidia-cdi-refresh.env 2>/dev/null
+for f in /etc/apt/sources.list.d/libnvidia-container.list /etc/apt/sources.list.d/nvidia-docker.list \
+  /etc/apt/sources.list.d/nvidia-container-runtime.list /usr/share/containers/oci/hooks.d/oci-nvidia-hook.json; do
+  [ -e "$f" ] && echo "leftover $f"
+done; true""",
+    parse_toolkit,
+    "nvidia-ctk --version; cat /etc/nvidia-container-runtime/config.toml; ls -l /dev/char | grep nvidia",
+)
+CDI = Probe(
+    "cdi_specifications",
+    r"""for f in /etc/cdi/* /var/run/cdi/*; do
+  case $f in *.yaml | *.yml | *.json) [ -f "$f" ] || continue ;; *) continue ;; esac
+  grep -qs 'nvidia\.com/gpu' "$f" || continue
+  echo "@spec $f"
+  grep -E '^[[:space:]{,-]*"?(kind|name)"?:' "$f"
+  grep -ohE 'lib(cuda|nvidia-ml)\.so\.[0-9]+(\.[0-9]+)+' "$f" | sort -u
+done; true""",
+    parse_specifications,
+    "nvidia-ctk cdi list; ls -l /etc/cdi /var/run/cdi",
+)
+"""Specifications of kind nvidia.com/gpu."""
+DEVICES = Probe(
+    "gpu_devices",
+    """command -v nvidia-smi >/dev/null || exit 0
+nvidia-smi -L 2>&1 && nvidia-smi --query-gpu=index,mig.mode.current --format=csv,noheader 2>/dev/null; true""",
+    parse_devices,
+    "nvidia-smi -L",
+)
+USERS = Probe(
+    "rootless_users",
+    r"""getent passwd | while IFS=: read -r n _ i _ _ h _; do
+  [ "$i" -ge 1000 ] 2>/dev/null && [ "$i" -lt 65000 ] || continue
+  s=0; l=0; c=0
+  grep -qsE "^($n|$i):" /etc/subuid && s=1
+  [ -e "/var/lib/systemd/linger/$n" ] && l=1
+  [ -f "$h/.config/docker/daemon.json" ] && c=1
+  echo "@user $n|$h|$s|$l|$c"
+  [ $c = 1 ] && sed 's/^/ /' "$h/.config/docker/daemon.json" && echo
+done; true""",
+    parse_users,
+    "cat /etc/subuid; ls /var/lib/systemd/linger; cat ~USER/.config/docker/daemon.json",
+)
+"""Users of the host by name, without those of the system."""

@@ -1,0 +1,154 @@
+"""The NVSwitch fabric: bridges to its switches, the Fabric Manager daemon, its packages, and the state that GPUs report."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.probe.dpkg import FORMAT, parse_packages
+
+BUS = r"(?:[0-9A-Fa-f]{4})?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
+
+
+class Process(msgspec.Struct, frozen=True):
+    """A live process of the daemon's unit; `started` in seconds since 1970."""
+
+    pid: int
+    command: str
+    started: float
+
+
+class Daemon(msgspec.Struct, frozen=True, kw_only=True):
+    """`version` is what the program says of itself, empty if it is not there. `settings` are those of fabricmanager.cfg.
+
+    `configured`, `installed`: when configuration and program last changed (seconds since 1970; 0: not there). `log`: the
+    last lines of the unit's present or last run.
+    """
+
+    processes: tuple[Process, ...] = ()
+    version: str = ""
+    settings: dict[str, str] = {}
+    configured: float = 0
+    installed: float = 0
+    log: tuple[str, ...] = ()
+
+    def process(self, name: str) -> Process | None:
+        """The live process of the unit that runs this program, or a script of that name."""
+        return next((p for p in self.processes if re.search(rf"(^|[ /]){re.escape(name)}( |$)", p.command)), None)
+
+
+class GpuFabric(msgspec.Struct, frozen=True):
+    """A GPU's registration with the fabric, as nvidia-smi shows it: latched, so it says nothing of the daemon's life."""
+
+    bus: str
+    state: str
+    status: str
+
+
+def parse_bridges(output: Output) -> tuple[str, ...]:
+    return tuple(output.text.split())
+
+
+def parse_daemon(output: Output) -> Daemon:
+    rows = [line.split("|", 3) for line in output.text.splitlines() if "|" in line]
+    clock = [float(cell) for row in rows if row[0] == "clock" for cell in row[1:] if cell]
+    processes = []
+    found: dict[str, float] = {}
+    settings: dict[str, str] = {}
+    version = ""
+    log: list[str] = []
+    for kind, *cells in rows:
+        if kind == "process" and len(cells) == 3:
+            process = _process(cells, clock)
+            processes += [process] if process else []
+        elif kind in ("program", "config") and cells[0]:
+            found[kind] = float(cells[0])
+        elif kind == "version":
+            match = re.search(r"\d{3}(?:\.\d+)+", cells[0])
+            version = match[0] if match else ""
+        elif kind == "setting":
+            key, _, value = "|".join(cells).partition("=")
+            settings[key.strip()] = value.partition("#")[0].strip().strip('"')
+        elif kind == "log":
+            log.append("|".join(cells))
+    return Daemon(
+        processes=tuple(processes),
+        version=version,
+        settings=settings,
+        configured=found.get("config", 0),
+        installed=found.get("program", 0),
+        log=tuple(log),
+    )
+
+
+def _process(cells: list[str], clock: list[float]) -> Process | None:
+    """None for a zombie. The fields of /proc/PID/stat after the command's name: state, parent, ..., start time in ticks."""
+    pid, stat, command = cells
+    fields = stat.split()
+    if len(fields) < 20 or fields[0] in "ZX":
+        return None
+    if len(clock) != 3:
+        raise ProbeFailed("date, /proc/uptime or getconf cannot be read, so nobody can say when the daemon was started")
+    now, uptime, ticks = clock
+    return Process(int(pid), command.strip(), now - uptime + int(fields[19]) / ticks)
+
+
+def parse_state(output: Output) -> tuple[GpuFabric, ...]:
+    gpus: list[GpuFabric] = []
+    for line in output.text.splitlines():
+        if match := re.match(rf"{BUS},\s*(?:state\s+)?([^,]+),\s*(?:status\s+)?([^,]+)$", line):
+            gpus.append(GpuFabric(match[1].lower(), match[2].strip(), match[3].strip()))
+        elif match := re.match(f"GPU {BUS}", line):
+            gpus.append(GpuFabric(match[1].lower(), "", ""))
+        elif gpus and (match := re.match(r"\s+(State|Status)\s*:\s*(.*)", line)):
+            changed = {"state": match[2].strip()} if match[1] == "State" else {"status": match[2].strip()}
+            gpus[-1] = msgspec.structs.replace(gpus[-1], **changed)
+    return tuple(gpu for gpu in gpus if gpu.state)
+
+
+BRIDGES = Probe(
+    "fabric_bridges",
+    """for d in /sys/bus/pci/devices/*; do
+  read -r v < "$d/vendor" 2>/dev/null || continue
+  [ "$v" = 0x15b3 ] || continue
+  read -r i < "$d/device"
+  [ "$i" = 0x1021 ] && grep -qsa SW_MNG "$d/vpd" && echo "${d##*/}"
+done; true""",
+    parse_bridges,
+    "grep -la SW_MNG /sys/bus/pci/devices/*/vpd",
+)
+"""PCI addresses of the ConnectX-7 functions that bridge to NVSwitches of generation 4."""
+DAEMON = Probe(
+    "fabric_manager",
+    """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
+echo "clock|$(date +%s.%N)|$(cut -d' ' -f1 /proc/uptime)|$(getconf CLK_TCK)"
+g=$(systemctl show -p ControlGroup --value $u 2>/dev/null)
+[ -n "$g" ] && for p in $(grep -ls ":$g\\$" /proc/[0-9]*/cgroup); do
+  p=${p%/cgroup}; s=$(cat "$p/stat" 2>/dev/null) || continue
+  echo "process|${p#/proc/}|${s##*) }|$(tr '\\0' ' ' < "$p/cmdline")"
+done
+[ -e $b ] && echo "program|$(stat -c %.3Z $b)" && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
+[ -e $c ] && echo "config|$(stat -c %.3Z $c)" && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
+i=$(systemctl show -p InvocationID --value $u 2>/dev/null)
+[ -n "$i" ] && journalctl -q --no-pager -o cat -n 50 _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | sed 's/^/log|/'
+true""",
+    parse_daemon,
+    "systemctl status nvidia-fabricmanager; cat /usr/share/nvidia/nvswitch/fabricmanager.cfg",
+)
+PACKAGES = Probe(
+    "fabric_packages",
+    f"dpkg-query -W -f '{FORMAT}' 'nvidia-fabricmanager*' nvlsm libibumad3 infiniband-diags 2>/dev/null; true",
+    parse_packages,
+    "dpkg -l 'nvidia-fabricmanager*' nvlsm libibumad3 infiniband-diags",
+)
+STATE = Probe(
+    "fabric_state",
+    """command -v nvidia-smi >/dev/null || exit 0
+nvidia-smi --query-gpu=pci.bus_id,fabric.state,fabric.status --format=csv,noheader 2>/dev/null && exit 0
+nvidia-smi -q 2>/dev/null | awk '/^GPU /{print} /^    [^ ]/{f=/^    Fabric *$/} f&&/^        (State|Status) /{print}'; true""",
+    parse_state,
+    "nvidia-smi --query-gpu=pci.bus_id,fabric.state,fabric.status --format=csv",
+)
+"""Branches that do not know the query's fields are asked in the long form, which takes seconds."""

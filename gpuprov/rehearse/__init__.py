@@ -1,0 +1,8 @@
+"""Rehearse an inventory on simulated hosts: apply, verify, reboot, verify, apply again. Real hosts are never contacted."""
+
+from gpuprov.rehearse.acts import rehearse
+from gpuprov.rehearse.command import run
+from gpuprov.rehearse.model import Options, Rehearsal, Rehearsed, Seen, Step
+from gpuprov.rehearse.text import as_json, as_text
+
+__all__ = ["Options", "Rehearsal", "Rehearsed", "Seen", "Step", "as_json", "as_text", "rehearse", "run"]

@@ -1,0 +1,260 @@
+"""The acts of a rehearsal: bring up, apply, verify, reboot, verify again, apply again; then everything is put away."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+
+from gpuprov.apply import ApplyRun, HostOutcome, Show, apply
+from gpuprov.apply import Options as ApplyOptions
+from gpuprov.errors import GpuprovError
+from gpuprov.plan import HostPlan, plan
+from gpuprov.plan.read import Pair
+from gpuprov.rehearse.connection import apart, pair_of
+from gpuprov.rehearse.model import FAST, Options, Rehearsal, Rehearsed, Step, Verdict
+from gpuprov.rehearse.seen import SNAPSHOT, Snapshot, blind_to, seen
+from gpuprov.rehearse.shape import Shape, shapes
+from gpuprov.rehearse.stage import Backend, Stage, one_interrupt
+from gpuprov.simulate import waivers
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.host import SimulatedHost
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.verify import verify
+
+LOG_LINES = 15
+"""Lines of a lost host's log that its step tells."""
+
+
+def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Show | None = None) -> Rehearsed:
+    """Rehearse the hosts' specs on simulated hosts, `options.forks` at a time. An interrupt ends in a Rehearsed.
+
+    The hosts are gone at the end, however it ends, unless `options.keep` and nothing interrupted it.
+    """
+    started, tell = time.monotonic(), show or Show()
+    run = secrets.token_hex(2)
+    made = shapes(pairs, options, run)
+    rehearsals = {
+        one.name: Rehearsal(
+            name=one.name,
+            hosts=one.hosts,
+            description=one.description,
+            notes=one.notes,
+            problem=one.problem,
+            hint=one.hint,
+        )
+        for one in made
+    }
+    whole = Rehearsed(run=run, rehearsals=list(rehearsals.values()), kept=options.keep)
+    possible = [one for one in made if one.description is not None]
+    stages: list[Stage] = []
+    with one_interrupt(tell.say), apart():
+        ended = False
+        try:
+            for start in range(0, len(possible), options.forks):
+                stages.append(Stage(backend, options.forks))
+                part = possible[start : start + options.forks]
+                _Rehearsing(part, rehearsals, stages[-1], backend, options, tell, whole).run()
+                if not options.keep:
+                    whole.leftovers += _clear(stages, tell)
+            ended = True
+        except KeyboardInterrupt:
+            whole.interrupted = True
+        finally:
+            if not ended:
+                whole.leftovers += _clear(stages, tell)
+    whole.seconds = time.monotonic() - started
+    return whole
+
+
+def _clear(stages: list[Stage], show: Show) -> tuple[str, ...]:
+    """Remove the hosts of all stages; names of those that stayed."""
+    if stages:
+        show.say("removing the simulated hosts")
+    left: tuple[str, ...] = ()
+    while stages:
+        try:
+            left += stages[-1].clear()
+            stages.pop()
+        except KeyboardInterrupt:  # one that came before the first was taken: removing goes on
+            continue
+    return left
+
+
+class _Rehearsing:
+    """Hosts that are rehearsed together."""
+
+    def __init__(
+        self,
+        shapes: Sequence[Shape],
+        rehearsals: dict[str, Rehearsal],
+        stage: Stage,
+        backend: Backend,
+        options: Options,
+        show: Show,
+        whole: Rehearsed,
+    ) -> None:
+        self.shapes = {one.name: one for one in shapes}
+        self.rehearsals, self.stage, self.backend = rehearsals, stage, backend
+        self.options, self.show, self.whole = options, show, whole
+        self.pairs: dict[str, Pair] = {}
+
+    def run(self) -> None:
+        self._bring_up()
+        self._first_apply()
+        self._verify("verify")
+        self._reboot()
+        self._verify("verify again")
+        self._second_apply()
+
+    def _going(self) -> list[Pair]:
+        return [pair for name, pair in self.pairs.items() if self.rehearsals[name].going]
+
+    def _note(
+        self, name: str, act: str, verdict: Verdict, seconds: float, told: str, details: Sequence[str] = ()
+    ) -> None:
+        self.rehearsals[name].steps.append(
+            Step(name=act, verdict=verdict, seconds=seconds, told=told, details=tuple(details))
+        )
+        if verdict not in ("ok", "waiting"):
+            self.show.say(f"{name}: {act}: {told}")
+
+    def _bring_up(self) -> None:
+        wanted = {name: one.description for name, one in self.shapes.items() if one.description is not None}
+        self.show.say(f"bringing up {_count(wanted)}: {', '.join(wanted)}")
+        started = time.monotonic()
+        hosts = self.stage.up(wanted)
+        seconds = time.monotonic() - started
+        for name, host in hosts.items():
+            if isinstance(host, SimulatedHost):
+                self.pairs[name] = pair_of(self.shapes[name], host)
+                self.rehearsals[name].login = host.login if self.options.keep else ""
+                self._note(name, "bring up", "ok", seconds, "answers ssh")
+            else:
+                self._note(
+                    name, "bring up", "unreachable", seconds, host.message, [f"way out: {host.hint}"] * bool(host.hint)
+                )
+
+    def _first_apply(self) -> None:
+        if not (pairs := self._going()):
+            return
+        plans = {one.host: one for one in plan(pairs, ansible=False)}
+        before = self._snapshots(pairs)
+        ran = self._apply(pairs)
+        after = self._snapshots(pairs)
+        for outcome in ran.hosts:
+            name = outcome.host
+            if name in before and name in after:
+                shape = self.shapes[name]
+                blind = blind_to(shape.spec, shape.description or Description())
+                found = seen(before[name], after[name], plans.get(name), outcome, blind=blind)
+                self.rehearsals[name].seen = found
+            if outcome.state in ("changed", "unchanged"):
+                told = f"{outcome.state} ({len(outcome.changed)} tasks)" if outcome.changed else outcome.state
+                self._note(name, "apply", "ok", ran.seconds, told)
+            else:
+                self._failed(outcome, "apply", ran.seconds, plans.get(name))
+
+    def _failed(self, outcome: HostOutcome, act: str, seconds: float, foretold: HostPlan | None = None) -> None:
+        place = f"{outcome.task}: " if outcome.task else ""
+        details = [f"way out: {outcome.hint}"] * bool(outcome.hint)
+        details += [f"blocked by {r.check}: {r.found}" for r in (foretold.blocked if foretold else ())]
+        verdict: Verdict = "unreachable" if outcome.state == "unreachable" else "failed"
+        self._note(outcome.host, act, verdict, seconds, f"{outcome.state}: {place}{outcome.message}", details)
+
+    def _apply(self, pairs: Sequence[Pair]) -> ApplyRun:
+        options = ApplyOptions(yes=True, max_fail="100%", forks=self.options.forks, log_dir=self.options.log_dir)
+        ran = apply(pairs, options, self.show)
+        if ran.log:
+            self.whole.logs.append(str(ran.log))
+        if ran.interrupted:
+            raise KeyboardInterrupt
+        return ran
+
+    def _verify(self, act: str) -> None:
+        if not (pairs := self._going()):
+            return
+        started = time.monotonic()
+        with self.show.reading([raw.name for raw, _ in pairs], act) as done:
+            results = verify(pairs, on_done=lambda name, _: done(name))
+        seconds = time.monotonic() - started
+        for raw, _ in pairs:
+            mine = [one for one in results if one.host == raw.name]
+            self._judge(self.rehearsals[raw.name], act, mine, seconds)
+
+    def _judge(self, one: Rehearsal, act: str, results: list[Result], seconds: float) -> None:
+        described = one.description or Description()
+        judged = waivers.judge(results, described.kind, gpu=described.gpu is not None, nvswitch=described.nvswitch)
+        one.results, one.judged = results, judged
+        details = list(waivers.complaints(judged))
+        if any(row.status == "unreachable" for row in judged.failed):
+            self._note(one.name, act, "unreachable", seconds, judged.failed[0].found, details)
+        elif judged.green:
+            self._note(one.name, act, "ok", seconds, judged.summary)
+        elif act == "verify" and judged.proved and not (judged.failed or judged.contradicted):
+            self._note(one.name, act, "ok", seconds, f"{judged.summary} (asked again after the reboot)")
+        elif act == "verify" and self._only_waits(one, results):
+            self._note(one.name, act, "waiting", seconds, f"waits for a reboot: {judged.summary}", details)
+        else:
+            self._note(one.name, act, "differs", seconds, judged.summary, details)
+
+    def _only_waits(self, one: Rehearsal, results: Sequence[Result]) -> bool:
+        """Whether the spec forbids the reboot that mends all that fails."""
+        failing = [r for r in results if r.status in ("fail", "error")]
+        judged = one.judged
+        alone = judged is not None and not judged.unproved and not judged.contradicted
+        return (
+            alone and self.shapes[one.name].spec.reboot == "never" and bool(failing) and all(r.reboot for r in failing)
+        )
+
+    def _reboot(self) -> None:
+        if not (pairs := self._going()):
+            return
+        names = [raw.name for raw, _ in pairs]
+        self.show.say(f"rebooting {_count(names)}")
+        started = time.monotonic()
+        for name, error in self.stage.reboot(names).items():
+            seconds = time.monotonic() - started
+            if error is None:
+                self._note(name, "reboot", "ok", seconds, "came back")
+            else:
+                self._note(name, "reboot", "unreachable", seconds, error.message, self._logs(name))
+
+    def _logs(self, name: str) -> list[str]:
+        """The last that a host said."""
+        try:
+            return self.backend.logs(name).splitlines()[-LOG_LINES:]
+        except GpuprovError as error:
+            return [f"no log: {error.message}"]
+
+    def _second_apply(self) -> None:
+        if not (pairs := self._going()):
+            return
+        ran = self._apply(pairs)
+        for outcome in ran.hosts:
+            if outcome.state not in ("changed", "unchanged"):
+                self._failed(outcome, "second apply", ran.seconds)
+            elif outcome.ran or outcome.changed:
+                details = [f"{capability}: {why}" for capability, why in outcome.ran.items()]
+                details += [f"changed {task}" for task in outcome.changed]
+                told = f"not idempotent: {len(outcome.ran)} roles ran again, {len(outcome.changed)} tasks changed something"
+                self._note(outcome.host, "second apply", "differs", ran.seconds, told, details)
+            elif ran.seconds > FAST:
+                told = f"unchanged, but it took more than {FAST:g} s"
+                self._note(outcome.host, "second apply", "differs", ran.seconds, told)
+            else:
+                self._note(outcome.host, "second apply", "ok", ran.seconds, "unchanged, Ansible was not started")
+
+    def _snapshots(self, pairs: Sequence[Pair]) -> dict[str, Snapshot]:
+        """The hosts as they are; one that cannot be asked is left out, the next act tells why."""
+        found: dict[str, Snapshot] = {}
+        for raw, _ in pairs:
+            try:
+                found[raw.name] = Snapshot.of(self.backend.run(raw.name, SNAPSHOT))
+            except GpuprovError as error:
+                self.show.say(f"{raw.name}: not looked at: {error.message}")
+        return found
+
+
+def _count(names: Sequence[str] | dict[str, Description]) -> str:
+    return f"{len(names)} simulated host{'s' if len(names) != 1 else ''}"

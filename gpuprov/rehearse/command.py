@@ -1,0 +1,36 @@
+"""`gpuprov rehearse`: the rehearsal and its result on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuprov import console
+from gpuprov.apply import Terminal
+from gpuprov.plan.read import Pair
+from gpuprov.rehearse.acts import rehearse
+from gpuprov.rehearse.model import Options
+from gpuprov.rehearse.text import as_json, as_text
+
+
+def run(
+    pairs: Sequence[Pair], options: Options, *, plain: bool = False, junit: Path | None = None, html: Path | None = None
+) -> int:
+    """Rehearse, print the result (`plain`: as JSON), write the reports, return the exit code."""
+    from gpuprov.report.files import check_writable, write_atomic
+    from gpuprov.simulate import hosts, tools
+
+    check_writable(junit, html)
+    tools.require()
+    whole = rehearse(pairs, options, hosts, Terminal(verbose=options.verbose))
+    console.result(as_json(whole) if plain else as_text(whole, verbose=options.verbose))
+    results = [result for one in whole.rehearsals for result in one.results]
+    if junit is not None:
+        from gpuprov.report import junit as xml
+
+        write_atomic(junit, xml.render(results))
+    if html is not None:
+        from gpuprov.report import html as page
+
+        write_atomic(html, page.render(results, "gpuprov rehearse"))
+    return whole.exit_code

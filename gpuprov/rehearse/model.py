@@ -1,0 +1,106 @@
+"""What a rehearsal is asked, and what became of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gpuprov.simulate.description import Description, Kind
+from gpuprov.simulate.waivers import Judged
+from gpuprov.verify.evaluate import Result
+
+ACTS = ("bring up", "apply", "verify", "reboot", "verify again", "second apply")
+Verdict = Literal["ok", "waiting", "differs", "failed", "unreachable", "not done"]
+"""waiting: right but for a reboot that the spec does not permit."""
+FAST = 60.0
+"""Seconds that a second apply may take: it reads the hosts, finds nothing to do and does not start Ansible."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to rehearse. kind, distribution: "" leaves them to the inventory's `simulated_host`. forks: hosts at a time."""
+
+    kind: Kind | Literal[""] = ""
+    distribution: str = ""
+    all_hosts: bool = False
+    keep: bool = False
+    forks: int = 4
+    verbose: bool = False
+    log_dir: Path | None = None
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One act on one simulated host. `told` is its outcome in words, `details` what went wrong, line by line."""
+
+    name: str
+    verdict: Verdict
+    seconds: float = 0.0
+    told: str = ""
+    details: tuple[str, ...] = ()
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
+    """What production would see of the apply. packages, services: `name: before -> after`. clients: who would be stopped."""
+
+    packages: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
+    reboot: str = ""
+    clients: tuple[str, ...] = ()
+
+
+class Rehearsal(msgspec.Struct, kw_only=True):
+    """One simulated host, and the real hosts it stands for. problem: why there was no rehearsal. login: with --keep."""
+
+    name: str
+    hosts: tuple[str, ...]
+    description: Description | None = None
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    hint: str = ""
+    steps: list[Step] = []
+    seen: Seen | None = None
+    judged: Judged | None = None
+    results: list[Result] = []
+    login: str = ""
+
+    def step(self, name: str) -> Step | None:
+        """The act of this name, if it was reached."""
+        return next((step for step in self.steps if step.name == name), None)
+
+    @property
+    def going(self) -> bool:
+        """Whether the next act can be done."""
+        return bool(self.steps) and self.steps[-1].verdict not in ("failed", "unreachable", "not done")
+
+    @property
+    def exit_code(self) -> int:
+        """2: cannot be simulated. 3: apply failed. 4: a host did not come up. 1: not as wanted, or not proved. 0: green."""
+        verdicts = {step.verdict for step in self.steps}
+        if self.problem:
+            return 2
+        if "failed" in verdicts:
+            return 3
+        if "unreachable" in verdicts:
+            return 4
+        done = {step.name for step in self.steps if step.verdict in ("ok", "waiting")}
+        return int(done != set(ACTS) or self.judged is None or not self.judged.green)
+
+
+class Rehearsed(msgspec.Struct, kw_only=True):
+    """A whole run. logs: Ansible's output. leftovers: hosts that could not be removed."""
+
+    run: str
+    rehearsals: list[Rehearsal]
+    interrupted: bool = False
+    kept: bool = False
+    leftovers: tuple[str, ...] = ()
+    logs: list[str] = []
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """130 interrupted; else the worst of the rehearsals': 3, 4, 2, 1, 0."""
+        codes = {one.exit_code for one in self.rehearsals}
+        return 130 if self.interrupted else next((code for code in (3, 4, 2, 1) if code in codes), 0)

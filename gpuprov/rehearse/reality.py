@@ -1,0 +1,60 @@
+"""What of a rehearsal is real, what is simulated, what a stand-in, and what that cannot prove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from gpuprov.simulate.description import Description
+
+
+class Row(NamedTuple):
+    """One thing that production has."""
+
+    thing: str
+    how: Literal["real", "simulated", "stand-in", "none"]
+    told: str
+
+
+def table(descriptions: Iterable[Description]) -> list[Row]:
+    """Of simulated hosts like these: every row that one of them has."""
+    return list(dict.fromkeys(row for one in descriptions for row in _rows(one)))
+
+
+def _rows(one: Description) -> Iterable[Row]:
+    yield Row("distribution, systemd, ssh, sudo, apt, dpkg", "real", f"{one.distribution}, from Debian's archive")
+    if one.kind == "machine":
+        yield Row(
+            "kernel, initramfs, bootloader, reboot", "real", "a QEMU machine; its timing says nothing about production"
+        )
+    else:
+        yield Row(
+            "kernel", "none", "a container runs on this machine's: no modules, command line or bootloader of its own"
+        )
+        yield Row("initramfs", "real", "built and read back, never booted")
+        yield Row("reboot", "simulated", "services start afresh and /run is empty; the kernel stays")
+    if one.gpu is None:
+        yield Row("GPU", "none", "nothing that needs one is proved")
+        yield Row("NVIDIA driver packages", "real", "Debian's, with a real DKMS build")
+        return
+    yield Row("GPU on the PCI bus", "simulated", "PCI ids and addresses; not this machine's slots, links and topology")
+    yield Row("NVML", "stand-in", "gpuprov's own, under the real nvidia-smi: no computation, memory, heat or errors")
+    if one.kind == "machine":
+        yield Row("NVIDIA kernel modules", "stand-in", "load, unload and use counts are real; no hardware is driven")
+    else:
+        yield Row("NVIDIA kernel modules", "stand-in", "built by DKMS, not loaded")
+    if one.driver:
+        yield Row(
+            f"NVIDIA driver {one.driver}",
+            "stand-in",
+            "packages of the right names and versions, without NVIDIA's files",
+        )
+    else:
+        yield Row(
+            "NVIDIA user space packages", "real", "Debian's; what touches the silicon is a stand-in of the same version"
+        )
+    if one.nvswitch:
+        yield Row("NVSwitch, fabric manager", "stand-in", "PCI functions and a daemon's states; no fabric is trained")
+    if one.hcas:
+        yield Row("InfiniBand HCAs", "simulated", "PCI functions; no link, no fabric, no firmware")
+    yield Row("package repository", "simulated", "on the host itself; reaching production's mirror is not proved")

@@ -1,0 +1,184 @@
+"""A fleet -> simulated hosts of its shape: one for each distinct spec, or one for each host. Nothing is contacted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.catalog import drivers
+from gpuprov.catalog.gpus import Gpu, find_gpu
+from gpuprov.catalog.packages import offers
+from gpuprov.errors import GpuprovError
+from gpuprov.plan.read import Pair
+from gpuprov.rehearse.model import Options
+from gpuprov.resolve import upstream
+from gpuprov.simulate import faults
+from gpuprov.simulate.description import MOST_GPUS, Description, convert
+from gpuprov.simulate.image import DISTRIBUTIONS
+from gpuprov.simulate.parts import nvml
+from gpuprov.spec.model import GpuSpec, HostSpec, RawHost
+
+VARIABLE = "simulated_host"
+"""The inventory variable whose fields are put over the derived description."""
+BOARD = 8
+"""GPUs on a board with NVSwitches; boards of four have none: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")
+STAND_INS = ("L40S", "A100-SXM4-80GB", "T4", "B200")
+"""Simulated where a spec needs a GPU and names none: the first that its driver can run."""
+LONGEST = 42
+NEEDS_GPU = frozenset({"nvidia_driver", "persistence"})
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """A simulated host to be: the real hosts it stands for, its description, its spec; or why it cannot be."""
+
+    name: str
+    hosts: tuple[str, ...]
+    raw: RawHost
+    spec: HostSpec
+    description: Description | None = None
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    hint: str = ""
+
+
+def shapes(pairs: Sequence[Pair], options: Options, run: str) -> list[Shape]:
+    """In the order of the inventory. `run` goes into the names, so that two rehearsals never meet."""
+    alike: dict[object, list[Pair]] = {}
+    for raw, spec in pairs:
+        alike.setdefault(raw.name if options.all_hosts else likeness(raw, spec), []).append((raw, spec))
+    made: list[Shape] = []
+    names: set[str] = set()
+    for group in alike.values():
+        name = _name(group[0][0].name, len(group), run, names)
+        names.add(name)
+        made.append(_shape(name, group, options))
+    return made
+
+
+def likeness(raw: RawHost, spec: HostSpec) -> bytes:
+    """Equal for hosts that a rehearsal cannot tell apart: all of the spec but its name, groups and places."""
+    told = [spec.gpu, spec.reboot, spec.capabilities, spec.site, raw.connection.get(VARIABLE)]
+    return msgspec.json.encode(told, order="sorted")
+
+
+def _shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
+    raw, spec = group[0]
+    hosts = tuple(one.name for one, _ in group)
+    try:
+        description, notes = describe(raw, spec, options)
+    except GpuprovError as error:
+        return Shape(name=name, hosts=hosts, raw=raw, spec=spec, problem=error.message, hint=error.hint)
+    if spec.gpu and (spec.gpu.count or 0) > MOST_GPUS and description.gpu:
+        gpu = GpuSpec(model=spec.gpu.model, count=description.gpu.count)
+        spec = msgspec.structs.replace(spec, gpu=gpu)
+    return Shape(name=name, hosts=hosts, raw=raw, spec=spec, description=description, notes=tuple(notes))
+
+
+def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Description, list[str]]:
+    """The description of a host of this spec, and what had to be assumed. Raises GpuprovError where it cannot be simulated."""
+    override = raw.connection.get(VARIABLE) or {}
+    place = f"{raw.name}: {VARIABLE}"
+    if not isinstance(override, Mapping):
+        raise GpuprovError(f'{place} is "{override}"', "allowed: a mapping, e.g. simulated_host: {hcas: 8}")
+    values: dict[str, Any] = {"kind": options.kind or "container", "distribution": options.distribution or "debian12"}
+    values |= {key: value for key, value in override.items() if not getattr(options, str(key), "")}
+    if "gpu" in override:
+        notes: list[str] = []
+    else:
+        gpu, notes = _gpus(spec)
+        values |= {"gpu": gpu} if gpu else {}
+        values |= {"nvswitch": _nvswitch(spec, notes)} if "nvswitch" not in override else {}
+    values.setdefault("container_toolkit", "container_toolkit" in spec.capabilities)
+    if "driver" not in override and (driver := _driver(spec, str(values["distribution"]))):
+        values["driver"] = driver
+        notes.append(f"driver {driver} is not {values['distribution']}'s: all its packages are stand-ins")
+    notes += [f"{VARIABLE} says {key}" for key in override]
+    described = convert(values, place if override else raw.name)
+    if described.distribution not in DISTRIBUTIONS:
+        allowed = f"allowed: {', '.join(DISTRIBUTIONS)}"
+        raise GpuprovError(f'{raw.name}: distribution is "{described.distribution}"', allowed)
+    faults.check(described)
+    _ = nvml.part(raw.name, described)  # raises for a GPU that it has no numbers for
+    return described, notes
+
+
+def _gpus(spec: HostSpec) -> tuple[dict[str, Any], list[str]]:
+    """The `gpu` of a description, and notes."""
+    if spec.gpu is None:
+        if not NEEDS_GPU & set(spec.capabilities):
+            return {}, ["the spec needs no GPU: none is simulated"]
+        model = _any_gpu(spec)
+        return {"model": model.key}, [f"the spec names no GPU: one {model.key} is simulated"]
+    known = find_gpu(spec.gpu.model)
+    key = known.key if known else spec.gpu.model
+    count = spec.gpu.count
+    if count is None:
+        count = BOARD if known and known.nvswitch and known.nvswitch.generation else 1
+        return {"model": key, "count": count}, [f"the spec names no number of GPUs: {count} simulated"]
+    if count > MOST_GPUS:
+        return {"model": key, "count": MOST_GPUS}, [
+            f"{MOST_GPUS} of {count} GPUs are simulated: the simulation has no more"
+        ]
+    return {"model": key, "count": count}, []
+
+
+def _any_gpu(spec: HostSpec) -> Gpu:
+    driver = spec.capabilities.get("nvidia_driver")
+    wanted = driver if isinstance(driver, NvidiaDriver) else NvidiaDriver()
+    for model in STAND_INS:
+        gpu = find_gpu(model)
+        if gpu and (wanted.version == "any" or not _refused(gpu, wanted)):
+            return gpu
+    hint = f"name the GPU in the spec (gpu: {{model: ...}}), or in {VARIABLE}"
+    raise GpuprovError(f"{spec.name}: none of {', '.join(STAND_INS)} runs with driver {wanted.version}", hint)
+
+
+def _refused(gpu: Gpu, driver: NvidiaDriver) -> str | None:
+    flavour = driver.kernel_modules
+    chosen = drivers.kernel_modules_for(gpu, driver.version).flavour if flavour == "auto" else flavour
+    return drivers.refusal(gpu, driver.version, chosen)
+
+
+def _nvswitch(spec: HostSpec, notes: list[str]) -> int:
+    known = find_gpu(spec.gpu.model) if spec.gpu else None
+    if spec.gpu is None or known is None or known.nvswitch is None:
+        return 0
+    generation = known.nvswitch.generation
+    if not generation:
+        notes.append(f"the NVSwitches of {known.key} are no PCI functions that could be simulated")
+        return 0
+    if (spec.gpu.count or BOARD) < BOARD:
+        notes.append(
+            f"fewer than {BOARD} GPUs: taken for a board without NVSwitches ({VARIABLE}: {{nvswitch: {generation}}})"
+        )
+        return 0
+    return generation
+
+
+def _driver(spec: HostSpec, distribution: str) -> str:
+    """What the host's repository must offer beyond the distribution's own driver."""
+    driver = spec.capabilities.get("nvidia_driver")
+    if not isinstance(driver, NvidiaDriver) or driver.version == "any":
+        return ""
+    found = [offer for offer in offers(distribution, "nvidia-driver") if offer.suite in STANDARD_SUITES]
+    versions = {upstream(offer.version) for offer in found}
+    own = versions | {drivers.branch_of(version) for version in versions}
+    return "" if driver.version in own else driver.version
+
+
+def _name(host: str, count: int, run: str, taken: set[str]) -> str:
+    """`re-1f3a-train01-x4`: unique, and a host name."""
+    end = f"-x{count}" if count > 1 else ""
+    short = re.sub(r"[^a-z0-9]+", "-", host.partition(".")[0].lower()).strip("-") or "host"
+    number = 1
+    while True:
+        tail = end + (f"-{number}" if number > 1 else "")
+        name = f"re-{run}-{short}"[: LONGEST - len(tail)].rstrip("-") + tail
+        if name not in taken:
+            return name
+        number += 1

@@ -1,0 +1,81 @@
+"""What a simulated GPU host shall look like: one small description, for a container and for a machine alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from gpuprov.catalog.gpus import Gpu, find_gpu, nearest_gpu
+from gpuprov.errors import GpuprovError
+
+Kind = Literal["container", "machine"]
+User = Literal["gpuadmin", "root"]
+MOST_GPUS = 8
+"""The mock NVML has at most 8 GPUs."""
+
+
+class Gpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`model` is a key of the catalogue (`gpuprov catalog gpus`)."""
+
+    model: str
+    count: Annotated[int, msgspec.Meta(ge=1, le=MOST_GPUS)] = 1
+
+    @property
+    def known(self) -> Gpu:
+        """The catalogue's entry. Raises GpuprovError for a model it does not have."""
+        found = find_gpu(self.model)
+        if found is None:
+            near = nearest_gpu(self.model)
+            hint = f'did you mean "{near[0]}"?' if near else "gpuprov catalog gpus lists all"
+            raise GpuprovError(f'gpu.model is "{self.model}", which is not in the catalogue', hint=hint)
+        return found
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`driver`: the branch or version that the host's package repository offers (empty: what the distribution has).
+
+    `nvswitch`: generation of the NVSwitches (0: none; 1 to 3 are PCI functions, 4 is seen only in the VPD of NVLink bridges).
+    `hcas`: number of InfiniBand HCAs. `container_toolkit`: the repository offers NVIDIA's Container Toolkit, too (built with Go).
+    `memory` in MiB and `cpus` count for machines only. `faults` are planted once the host is up.
+    A description without `gpu` is a plain Debian host with nothing simulated but its existence.
+    """
+
+    kind: Kind = "container"
+    distribution: str = "debian12"
+    gpu: Gpus | None = None
+    driver: str = ""
+    nvswitch: Annotated[int, msgspec.Meta(ge=0, le=4)] = 0
+    hcas: Annotated[int, msgspec.Meta(ge=0, le=16)] = 0
+    container_toolkit: bool = False
+    memory: Annotated[int, msgspec.Meta(ge=512)] = 2048
+    cpus: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
+    user: User = "gpuadmin"
+    faults: tuple[str, ...] = ()
+
+
+def convert(values: Any, place: str) -> Description:
+    """A description from plain values. Raises GpuprovError with the place, the value and what is allowed."""
+    try:
+        described = msgspec.convert(values, Description)
+    except msgspec.ValidationError as error:
+        allowed = ", ".join(field.name for field in msgspec.structs.fields(Description))
+        raise GpuprovError(f"{place}: {error}", hint=f"a simulated host is described by: {allowed}") from None
+    if described.gpu:
+        try:
+            _ = described.gpu.known
+        except GpuprovError as error:
+            raise GpuprovError(f"{place}: {error}", hint=error.hint) from None
+    return described
+
+
+def read(file: Path) -> Description:
+    """A description from a YAML file."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise GpuprovError(f"{file}: cannot be read: {' '.join(str(error).split())}") from None
+    return convert(values if values is not None else {}, str(file))

@@ -1,0 +1,99 @@
+"""The PCI functions of a simulated host: GPUs, NVSwitches and HCAs, computed from its description and the catalogue."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Literal
+
+from gpuprov.simulate.description import Description
+
+DOMAIN = 1
+"""PCI domain 0 belongs to the machine under the simulation; simulated functions have a domain of their own."""
+GPU_CLASS, NVSWITCH_CLASS, INFINIBAND_CLASS = "030200", "068000", "020700"
+NVSWITCHES: dict[int, tuple[str, int]] = {1: ("10de:1ac2", 6), 2: ("10de:1af1", 6), 3: ("10de:22a3", 4)}
+"""Generation -> PCI id and number on a board of 8 GPUs: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+CONNECTX7 = "15b3:1021"
+# The NVLink bridges of NVSwitch generation 4 boards are ConnectX-7 functions; only their VPD tells them from HCAs.
+BRIDGES = 4
+BRIDGE_VPD = "SW_MNG"
+Role = Literal["gpu", "nvswitch", "hca", "nvlink-bridge"]
+_NAMESPACE = uuid.UUID("7d0a4f0e-6c1b-5d0c-9a55-0c5a2f6f8a11")
+
+
+@dataclass(frozen=True)
+class PciDevice:
+    """One function. `address` is `0001:1b:00.0`; `identifier` and `subsystem` are `10de:2330`; `pci_class` six hex digits.
+
+    `uuid` (GPUs only) is the one NVML tells. `vpd` is what the vendor-specific field V3 of its VPD says, mostly empty.
+    """
+
+    role: Role
+    index: int
+    address: str
+    identifier: str
+    subsystem: str
+    pci_class: str
+    numa_node: int
+    name: str
+    uuid: str = ""
+    vpd: str = ""
+
+
+def devices(name: str, description: Description) -> tuple[PciDevice, ...]:
+    """All functions of the host of this name, in bus order. The same name and description give the same devices."""
+    made: list[PciDevice] = []
+    if gpu := description.gpu:
+        known = gpu.known
+        pci_id = known.pci_ids[0]
+        subsystem = pci_id.subsystems[0] if pci_id.subsystems else pci_id.id
+        for index in range(gpu.count):
+            identity = str(uuid.uuid5(_NAMESPACE, f"{name}/{known.key}/{index}"))
+            made.append(
+                _one("gpu", index, 0x10, gpu.count, pci_id.id, subsystem, GPU_CLASS, known.name, f"GPU-{identity}")
+            )
+    if description.nvswitch in NVSWITCHES:
+        identifier, count = NVSWITCHES[description.nvswitch]
+        made += [
+            _one("nvswitch", index, 0xC0, count, identifier, identifier, NVSWITCH_CLASS, "NVSwitch")
+            for index in range(count)
+        ]
+    if description.nvswitch == 4:
+        made += [
+            _one(
+                "nvlink-bridge",
+                index,
+                0xD0,
+                BRIDGES,
+                CONNECTX7,
+                CONNECTX7,
+                INFINIBAND_CLASS,
+                "NVLink bridge",
+                vpd=BRIDGE_VPD,
+            )
+            for index in range(BRIDGES)
+        ]
+    made += [
+        _one("hca", index, 0x90, description.hcas, CONNECTX7, CONNECTX7, INFINIBAND_CLASS, "ConnectX-7")
+        for index in range(description.hcas)
+    ]
+    return tuple(sorted(made, key=lambda device: device.address))
+
+
+def _one(  # noqa: PLR0917
+    role: Role, index: int, first_bus: int, count: int, identifier: str, subsystem: str, pci_class: str, name: str,
+    identity: str = "", vpd: str = "",
+) -> PciDevice:  # fmt: skip
+    # Two sockets: the first half of each kind hangs on NUMA node 0.
+    node = 0 if index < (count + 1) // 2 else 1
+    address = f"{DOMAIN:04x}:{first_bus + index:02x}:00.0"
+    return PciDevice(role, index, address, identifier, subsystem, pci_class, node, name, identity, vpd)
+
+
+def table(made: tuple[PciDevice, ...]) -> str:
+    """The devices as tab-separated lines, for the programs on the host: /etc/gpuprov-sim/devices."""
+    return "".join(
+        "\t".join([d.role, str(d.index), d.address, d.identifier, d.subsystem, d.pci_class, str(d.numa_node), d.name,
+                   d.uuid or "-", d.vpd or "-"]) + "\n"
+        for d in made
+    )  # fmt: skip

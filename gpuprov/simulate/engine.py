@@ -1,0 +1,71 @@
+"""The container engine: podman, or docker where GPUPROV_SIM_ENGINE says so. Both take the same commands but for a few flags."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import Any
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import tools
+
+VARIABLE = "GPUPROV_SIM_ENGINE"
+ENGINES = ("podman", "docker")
+
+
+def name() -> str:
+    """The engine's program: podman unless the variable names docker, or only docker is installed."""
+    chosen = os.environ.get(VARIABLE, "")
+    if chosen and chosen not in ENGINES:
+        raise GpuprovError(f'{VARIABLE} is "{chosen}"; allowed: {", ".join(ENGINES)}')
+    if not chosen and shutil.which("podman") is None and shutil.which("docker"):
+        return "docker"
+    return chosen or "podman"
+
+
+def command(*arguments: str) -> list[str]:
+    """The engine's command line."""
+    # runc where it is installed: crun refuses machines with hybrid cgroups.
+    runc = shutil.which("runc", path="/usr/sbin:/usr/bin:/sbin")
+    return [name(), *(["--runtime", "runc"] if name() == "podman" and runc else []), *arguments]
+
+
+def engine(*arguments: str, stdin: str | None = None) -> str:
+    """Standard output of an engine's command."""
+    return tools.run(command(*arguments), stdin=stdin)
+
+
+def systemd_flags() -> tuple[str, ...]:
+    """Flags of `run` for a container whose first process is systemd, and which comes up again when it reboots."""
+    # systemd needs a cgroup tree of its own, hence --privileged; the engine's default limits cannot be set everywhere.
+    common = ("--privileged", "--restart=always", "--ulimit", "nofile=20000:20000", "--ulimit", "nproc=10000:10000")
+    if name() == "podman":
+        return (*common, "--systemd=always")
+    return (*common, "--cgroupns=private", "--tmpfs=/run", "--tmpfs=/run/lock", "--env=container=docker")
+
+
+def inspect(*names: str) -> list[dict[str, Any]]:
+    """What the engine knows of these containers."""
+    found: list[dict[str, Any]] = json.loads(engine("inspect", "--type", "container", *names)) if names else []
+    return found
+
+
+def network(container: str) -> dict[str, str]:
+    """A container's IPAddress and Gateway; the engines that still tell them at the top level tell them by network, too."""
+    networks: dict[str, dict[str, str]] = inspect(container)[0]["NetworkSettings"]["Networks"]
+    return next(iter(networks.values()))
+
+
+def labelled(label: str) -> list[dict[str, Any]]:
+    """All containers with this label, as `inspect` tells."""
+    return inspect(*engine("ps", "--all", "--quiet", "--filter", f"label={label}").split())
+
+
+def write(container: str, archive: bytes) -> None:
+    """Unpack a tar archive over a container's root."""
+    tools.feed(
+        command("exec", "--interactive", container, "tar", "-C", "/", "-xpf", "-"),
+        archive,
+        f"{container}: writing files",
+    )

@@ -1,0 +1,166 @@
+"""Faults that can be switched on, on a simulated host, by name; each says which check must find it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Literal
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate.description import Description, Kind
+from gpuprov.simulate.parts.base import FAULTS as FOLDER
+
+Moment = Literal["verify", "plan", "apply"]
+BOTH: tuple[Kind, ...] = ("container", "machine")
+SILICON = "/usr/lib/gpuprov-sim/silicon reload"
+INTERRUPTED = "gpuprov-sim-interrupted"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`plant` and `heal` are shell scripts run as root; `$1` is the parameter.
+
+    `moment` is who must find it: `verify` on a host that was right before, `plan` in its preflight, `apply` when it has work
+    to do. `caught_by` is the id of the check that fails; where apply runs into it, the words that its message must have.
+    """
+
+    name: str
+    what: str
+    caught_by: str
+    plant: str = ""
+    heal: str = ""
+    parameter: str = ""
+    moment: Moment = "verify"
+    kinds: tuple[Kind, ...] = BOTH
+
+
+TABLE: tuple[Fault, ...] = (
+    Fault(
+        "gpu-lost",
+        "a GPU has fallen off the bus: NVML answers 'GPU is lost' for it (parameter: its index)",
+        "nvidia_driver.user_space",
+        plant=SILICON,
+        heal=SILICON,
+        parameter="0",
+    ),
+    Fault(
+        "version-mismatch",
+        "the loaded kernel module is of another version than the user space",
+        "nvidia_driver.user_space",
+        plant=SILICON,
+        heal=SILICON,
+    ),
+    Fault(
+        "nouveau-bound",
+        "nouveau has taken the GPUs",
+        "nouveau.running",
+        plant=SILICON,
+        heal=SILICON,
+        kinds=("machine",),
+    ),
+    Fault(
+        "fabric-manager-dead",
+        "the fabric manager's process is gone, while the fabric state still says Completed",
+        "fabric_manager.alive",
+        plant="systemctl kill --signal KILL nvidia-fabricmanager 2>&1 || true",
+        heal="systemctl restart nvidia-fabricmanager",
+    ),
+    Fault(
+        "gpu-client",
+        "a user's process holds a GPU",
+        "nvidia_driver.clients",
+        plant="systemd-run --quiet --unit gpuprov-sim-client --slice user.slice sh -c 'exec 3</dev/nvidia0; exec sleep infinity'",
+        heal="systemctl stop gpuprov-sim-client 2>&1 || true",
+        moment="plan",
+        kinds=("machine",),
+    ),
+    Fault(
+        "mirror-fails",
+        "the package mirror cuts the connection at the n-th package (parameter: n)",
+        "download",
+        parameter="1",
+        moment="apply",
+    ),
+    Fault(
+        "boot-full",
+        "/boot has no room for a rebuilt initramfs",
+        "host.space",
+        moment="plan",
+        plant="free=$(df -Pm /boot | awk 'END {print $4}')\n"
+        "if [ \"$(stat -c %m /boot)\" != /boot ]; then\n"
+        "  used=$(du -sm /boot | cut -f1); rm -rf /boot.gpuprov-sim; cp -a /boot /boot.gpuprov-sim\n"
+        "  mount -t tmpfs -o mode=755,size=$((used + 24))m gpuprov-sim-boot /boot; cp -a /boot.gpuprov-sim/. /boot/\n"
+        "else fallocate -l $((free - 10))M /boot/gpuprov-sim-fill; fi",
+        heal="if findmnt -n -o SOURCE /boot | grep -q gpuprov-sim-boot; then umount -l /boot; rm -rf /boot.gpuprov-sim; fi\n"
+        "rm -f /boot/gpuprov-sim-fill",
+    ),
+    Fault(
+        "dkms-fails",
+        "the kernel modules do not compile; those that were built are gone",
+        "nvidia_driver.modules_built",
+        plant="dkms status | sed -n 's#^\\(nvidia[^/]*\\)/\\([^,]*\\),.*#\\1/\\2#p' | sort -u "
+        '| while read -r module; do dkms unbuild "$module" --all </dev/null; done >/dev/null 2>&1',
+        heal='for kernel in $(ls /lib/modules); do dkms autoinstall -k "$kernel" </dev/null; done >/dev/null 2>&1',
+    ),
+    Fault(
+        "dpkg-interrupted",
+        "dpkg was interrupted: a package is unpacked and not configured",
+        "host.packages",
+        moment="plan",
+        plant=f"d=$(mktemp -d); mkdir $d/DEBIAN\n"
+        f"printf 'Package: {INTERRUPTED}\\nVersion: 1\\nArchitecture: all\\nMaintainer: gpuprov\\n"
+        f"Description: a stand-in that gpuprov leaves unconfigured\\n' > $d/DEBIAN/control\n"
+        f"dpkg-deb --build $d $d.deb >/dev/null; dpkg --unpack $d.deb >/dev/null; rm -r $d $d.deb",
+        heal=f"dpkg --configure -a >/dev/null; dpkg --purge {INTERRUPTED} >/dev/null 2>&1 || true",
+    ),
+)  # fmt: skip
+FAULTS = {fault.name: fault for fault in TABLE}
+
+
+def find(name: str) -> Fault:
+    """The fault of this name. Raises GpuprovError with what is allowed."""
+    if name not in FAULTS:
+        near = get_close_matches(name, FAULTS, 1)
+        hint = f'did you mean "{near[0]}"?' if near else ""
+        raise GpuprovError(f'fault is "{name}"; allowed: {", ".join(FAULTS)}', hint=hint)
+    return FAULTS[name]
+
+
+def check(description: Description) -> None:
+    """Raise unless every fault of the description exists for its kind of host."""
+    for item in description.faults:
+        fault = find(item.partition("=")[0])
+        if description.kind not in fault.kinds:
+            raise GpuprovError(
+                f'fault "{fault.name}" needs a {" or ".join(fault.kinds)}, the host is a {description.kind}'
+            )
+        if not description.gpu and fault.name not in ("boot-full", "dpkg-interrupted"):
+            raise GpuprovError(
+                f'fault "{fault.name}" needs a host with simulated GPUs', hint="describe them: gpu: {model: ...}"
+            )
+
+
+def plant(host: str, item: str, run: Callable[[str, str], str]) -> Fault:
+    """Switch a fault on: `NAME` or `NAME=PARAMETER`."""
+    name, _, parameter = item.partition("=")
+    fault = find(name)
+    value = parameter or fault.parameter
+    run(
+        host,
+        f"mkdir -p {FOLDER}; printf '%s\\n' '{_safe(value)}' > {FOLDER}/{name}\nset -- '{_safe(value)}'\n{fault.plant}\n",
+    )
+    return fault
+
+
+def heal(host: str, name: str, run: Callable[[str, str], str]) -> Fault:
+    """Switch a fault off."""
+    fault = find(name)
+    run(host, f"rm -f {FOLDER}/{name}\n{fault.heal}\n")
+    return fault
+
+
+def _safe(parameter: str) -> str:
+    if not all(character.isalnum() or character in " .:-_" for character in parameter):
+        raise GpuprovError(f'fault parameter is "{parameter}"; allowed: letters, digits, spaces and .:-_')
+    return parameter

@@ -1,0 +1,71 @@
+"""What both kinds of simulated host have in common: their names, how they are reached, how they are listed."""
+
+from __future__ import annotations
+
+import re
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import image, tools
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
+
+
+@dataclass(frozen=True)
+class SimulatedHost:
+    """How to reach a simulated host."""
+
+    name: str
+    address: str
+    port: int
+    user: str
+    key_file: str
+
+    @property
+    def login(self) -> str:
+        """The command that logs in."""
+        return (
+            f"ssh -i {self.key_file} -p {self.port} -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null "
+            f"{self.user}@{self.address}"
+        )
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One row of a listing. `state` is the engine's word (`running`, `exited`, `dead` ...)."""
+
+    name: str
+    kind: str
+    distribution: str
+    state: str
+
+
+def check_name(name: str) -> None:
+    """Raise unless this can be a host's name."""
+    if not NAME.fullmatch(name):
+        raise GpuprovError(f'host name is "{name}"; allowed: lower-case letters, digits and inner dashes, at most 42')
+
+
+def key_pair() -> Path:
+    """The private key that every simulated host lets in; the public one lies beside it."""
+    key = image.cache_dir() / "id_ed25519"
+    with image.alone(key.with_suffix(".lock")):
+        if not key.exists():
+            tools.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpuprov-simulate", "-f", str(key)])
+    return key
+
+
+def public_key(key: Path) -> str:
+    """The line for authorized_keys."""
+    return key.with_name(key.name + ".pub").read_text(encoding="utf-8").strip()
+
+
+def greets(address: str, port: int) -> bool:
+    """Whether an sshd answers there."""
+    try:
+        with socket.create_connection((address, port), timeout=2) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False

@@ -1,0 +1,123 @@
+"""Simulated hosts of both kinds: the one interface. A host with GPUs is a Debian host to which the parts were added."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import container, faults, machine
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.devices import devices, table
+from gpuprov.simulate.host import Listed, SimulatedHost
+from gpuprov.simulate.parts import boot, fabric, nvml, packages, silicon
+from gpuprov.simulate.parts.base import CONFIGURATION, FAULTS, STATE, File, Part, text
+
+KINDS: dict[str, ModuleType] = {"container": container, "machine": machine}
+PLAIN: tuple[Callable[[str, Description], Part], ...] = (boot.part,)
+"""What a host without GPUs gets, too."""
+PARTS: tuple[Callable[[str, Description], Part], ...] = (boot.part, silicon.part, nvml.part, packages.part, fabric.part)
+
+
+def up(name: str, description: Description, *, tag: str | None = None) -> SimulatedHost:
+    """A running simulated host that answers ssh, with its GPUs, packages and faults. One that is up is returned as it is.
+
+    `tag`: what `freeze` made. Where anything fails, a host that was made just now is removed again.
+    """
+    kind = KINDS[description.kind]
+    faults.check(description)
+    fresh = kind.describe(name) is None
+    volumes = packages.volumes(description) if description.gpu else ()
+    host: SimulatedHost = kind.up(name, description, tag=tag, volumes=volumes)
+    if not fresh:
+        return host
+    try:
+        if tag is None:
+            furnish(name, description)
+        for fault in description.faults:
+            faults.plant(name, fault, run)
+    except BaseException:
+        kind.down(name)
+        raise
+    return host
+
+
+def furnish(name: str, description: Description) -> None:
+    """Put all parts on a host; doing it again changes nothing."""
+    made = [part(name, description) for part in (PARTS if description.gpu else PLAIN)]
+    files = {f"{CONFIGURATION}/devices": text(table(devices(name, description)))}
+    for part in made:
+        files |= part.files
+    _kind(name).write(name, archive(files))
+    script = [f"install -d {STATE} {FAULTS}", "systemctl daemon-reload"]
+    for part in made:
+        script.append(part.script)
+        script += [f"systemctl enable --now {unit} 2>&1" for unit in part.units]
+    run(name, "\n".join(script))
+
+
+def down(name: str) -> bool:
+    """Remove a host; False where there is none of that name."""
+    return any(kind.down(name) for kind in KINDS.values())
+
+
+def reboot(name: str) -> None:
+    """Reboot a host from outside, and wait until it is up again."""
+    _kind(name).reboot(name)
+
+
+def run(name: str, script: str) -> str:
+    """Standard output of a shell script run as root."""
+    return str(_kind(name).run(name, script))
+
+
+def logs(name: str) -> str:
+    """The end of a host's journal, and of its console where it has one."""
+    return str(_kind(name).logs(name))
+
+
+def freeze(name: str, tag: str) -> None:
+    """Keep a host's disk under a name, from which `up` starts copies."""
+    _kind(name).freeze(name, tag)
+
+
+def describe(name: str) -> Description:
+    """What a host was made from. Raises GpuprovError where there is none of that name."""
+    for kind in KINDS.values():
+        if (found := kind.describe(name)) is not None:
+            return found if isinstance(found, Description) else Description()
+    raise GpuprovError(f'no simulated host is named "{name}"', hint="python -m gpuprov.simulate list")
+
+
+def listing() -> list[Listed]:
+    """All hosts of both kinds."""
+    return sorted((row for kind in KINDS.values() for row in kind.listing()), key=lambda row: row.name)
+
+
+def _kind(name: str) -> ModuleType:
+    return KINDS[describe(name).kind]
+
+
+def archive(files: dict[str, File]) -> bytes:
+    """A tar archive of files by absolute path, owned by root."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for folder in _folders(files):
+            entry = tarfile.TarInfo(folder.lstrip("/"))
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
+        for path, file in sorted(files.items()):
+            content = file.content.read_bytes() if isinstance(file.content, Path) else file.content
+            entry = tarfile.TarInfo(path.lstrip("/"))
+            entry.size, entry.mode = len(content), file.mode
+            tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _folders(files: Iterable[str]) -> list[str]:
+    # Only ours are made: the others are there, some as links (/lib), and keep their owners and modes.
+    mine = {str(parent) for path in files for parent in Path(path).parents if "gpuprov-sim" in str(parent)}
+    return sorted(mine)

@@ -1,0 +1,274 @@
+"""Simulated hosts as QEMU machines with a kernel of their own: up, down, reboot, listing. Only our own are ever touched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import time
+from pathlib import Path
+
+import msgspec
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import disk, disk_files, image, qemu, tools
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.devices import devices, table
+from gpuprov.simulate.host import Listed, SimulatedHost, check_name, greets, key_pair, public_key
+from gpuprov.simulate.parts import silicon
+
+PATIENCE = 600.0  # seconds for a boot; 15 to 40 are usual under emulation, many times that on a machine that is busy
+MOST = 250
+BOOT = "cat /proc/sys/kernel/random/boot_id"
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What is written down of a machine. `number` is its place in the fabric."""
+
+    description: Description
+    number: int
+    volumes: tuple[tuple[str, str], ...] = ()
+
+
+def up(name: str, description: Description, *, tag: str | None = None,
+       volumes: tuple[tuple[Path, str], ...] = ()) -> SimulatedHost:  # fmt: skip
+    """A running host that answers ssh; one that is up already is returned as it is, a dead one is started again.
+
+    `tag`: a disk that `freeze` kept. `volumes`: folders of this machine to show read-only, with their place inside.
+    """
+    check_name(name)
+    tools.require("machine")
+    known = describe(name)
+    if known not in (None, description):
+        raise GpuprovError(f"{name} is up with another description", hint=f"python -m gpuprov.simulate down {name}")
+    made = False
+    try:
+        if known is None:
+            _create(name, description, tag, volumes)
+        if _process(name) is None:
+            _start(name)
+        made = True
+        return _ready(name)
+    except BaseException as error:
+        # Leave nothing half-made behind; but of a boot that failed the console log stays to be read.
+        if known is None and not (made and isinstance(error, GpuprovError)):
+            down(name)
+        raise
+
+
+def down(name: str) -> bool:
+    """Remove one of our hosts; False where there is none of that name."""
+    if describe(name) is None:
+        return False
+    qemu.end(_folder(name) / "pid")
+    shutil.rmtree(_folder(name))
+    return True
+
+
+def reboot(name: str) -> None:
+    """Reboot it from inside, and wait until its next kernel's userland is up."""
+    before = run(name, BOOT)
+    port = qemu.ssh_port(_folder(name) / "control")
+    run(name, "systemctl --no-block reboot")
+    deadline = time.monotonic() + PATIENCE
+    while _process(name) and time.monotonic() < deadline:
+        try:
+            if greets("127.0.0.1", port) and run(name, BOOT) != before:
+                break
+        except GpuprovError:
+            pass  # between the two boots there is nobody to ask
+        time.sleep(0.5)
+    _ready(name)
+
+
+def freeze(name: str, tag: str) -> None:
+    """Keep its disk as it is now under a name, from which `up` starts copies. The machine goes on."""
+    run(name, "sync")
+    folder, kept = _folder(name), _frozen(tag)
+    layers = sorted(folder.glob("layer-*.qcow2"))
+    copy = folder / f"layer-{len(layers)}.qcow2"
+    tools.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", layers[-1].name, "-F", "qcow2", str(copy)])
+    try:
+        qemu.copy_disk(folder / "control", copy)
+        partial = kept.with_name(f".{tag}.{os.getpid()}")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for file in (*layers, copy, folder / "vmlinuz"):
+            os.link(file, partial / file.name)
+        shutil.rmtree(kept, ignore_errors=True)
+        partial.rename(kept)
+    finally:
+        copy.unlink()
+
+
+def discard(tag: str) -> None:
+    """Forget what `freeze` kept; machines that were started from it go on."""
+    shutil.rmtree(_frozen(tag), ignore_errors=True)
+
+
+def describe(name: str) -> Description | None:
+    """The description that this host was made with; None where there is no such host."""
+    kept = _kept(name)
+    return kept.description if kept else None
+
+
+def listing() -> list[Listed]:
+    """Each of our hosts. `dead`: its process ended by itself; the console log is still there."""
+    rows = []
+    for folder in sorted(_base().iterdir()):
+        if kept := _kept(folder.name):
+            state = "running" if _process(folder.name) else "dead"
+            rows.append(Listed(folder.name, "machine", kept.description.distribution, state))
+    return rows
+
+
+def gateway(name: str) -> str:
+    """This machine's address as the host sees it (for a proxy or a package repository run here)."""
+    return disk_files.GATEWAY
+
+
+def fabric_address(name: str) -> str:
+    """Its address in the network that all machines share."""
+    kept = _kept(name)
+    if kept is None:
+        raise GpuprovError(f'no simulated machine is named "{name}"', hint="python -m gpuprov.simulate list")
+    return f"{disk_files.FABRIC_PREFIX}{kept.number}"
+
+
+def run(name: str, script: str) -> str:
+    """Standard output of a shell script run as root inside."""
+    try:
+        return tools.run([*_ssh(name), "bash -e"], stdin=script)
+    except GpuprovError as error:
+        said = str(error).partition(" failed ")[2]
+        raise GpuprovError(f"{name}: a script failed {said}" if said else f"{name}: {error}", hint=error.hint) from None
+
+
+def write(name: str, archive: bytes) -> None:
+    """Unpack a tar archive over the host's root."""
+    tools.feed([*_ssh(name), "tar -C / -xpf -"], archive, f"{name}: writing files")
+
+
+def logs(name: str) -> str:
+    """What it wrote to its console since it was made, and the end of its journal if it answers."""
+    console = qemu.plain(_console(name))
+    try:
+        return f"{console}\n{run(name, 'journalctl --no-pager --lines 80 2>&1 || true')}"
+    except GpuprovError:
+        return console
+
+
+def _create(name: str, description: Description, tag: str | None, volumes: tuple[tuple[Path, str], ...]) -> None:
+    if tag is None:
+        built = disk.build(description.distribution)
+        layers, kernel = [built.file], built.kernel
+    else:
+        layers, kernel = sorted(_frozen(tag).glob("layer-*.qcow2")), _frozen(tag) / "vmlinuz"
+        if not layers:
+            raise GpuprovError(f'no disk was kept under the name "{tag}"')
+    with image.alone(_base() / ".lock"):
+        used = {kept.number for folder in _base().iterdir() if (kept := _kept(folder.name))}
+        number = next((n for n in range(1, MOST + 1) if n not in used), 0)
+        if not number:
+            raise GpuprovError(f"{MOST} simulated machines are there already; no more fit in their network")
+        folder = _folder(name)
+        shutil.rmtree(folder, ignore_errors=True)  # of an earlier run that was killed half-way
+        folder.mkdir()
+        # Links and not copies: a layer lives as long as somebody stands on it, whatever becomes of the cache.
+        for index, layer in enumerate(layers):
+            os.link(layer, folder / f"layer-{index}.qcow2")
+        os.link(kernel, folder / "vmlinuz")
+        shown = tuple((str(here), inside) for here, inside in volumes)
+        kept = Kept(description=description, number=number, volumes=shown)
+        (folder / "machine.json").write_bytes(msgspec.json.encode(kept))
+    top = f"layer-{len(layers) - 1}.qcow2"
+    tools.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", top, "-F", "qcow2", str(folder / "overlay.qcow2")])
+    (folder / "devices").write_text(table(devices(name, description)), encoding="utf-8")
+    identity = [f"name {name}", f"fabric {disk_files.FABRIC_PREFIX}{number}", f"key {public_key(key_pair())}"]
+    identity += [f"volume share{index} {inside}" for index, (_, inside) in enumerate(volumes)]
+    (folder / "identity").write_text("\n".join(identity) + "\n", encoding="utf-8")
+
+
+def _start(name: str) -> None:
+    folder, kept = _folder(name), _kept(name)
+    assert kept is not None
+    accel = qemu.accelerator(folder / "vmlinuz")
+    size = {"cpus": kept.description.cpus, "memory": kept.description.memory}
+    shares = [word for index, (here, _) in enumerate(kept.volumes) for word in qemu.share(index, Path(here))]
+    tools.run([
+        *qemu.program(accel, **size, console=folder / "console.log"),
+        *qemu.drive(folder / "overlay.qcow2", "qcow2"),
+        *qemu.network(_group(), kept.number),
+        *qemu.firmware(disk_files.IDENTITY, folder / "identity"),
+        *(qemu.firmware(silicon.FW_CFG, folder / "devices") if kept.description.gpu else ()),
+        *shares,
+        *("-name", name, "-qmp", f"unix:{folder / 'control'},server=on,wait=off"),
+        *("-daemonize", "-pidfile", str(folder / "pid")),
+    ])  # fmt: skip
+
+
+def _ready(name: str) -> SimulatedHost:
+    kept = _kept(name)
+    assert kept is not None
+    deadline = time.monotonic() + PATIENCE
+    port, state = qemu.ssh_port(_folder(name) / "control"), "no sshd"
+    while state not in {"running", "degraded"}:
+        if _process(name) is None or time.monotonic() > deadline:
+            what = "its QEMU ended" if _process(name) is None else f"{state} after {PATIENCE:g} s"
+            raise GpuprovError(
+                f"{name}: {what}; the end of its console:\n{qemu.tail(_console(name))}",
+                hint=f"python -m gpuprov.simulate logs {name}; then down {name}",
+            )
+        if greets("127.0.0.1", port):
+            try:
+                state = run(name, "systemctl is-system-running --wait 2>/dev/null || true").strip() or "no systemd"
+            except GpuprovError:
+                state = "no login"
+        time.sleep(0.3)
+    return SimulatedHost(name, "127.0.0.1", port, kept.description.user, str(key_pair()))
+
+
+def _ssh(name: str) -> list[str]:
+    port = qemu.ssh_port(_folder(name) / "control")
+    quiet = ("-q", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
+    alive = ("-o", "ConnectTimeout=20", "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=8")
+    return ["ssh", *quiet, *alive, "-i", str(key_pair()), "-p", str(port), "root@127.0.0.1"]
+
+
+def _process(name: str) -> int | None:
+    return qemu.process(_folder(name) / "pid")
+
+
+def _group() -> str:
+    """The multicast group of the fabric: one for each cache folder, so that two users' machines do not meet."""
+    digest = hashlib.sha256(str(image.cache_dir()).encode()).digest()
+    return f"239.{digest[0]}.{digest[1]}.{digest[2]}:{20000 + digest[3]}"
+
+
+def _base() -> Path:
+    folder = image.cache_dir() / "machines"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _folder(name: str) -> Path:
+    return _base() / name
+
+
+def _frozen(tag: str) -> Path:
+    return image.cache_dir() / "frozen" / re.sub(r"[^A-Za-z0-9.-]", "_", tag)
+
+
+def _kept(name: str) -> Kept | None:
+    try:
+        return msgspec.json.decode((_folder(name) / "machine.json").read_bytes(), type=Kept)
+    except OSError:
+        return None
+
+
+def _console(name: str) -> str:
+    try:
+        return (_folder(name) / "console.log").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

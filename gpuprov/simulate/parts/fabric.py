@@ -1,0 +1,71 @@
+"""The fabric manager of a simulated host: a stand-in daemon in packages that have the real one's names and paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuprov.catalog.packages import package_names, package_sets
+from gpuprov.simulate.debs import standin_deb
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.parts.base import File, Part
+
+ASSETS = Path(__file__).with_name("fabric_files")
+STATE = "/run/gpuprov-sim/fabric"
+"""`Completed` once a fabric manager has configured the switches; it stays so until a reboot, dead or alive the daemon."""
+NVLSM = "2025.10.14-1"
+# Parts of the catalogue whose packages follow the driver's version; only the fabric manager's do something.
+HOLLOW = {"nscq": "NVSwitch configuration and query library", "imex": "NVIDIA IMEX service"}
+RELOAD = "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n"
+STOP = (
+    '#!/bin/sh\nset -e\nif [ "$1" = remove ] && [ -d /run/systemd/system ]; then\n'
+    "\tsystemctl disable --now nvidia-fabricmanager.service\nfi\n"
+)
+
+
+def part(name: str, description: Description) -> Part:
+    """Nothing: the fabric manager comes from the host's repository, as a package."""
+    return Part()
+
+
+def fabric_manager_files(version: str) -> dict[str, File]:
+    """What the package of this version holds, by path."""
+    places = {
+        "nv-fabricmanager": ("/usr/bin/nv-fabricmanager", 0o755),
+        "nvidia-fabricmanager-start.sh": ("/usr/bin/nvidia-fabricmanager-start.sh", 0o755),
+        "nvidia-fabricmanager.service": ("/lib/systemd/system/nvidia-fabricmanager.service", 0o644),
+        "fabricmanager.cfg": ("/usr/share/nvidia/nvswitch/fabricmanager.cfg", 0o644),
+    }
+    contents = {name: (ASSETS / name).read_bytes().replace(b"@VERSION@", version.encode()) for name in places}
+    return {path: File(contents[name], mode) for name, (path, mode) in places.items()}
+
+
+def packages(target: Path, distribution: str, version: str) -> list[Path]:
+    """The packages of this driver version that only NVIDIA's own repository has, as stand-ins in the folder `target`."""
+    made = []
+    for name in _names(distribution, "fabric-manager", version):
+        made.append(
+            standin_deb(
+                target, name, f"{version}-1", description=f"Fabric Manager for NVSwitch based systems {version}",
+                files=fabric_manager_files(version), depends="python3, python3-minimal",
+                scripts={"postinst": RELOAD, "prerm": STOP, "postrm": RELOAD},
+                fields={"Provides": f"nvidia-fabricmanager-any (= {version})", "Conflicts": "nvidia-fabricmanager-any",
+                        "Replaces": "nvidia-fabricmanager-any"},
+            )
+        )  # fmt: skip
+    for kind, told in HOLLOW.items():
+        for name in _names(distribution, kind, version):
+            made.append(standin_deb(target, name, f"{version}-1", description=f"{told} {version}: an empty package"))
+    return made
+
+
+def subnet_manager(target: Path) -> Path:
+    """The NVLink subnet manager, which has a version line of its own."""
+    # It only has to be there: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
+    program = b"#!/bin/sh\n# A stand-in of gpuprov's simulated hosts: it lives, and manages nothing.\nwhile :; do sleep 3600; done\n"
+    files = {"/opt/nvidia/nvlsm/sbin/nvlsm": File(program, 0o755)}
+    return standin_deb(target, "nvlsm", NVLSM, description="NVIDIA NVLink subnet manager", files=files)
+
+
+def _names(distribution: str, part_name: str, version: str) -> list[str]:
+    sets = package_sets(distribution, part_name, version, origin="nvidia")
+    return [name for entry in sets for name in package_names(entry, version)]

@@ -1,0 +1,234 @@
+/* What an idle GPU of the model measures and is set to. Nothing is measured: there is no GPU. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define MIB (1024ULL * 1024ULL)
+
+/* `key` of nvml.tsv for the device; NOT_SUPPORTED where the model's profile does not say. */
+static nvmlReturn_t known(nvmlDevice_t device, const char *key, unsigned *answer) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = device_gpu(device, &gpu);
+    if (result != NVML_SUCCESS) return result;
+    if (!answer) return NVML_ERROR_INVALID_ARGUMENT;
+    long value = config_number(key, -1);
+    if (value < 0) return NVML_ERROR_NOT_SUPPORTED;
+    *answer = (unsigned)value;
+    return NVML_SUCCESS;
+}
+
+#define ANSWER(function, key) \
+    EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned *answer) { return known(device, key, answer); }
+
+ANSWER(nvmlDeviceGetArchitecture, "architecture")
+ANSWER(nvmlDeviceGetBrand, "brand")
+ANSWER(nvmlDeviceGetNumGpuCores, "cores")
+ANSWER(nvmlDeviceGetMemoryBusWidth, "memory_bus_width")
+ANSWER(nvmlDeviceGetMaxPcieLinkGeneration, "pcie_generation")
+ANSWER(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie_generation")
+ANSWER(nvmlDeviceGetCurrPcieLinkGeneration, "pcie_generation")
+ANSWER(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width")
+ANSWER(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
+ANSWER(nvmlDeviceGetPcieReplayCounter, "zero")
+ANSWER(nvmlDeviceGetPowerUsage, "power_idle_mw")
+ANSWER(nvmlDeviceGetPowerManagementLimit, "power_limit_mw")
+ANSWER(nvmlDeviceGetPowerManagementDefaultLimit, "power_limit_mw")
+ANSWER(nvmlDeviceGetEnforcedPowerLimit, "power_limit_mw")
+ANSWER(nvmlDeviceGetPowerManagementMode, "one")
+ANSWER(nvmlDeviceGetPerformanceState, "zero")
+ANSWER(nvmlDeviceGetPowerState, "zero")
+ANSWER(nvmlDeviceGetDisplayMode, "zero")
+ANSWER(nvmlDeviceGetDisplayActive, "zero")
+ANSWER(nvmlDeviceGetComputeMode, "zero")
+ANSWER(nvmlDeviceGetAccountingMode, "zero")
+ANSWER(nvmlDeviceGetRetiredPagesPendingStatus, "zero")
+ANSWER(nvmlDeviceGetVirtualizationMode, "zero")
+
+EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned *least, unsigned *most) {
+    nvmlReturn_t result = known(device, "power_min_mw", least);
+    return result == NVML_SUCCESS ? known(device, "power_limit_mw", most) : result;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = device_any(device, &gpu);
+    if (result != NVML_SUCCESS) return result;
+    if (!major || !minor) return NVML_ERROR_INVALID_ARGUMENT;
+    *major = (int)config_number("compute_major", 0);
+    *minor = (int)config_number("compute_minor", 0);
+    return NVML_SUCCESS;
+}
+
+/* Total and reserved memory in MiB: the GPU's, or the MIG device's share. */
+static nvmlReturn_t memory_of(nvmlDevice_t device, unsigned long long *total, unsigned long long *reserved) {
+    const struct gpu *gpu;
+    unsigned index, gi, ci;
+    struct mig mig;
+    nvmlReturn_t result = device_any(device, &gpu);
+    if (result != NVML_SUCCESS) return result;
+    *total = (unsigned long long)config_number("memory_mib", 0);
+    *reserved = (unsigned long long)config_number("memory_reserved_mib", 0);
+    if (!device_is_mig(device, &index, &gi, &ci)) return NVML_SUCCESS;
+    result = mig_open(index, false, &mig);
+    if (result != NVML_SUCCESS) return result;
+    mig_close(&mig, false);
+    if (!mig.gi[gi].used || !mig.gi[gi].ci[ci].used) return NVML_ERROR_NOT_FOUND;
+    *total = profile_by_nvml_id(mig.gi[gi].profile)->memory_mib;
+    *reserved = 0;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
+    unsigned long long total, reserved;
+    nvmlReturn_t result = memory_of(device, &total, &reserved);
+    if (result != NVML_SUCCESS) return result;
+    if (!memory) return NVML_ERROR_INVALID_ARGUMENT;
+    if (memory->version != NVML_STRUCT_VERSION(sizeof *memory, 2)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+    memory->total = total * MIB;
+    memory->reserved = reserved * MIB;
+    memory->free = (total - reserved) * MIB;
+    memory->used = 0;
+    return NVML_SUCCESS;
+}
+
+/* Version 1 counts reserved memory as used. */
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
+    nvmlMemory_v2_t whole = {.version = NVML_STRUCT_VERSION(sizeof whole, 2)};
+    nvmlReturn_t result = nvmlDeviceGetMemoryInfo_v2(device, &whole);
+    if (result != NVML_SUCCESS) return result;
+    if (!memory) return NVML_ERROR_INVALID_ARGUMENT;
+    *memory = (nvmlMemory_t){whole.total, whole.free, whole.reserved};
+    return NVML_SUCCESS;
+}
+
+/* A MIG device has the same share of BAR1 as of the memory. */
+EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
+    unsigned long long total, reserved, whole = (unsigned long long)config_number("memory_mib", 1);
+    nvmlReturn_t result = memory_of(device, &total, &reserved);
+    if (result != NVML_SUCCESS) return result;
+    if (!memory) return NVML_ERROR_INVALID_ARGUMENT;
+    total = (unsigned long long)config_number("bar1_mib", 0) * total / whole;
+    *memory = (nvmlMemory_t){total * MIB, (total - 1) * MIB, MIB};
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rates) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = device_gpu(device, &gpu);
+    if (result == NVML_SUCCESS && !rates) return NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS) *rates = (nvmlUtilization_t){0, 0};
+    return result;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned *degrees) {
+    return sensor == 0 ? known(device, "temperature", degrees) : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, int kind, unsigned *degrees) {
+    static const char *const keys[] = {"temperature_shutdown", "temperature_slowdown", "temperature_memory",
+                                       "temperature_target"};
+    return kind >= 0 && kind < 4 ? known(device, keys[kind], degrees) : NVML_ERROR_NOT_SUPPORTED;
+}
+
+static nvmlReturn_t clock_of(nvmlDevice_t device, int clock, unsigned *mhz, bool idle) {
+    switch (clock) {
+    case NVML_CLOCK_GRAPHICS:
+    case NVML_CLOCK_SM:
+        return known(device, idle ? "clock_idle" : "clock_sm", mhz);
+    case NVML_CLOCK_MEM:
+        return known(device, "clock_memory", mhz);
+    case NVML_CLOCK_VIDEO:
+        return known(device, idle ? "clock_idle" : "clock_video", mhz);
+    default:
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int clock, unsigned *mhz) {
+    return clock_of(device, clock, mhz, true);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, int clock, unsigned *mhz) {
+    return clock_of(device, clock, mhz, false);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, int clock, unsigned *mhz) {
+    return clock_of(device, clock, mhz, false);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device, int clock, unsigned *mhz) {
+    return clock_of(device, clock, mhz, false);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, int clock, int which, unsigned *mhz) {
+    return clock_of(device, clock, mhz, which == 0); /* 0: the current clock */
+}
+
+/* Reason 1: the GPU is idle. */
+EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = device_gpu(device, &gpu);
+    if (result == NVML_SUCCESS) *reasons = 1;
+    return result;
+}
+EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons) {
+    return nvmlDeviceGetCurrentClocksThrottleReasons(device, reasons);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = device_gpu(device, &gpu);
+    if (result == NVML_SUCCESS) *reasons = 0x1ff;
+    return result;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
+    nvmlReturn_t result = known(device, "ecc", current);
+    return result == NVML_SUCCESS ? known(device, "ecc", pending) : result;
+}
+
+static nvmlReturn_t no_errors(nvmlDevice_t device, unsigned long long *count) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = device_any(device, &gpu);
+    if (result == NVML_SUCCESS && !count) return NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS) *count = 0;
+    return result;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int counter, unsigned long long *count) {
+    return (void)type, (void)counter, no_errors(device, count);
+}
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, int type, int counter, int location,
+                                                    unsigned long long *count) {
+    return (void)type, (void)counter, (void)location, no_errors(device, count);
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected, unsigned *uncorrected,
+                                              unsigned *pending, unsigned *failed) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = device_gpu(device, &gpu);
+    if (result == NVML_SUCCESS) *corrected = *uncorrected = *pending = *failed = 0;
+    return result;
+}
+
+static nvmlReturn_t no_load(nvmlDevice_t device, unsigned *percent, unsigned *period) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = device_gpu(device, &gpu);
+    if (result == NVML_SUCCESS) *percent = 0, *period = 167000;
+    return result;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetEncoderUtilization(nvmlDevice_t d, unsigned *p, unsigned *t) { return no_load(d, p, t); }
+EXPORT nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t d, unsigned *p, unsigned *t) { return no_load(d, p, t); }
+EXPORT nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t d, unsigned *p, unsigned *t) { return no_load(d, p, t); }
+EXPORT nvmlReturn_t nvmlDeviceGetOfaUtilization(nvmlDevice_t d, unsigned *p, unsigned *t) { return no_load(d, p, t); }
+
+EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned *mode) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = device_gpu(device, &gpu);
+    if (result == NVML_SUCCESS && !mode) return NVML_ERROR_INVALID_ARGUMENT;
+    if (result == NVML_SUCCESS) *mode = host_persistence(gpu->index);
+    return result;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, unsigned mode) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = device_gpu(device, &gpu);
+    return result == NVML_SUCCESS ? host_set_persistence(gpu->index, mode == NVML_FEATURE_ENABLED) : result;
+}

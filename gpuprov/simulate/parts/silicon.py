@@ -1,0 +1,144 @@
+"""What touches silicon: PCI functions, NVIDIA's kernel modules, /proc/driver/nvidia and the device files. All of it simulated.
+
+In a machine a kernel module of ours puts the functions on the PCI bus and the real kernel does the rest. A container has no kernel
+of its own: there a program lays the same picture over sysfs, /proc and /dev at boot.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.devices import devices
+from gpuprov.simulate.parts.base import PROGRAMS, File, Part
+from gpuprov.simulate.parts.silicon_files import sysfs
+
+FOLDER = Path(__file__).parent / "silicon_files"
+UNIT = "gpuprov-sim-silicon.service"
+FW_CFG = "opt/gpuprov.devices"
+"""The name under which QEMU must hand the table of devices to a machine: `-fw_cfg name=opt/gpuprov.devices,file=...`."""
+Flavour = Literal["proprietary", "open"]
+DKMS_NAMES: dict[Flavour, str] = {"proprietary": "nvidia-current", "open": "nvidia-current-open"}
+"""DKMS package names as Debian's nvidia-kernel-dkms and nvidia-open-kernel-dkms have them."""
+MODULE_SOURCE = "/usr/src/gpuprov-sim-pci-1"
+BUILD_MODULE = (
+    "for build in /lib/modules/*/build; do kernel=${build%/build}; kernel=${kernel##*/}; "
+    'dkms install -k "$kernel" gpuprov-sim-pci/1; done'
+)
+"""Builds gpuprov_sim_pci, by DKMS, for each kernel that has headers: run it as root in an image that has `boot_files`."""
+MODULES = ("nvidia", "nvidia-modeset", "nvidia-drm", "nvidia-uvm", "nvidia-peermem")
+
+
+def part(name: str, description: Description) -> Part:
+    """The PCI functions and the driver's state, for a host of either kind; nothing for one without GPUs."""
+    if description.gpu is None:
+        return Part()
+    files = {f"/etc/systemd/system/{UNIT}": File(FOLDER / UNIT)}
+    if description.kind == "container":
+        files[f"{PROGRAMS}/silicon"] = File(FOLDER / "silicon_container.py", 0o755)
+        files[f"{PROGRAMS}/parameters.txt"] = File(FOLDER / "nvidia" / "parameters.txt")
+        for device in devices(name, description):
+            folder = f"{PROGRAMS}/pci/{device.address}"
+            files |= {f"{folder}/{name}": File(content) for name, content in sysfs.files(device).items()}
+    else:
+        files |= boot_files()
+    return Part(files=files, units=(UNIT,))
+
+
+def boot_files() -> dict[str, File]:
+    """What a machine's disk image must hold when its initramfs is made: then the functions are there before udev looks.
+
+    `BUILD_MODULE` must have run before the initramfs is made.
+    """
+    machine = FOLDER / "machine"
+    files = {
+        f"{PROGRAMS}/silicon": File(machine / "silicon.sh", 0o755),
+        "/etc/initramfs-tools/hooks/gpuprov-sim": File(machine / "initramfs-hook.sh", 0o755),
+        "/etc/initramfs-tools/scripts/init-top/gpuprov-sim": File(machine / "initramfs-script.sh", 0o755),
+        "/etc/udev/rules.d/70-gpuprov-sim.rules": File(machine / "gpuprov-sim.rules"),
+    }
+    return files | {f"{MODULE_SOURCE}/{name}": File(content) for name, content in module_sources().items()}
+
+
+def module_sources() -> dict[str, bytes]:
+    """gpuprov_sim_pci as a DKMS source tree, by file name."""
+    return {file.name: file.read_bytes() for file in sorted((FOLDER / "pci").iterdir()) if file.is_file()}
+
+
+def dkms_source(version: str, flavour: Flavour) -> dict[str, bytes]:
+    """The stand-in modules as a DKMS source tree, the content of /usr/src/<name>-<version> in Debian's package of the flavour.
+
+    `version` is the driver's, `535.309.01`. The build fails while the fault dkms-fails is on.
+    """
+    sources = {
+        file.name: file.read_bytes()
+        for file in sorted((FOLDER / "nvidia").iterdir())
+        if file.suffix in {".c", ".h"} or file.name in {"Kbuild", "Makefile"}
+    }
+    sources["stand-in.h"] = _header(version, flavour).encode()
+    sources["parameter-table.h"] = _parameters(version).encode()
+    sources["dkms.conf"] = _dkms_conf(version, flavour).encode()
+    return dict(sorted(sources.items()))
+
+
+def other_version(version: str) -> str:
+    """The version that the fault version-mismatch shows where it has no parameter."""
+    head, _, last = version.rpartition(".")
+    return f"{head}.{'98' if last == '99' else '99'}"
+
+
+def _header(version: str, flavour: Flavour) -> str:
+    is_open = flavour == "open"
+    # nvidia-frontend was given up in branch 545: then each device has its own name in /proc/devices.
+    frontend = int(version.partition(".")[0]) < 545
+    line = (
+        "NVIDIA UNIX Open Kernel Module for x86_64  %s  Release Build  (gpuprov-stand-in)  Thu Jan  1 00:00:00 UTC 1970"
+        if is_open
+        else "NVIDIA UNIX x86_64 Kernel Module  %s  Thu Jan  1 00:00:00 UTC 1970"
+    )
+    macros = {
+        "NV_VERSION_STRING": version,
+        "NV_OTHER_VERSION": other_version(version),
+        "NV_VERSION_LINE": line,
+        "NV_LICENSE": "Dual MIT/GPL" if is_open else "NVIDIA",
+        "NV_DRM_LICENSE": "Dual MIT/GPL" if is_open else "MIT",
+        "NV_CHRDEV_NAME": "nvidia-frontend" if frontend else "nvidia",
+        "NV_CONTROL_NAME": "nvidia-frontend" if frontend else "nvidiactl",
+    }
+    return (
+        "/* Which NVIDIA driver this stand-in stands for; made by gpuprov. */\n"
+        "#ifdef GPUPROV_SIM_DKMS_FAILS\n#error the fault dkms-fails of the simulation is switched on\n#endif\n"
+        + "".join(f'#define {name} "{value}"\n' for name, value in macros.items())
+    )
+
+
+def _parameters(version: str) -> str:
+    branch = int(version.partition(".")[0])
+    tables: dict[str, list[str]] = {"NUMBERS": [], "TEXTS": []}
+    for line in (FOLDER / "nvidia" / "parameters.txt").read_text(encoding="utf-8").splitlines():
+        name, default, since = (line.split() + ["0"])[:3] if not line.startswith("#") else ("", "", "0")
+        if name and int(since) <= branch:
+            taken = "RestrictProfilingToAdminUsers" if name == "RmProfilingAdminOnly" else name
+            tables["TEXTS" if default == '""' else "NUMBERS"].append(f"X({taken}, {name}, {default})")
+    return "".join(f"#define {table}(X) \\\n\t" + " \\\n\t".join(rows) + "\n" for table, rows in tables.items())
+
+
+def _dkms_conf(version: str, flavour: Flavour) -> str:
+    name = DKMS_NAMES[flavour]
+    lines = [
+        f"# Stand-in for NVIDIA's kernel modules {version} ({flavour}), made by gpuprov: drives no hardware.",
+        f'PACKAGE_NAME="{name}"',
+        f'PACKAGE_VERSION="{version}"',
+        "AUTOINSTALL=yes",
+        # dkms adds KERNELRELEASE=... to a command that begins with make.
+        'MAKE[0]="env NV_VERBOSE=1 make ${parallel_jobs+-j$parallel_jobs} modules KERNEL_UNAME=${kernelver}"',
+        'CLEAN="true"',
+    ]
+    for index, module in enumerate(MODULES):
+        lines += [
+            f'BUILT_MODULE_NAME[{index}]="{module}"',
+            f'DEST_MODULE_NAME[{index}]="{name}{module.removeprefix("nvidia")}"',
+            f'DEST_MODULE_LOCATION[{index}]="/updates/dkms"',
+        ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""What the part `silicon` puts on simulated hosts: kernel modules, programs, units."""

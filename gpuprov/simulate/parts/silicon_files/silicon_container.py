@@ -1,0 +1,184 @@
+#!/usr/bin/python3
+"""gpuprov simulation, in a container: PCI functions, /proc/driver/nvidia and device files as a booted GPU host shows them.
+
+A container has no kernel of its own, so nothing is really loaded. What a machine with these files on its disk would have loaded at
+boot is worked out once (`silicon boot`) and stays until the container is restarted; `silicon reload` only switches faults.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+RUN = Path("/run/gpuprov-sim")
+TREE = RUN / "pci"
+FAULTS = Path("/var/lib/gpuprov-sim/faults")
+TABLE = Path("/etc/gpuprov-sim/devices")
+PROGRAMS = Path("/usr/lib/gpuprov-sim")
+MODULES = Path("/lib/modules")
+SYSFS, PROC = Path("/sys/bus/pci/devices"), Path("/proc/driver")
+LOADED = RUN / "loaded.json"
+RESTRICT = "RestrictProfilingToAdminUsers"  # /proc/driver/nvidia/params shows it as RmProfilingAdminOnly
+NULL = os.makedev(1, 3)
+Table = list[list[str]]
+State = dict[str, Any]
+
+
+def main(verb: str) -> None:
+    RUN.mkdir(exist_ok=True)
+    if verb == "boot":
+        LOADED.write_text(json.dumps(booted()))
+        (RUN / "booted").write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
+    elif verb != "reload":
+        sys.exit("usage: silicon boot|reload")
+    if not SYSFS.is_dir():
+        sys.exit(f"{SYSFS}: this machine has no PCI bus to lay the simulated one over")
+    state = json.loads(LOADED.read_text())
+    if fault("nouveau-bound") is not None:
+        state["driver"] = "nouveau"
+    if (other := fault("version-mismatch")) is not None and state["version"]:
+        state["version"] = other or another(state["version"])
+    functions = [line.split("\t") for line in TABLE.read_text().splitlines()]
+    show_pci(functions, state["driver"])
+    show_proc(functions, state)
+    show_nodes(functions, state)
+
+
+def fault(name: str) -> str | None:
+    """The parameter of a fault that is on, else None."""
+    file = FAULTS / name
+    return file.read_text().strip() if file.exists() else None
+
+
+def another(version: str) -> str:
+    head, _, last = version.rpartition(".")
+    return f"{head}.{'98' if last == '99' else '99'}"
+
+
+def said(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def booted() -> State:
+    """What a machine with this disk has loaded after a boot: its driver, version, flavour and parameters."""
+    configuration = said("modprobe", "-c")
+    state: State = {"driver": "", "version": "", "open": False, "parameters": {}}
+    kernels = [folder for folder in MODULES.iterdir() if (folder / "build").exists()]
+    kernels.sort(key=lambda folder: [int(number) for number in re.findall(r"\d+", folder.name)])
+    chosen = re.findall(r"^install nvidia .*modprobe -i (\S+)", configuration, re.MULTILINE)
+    for name in [*chosen, "nvidia-current", "nvidia-current-open", "nvidia"] if kernels else []:
+        version = said("modinfo", "-k", kernels[-1].name, "-F", "version", name).strip()
+        if version:
+            license_ = said("modinfo", "-k", kernels[-1].name, "-F", "license", name)
+            state |= {"driver": "nvidia", "version": version, "open": "GPL" in license_}
+            state["parameters"] = parameters(configuration, name, version)
+            break
+    kept_out = r"^(blacklist nouveau|install nouveau /\S*bin/(true|false)|options nouveau .*\bmodeset=0)\b"
+    # An alias of modprobe's configuration, which Debian's packages bring, comes before those of the modules.
+    first = state["version"] and re.search(r"^alias pci:v000010DE\S+ +nvidia$", configuration, re.MULTILINE)
+    if not first and not re.search(kept_out, configuration, re.MULTILINE):
+        state["driver"] = "nouveau"
+    return state
+
+
+def parameters(configuration: str, name: str, version: str) -> dict[str, str]:
+    """As /proc/driver/nvidia/params shows them: the module's defaults under what modprobe is told."""
+    wanted: dict[str, str] = {}
+    for module in (name, "nvidia"):
+        for line in configuration.splitlines():
+            words = shlex.split(line, posix=True) if line.startswith("options ") else []
+            if words and words[1].replace("-", "_") == module.replace("-", "_"):
+                wanted |= {key: value for key, _, value in (word.partition("=") for word in words[2:])}
+    shown: dict[str, str] = {}
+    for line in (PROGRAMS / "parameters.txt").read_text().splitlines():
+        words = line.split()
+        if line.startswith("#") or (len(words) > 2 and int(words[2]) > int(version.partition(".")[0])):
+            continue
+        taken = RESTRICT if words[0] == "RmProfilingAdminOnly" else words[0]
+        value = wanted.get(f"NVreg_{taken}", words[1].strip('"'))
+        shown[words[0]] = f'"{value}"' if words[1] == '""' else number(value, words[1])
+    return shown
+
+
+def number(text: str, default: str) -> str:
+    match = re.fullmatch(r"(-?)(0[xX][0-9a-fA-F]+|[0-9]+)", text)
+    if not match:
+        return default
+    digits = match[2]
+    base = 16 if digits[1:2] in ("x", "X") else 8 if digits.startswith("0") else 10
+    return str(int(match[1] + digits, base) % 2**32)
+
+
+def show_pci(functions: Table, driver: str) -> None:
+    shutil.copytree(PROGRAMS / "pci", TREE, dirs_exist_ok=True)
+    lost = fault("gpu-lost")
+    for function in functions:
+        role, index, address = function[:3]
+        if role == "gpu" and lost is not None and index == (lost or "0"):
+            (TREE / address / "config").write_bytes(b"\xff" * 256)
+        link = TREE / address / "driver"
+        link.unlink(missing_ok=True)
+        bound = {"gpu": driver, "nvswitch": "nvidia-nvswitch" if driver == "nvidia" else ""}.get(role, "")
+        if bound:
+            # lspci follows the link, which is relative in sysfs; what begins with a dot is no function to it.
+            (TREE / ".drivers" / bound).mkdir(parents=True, exist_ok=True)
+            link.symlink_to(f"../.drivers/{bound}")
+    if not os.path.samefile(SYSFS, TREE):
+        subprocess.run(["mount", "--bind", TREE, SYSFS], check=True)
+
+
+def show_proc(functions: Table, state: State) -> None:
+    if not os.path.ismount(PROC):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "gpuprov-sim", PROC], check=True)
+    folder = PROC / "nvidia"
+    shutil.rmtree(folder, ignore_errors=True)
+    if state["driver"] != "nvidia":
+        return
+    folder.mkdir()
+    line = (
+        "Open Kernel Module for x86_64  {}  Release Build  (gpuprov-stand-in)"
+        if state["open"]
+        else "x86_64 Kernel Module  {}"
+    )
+    (folder / "version").write_text(
+        f"NVRM version: NVIDIA UNIX {line.format(state['version'])}  Thu Jan  1 00:00:00 UTC 1970\n"
+        "GCC version:  gcc version 12.2.0 (gpuprov stand-in)\n"
+    )
+    (folder / "params").write_text("".join(f"{name}: {value}\n" for name, value in state["parameters"].items()))
+    for function in functions:
+        role, index, address, name, uuid = *function[:3], *function[7:9]
+        if role == "gpu":
+            (folder / "gpus" / address).mkdir(parents=True)
+            (folder / "gpus" / address / "information").write_text(
+                f"Model: \t\t {name}\nIRQ:   \t\t 0\nGPU UUID: \t {uuid}\nVideo BIOS: \t ??.??.??.??.??\n"
+                "Bus Type: \t PCIe\nDMA Size: \t 47 bits\nDMA Mask: \t 0x7fffffffffff\n"
+                f"Bus Location: \t {address}\nDevice Minor: \t {index}\n"
+                f"GPU Firmware: \t {state['version']}\nGPU Excluded:\t No\n"
+            )
+
+
+def show_nodes(functions: Table, state: State) -> None:
+    """Character devices that can be opened and held: another name of /dev/null."""
+    wanted = ["nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools"]
+    wanted += [f"nvidia{function[1]}" for function in functions if function[0] == "gpu"]
+    there = {f"/dev/{name}" for name in wanted} if state["driver"] == "nvidia" else set()
+    for path in Path("/dev").glob("nvidia*"):
+        if path.is_char_device() and (str(path) not in there or path.stat().st_rdev != NULL):
+            path.unlink()
+    shown = state["parameters"]
+    for node in there:
+        if not os.path.exists(node):
+            os.mknod(node, 0o020000, NULL)
+        os.chmod(node, int(shown["DeviceFileMode"]))
+        os.chown(node, int(shown["DeviceFileUID"]), int(shown["DeviceFileGID"]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) == 2 else "")

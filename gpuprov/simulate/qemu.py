@@ -1,0 +1,189 @@
+"""QEMU: its command line, which accelerator works on this machine, and its control socket."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import image, tools
+
+PROGRAM = "qemu-system-x86_64"
+VARIABLE = "GPUPROV_SIM_ACCEL"
+ACCELERATORS: dict[str, tuple[str, ...]] = {
+    "kvm": ("-accel", "kvm", "-cpu", "host"),
+    # A CPU without AVX: emulated, its string functions are the quicker ones; boot took two thirds of the time of "max".
+    "tcg": ("-accel", "tcg,thread=multi,tb-size=512", "-cpu", "Nehalem"),
+}
+TRIAL = 12.0  # seconds; with a KVM that works the kernel speaks within one
+_ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|c)|\r")
+
+
+def accelerator(kernel: Path) -> str:
+    """kvm where a Debian kernel really starts under it, else tcg. The verdict is kept; the environment overrides it."""
+    chosen = os.environ.get(VARIABLE, "")
+    if chosen and chosen not in ACCELERATORS:
+        raise GpuprovError(f'{VARIABLE} is "{chosen}"; allowed: {", ".join(ACCELERATORS)}')
+    if chosen:
+        return chosen
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return "tcg"
+    here = "\0".join([os.uname().release, os.uname().version, tools.run([PROGRAM, "--version"])])
+    verdict = image.cache_dir() / f"accelerator-{hashlib.sha256(here.encode()).hexdigest()[:16]}"
+    with image.alone(verdict.with_suffix(".lock")):
+        if not verdict.exists():
+            # Some machines have /dev/kvm and yet an ordinary kernel hangs under it: only trying tells.
+            verdict.write_text("kvm" if _speaks(kernel) else "tcg", encoding="utf-8")
+        return verdict.read_text(encoding="utf-8")
+
+
+def _speaks(kernel: Path) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        console = Path(folder) / "console"
+        command = [*program("kvm", cpus=1, memory=512, console=console), "-kernel", str(kernel), "-no-reboot"]
+        with subprocess.Popen(
+            [*command, "-append", "console=ttyS0"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as trial:
+            try:
+                deadline = time.monotonic() + TRIAL
+                while time.monotonic() < deadline and trial.poll() is None:
+                    if console.exists() and b"Linux version" in console.read_bytes():
+                        return True
+                    time.sleep(0.1)
+            finally:
+                trial.kill()
+    return False
+
+
+def program(accel: str, *, cpus: int, memory: int, console: Path) -> list[str]:
+    """The command line's beginning: a machine without disk and network, its first serial line written to a file."""
+    return [
+        *(PROGRAM, *ACCELERATORS[accel], "-smp", str(cpus), "-m", str(memory), "-nodefaults", "-display", "none"),
+        *("-vga", "none", "-device", "virtio-rng-pci,addr=8"),
+        *("-chardev", f"file,id=console,path={_escape(console)},append=on", "-serial", "chardev:console"),
+    ]
+
+
+def drive(file: Path, form: str) -> list[str]:
+    """/dev/vda. A crash of this machine may lose it, for which it is the quicker."""
+    return [
+        *("-drive", f"file={_escape(file)},format={form},if=none,id=disk,cache=unsafe,discard=unmap"),
+        *("-device", "virtio-blk-pci,drive=disk,addr=5"),
+    ]
+
+
+def network(group: str, number: int) -> list[str]:
+    """The way out with a forwarded ssh port that the kernel chooses, and the fabric: one network for all of a group."""
+    return [
+        *("-netdev", "user,id=outside,hostfwd=tcp:127.0.0.1:0-:22"),
+        *("-device", "virtio-net-pci,netdev=outside,addr=3,romfile="),
+        *("-netdev", f"socket,id=fabric,mcast={group},localaddr=127.0.0.1"),
+        *("-device", f"virtio-net-pci,netdev=fabric,addr=4,romfile=,mac=52:54:00:4d:00:{number:02x}"),
+    ]
+
+
+def firmware(name: str, file: Path) -> list[str]:
+    """A file that the machine can read under /sys/firmware/qemu_fw_cfg."""
+    return ["-fw_cfg", f"name={name},file={_escape(file)}"]
+
+
+def share(number: int, folder: Path) -> list[str]:
+    """A folder of this machine, read-only, with the mount tag `shareN`."""
+    return [
+        *("-fsdev", f"local,id=share{number},path={_escape(folder)},security_model=none,readonly=on"),
+        *("-device", f"virtio-9p-pci,fsdev=share{number},mount_tag=share{number}"),
+    ]
+
+
+def ask(control: Path, command: str, **arguments: object) -> Any:
+    """What QEMU answers to a command on its control socket: https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html"""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(30)
+        try:
+            connection.connect(str(control))
+            with connection.makefile("rw", encoding="utf-8") as stream:
+                answer: Any = None
+                for execute, values in (("qmp_capabilities", {}), (command, arguments)):
+                    stream.write(json.dumps({"execute": execute, "arguments": values}) + "\n")
+                    stream.flush()
+                    answer = _answer(stream.readline, control)
+        except (OSError, ValueError) as error:
+            raise GpuprovError(f"{control}: QEMU does not answer: {error}") from None
+    if "error" in answer:
+        raise GpuprovError(f"QEMU refuses {command}: {answer['error']['desc']}")
+    return answer["return"]
+
+
+def _answer(readline: Any, control: Path) -> Any:
+    while line := readline():
+        found = json.loads(line)
+        if "return" in found or "error" in found:  # the greeting and events are neither
+            return found
+    raise GpuprovError(f"{control}: QEMU hung up")
+
+
+def ssh_port(control: Path) -> int:
+    """The port of this machine that leads to the simulated one's sshd."""
+    table = str(ask(control, "human-monitor-command", **{"command-line": "info usernet"}))
+    found = re.search(r"TCP\[HOST_FORWARD\]\s+\d+\s+127\.0\.0\.1\s+(\d+)\s", table)
+    if found is None:
+        raise GpuprovError(f"{control}: QEMU forwards no port")
+    return int(found[1])
+
+
+def copy_disk(control: Path, target: Path) -> None:
+    """Write what the disk's top layer has now into a file that is there; the machine goes on."""
+    job: dict[str, object] = {"device": "disk", "target": str(target), "format": "qcow2", "sync": "top"}
+    ask(control, "drive-backup", **job, **{"mode": "existing", "job-id": "copy", "auto-dismiss": False})
+    while True:
+        jobs = [job for job in ask(control, "query-jobs") if job["id"] == "copy"]
+        if jobs and jobs[0]["status"] == "concluded":
+            ask(control, "job-dismiss", id="copy")
+            if "error" in jobs[0]:
+                raise GpuprovError(f"QEMU could not copy the disk: {jobs[0]['error']}")
+            return
+        time.sleep(0.1)
+
+
+def process(file: Path) -> int | None:
+    """The process of this pid file, if it still is the QEMU that wrote it: its command line names the file."""
+    try:
+        number = int(file.read_text(encoding="utf-8"))
+        words = Path(f"/proc/{number}/cmdline").read_bytes().split(b"\0")
+    except (OSError, ValueError):
+        return None
+    return number if str(file).encode() in words and words[0].endswith(PROGRAM.encode()) else None
+
+
+def end(file: Path) -> None:
+    """End the QEMU of this pid file, if it runs."""
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + 10
+        if number := process(file):
+            os.kill(number, kind)
+        while process(file) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def plain(console: str) -> str:
+    """A console log without colours."""
+    return _ESCAPES.sub("", console)
+
+
+def tail(console: str, lines: int = 12) -> str:
+    """The end of a console log."""
+    return "\n".join(plain(console).splitlines()[-lines:])
+
+
+def _escape(path: Path) -> str:
+    # QEMU's option parser reads a doubled comma as one.
+    return str(path).replace(",", ",,")

@@ -1,0 +1,71 @@
+"""The key that signs the packages of simulated hosts: made once, kept in the cache, worth nothing anywhere else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpuprov.simulate import image, tools
+
+OWNER = "gpuprov simulated hosts"
+KEYRING = "gpuprov-sim.gpg"
+ARMOURED = "gpuprov-sim.asc"
+
+
+@dataclass(frozen=True)
+class Signer:
+    """gpg with the key in a home of its own."""
+
+    home: Path
+
+    def gpg(self, *arguments: str, stdin: str | None = None) -> str:
+        """Standard output of gpg."""
+        return tools.run(["gpg", "--homedir", str(self.home), "--batch", "--yes", "--quiet", *arguments], stdin=stdin)
+
+    def inline(self, file: Path, signed: Path) -> None:
+        """Sign a text file inline."""
+        self.gpg("--output", str(signed), "--clear-sign", str(file))
+
+    def detached(self, file: Path, signature: Path) -> None:
+        """Sign a file beside it."""
+        self.gpg("--armor", "--output", str(signature), "--detach-sign", str(file))
+
+    def rpms(self, files: list[Path]) -> None:
+        """Put signatures into rpm packages."""
+        environment = {**os.environ, "GNUPGHOME": str(self.home)}
+        # rpm looks for a gpg2 that not every distribution has.
+        macros = {"_gpg_name": OWNER, "_gpg_path": str(self.home), "__gpg": shutil.which("gpg") or "gpg"}
+        defines = [word for name, value in macros.items() for word in ("--define", f"{name} {value}")]
+        tools.run(["rpmsign", *defines, "--addsign", *map(str, files)], environment=environment)
+
+    def export(self, folder: Path) -> None:
+        """Write the public key, in both forms that package managers take."""
+        self.gpg("--output", str(folder / KEYRING), "--export")
+        self.gpg("--armor", "--output", str(folder / ARMOURED), "--export")
+
+
+@contextmanager
+def signer() -> Iterator[Signer]:
+    """gpg with the cached key, or with one made now."""
+    secret = image.cache_dir() / "repository-key.asc"
+    with tempfile.TemporaryDirectory(prefix="gpuprov-gpg-") as temporary:
+        made = Signer(Path(temporary))
+        try:
+            with image.alone(secret.with_suffix(".lock")):
+                if not secret.exists():
+                    make = ("--quick-generate-key", OWNER, "rsa3072", "sign", "never")
+                    made.gpg("--pinentry-mode", "loopback", "--passphrase", "", *make)
+                    partial = secret.with_suffix(".partial")
+                    made.gpg("--armor", "--output", str(partial), "--export-secret-keys")
+                    partial.chmod(0o600)
+                    os.replace(partial, secret)
+                else:
+                    made.gpg("--import", str(secret))
+            yield made
+        finally:
+            tools.run(["gpgconf", "--homedir", temporary, "--kill", "gpg-agent"])

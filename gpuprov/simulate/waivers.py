@@ -1,0 +1,195 @@
+"""What a simulated host cannot prove, and what that makes of verify's results: nothing stays unproved without a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol
+
+import msgspec
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate.description import Kind
+
+FILE = Path(__file__).with_name("waivers.yaml")
+KINDS: tuple[Kind, ...] = ("container", "machine")
+VACUOUS = "nothing asked"
+"""What a check says that passes because its field is empty: that proves nothing, and contradicts no waiver."""
+
+
+class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A check that cannot be asked on a kind of simulated host; `when` narrows it to hosts with or without GPUs, `nvswitch`
+    to hosts with NVSwitches of a generation."""
+
+    check: Annotated[str, msgspec.Meta(pattern=r"^[a-z_]+\.[a-z_]+$")]
+    kind: Kind | Literal["any"]
+    when: Literal["always", "gpu", "no-gpu"] = "always"
+    nvswitch: Annotated[int, msgspec.Meta(ge=1, le=4)] | None = None
+    reason: Annotated[str, msgspec.Meta(min_length=10)]
+
+    def concerns(self, kind: Kind, gpu: bool, nvswitch: int = 0) -> bool:
+        """Whether it holds for a host of this kind, with or without GPUs, with NVSwitches of a generation (0: none)."""
+        fits = self.kind in (kind, "any") and self.when in ("always", "gpu" if gpu else "no-gpu")
+        return fits and self.nvswitch in (None, nvswitch)
+
+
+class Told(Protocol):
+    """What is read of a result of verify."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def check(self) -> str: ...
+    @property
+    def status(self) -> Any: ...
+    @property
+    def expected(self) -> str: ...
+    @property
+    def found(self) -> str: ...
+    @property
+    def hint(self) -> str: ...
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A result as `gpuprov verify --json` writes it."""
+
+    host: str
+    check: str
+    status: Literal["pass", "fail", "skip", "error", "unreachable"]
+    expected: str = ""
+    found: str = ""
+    hint: str = ""
+
+
+class Waived(msgspec.Struct, frozen=True):
+    """A check that was not proved, and why it may be so."""
+
+    host: str
+    check: str
+    status: str
+    found: str
+    reason: str
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """Results after the waivers. failed: not as wanted. unproved: skipped, and no waiver says why. contradicted: waived,
+    yet it passes, so that the waiver is wrong."""
+
+    proved: tuple[str, ...] = ()
+    waived: tuple[Waived, ...] = ()
+    failed: tuple[Row, ...] = ()
+    unproved: tuple[Row, ...] = ()
+    contradicted: tuple[Waived, ...] = ()
+
+    @property
+    def green(self) -> bool:
+        """Whether all is proved, or waived with a reason; where nothing is proved at all, nothing is green."""
+        return bool(self.proved) and not (self.failed or self.unproved or self.contradicted)
+
+    @property
+    def summary(self) -> str:
+        """`18 passed, 3 waived`."""
+        counts = {
+            "passed": len(self.proved),
+            "failed": len(self.failed),
+            "unproved": len(self.unproved),
+            "waived": len(self.waived),
+            "waived in vain": len(self.contradicted),
+        }
+        return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "no results"
+
+
+def judge(
+    results: Iterable[Told], kind: Kind, *, gpu: bool = True, nvswitch: int = 0, known: Sequence[Waiver] | None = None
+) -> Judged:
+    """Results of verify on simulated hosts of one kind, with GPUs or without, with NVSwitches of a generation (0: none).
+
+    `known`: other waivers than the file's.
+    """
+    holding = {one.check: one for one in (waivers() if known is None else known) if one.concerns(kind, gpu, nvswitch)}
+    proved: list[str] = []
+    waived: list[Waived] = []
+    failed: list[Row] = []
+    unproved: list[Row] = []
+    contradicted: list[Waived] = []
+    for result in results:
+        waiver = holding.get(result.check)
+        told = Waived(result.host, result.check, result.status, result.found, waiver.reason if waiver else "")
+        if result.status == "pass":
+            if waiver and not result.found.endswith(VACUOUS):
+                contradicted.append(told)
+            else:
+                proved.append(result.check)
+        elif waiver and result.status in ("fail", "skip"):
+            waived.append(told)
+        else:
+            row = Row(**{name: getattr(result, name) for name in Row.__struct_fields__})
+            (unproved if result.status == "skip" else failed).append(row)
+    return Judged(
+        proved=tuple(proved),
+        waived=tuple(waived),
+        failed=tuple(failed),
+        unproved=tuple(unproved),
+        contradicted=tuple(contradicted),
+    )
+
+
+def lines(judged: Judged) -> Iterator[str]:
+    """What is wrong, then what was waived, as lines for people."""
+    yield from complaints(judged)
+    for one in judged.waived:
+        yield f"waived {one.check} ({one.host}): {one.reason}"
+
+
+def complaints(judged: Judged) -> Iterator[str]:
+    """What is wrong, with the way out."""
+    if not judged.proved:
+        yield "nothing was proved: no check passed"
+    for row in judged.failed:
+        yield f"{row.status} {row.check} ({row.host}): {row.found}" + (
+            f"; wanted: {row.expected}" if row.expected else ""
+        )
+        if row.hint:
+            yield f"  way out: {row.hint}"
+    for row in judged.unproved:
+        yield f"not proved {row.check} ({row.host}): {row.found}"
+        yield f"  way out: make the simulation answer it, or give the reason in {FILE.name}"
+    for one in judged.contradicted:
+        yield f"waived in vain {one.check} ({one.host}): it passes: {one.found}"
+        yield f"  way out: take it out of {FILE.name}, or narrow it by kind and when"
+
+
+@cache
+def waivers() -> tuple[Waiver, ...]:
+    """The waivers of waivers.yaml."""
+    return read(FILE)
+
+
+def read(file: Path) -> tuple[Waiver, ...]:
+    """The waivers of a file. Raises GpuprovError where one is not valid, or two hold for one check at once."""
+    import yaml
+
+    try:
+        found = msgspec.convert(yaml.safe_load(file.read_text(encoding="utf-8")) or [], tuple[Waiver, ...])
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise GpuprovError(
+            f"{file}: {' '.join(str(error).split())}",
+            "an entry has check, kind and reason, and may have when and nvswitch",
+        ) from None
+    places: list[tuple[Kind, bool, int]] = [(k, g, n) for k in KINDS for g in (True, False) for n in range(5)]
+    for kind, gpu, nvswitch in places:
+        holding = [one.check for one in found if one.concerns(kind, gpu, nvswitch)]
+        twice = next((check for check in holding if holding.count(check) > 1), None)
+        if twice:
+            place = f"{kind} {'with' if gpu else 'without'} GPUs" + (f" and NVSwitches {nvswitch}" if nvswitch else "")
+            raise GpuprovError(f"{file}: {twice} is waived twice for a {place}", "keep one of the two")
+    return found
+
+
+def read_results(file: Path) -> tuple[Row, ...]:
+    """Results that `gpuprov verify --json` wrote to a file."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=tuple[Row, ...])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise GpuprovError(f"{file}: {error}", "write it with: gpuprov verify INVENTORY --json > FILE") from None

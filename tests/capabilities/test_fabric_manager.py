@@ -1,0 +1,261 @@
+"""fabric_manager: the version of the driver, held, enabled, alive, its settings in force."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager
+from gpuprov.probe.base import ProbeFailed
+from tests.capabilities.asking import GOOD, PODMAN, STARTED, Row, ask, daemon, judge, units
+
+NAME, VERSION = "nvidia-fabricmanager-535", "535.261.03"
+NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm -F /usr/share/nvidia/nvlsm/nvlsm.conf"
+SUBNET = "".join(f"hi |{name}|1-1|{name}\n" for name in ("nvlsm", "libibumad3", "infiniband-diags"))
+B200_PACKAGES = str(GOOD["fabric_packages"]) + SUBNET
+# https://github.com/NVIDIA/gpu-operator/issues/544
+MISMATCH = (
+    "fabric manager NVIDIA GPU driver interface version 535.309.01 don't match with driver version 535.261.03. "
+    "Please update with matching NVIDIA driver package."
+)
+DEAD = daemon(VERSION, "")
+
+
+def installed(version: str = VERSION, name: str = NAME, state: str = "hi ") -> str:
+    return f"{state}|{name}|{version}-1|fabricmanager\n"
+
+
+def driver(version: str) -> str:
+    return f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Thu Oct 10\n"
+
+
+def fm(check: str) -> str:
+    return f"fabric_manager.{check}"
+
+
+SHARED = FabricManager(fabric_mode="shared-nvswitch", settings={"LOG_LEVEL": 3})
+ROWS = [
+    Row("of the driver's version", fm("version"), None, {}, "pass", f"{NAME} {VERSION}-1"),
+    Row(
+        "not installed", fm("version"), None, {"fabric_packages": "", "fabric_manager": ""}, "fail", "no Fabric Manager"
+    ),
+    Row("from a runfile", fm("version"), None, {"fabric_packages": ""}, "fail", "no Fabric", "belongs to no package"),
+    Row(
+        "half installed", fm("version"), None, {"fabric_packages": installed(state="iU ")}, "fail", "not whole", "dpkg"
+    ),
+    Row(
+        "moved alone by an upgrade",
+        fm("version"),
+        None,
+        {"fabric_packages": installed("535.309.01")},
+        "fail",
+        f"{NAME} 535.309.01-1",
+        change=f"package {NAME}: 535.309.01-1 -> {VERSION}",
+    ),
+    Row(
+        "of another branch",
+        fm("version"),
+        None,
+        {"fabric_packages": installed("590.48.01", "nvidia-fabricmanager")},
+        "fail",
+        "nvidia-fabricmanager 590.48.01-1",
+    ),
+    Row(
+        "another program",
+        fm("version"),
+        None,
+        {"fabric_manager": daemon("535.183.06")},
+        "fail",
+        "says 535.183.06",
+        "dpkg -S",
+    ),
+    Row(
+        "the old driver is still loaded",
+        fm("version"),
+        None,
+        {"loaded_driver": driver("535.216.03")},
+        "fail",
+        "the loaded driver is 535.216.03",
+        reboot="the loaded driver is 535.216.03",
+    ),
+    Row("no driver", fm("version"), None, {"packages": "", "loaded_driver": ""}, "fail", "no driver", "nvidia_driver"),
+    Row("a driver of a runfile", fm("version"), None, {"packages": "", "loaded_driver": driver(VERSION)}, "pass"),
+    Row("held", fm("held"), None, {}, "pass", NAME),
+    Row(
+        "not held",
+        fm("held"),
+        None,
+        {"fabric_packages": installed(state="ii ")},
+        "fail",
+        f"not held: {NAME}",
+        f"apt-mark hold {NAME}",
+        change=f"setting apt-mark hold {NAME}:  -> ",
+    ),
+    Row(
+        "nvlsm is not held",
+        fm("held"),
+        None,
+        {"fabric_packages": B200_PACKAGES.replace("hi |nvlsm", "ii |nvlsm")},
+        "fail",
+        "nvlsm",
+    ),
+    Row("nothing to hold", fm("held"), None, {"fabric_packages": ""}, "fail", "no Fabric Manager"),
+    Row("enabled", fm("enabled"), None, {}, "pass"),
+    Row(
+        "the package does not enable it",
+        fm("enabled"),
+        None,
+        {"units": units(fabric=("active", "disabled"))},
+        "fail",
+        "is disabled",
+        "systemctl enable --now",
+        change="service nvidia-fabricmanager.service: disabled -> enabled",
+    ),
+    Row("no unit", fm("enabled"), None, {"units": units(fabric=("inactive", ""))}, "fail", "not-found"),
+    Row("alive", fm("alive"), None, {}, "pass", "process 700"),
+    Row(
+        "dead for days, and the state says Completed",
+        fm("alive"),
+        None,
+        {"units": units(fabric=("failed", "enabled")), "fabric_manager": DEAD},
+        "fail",
+        "is failed, no process; 1 GPUs still report their fabric state as Completed, which is latched",
+        "journalctl -u nvidia-fabricmanager.service",
+        change="service nvidia-fabricmanager.service: failed -> active",
+    ),
+    Row("a oneshot unit keeps its face", fm("alive"), None, {"fabric_manager": DEAD}, "fail", "is active, no process"),
+    Row(
+        "a container whose machine has no driver loaded",
+        fm("alive"),
+        None,
+        {**PODMAN, "loaded_driver": "", "fabric_manager": DEAD},
+        "skip",
+        "none is loaded there",
+    ),
+    Row(
+        "a container whose machine has one", fm("alive"), None, {**PODMAN, "fabric_manager": DEAD}, "fail", "no process"
+    ),
+    Row("a zombie", fm("alive"), None, {"fabric_manager": daemon(state="Z")}, "fail", "no process"),
+    Row(
+        "a process that systemd has lost",
+        fm("alive"),
+        None,
+        {"units": units(fabric=("failed", "enabled"))},
+        "fail",
+        "process 700 lives on without it",
+    ),
+    Row("only NVLSM lives", fm("alive"), None, {"fabric_manager": daemon(VERSION, NVLSM)}, "fail", "no process"),
+    Row(
+        "older than its program",
+        fm("alive"),
+        None,
+        {"fabric_manager": daemon(program=STARTED + 60)},
+        "fail",
+        "before /usr/bin/nv-fabricmanager was replaced",
+        "nvidia-smi -r",
+    ),
+    Row(
+        "older than its program, which waits for the driver",
+        fm("alive"),
+        None,
+        {"fabric_manager": daemon("535.309.01", program=STARTED + 60)},
+        "fail",
+        "was replaced",
+        "starts with driver 535.309.01 only",
+        reboot="535.261.03 is loaded",
+    ),
+    Row(
+        "dead, and its program waits for the driver",
+        fm("alive"),
+        None,
+        {"units": units(fabric=("failed", "enabled")), "fabric_manager": daemon("535.309.01", "")},
+        "fail",
+        "no process",
+        "reload the driver, or reboot",
+        reboot="535.261.03 is loaded",
+    ),
+    Row(
+        "it refused the driver",
+        fm("alive"),
+        None,
+        {"units": units(fabric=("failed", "enabled")), "fabric_manager": daemon(VERSION, "", log=MISMATCH)},
+        "fail",
+        "its log: it is of version 535.309.01, and refuses driver 535.261.03",
+        "gpuprov apply brings both to one version",
+    ),
+    Row("its log is clean", fm("log"), None, {}, "pass", "no complaint"),
+    Row(
+        "it complained",
+        fm("log"),
+        None,
+        {"fabric_manager": daemon(log=MISMATCH)},
+        "fail",
+        "refuses driver",
+        "gpuprov explain",
+    ),
+    Row("no journal", fm("log"), None, {"fabric_manager": daemon(log="")}, "skip", "nothing"),
+    Row("the mode is set", fm("settings"), None, {}, "pass", "FABRIC_MODE=0"),
+    Row(
+        "another mode and level",
+        fm("settings"),
+        SHARED,
+        {},
+        "fail",
+        "FABRIC_MODE=0 LOG_LEVEL=4",
+        "gpuprov apply",
+        change="file /usr/share/nvidia/nvswitch/fabricmanager.cfg: FABRIC_MODE=0 LOG_LEVEL=4 -> FABRIC_MODE=1 LOG_LEVEL=3",
+    ),
+    Row(
+        "as asked",
+        fm("settings"),
+        SHARED,
+        {"fabric_manager": daemon(settings={"FABRIC_MODE": 1, "LOG_LEVEL": 3})},
+        "pass",
+    ),
+    Row("no file", fm("settings"), None, {"fabric_manager": daemon(settings={})}, "fail", "no /usr/share"),
+    Row(
+        "changed after the daemon had read it",
+        fm("settings"),
+        None,
+        {"fabric_manager": daemon(written=STARTED + 1)},
+        "fail",
+        "was changed after process 700 had read it",
+        "nvidia-smi -r",
+        change="service nvidia-fabricmanager.service: older than its configuration -> restarted",
+    ),
+    Row(
+        "changed, and the program waits for the driver",
+        fm("settings"),
+        None,
+        {"fabric_manager": daemon("535.309.01", written=STARTED + 1)},
+        "fail",
+        "was changed after",
+        reboot="535.261.03 is loaded",
+    ),
+    Row("in the same moment", fm("settings"), None, {"fabric_manager": daemon(written=STARTED + 0.1)}, "pass"),
+    Row(
+        "another file is read",
+        fm("settings"),
+        None,
+        {"fabric_manager": daemon(VERSION, "/usr/bin/nv-fabricmanager --config /etc/site.cfg")},
+        "fail",
+        "started with /etc/site.cfg",
+        "systemctl cat",
+    ),
+    Row("written, and the daemon is dead", fm("settings"), None, {"fabric_manager": DEAD}, "pass"),
+]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+def test_fabric_manager(row: Row) -> None:
+    judge(row)
+
+
+def test_a_distribution_without_known_packages_is_an_error() -> None:
+    with pytest.raises(ProbeFailed, match="no Fabric Manager packages are known for Arch Linux"):
+        ask(fm("version"), None, os_release='ID=arch\nPRETTY_NAME="Arch Linux"\n')
+
+
+def test_truth_values_are_written_as_numbers() -> None:
+    block = FabricManager(settings={"LOG_APPEND_TO_LOG": True})
+    text = daemon(settings={"FABRIC_MODE": 0, "LOG_APPEND_TO_LOG": 1})
+    assert ask(fm("settings"), block, fabric_manager=text).status == "pass"

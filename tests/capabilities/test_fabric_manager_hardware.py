@@ -1,0 +1,166 @@
+"""fabric_manager on each generation of NVSwitches: needed, useless or refused; registration; the subnet manager."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.probe.base import Output
+from tests.capabilities.asking import FM, GOOD, H100, NVSWITCH, PODMAN, Row, daemon, fabric_state, judge
+
+VERSION = "535.261.03"
+SWITCHLESS: dict[str, Output | str] = {"nvidia_functions": H100}
+A100 = "0000:19:00.0 0x10de 0x20b2 0x10de 0x1463 0x030200 nvidia\n0000:07:00.0 0x10de 0x1af1 0x10de 0x1463 0x068000 \n"
+PCIE = "0000:19:00.0 0x10de 0x2331 0x10de 0x1626 0x030200 nvidia\n"
+GB200 = "0000:19:00.0 0x10de 0x2941 0x10de 0x2046 0x030200 nvidia\n"
+B200: dict[str, Output | str] = {
+    "nvidia_functions": "0000:19:00.0 0x10de 0x2901 0x10de 0x1999 0x030200 nvidia\n",
+    "fabric_bridges": "0000:05:00.0\n0000:06:00.0\n",
+}
+NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm -F /usr/share/nvidia/nvlsm/nvlsm.conf"
+SUBNET = "".join(f"hi |{name}|1-1|{name}\n" for name in ("nvlsm", "libibumad3", "infiniband-diags"))
+B200_PACKAGES = str(GOOD["fabric_packages"]) + SUBNET
+MODULES = "mlx5_core 1 0 - Live 0x0\nmlx5_ib 1 0 - Live 0x0\nib_umad 1 0 - Live 0x0\n"
+
+
+def fm(check: str) -> str:
+    return f"fabric_manager.{check}"
+
+
+ROWS = [
+    Row("four generations: 3", fm("hardware"), None, {}, "pass", "1 NVSwitches of generation 3"),
+    Row("generation 2", fm("hardware"), None, {"nvidia_functions": A100}, "pass", "generation 2"),
+    Row(
+        "generation 1",
+        fm("hardware"),
+        None,
+        {"nvidia_functions": NVSWITCH.replace("22a3", "1ac2")},
+        "pass",
+        "generation 1",
+    ),
+    Row("generation 4", fm("hardware"), None, B200, "pass", "2 bridges to NVSwitches of generation 4"),
+    Row(
+        "an old kernel",
+        fm("hardware"),
+        None,
+        {**B200, "platform": "Linux 5.15.0-1 x86_64\n"},
+        "fail",
+        "5.15",
+        "newer kernel",
+    ),
+    Row("PCIe cards", fm("hardware"), None, {"nvidia_functions": PCIE}, "fail", "H100-PCIE (PCIe) sits on no", "false"),
+    Row("a rack", fm("hardware"), None, {"nvidia_functions": GB200}, "fail", "nvidia-imex instead", "false"),
+    Row("a board without", fm("hardware"), None, SWITCHLESS, "fail", "H100-SXM5-80GB, and no NVSwitch", "false"),
+    Row("nothing at all", fm("hardware"), None, {"nvidia_functions": ""}, "fail", "no GPU, and no NVSwitch"),
+    Row("registered", fm("registered"), None, {}, "pass", "1 GPUs: Completed, Success"),
+    Row(
+        "not registered",
+        fm("registered"),
+        None,
+        {"fabric_state": fabric_state("0000:19:00.0", state="In Progress", status="N/A")},
+        "fail",
+        "0000:19:00.0 In Progress (N/A)",
+        "gpuprov explain 802",
+    ),
+    Row(
+        "registration failed",
+        fm("registered"),
+        None,
+        {"fabric_state": fabric_state("0000:19:00.0", status="Insufficient Resources")},
+        "fail",
+        "Completed (Insufficient Resources)",
+    ),
+    Row(
+        "one of two GPUs is not told",
+        fm("registered"),
+        None,
+        {"nvidia_functions": H100 + H100.replace(":19:", ":3b:") + NVSWITCH},
+        "fail",
+        "0000:3b:00.0 not told",
+    ),
+    Row("nvidia-smi is silent", fm("registered"), None, {"fabric_state": ""}, "fail", "no fabric state", "user_space"),
+    Row("no driver to ask", fm("registered"), None, {"loaded_driver": ""}, "fail", "no NVIDIA module"),
+    Row(
+        "nor in a container",
+        fm("registered"),
+        None,
+        {"container": "podman", "loaded_driver": ""},
+        "skip",
+        "podman container",
+    ),
+    Row("the NVSwitches are gone", fm("registered"), None, SWITCHLESS, "fail", "none", "dmesg"),
+    Row(
+        "A100 does not register",
+        fm("registered"),
+        None,
+        {"nvidia_functions": A100, "fabric_state": ""},
+        "pass",
+        "generation 2",
+    ),
+    Row("generation 3 needs no NVLSM", fm("subnet_manager"), None, {}, "pass", "need none"),
+    Row("no NVSwitch, no NVLSM", fm("subnet_manager"), None, SWITCHLESS, "skip", "no NVSwitch"),
+    Row(
+        "NVLSM is alive",
+        fm("subnet_manager"),
+        None,
+        {
+            **B200,
+            "fabric_packages": B200_PACKAGES,
+            "fabric_manager": daemon(VERSION, FM, NVLSM),
+            "loaded_modules": MODULES,
+        },
+        "pass",
+        "process 701",
+    ),
+    Row(
+        "everything but NVLSM",
+        fm("subnet_manager"),
+        None,
+        {**B200, "fabric_packages": B200_PACKAGES, "loaded_modules": MODULES},
+        "fail",
+        "no nvlsm process",
+        "nvlsm.log",
+    ),
+    Row(
+        "NVLSM is not installed",
+        fm("subnet_manager"),
+        None,
+        {**B200, "loaded_modules": MODULES},
+        "fail",
+        "not installed: nvlsm libibumad3 infiniband-diags",
+        change="package nvlsm:  -> installed",
+    ),
+    Row(
+        "ib_umad is not loaded",
+        fm("subnet_manager"),
+        None,
+        {**B200, "fabric_packages": B200_PACKAGES, "loaded_modules": MODULES.replace("ib_umad", "ib_uverbs")},
+        "fail",
+        "not loaded: ib_umad",
+        "modprobe -a ib_umad",
+        change="module ib_umad:  -> loaded",
+    ),
+    Row(
+        "a container sees its machine's modules",
+        fm("subnet_manager"),
+        None,
+        {
+            **B200,
+            **PODMAN,
+            "fabric_packages": B200_PACKAGES,
+            "fabric_manager": daemon(VERSION, FM, NVLSM),
+            "loaded_modules": "",
+        },
+        "pass",
+    ),
+    Row("nothing at boot", fm("subnet_manager_at_boot"), None, {}, "pass", "need no module"),
+    Row("ib_umad at boot", fm("subnet_manager_at_boot"), None, {**B200, "modules_load": "ib-umad\n"}, "pass"),
+    Row(
+        "no ib_umad at boot", fm("subnet_manager_at_boot"), None, B200, "fail", "not there", "name the GPUs in the spec"
+    ),
+    Row("no NVSwitch at boot", fm("subnet_manager_at_boot"), None, SWITCHLESS, "skip", "no NVSwitch"),
+]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+def test_fabric_manager(row: Row) -> None:
+    judge(row)

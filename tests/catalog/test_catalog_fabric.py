@@ -1,0 +1,65 @@
+"""NVSwitch boards: what the catalogue says of hardware, names and settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.catalog import fabric
+from gpuprov.catalog.gpus import find_gpu, gpus
+from gpuprov.resolve import follower_names
+
+
+def test_the_generations() -> None:
+    assert fabric.switches() == {"10de:1ac2": 1, "10de:1af1": 2, "10de:22a3": 3}
+    assert fabric.generation(["10de:2330", "10de:22a3"], bridged=False) == 3
+    assert fabric.generation(["10de:2901"], bridged=True) == fabric.BRIDGED_GENERATION
+    assert fabric.generation(["10de:2331"], bridged=False) == 0
+
+
+def test_every_gpu_is_judged() -> None:
+    for gpu in gpus():
+        possible = gpu.fabric_manager.needed == "nvswitch-boards"
+        assert bool(fabric.why_not(gpu)) != possible, gpu.key
+    gb200 = find_gpu("GB200")
+    assert gb200
+    assert "nvidia-imex" in fabric.why_not(gb200)
+
+
+def test_names_change_with_the_branch_and_the_distribution() -> None:
+    def name(os_id: str, version: str, branch: str) -> list[str]:
+        return follower_names(fabric.rules(os_id, version), branch)
+
+    assert name("debian", "13", "575") == ["nvidia-fabricmanager-575"]
+    assert name("debian", "13", "580") == ["nvidia-fabricmanager"]
+    assert name("rhel", "9.4", "575") == ["nvidia-fabric-manager"]
+    assert name("rhel", "10", "580") == ["nvidia-fabricmanager"]
+    assert name("ubuntu", "24.04", "580") == ["nvidia-fabricmanager-580", "nvidia-fabricmanager"]
+    assert fabric.rules("arch", "") == ()
+    assert {"nvidia-fabricmanager-535", "nvidia-fabricmanager"} <= set(fabric.names("debian", "12"))
+
+
+def test_the_modes_are_those_of_the_file() -> None:
+    assert tuple(fabric.MODES.values()) == fabric.settings()["FABRIC_MODE"].choices
+
+
+@pytest.mark.parametrize("key", [key for key, entry in fabric.settings().items() if entry.default])
+def test_defaults_are_allowed(key: str) -> None:
+    entry = fabric.settings()[key]
+    assert entry.kind
+    if entry.kind != "unit":
+        assert fabric.refused(entry, entry.default) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("STARTING_TCP_PORT", "65536", "a whole number from 0 to 65535"),
+        ("LOG_FILE_MAX_SIZE", "-1", "a whole number from 0"),
+        ("PARTITION_RAIL_POLICY", "1", "greedy or symmetric"),
+        ("UNIX_SOCKET_PATH", "run/fm.sock", "an absolute path of at most 255 characters, or empty"),
+        ("UNIX_SOCKET_PATH", "", ""),
+        ("BIND_INTERFACE_IP", "::1", "an IPv4 address"),
+    ],
+)
+def test_values(key: str, value: str, allowed: str) -> None:
+    assert fabric.refused(fabric.settings()[key], value) == allowed

@@ -1,0 +1,120 @@
+"""The list of historic bugs (bugs.yaml), and the way to plant one on a host's facts and see it caught."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import yaml
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.base import Moment
+from gpuprov.capabilities.nouveau import Nouveau
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.capabilities.persistence import Persistence
+from gpuprov.probe.base import Output
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
+from gpuprov.verify.evaluate import Result, evaluate
+from tests.capabilities.asking import facts, good
+
+FILE = Path(__file__).with_name("bugs.yaml")
+NO_FABRIC = dict.fromkeys(("fabric_bridges", "fabric_manager", "fabric_packages", "fabric_state"), "")
+ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
+
+
+class Caught(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A check that fails on the bug, and words of the hint it gives."""
+
+    check: str
+    hint: str
+
+
+class Bug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of bugs.yaml, whose head explains the fields."""
+
+    id: str
+    where: tuple[str, ...]
+    what: str
+    state: Literal["covered", "later", "not ours"]
+    caught: tuple[Caught, ...] = ()
+    tests: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    needs: str = ""
+    how: str = ""
+    why: str = ""
+
+
+class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The file: what is still to come, and the bugs."""
+
+    later: dict[str, str]
+    bugs: tuple[Bug, ...]
+
+
+@cache
+def listed() -> Listed:
+    """bugs.yaml, read strictly."""
+    return msgspec.convert(yaml.safe_load(FILE.read_text(encoding="utf-8")), Listed)
+
+
+def bug(identifier: str) -> Bug:
+    """The entry of this id."""
+    return next(entry for entry in listed().bugs if entry.id == identifier)
+
+
+def spec(driver: NvidiaDriver | None = None, gpu: GpuSpec | None = None, *, fabric: bool = False) -> HostSpec:
+    """Every capability as the defaults have it, `fabric_manager` where asked; what nouveau asks of the kernel is in it."""
+    kernel = Kernel(blacklist=("nouveau", "nova_core"), module_options={"nouveau": {"modeset": 0}})
+    blocks: dict[str, Fragment] = {
+        "kernel": kernel,
+        "nouveau": Nouveau(),
+        "nvidia_driver": driver or NvidiaDriver(),
+        "persistence": Persistence(),
+    }
+    if fabric:
+        blocks["fabric_manager"] = BY_NAME["fabric_manager"].fragment()
+    return HostSpec(name="gpu1", gpu=gpu, capabilities=blocks)
+
+
+def judged(host: HostSpec, **planted: Output | str) -> dict[str, Result]:
+    """Every check of every moment, asked of the good host with these probes' outputs changed."""
+    texts = {**NO_FABRIC, **good()}
+    assert set(planted) <= set(texts), f"no probe is called {set(planted) - set(texts)}"
+    results = evaluate(host, facts(**{**texts, **planted}), ALL)
+    return {result.check: result for result in results}
+
+
+def failing(results: Mapping[str, Result]) -> dict[str, Result]:
+    """Those that neither pass nor skip."""
+    return {name: result for name, result in results.items() if result.status not in ("pass", "skip")}
+
+
+def caught(
+    identifier: str,
+    *checks: str,
+    along: Collection[str] = (),
+    driver: NvidiaDriver | None = None,
+    gpu: GpuSpec | None = None,
+    base: Mapping[str, Output | str] | None = None,
+    **planted: Output | str,
+) -> dict[str, Result]:
+    """Plant the bug: exactly `checks`, each with the hint that bugs.yaml has for it, and `along` must fail.
+
+    The same host without the bug passes everything: the failures are the bug's and nothing else's. `base`: a host with
+    NVSwitches, whose spec asks for fabric_manager; without it, the good host of tests/capabilities.
+    """
+    fabric = base is not None
+    host = dict(base or {})
+    assert failing(judged(spec(fabric=fabric), **host)) == {}
+    failed = failing(judged(spec(driver, gpu, fabric=fabric), **{**host, **planted}))
+    told = {name: (result.found, result.hint) for name, result in failed.items()}
+    assert set(failed) == {*checks, *along}, told
+    known = {entry.check: entry.hint for entry in bug(identifier).caught}
+    for name in checks:
+        assert failed[name].status == "fail", told
+        assert known[name] in failed[name].hint, told
+    return failed

@@ -1,0 +1,95 @@
+"""Bugs of GPUs in containers: configurations overwritten, devices taken away, specifications out of date."""
+
+from __future__ import annotations
+
+import json
+
+from gpuprov import engines
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.probe.base import Output
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import H100
+from tests.capabilities.toolkit_host import (
+    CLOCK,
+    DAEMON,
+    DROP_IN,
+    GOOD,
+    MAIN,
+    MIG,
+    OLD,
+    VERSION,
+    cdi,
+    containerd,
+    docker,
+    toolkit,
+    units,
+)
+from tests.historic.listed import bug, failing, judged
+
+HOST: dict[str, Output | str] = {**GOOD, "nvidia_functions": H100}
+DOCKER, CONTAINERD = ContainerToolkit(runtimes=("docker",)), ContainerToolkit(runtimes=("containerd",))
+
+
+def container_caught(identifier: str, fragment: ContainerToolkit, *checks: str, **planted: Output | str) -> None:
+    """Plant the bug on a container host that is right: exactly `checks` fail, with the hints that bugs.yaml has for them."""
+    host = HostSpec(name="gpu1", capabilities={"container_toolkit": fragment})
+    assert failing(judged(host, **HOST)) == {}
+    failed = failing(judged(host, **{**HOST, **planted}))
+    assert set(failed) == set(checks), {name: result.found for name, result in failed.items()}
+    known = {entry.check: entry.hint for entry in bug(identifier).caught}
+    for name in checks:
+        assert failed[name].status == "fail"
+        assert known[name] in failed[name].hint, failed[name].hint
+
+
+def test_20_daemon_json_was_overwritten() -> None:
+    ours = {"runtimes": DAEMON["runtimes"]}
+    assert engines.lost("docker", DAEMON, ours) == [
+        'exec-opts = ["native.cgroupdriver=systemd"]',
+        "features.buildkit = true",
+        'log-opts.max-size = "10m"',
+    ]
+    assert engines.lost("docker", DAEMON, {**DAEMON, "default-runtime": "nvidia"}) == []
+    # The other way round: a site's tool writes its own file again, and the runtime is gone from it.
+    theirs = json.dumps({"exec-opts": ["native.cgroupdriver=systemd"]})
+    planted = CLOCK + docker(theirs, {"Runtimes": {"runc": {}}})
+    container_caught(
+        "20", DOCKER, "container_toolkit.configured", "container_toolkit.registered", container_engines=planted
+    )
+
+
+def test_21_containerds_settings_are_wiped() -> None:
+    main = MAIN.replace("pause:3.9", "pause:3.10")
+    container_caught(
+        "21",
+        CONTAINERD,
+        "container_toolkit.configured",
+        "container_toolkit.registered",
+        container_engines=CLOCK + containerd(main=main),
+    )
+    wiped = CLOCK + containerd(main=MAIN.partition("\n")[2], drop_in="")
+    container_caught(
+        "21", CONTAINERD, "container_toolkit.configured", "container_toolkit.registered", container_engines=wiped
+    )
+    cgroups = engines.parse(CLOCK + containerd(drop_in=DROP_IN.replace("SystemdCgroup = true", "")))["containerd"]
+    assert any("SystemdCgroup = true" in told for told in engines.differences("containerd", cgroups, False))
+
+
+def test_22_daemon_reload_takes_the_gpus() -> None:
+    unlinked = toolkit(VERSION, "auto", "unlinked /dev/nvidia0", rule=False)
+    container_caught(
+        "22",
+        DOCKER,
+        "container_toolkit.daemon_reload",
+        "container_toolkit.daemon_reload_at_boot",
+        container_toolkit=unlinked,
+    )
+    legacy = HostSpec(name="gpu1", capabilities={"container_toolkit": ContainerToolkit(version=OLD)})
+    found = judged(legacy, **{**HOST, "container_toolkit": toolkit(OLD)})
+    assert "legacy mode, and docker" in found["container_toolkit.daemon_reload"].found
+
+
+def test_23_the_cdi_specification_is_of_yesterday() -> None:
+    container_caught("23", DOCKER, "container_toolkit.cdi", gpu_devices=MIG)
+    container_caught("23", DOCKER, "container_toolkit.cdi", cdi_specifications=cdi(version="535.216.03"))
+    container_caught("23", DOCKER, "container_toolkit.cdi_refresh", units=units(off=("service", "path")))

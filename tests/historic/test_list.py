@@ -1,0 +1,96 @@
+"""bugs.yaml is whole and true, and docs/explanation/historic-bugs.md is what it says now."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.explain import all_checks
+from gpuprov.simulate.faults import find
+from tests.historic import page
+from tests.historic.listed import Bug, listed
+
+ROOT = Path(__file__).parents[2]
+BUGS = [pytest.param(bug, id=bug.id) for bug in listed().bugs]
+COVERED = [pytest.param(bug, id=bug.id) for bug in listed().bugs if bug.state == "covered"]
+CHECKS = {check.id for check in all_checks()}
+
+
+def functions(file: str) -> dict[str, str]:
+    """The source of each test function of a file of ours."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    found = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef))
+    return {node.name: ast.get_source_segment(text, node) or "" for node in found}
+
+
+def test_every_bug_is_listed_once() -> None:
+    assert [bug.id for bug in listed().bugs] == [*(str(number) for number in range(1, 31)), "+"]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_an_entry_says_where_and_what(bug: Bug) -> None:
+    assert bug.what
+    assert bug.where
+    for thread in bug.where:
+        assert re.fullmatch(r"[\w.-]+/[\w.-]+(#\d+)?", thread), thread
+    assert len(set(bug.where)) == len(bug.where)
+
+
+@pytest.mark.parametrize("bug", COVERED)
+def test_a_covered_bug_has_checks_hints_and_tests_that_exist(bug: Bug) -> None:
+    assert bug.caught
+    assert bug.tests
+    assert {entry.check for entry in bug.caught} <= CHECKS
+    assert all(entry.hint for entry in bug.caught)
+    sources = []
+    for place in bug.tests:
+        file, _, name = place.partition("::")
+        assert name in functions(file), f"there is no test {place}"
+        sources.append(functions(file)[name])
+    fast = "\n".join(source for source in sources if f'"{bug.id}"' in source)
+    assert fast, f"no test of bug {bug.id} plants it on facts"
+    for entry in bug.caught:
+        assert f'"{entry.check}"' in fast, f"no test plants bug {bug.id} for {entry.check}"
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_what_is_still_to_come_is_named(bug: Bug) -> None:
+    if bug.state == "later":
+        assert bug.needs, "a bug that comes later names the capability it needs"
+        assert bug.caught == () == bug.tests
+    if bug.state == "not ours":
+        assert bug.why
+    if bug.needs:
+        assert bug.needs in listed().later, f"needs: {bug.needs}; allowed: {', '.join(listed().later)}"
+        assert bug.needs not in BY_NAME, f"gpuprov has {bug.needs} now: cover bug {bug.id}, and take `needs` out"
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_fault_of_simulated_hosts_is_caught_by_a_check_of_the_bug(bug: Bug) -> None:
+    for name in bug.faults:
+        fault = find(name)
+        if bug.state == "covered":
+            assert fault.caught_by in {entry.check for entry in bug.caught}, fault
+
+
+def test_every_test_of_this_folder_is_of_a_listed_bug() -> None:
+    known = {place for bug in listed().bugs for place in bug.tests}
+    for file in sorted(Path(__file__).parent.glob("test_*.py")):
+        if file.name not in ("test_list.py", "test_reboot.py", "test_unattended.py"):
+            named = f"tests/historic/{file.name}"
+            for name in functions(named):
+                if name.startswith("test_"):
+                    assert f"{named}::{name}" in known, f"{named}::{name} is in no entry of bugs.yaml"
+
+
+def test_what_is_still_to_come_is_waited_for() -> None:
+    assert {bug.needs for bug in listed().bugs} - {""} == set(listed().later)
+
+
+def test_the_page_is_up_to_date() -> None:
+    stale = f"{page.PAGE.name} is stale: python -m tests.historic.page"
+    assert page.PAGE.read_text(encoding="utf-8") == page.text(), stale

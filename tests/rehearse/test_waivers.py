@@ -1,0 +1,146 @@
+"""Nothing stays unproved without a reason, and no reason stands for what is proved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpuprov.capabilities import CAPABILITIES
+from gpuprov.errors import GpuprovError
+from gpuprov.explain import all_checks
+from gpuprov.probe.base import Output
+from gpuprov.report import as_json
+from gpuprov.simulate import waivers
+from gpuprov.simulate.description import Kind
+from gpuprov.simulate.waivers import Row, Waiver, judge
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import GpuSpec, HostSpec
+from gpuprov.verify.evaluate import evaluate, probes_of
+from tests.capabilities.asking import B200, H100, NO_GPU, NVSWITCH, PODMAN, facts, good
+from tests.rehearse.stage import result
+
+KNOWN = (
+    Waiver(check="nouveau.running", kind="container", reason="the kernel is shared"),
+    Waiver(check="host.gpu", kind="any", when="no-gpu", reason="it has no GPU at all"),
+)
+
+
+def row(check: str, status: str, found: str = "found") -> Row:
+    return Row(host="h", check=check, status=status, found=found, hint="mend it")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "gpu", "part"),
+    [
+        (row("nouveau.running", "skip"), "container", True, "waived"),
+        (row("nouveau.running", "fail"), "container", True, "waived"),
+        (row("nouveau.running", "pass"), "container", True, "contradicted"),
+        (row("nouveau.running", "pass", "nothing asked"), "container", True, "proved"),
+        (row("nouveau.running", "error"), "container", True, "failed"),
+        (row("nouveau.running", "skip"), "machine", True, "unproved"),
+        (row("nouveau.running", "fail"), "machine", True, "failed"),
+        (row("host.gpu", "skip"), "machine", True, "unproved"),
+        (row("host.gpu", "skip"), "machine", False, "waived"),
+        (row("host.gpu", "pass"), "container", False, "contradicted"),
+        (row("host.reachable", "unreachable"), "container", True, "failed"),
+        (row("kernel.sysctl", "pass"), "container", True, "proved"),
+    ],
+)
+def test_each_result_has_its_place(given: Row, kind: Kind, gpu: bool, part: str) -> None:
+    judged = judge([given, row("kernel.limits", "pass")], kind, gpu=gpu, known=KNOWN)
+    found = {name: len(getattr(judged, name)) for name in judged.__struct_fields__}
+    assert found == {name: int(name == part) + int(name == "proved") for name in found}
+    assert judged.green is (part in ("proved", "waived"))
+    assert any(given.check in line for line in waivers.lines(judged)) is (part != "proved")
+    assert bool(list(waivers.complaints(judged))) is not judged.green
+
+
+@pytest.mark.parametrize("rows", [[], [row("nouveau.running", "skip")]])
+def test_where_nothing_is_proved_nothing_is_green(rows: list[Row]) -> None:
+    judged = judge(rows, "container", known=KNOWN)
+    assert not judged.green
+    assert list(waivers.complaints(judged)) == ["nothing was proved: no check passed"]
+
+
+def test_every_waiver_names_a_check_that_there_is() -> None:
+    assert {one.check for one in waivers.waivers()} <= {check.id for check in all_checks()}
+
+
+FULL = HostSpec(
+    name="h",
+    gpu=GpuSpec(model="H100-SXM5-80GB", count=1),
+    capabilities={one.name: one.fragment() for one in CAPABILITIES}
+    | {"kernel": Kernel(command_line={"iommu": "pt"}, blacklist=("nouveau",))},
+)
+"""Every capability there is: whoever adds one decides here what a simulated host cannot prove of it."""
+
+
+ALONE = {"nvidia_functions": H100}
+ON_BOARD = {"nvidia_functions": H100 + NVSWITCH}
+BRIDGED = {"nvidia_functions": B200, "fabric_bridges": "0000:d0:00.0\n"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "gpu", "nvswitch", "changed"),
+    [
+        ("container", True, 0, PODMAN | ALONE),
+        ("container", True, 3, PODMAN | ON_BOARD),
+        ("container", True, 4, PODMAN | BRIDGED),
+        ("container", False, 0, PODMAN | NO_GPU),
+        ("machine", True, 0, ALONE),
+        ("machine", True, 3, ON_BOARD),
+        ("machine", True, 4, BRIDGED),
+        ("machine", False, 0, NO_GPU),
+    ],
+)
+def test_the_waivers_are_those_that_the_checks_need(
+    kind: Kind, gpu: bool, nvswitch: int, changed: dict[str, str]
+) -> None:
+    """Nothing is skipped without a waiver, and no waiver stands for what passes, on a host that is right but for the fabric."""
+    blocks = {name: block for name, block in FULL.capabilities.items() if nvswitch or name != "fabric_manager"}
+    spec = msgspec.structs.replace(FULL, capabilities=blocks)
+    silent: dict[str, Output | str] = dict.fromkeys((probe.name for probe in probes_of(spec)), "")
+    results = evaluate(spec, facts(**{**silent, **good(), **changed}))
+    judged = judge(results, kind, gpu=gpu, nvswitch=nvswitch)
+    assert judged.unproved == ()
+    assert judged.contradicted == ()
+    needed = {one.check for one in waivers.waivers() if one.concerns(kind, gpu, nvswitch)}
+    waived = {one.check for one in judged.waived}
+    assert waived == needed - {row.check for row in judged.failed if row.status == "error"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- {check: host.gpu, kind: any}", "missing required field `reason`"),
+        ("- {check: host.gpu, kind: vm, reason: because it is so}", "Invalid enum value 'vm'"),
+        ("- {check: host.gpu, kind: any, reason: short}", "length >= 10"),
+        ("- {check: host, kind: any, reason: because it is so}", "matching regex"),
+        ("{", "while parsing"),
+        (
+            "- {check: a.b, kind: any, reason: because it is so}\n"
+            "- {check: a.b, kind: machine, when: gpu, reason: because it is so}",
+            "a.b is waived twice for a machine with GPUs",
+        ),
+    ],
+)
+def test_a_bad_file_is_told(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "waivers.yaml"
+    file.write_text(text)
+    with pytest.raises(GpuprovError) as told:
+        waivers.read(file)
+    assert message in told.value.message
+    assert str(file) in told.value.message
+
+
+def test_results_are_read_as_verify_writes_them(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    file.write_text(as_json.render([result("h", "nouveau.running", "skip", found="podman")]))
+    (found,) = waivers.read_results(file)
+    assert (found.host, found.check, found.status, found.found) == ("h", "nouveau.running", "skip", "podman")
+    file.write_text(json.dumps({"error": 1}))
+    with pytest.raises(GpuprovError, match=r"results\.json"):
+        waivers.read_results(file)

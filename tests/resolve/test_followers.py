@@ -1,0 +1,105 @@
+"""A package that must have the driver's version under a name of its own: Fabric Manager, decided on with the driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuprov import resolve
+from gpuprov.catalog import fabric
+from gpuprov.catalog.driver_sets import driver_packages
+from tests.probe import captured
+
+NAMES = driver_packages("debian", "12")
+assert NAMES
+SETS = {"proprietary": list(NAMES.proprietary), "open": list(NAMES.open)}
+RULES = fabric.rules("debian", "12")
+BOOKWORM = resolve.parse_madison(captured("package_index", "bookworm").text)
+OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
+FM = "nvidia-fabricmanager-535"
+WHOLE = {FM: ["535.309.01-1", "535.261.03-1"]}
+
+
+def decide(wanted: str, offered: dict[str, list[str]], installed: dict[str, str] | None = None) -> dict[str, Any]:
+    """What a bookworm host with these Fabric Managers in its repositories shall have."""
+    index = BOOKWORM | offered
+    return resolve.decide(wanted, "proprietary", [], {}, SETS, index, installed or {}, beside=[RULES])
+
+
+def of(driver: str) -> dict[str, str]:
+    return dict.fromkeys(SETS["proprietary"], driver)
+
+
+def test_the_newest_version_that_both_have() -> None:
+    assert decide("535", WHOLE)["packages"] == {**of(NEW), FM: "535.309.01-1"}
+    behind = decide("535", {FM: ["535.261.03-1"]})
+    assert (behind["version"], behind["packages"][FM]) == ("535.261.03", "535.261.03-1")
+
+
+def test_fabric_manager_is_missing_for_the_version_that_is_asked_for() -> None:
+    answer = decide("535.309.01", {FM: ["535.261.03-1"]})
+    assert answer["problem"] == f"version 535.309.01 is not whole in the host's repositories: no {FM} 535.309.01"
+    assert answer["hint"] == "the nearest version with the whole set is 535.261.03; whole sets: 535.261.03"
+
+
+def test_no_repository_has_any() -> None:
+    answer = decide("535", {})
+    assert answer["problem"].endswith(f"no {FM} 535.309.01")
+    assert answer["hint"] == resolve.NO_FOLLOWER
+
+
+def test_a_metapackage_or_another_branchs_package_is_no_fabric_manager() -> None:
+    others = {"cuda-drivers-fabricmanager-535": ["535.309.01-1"], "nvidia-fabricmanager-550": ["535.309.01-1"]}
+    assert decide("535", others)["version"] == ""
+
+
+def test_a_whole_installed_set_is_kept_and_completed() -> None:
+    kept = decide("535", WHOLE, of(OLD))
+    assert (kept["kept"], kept["version"], kept["packages"][FM]) == (True, "535.261.03", "535.261.03-1")
+    again = decide("535", {}, {**of(OLD), FM: "535.261.03-1"})
+    assert (again["kept"], again["packages"][FM]) == (True, "535.261.03-1"), "what is installed need not be offered"
+
+
+def test_a_driver_without_fabric_manager_moves_to_one_that_has_it() -> None:
+    answer = decide("535", {FM: ["535.261.03-1"]}, of(NEW))
+    assert (answer["kept"], answer["version"]) == (False, "535.261.03")
+
+
+def test_fabric_manager_that_ran_ahead_comes_back() -> None:
+    answer = decide("535.261.03", WHOLE, {**of(OLD), FM: "535.309.01-1"})
+    assert answer["packages"][FM] == "535.261.03-1"
+
+
+@pytest.mark.parametrize(
+    ("branch", "names"),
+    [
+        ("535", [FM]),
+        ("575.57.08", ["nvidia-fabricmanager-575"]),
+        ("580", ["nvidia-fabricmanager"]),
+        ("3:999.1-1.el9", ["nvidia-fabricmanager"]),
+    ],
+)
+def test_its_name_depends_on_the_branch(branch: str, names: list[str]) -> None:
+    assert resolve.follower_names(RULES, branch) == names
+
+
+def test_a_change_of_branch_replaces_the_old_name() -> None:
+    index = {name: ["580.95.05-1"] for name in (*SETS["proprietary"], "nvidia-fabricmanager")}
+    installed = {**of(OLD), FM: "535.261.03-1", "nvidia-fabricmanager-dev-535": "535.261.03-1"}
+    answer = resolve.resolve("580", SETS["proprietary"], index, installed, [RULES])
+    assert answer["packages"]["nvidia-fabricmanager"] == "580.95.05-1"
+    assert answer["replaced"] == [FM]
+
+
+def test_the_revision_of_the_drivers_own_archive_wins() -> None:
+    rules = fabric.rules("ubuntu", "24.04")
+    ubuntu = "535.261.03-0ubuntu0.24.04.1"
+    index = {FM: ["535.261.03-1", ubuntu]}
+    assert resolve.follower(ubuntu, rules, index, {}) == (FM, ubuntu)
+    assert resolve.follower("535.261.03-1", rules, index, {}) == (FM, "535.261.03-1")
+    assert resolve.follower(ubuntu, rules, index, {FM: "535.261.03-1"}) == (FM, "535.261.03-1"), "installed is kept"
+
+
+def test_without_followers_nothing_changes() -> None:
+    assert resolve.decide("535", "auto", [], {}, SETS, BOOKWORM, {})["replaced"] == []

@@ -1,0 +1,103 @@
+"""Descriptions, devices and faults of simulated hosts: what is refused, and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuprov.errors import GpuprovError
+from gpuprov.explain import all_checks
+from gpuprov.simulate import faults
+from gpuprov.simulate.description import Description, Gpus, convert, read
+from gpuprov.simulate.devices import devices, table
+
+H100 = Gpus(model="H100-SXM5-80GB", count=8)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"kind": "vm"}, "kind"),
+        ({"gpu": {"model": "H100-SXM5-80GB", "count": 9}}, r"<= 8.*gpu\.count"),
+        ({"gpu": {"model": "H100-SXM5-80G"}}, 'gpu.model is "H100-SXM5-80G", which is not in the catalogue'),
+        ({"gpus": 8}, "gpus"),
+        ({"nvswitch": 5}, "nvswitch"),
+        ([], "object"),
+    ],
+)
+def test_bad_descriptions(values: object, said: str) -> None:
+    with pytest.raises(GpuprovError, match=said) as caught:
+        convert(values, "host.yaml")
+    assert str(caught.value).startswith("host.yaml: ")
+    assert caught.value.hint
+
+
+def test_file_that_is_no_yaml(tmp_path: Path) -> None:
+    (tmp_path / "d.yaml").write_text("kind: [", encoding="utf-8")
+    with pytest.raises(GpuprovError, match=r"d\.yaml: cannot be read: .*expected"):
+        read(tmp_path / "d.yaml")
+
+
+def test_empty_file_is_a_plain_host(tmp_path: Path) -> None:
+    (tmp_path / "d.yaml").write_text("", encoding="utf-8")
+    assert read(tmp_path / "d.yaml") == Description()
+
+
+def test_devices_are_distinct_and_repeatable() -> None:
+    description = Description(gpu=H100, nvswitch=3, hcas=8)
+    made = devices("gpu01", description)
+    assert made == devices("gpu01", description)
+    assert [device.role for device in made] == ["gpu"] * 8 + ["hca"] * 8 + ["nvswitch"] * 4
+    assert len({device.address for device in made}) == 20
+    assert len({device.uuid for device in made if device.role == "gpu"}) == 8
+    assert {device.uuid for device in devices("gpu02", description)}.isdisjoint(d.uuid for d in made if d.uuid)
+    assert {device.numa_node for device in made if device.role == "hca"} == {0, 1}
+
+
+def test_fourth_generation_shows_only_in_the_vpd() -> None:
+    made = devices("gpu01", Description(gpu=Gpus(model="B200", count=8), nvswitch=4, hcas=1))
+    assert {(d.identifier, d.vpd) for d in made if d.role == "nvlink-bridge"} == {("15b3:1021", "SW_MNG")}
+    assert {(d.identifier, d.vpd) for d in made if d.role == "hca"} == {("15b3:1021", "")}
+
+
+def test_table_has_ten_columns_and_no_empty_one() -> None:
+    rows = [line.split("\t") for line in table(devices("gpu01", Description(gpu=H100, hcas=1))).splitlines()]
+    assert {len(row) for row in rows} == {10}
+    assert all(all(row) for row in rows)
+
+
+def test_every_fault_is_found_by_a_check_that_exists() -> None:
+    known = {check.id for check in all_checks()}
+    assert {fault.caught_by for fault in faults.TABLE if fault.moment != "apply"} <= known
+
+
+@pytest.mark.parametrize(
+    ("description", "said"),
+    [
+        (Description(faults=("gpu-lots",)), 'fault is "gpu-lots"; allowed: gpu-lost'),
+        (Description(gpu=H100, faults=("nouveau-bound",)), 'fault "nouveau-bound" needs a machine, the host is a container'),
+        (Description(faults=("gpu-lost=1",)), 'fault "gpu-lost" needs a host with simulated GPUs'),
+    ],
+)  # fmt: skip
+def test_faults_that_cannot_be(description: Description, said: str) -> None:
+    with pytest.raises(GpuprovError, match=said):
+        faults.check(description)
+
+
+def test_a_fault_parameter_cannot_leave_its_quotes() -> None:
+    with pytest.raises(GpuprovError, match="fault parameter is"):
+        faults.plant("gpu01", "gpu-lost=0'; reboot #", lambda _host, _script: pytest.fail("must not run"))
+
+
+def test_planting_and_healing_leave_a_file_and_take_it_away() -> None:
+    ran: list[str] = []
+
+    def run(_host: str, script: str) -> str:
+        ran.append(script)
+        return ""
+
+    faults.plant("gpu01", "mirror-fails=3", run)
+    faults.heal("gpu01", "mirror-fails", run)
+    assert "printf '%s\\n' '3' > /var/lib/gpuprov-sim/faults/mirror-fails" in ran[0]
+    assert "rm -f /var/lib/gpuprov-sim/faults/mirror-fails" in ran[1]

@@ -1,0 +1,189 @@
+"""Simulated machines: what needs no QEMU."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import disk, disk_files, image, machine, qemu, sources, tools
+from gpuprov.simulate.description import Description, Gpus
+
+MIRRORS = sources.Mirrors("http://mirror.example/debian", "http://mirror.example/debian-security")
+PLAIN = Description(kind="machine")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return image.cache_dir()
+
+
+def kept(name: str, number: int = 1) -> Path:
+    folder = image.cache_dir() / "machines" / name
+    folder.mkdir(parents=True)
+    (folder / "machine.json").write_bytes(msgspec.json.encode(machine.Kept(description=PLAIN, number=number)))
+    return folder
+
+
+def test_the_key_of_a_disk_covers_what_is_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = disk.Recipe("debian12", MIRRORS)
+    keys = {recipe.key, disk.Recipe("debian13", MIRRORS).key}
+    for place, name, value in (
+        (disk, "PACKAGES", (*disk.PACKAGES, "strace")),
+        (disk, "LAYOUT", disk.LAYOUT[:1]),
+        (disk_files, "PREPARE", disk_files.PREPARE + "true\n"),
+        (disk_files, "FINISH", disk_files.FINISH + "true\n"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, value)
+            keys.add(recipe.key)
+    assert len(keys) == 6
+    assert disk.Recipe("debian12", MIRRORS).key == recipe.key
+
+
+def test_an_unknown_distribution_says_what_is_allowed() -> None:
+    with pytest.raises(GpuprovError, match="debian12, debian13"):
+        disk.Recipe("debian7", MIRRORS).command(Path("tree"))
+
+
+def test_the_partitions_lie_behind_each_other_with_room_for_grub(tmp_path: Path) -> None:
+    raw = tmp_path / "disk.raw"
+    disk._partition(raw)
+    with raw.open("rb") as file:
+        sector = file.read(512)
+    assert sector[510:] == b"\x55\xaa"
+    (boot_start, boot_size), (root_start, root_size) = (
+        struct.unpack_from("<II", sector, 446 + 16 * number + 8) for number in (0, 1)
+    )
+    assert boot_start == 2048
+    assert root_start == boot_start + boot_size
+    assert raw.stat().st_size == 512 * (root_start + root_size)
+
+
+@pytest.mark.parametrize("path", ["identity", "finish"])
+def test_the_programs_on_the_disk_are_shell(path: str, tmp_path: Path) -> None:
+    content = disk_files.files()[f"/usr/lib/gpuprov-sim/{path}"].content
+    assert isinstance(content, bytes)
+    assert b"@" not in content
+    subprocess.run(["sh", "-n"], input=content, check=True)
+
+
+def test_an_accelerator_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(qemu.VARIABLE, "tcg")
+    assert qemu.accelerator(Path("/no/kernel")) == "tcg"
+    monkeypatch.setenv(qemu.VARIABLE, "xen")
+    with pytest.raises(GpuprovError, match='GPUPROV_SIM_ACCEL is "xen"; allowed: kvm, tcg'):
+        qemu.accelerator(Path("/no/kernel"))
+
+
+def test_kvm_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials: list[Path] = []
+    monkeypatch.delenv(qemu.VARIABLE, raising=False)
+    monkeypatch.setattr(os, "access", lambda *_: True)
+    monkeypatch.setattr(tools, "run", lambda *_: "QEMU 7")
+
+    def hangs(kernel: Path) -> bool:
+        trials.append(kernel)
+        return False
+
+    monkeypatch.setattr(qemu, "_speaks", hangs)
+    assert [qemu.accelerator(Path("k")), qemu.accelerator(Path("k"))] == ["tcg", "tcg"]
+    assert len(trials) == 1
+
+
+def test_a_machine_without_its_process_is_dead(cache: Path) -> None:
+    folder = kept("one")
+    (folder / "pid").write_text(str(os.getpid()))  # a number that is somebody else's by now
+    assert [(row.name, row.kind, row.state) for row in machine.listing()] == [("one", "machine", "dead")]
+    assert machine.describe("one") == PLAIN
+    assert machine.describe("two") is None
+
+
+def test_down_ends_only_the_process_that_names_its_folder(cache: Path) -> None:
+    folder = kept("one")
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(folder / "pid")]) as stranger:
+        (folder / "pid").write_text(str(stranger.pid))
+        assert machine.down("one")
+        assert stranger.poll() is None
+        stranger.kill()
+    assert not folder.exists()
+    assert not machine.down("one")
+
+
+def test_another_description_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "require", lambda _: None)
+    kept("one")
+    with pytest.raises(GpuprovError, match="one is up with another description"):
+        machine.up("one", Description(kind="machine", gpu=Gpus(model="H100-SXM5-80GB")))
+    with pytest.raises(GpuprovError, match='host name is "One"'):
+        machine.up("One", PLAIN)
+
+
+def test_the_fabric_address_is_the_number_kept() -> None:
+    kept("one", number=7)
+    assert machine.fabric_address("one") == "10.77.0.7"
+    with pytest.raises(GpuprovError, match='no simulated machine is named "two"'):
+        machine.fabric_address("two")
+
+
+def test_a_tag_that_was_never_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "require", lambda _: None)
+    with pytest.raises(GpuprovError, match='no disk was kept under the name "nothing"'):
+        machine.up("one", PLAIN, tag="nothing")
+    assert machine.listing() == []
+
+
+def test_qemu_is_asked_for_its_port(tmp_path: Path) -> None:
+    table = "VLAN -1:\n  TCP[HOST_FORWARD]  14       127.0.0.1 41234       10.0.2.15    22     0     0\n"
+    assert _asked(tmp_path / "control", {"return": table}) == 41234
+
+
+def test_a_refusal_of_qemu_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(GpuprovError, match="QEMU refuses human-monitor-command: no such device"):
+        _asked(tmp_path / "control", {"error": {"class": "GenericError", "desc": "no such device"}})
+    with pytest.raises(GpuprovError, match="QEMU does not answer"):
+        qemu.ssh_port(tmp_path / "nobody")
+
+
+def _asked(control: Path, answer: dict[str, object]) -> int:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(control))
+        server.listen()
+
+        script: list[dict[str, object]] = [{"QMP": {}}, {"return": {}}, {"event": "RESET"}, answer]
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, connection.makefile("rw") as stream:
+                for said in script:
+                    if "return" in said or "error" in said:
+                        stream.readline()
+                    stream.write(json.dumps(said) + "\n")
+                    stream.flush()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            return qemu.ssh_port(control)
+        finally:
+            thread.join()
+
+
+def test_the_end_of_a_console_has_no_colours() -> None:
+    assert qemu.tail("a\n\x1b[0;32m  OK  \x1b[0m Started\r\nlast\n", 2) == "  OK   Started\nlast"
+
+
+def test_a_container_user_needs_no_qemu() -> None:
+    assert "qemu-system-x86" not in tools.packages("container").values()
+    assert "qemu-system-x86" in tools.packages("machine").values()
+    assert "podman" not in tools.packages("machine").values()

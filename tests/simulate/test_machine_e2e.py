@@ -1,0 +1,71 @@
+"""Simulated machines that really boot: one is made, changed, rebooted, kept and copied."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import tarfile
+from collections.abc import Iterator
+
+import pytest
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import disk_files, machine
+from gpuprov.simulate.description import Description, Gpus
+
+pytestmark = pytest.mark.e2e
+FIRST, SECOND, TAG = "test-machine-a", "test-machine-b", "test-machine"
+DESCRIPTION = Description(kind="machine", gpu=Gpus(model="H100-SXM5-80GB", count=2), memory=1024)
+
+
+@pytest.fixture(scope="module")
+def first() -> Iterator[str]:
+    machine.up(FIRST, DESCRIPTION)
+    yield FIRST
+    for name in (FIRST, SECOND):
+        machine.down(name)
+    machine.discard(TAG)
+
+
+def test_it_is_a_debian_with_its_own_kernel_bootloader_and_gpus(first: str) -> None:
+    said = machine.run(
+        first, "hostname; findmnt -no SOURCE /boot; grep -c ^menuentry /boot/grub/grub.cfg; lspci -D -d 10de: | wc -l"
+    )
+    assert said.split() == [first, "/dev/vda1", "1", "2"]
+    assert "Linux version" in machine.logs(first)
+    assert ("machine", "running") in {(row.kind, row.state) for row in machine.listing() if row.name == first}
+
+
+def test_a_reboot_takes_a_new_command_line_and_keeps_the_disk(first: str) -> None:
+    content = b'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX gpuprov.test=1"\n'
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        entry = tarfile.TarInfo("etc/default/grub.d/99-test.cfg")
+        entry.size = len(content)
+        tar.addfile(entry, io.BytesIO(content))
+    machine.write(first, buffer.getvalue())
+    machine.run(first, "update-grub 2>&1")
+    machine.reboot(first)
+    assert "gpuprov.test=1" in machine.run(first, "cat /proc/cmdline")
+
+
+def test_a_copy_is_another_host_on_the_same_network(first: str) -> None:
+    machine.freeze(first, TAG)
+    machine.up(SECOND, DESCRIPTION, tag=TAG)
+    assert machine.run(SECOND, "hostname; ls /etc/default/grub.d/99-test.cfg").split()[0] == SECOND
+    assert " 0% packet loss" in machine.run(SECOND, f"ping -c 3 -W 5 {machine.fabric_address(first)}")
+    with pytest.raises(GpuprovError, match="failed"):
+        machine.run(SECOND, f"grep {disk_files.DONE!r} /etc/hostname")
+
+
+def test_a_machine_whose_process_ended_is_dead_and_its_console_is_kept(first: str) -> None:
+    process = machine._process(first)
+    assert process is not None
+    os.kill(process, signal.SIGKILL)
+    while machine._process(first):
+        pass
+    assert [row.state for row in machine.listing() if row.name == first] == ["dead"]
+    assert "Linux version" in machine.logs(first)
+    assert machine.down(first)
+    assert first not in {row.name for row in machine.listing()}

@@ -1,0 +1,247 @@
+"""MIG of the stand-in NVML keeps the real one's rules; asked by NVIDIA's own Python binding."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.catalog.gpus import find_gpu
+from gpuprov.catalog.mig import profiles_for
+from gpuprov.simulate import nvml_models
+from tests.simulate.nvml_host import Host, pynvml
+
+A100, H100, A30, RTX = "A100-SXM4-40GB", "H100-SXM5-80GB", "A30", "RTX-PRO-6000-SE"
+FULL = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4}
+"""Compute slices -> NVML_COMPUTE_INSTANCE_PROFILE_* of the compute instance that has them all."""
+
+
+class Gpu:
+    """MIG calls on GPU 0."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.handle = client.nvmlDeviceGetHandleByIndex(0)
+
+    def switch(self, mode: int) -> int:
+        return int(self.client.nvmlDeviceSetMigMode(self.handle, mode))
+
+    @property
+    def mode(self) -> list[int]:
+        return list(self.client.nvmlDeviceGetMigMode(self.handle))
+
+    def create(self, *profiles: int) -> list[tuple[int, int, int]]:
+        """(id, start, size) of the instances made of these profiles, by nvidia-smi's number."""
+        made = [self.client.nvmlDeviceCreateGpuInstance(self.handle, profile) for profile in profiles]
+        told = [self.client.nvmlGpuInstanceGetInfo(instance) for instance in made]
+        return [(info.id, info.placement.start, info.placement.size) for info in told]
+
+    def compute(self, instance_id: int, profile: int) -> Any:
+        parent = self.client.nvmlDeviceGetGpuInstanceById(self.handle, instance_id)
+        return self.client.nvmlGpuInstanceCreateComputeInstance(parent, profile)
+
+    def placements(self, profile: int) -> list[Any]:
+        count = ctypes.c_uint()
+        ask = self.client.nvmlDeviceGetGpuInstancePossiblePlacements
+        ask(self.handle, profile, None, ctypes.byref(count))
+        found = (pynvml.c_nvmlGpuInstancePlacement_t * count.value)()
+        ask(self.handle, profile, found, ctypes.byref(count))
+        return list(found)
+
+    def free(self, profile: int) -> int:
+        return int(self.client.nvmlDeviceGetGpuInstanceRemainingCapacity(self.handle, profile))
+
+    def devices(self) -> list[str]:
+        found = []
+        for index in range(self.client.nvmlDeviceGetMaxMigDeviceCount(self.handle)):
+            try:
+                found.append(self.client.nvmlDeviceGetMigDeviceHandleByIndex(self.handle, index))
+            except pynvml.NVMLError_NotFound:
+                break
+        return [self.client.nvmlDeviceGetUUID(device) for device in found]
+
+
+@contextmanager
+def gpu(host: Host, mode: int | None = 1) -> Iterator[Gpu]:
+    with host.client() as client:
+        made = Gpu(client)
+        if mode is not None:
+            made.switch(mode)
+        yield made
+
+
+@pytest.mark.parametrize("model", [key for key in nvml_models.MODELS if (found := find_gpu(key)) and found.mig.capable])
+def test_profiles_are_those_of_the_catalogue(tmp_path: Path, model: str) -> None:
+    known = find_gpu(model)
+    assert known
+    with gpu(Host(tmp_path, model, 1)) as mig:
+        seen = {}
+        for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
+            try:
+                info = mig.client.nvmlDeviceGetGpuInstanceProfileInfo(mig.handle, number, version=2)
+            except pynvml.NVMLError_NotSupported:
+                continue
+            places = mig.placements(info.id)
+            name = info.name.removeprefix("MIG ")
+            seen[name] = (info.id, info.sliceCount, info.instanceCount, [(p.start, p.size) for p in places])
+            assert mig.free(info.id) == info.instanceCount
+    assert seen == {
+        p.name: (p.nvsmi_id, p.slices, p.max_count, [(start, p.size) for start in p.starts])
+        for p in profiles_for(known)
+    }
+
+
+def test_placement_as_the_driver_chooses(tmp_path: Path) -> None:
+    """Ids as the MIG guide prints them: https://docs.nvidia.com/datacenter/tesla/mig-user-guide"""
+    with gpu(Host(tmp_path / "1", A100, 1)) as mig:
+        assert [made[0] for made in mig.create(*[19] * 7)] == [13, 11, 12, 7, 8, 9, 10]
+    with gpu(Host(tmp_path / "2", A100, 1)) as mig:
+        assert mig.create(19, 14, 5) == [(13, 6, 1), (5, 4, 2), (1, 0, 4)]
+
+
+def test_the_order_of_creation_counts(tmp_path: Path) -> None:
+    with gpu(Host(tmp_path / "1", A100, 1)) as mig:
+        assert len(mig.create(9, 14, 19, 19)) == 4
+        assert mig.free(19) == 0
+    with gpu(Host(tmp_path / "2", A100, 1)) as mig:
+        mig.create(19, 19, 14)
+        assert mig.free(9) == 0
+        with pytest.raises(pynvml.NVMLError_InsufficientResources):
+            mig.create(9)
+
+
+def test_two_3g_fill_a_gpu(tmp_path: Path) -> None:
+    with gpu(Host(tmp_path, H100, 1)) as mig:
+        assert sorted(made[1:] for made in mig.create(9, 9)) == [(0, 4), (4, 4)]
+        assert mig.free(19) == 0
+        with pytest.raises(pynvml.NVMLError_InsufficientResources):
+            mig.create(19)
+
+
+def test_media_extensions_exist_once(tmp_path: Path) -> None:
+    with gpu(Host(tmp_path / "1", A30, 1)) as mig:
+        mig.create(21)
+        assert mig.free(6) == 0
+        with pytest.raises(pynvml.NVMLError_InsufficientResources):
+            mig.create(6)
+    with gpu(Host(tmp_path / "2", RTX, 1)) as mig:
+        assert mig.create(14, 5) == [(3, 0, 3), (2, 6, 6)]
+
+
+def test_destroy_compute_instances_first_and_uuids_change(tmp_path: Path) -> None:
+    with gpu(Host(tmp_path, H100, 1)) as mig:
+        ((number, _, _),) = mig.create(9)
+        compute = mig.compute(number, FULL[3])
+        (uuid,) = mig.devices()
+        parent = mig.client.nvmlDeviceGetGpuInstanceById(mig.handle, number)
+        with pytest.raises(pynvml.NVMLError_InUse):
+            mig.client.nvmlGpuInstanceDestroy(parent)
+        with pytest.raises(pynvml.NVMLError_InUse):
+            mig.switch(0)
+        mig.client.nvmlComputeInstanceDestroy(compute)
+        assert mig.devices() == []
+        mig.compute(number, FULL[3])
+        assert mig.devices() != [uuid]
+        with pytest.raises(pynvml.NVMLError_NotFound):
+            mig.client.nvmlDeviceGetHandleByUUID(uuid)
+
+
+def test_a_mig_device_tells_who_it_is(tmp_path: Path) -> None:
+    with gpu(Host(tmp_path, H100, 2)) as mig:
+        ((number, _, _),) = mig.create(9)
+        mig.compute(number, 0)
+        mig.compute(number, 0)
+        client, uuids = mig.client, mig.devices()
+        device = client.nvmlDeviceGetHandleByUUID(uuids[1])
+        assert client.nvmlDeviceIsMigDeviceHandle(device).value == 1
+        assert client.nvmlDeviceIsMigDeviceHandle(mig.handle).value == 0
+        assert client.nvmlDeviceGetGpuInstanceId(device) == number
+        assert client.nvmlDeviceGetComputeInstanceId(device) == 1
+        assert client.nvmlDeviceGetName(device) == "NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb"
+        attributes = client.nvmlDeviceGetAttributes(device)
+        assert (attributes.multiprocessorCount, attributes.gpuInstanceSliceCount) == (20, 3)
+        assert (
+            client.nvmlDeviceGetMemoryInfo(device).total
+            == attributes.memorySizeMB * 1024**2
+            == int(39.5 * 1024) * 1024**2
+        )
+        parent = client.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(device)
+        assert client.nvmlDeviceGetUUID(parent) == client.nvmlDeviceGetUUID(mig.handle)
+        mig.compute(number, 0)
+        with pytest.raises(pynvml.NVMLError_InsufficientResources):
+            mig.compute(number, 0)
+
+
+def test_ampere_waits_for_the_client_to_go(tmp_path: Path) -> None:
+    host = Host(tmp_path, A100, 1)
+    device = host.write("/dev/nvidia0", "")
+    with gpu(host, mode=None) as mig:
+        with device.open() as held, subprocess.Popen(["sleep", "60"], stdin=held) as holder:
+            held.close()
+            assert mig.switch(1) == pynvml.NVML_ERROR_IN_USE
+            assert mig.mode == [0, 1]
+            with pytest.raises(pynvml.NVMLError_NotSupported):
+                mig.create(19)
+            holder.kill()
+        assert mig.switch(1) == 0
+        assert mig.mode == [1, 1]
+
+
+@pytest.mark.parametrize(("model", "after"), [(A100, [1, 1]), (H100, [0, 0])])
+def test_a_reboot(tmp_path: Path, model: str, after: list[int]) -> None:
+    host = Host(tmp_path, model, 1)
+    with gpu(host) as mig:
+        ((number, _, _),) = mig.create(9)
+        mig.compute(number, FULL[3])
+        assert len(mig.devices()) == 1
+    host.boot(2)
+    with gpu(host, mode=None) as mig:
+        assert mig.mode == after
+        assert mig.devices() == []
+        mig.switch(1)
+        assert mig.free(9) == 2
+
+
+def test_gpus_without_mig_and_gpus_with_mig_off(tmp_path: Path) -> None:
+    with gpu(Host(tmp_path / "1", "T4", 1), mode=None) as mig:
+        with pytest.raises(pynvml.NVMLError_NotSupported):
+            _ = mig.mode
+        with pytest.raises(pynvml.NVMLError_NotSupported):
+            mig.switch(1)
+    with gpu(Host(tmp_path / "2", H100, 1), mode=None) as mig, pytest.raises(pynvml.NVMLError_NotSupported):
+        mig.create(19)
+
+
+def test_only_root_changes_anything(tmp_path: Path) -> None:
+    host = Host(tmp_path, H100, 1)
+    with gpu(host) as mig:
+        mig.create(9)
+        (tmp_path / "var/lib/gpuprov-sim").chmod(0o555)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            with pytest.raises(pynvml.NVMLError_NoPermission):
+                mig.create(9)
+            with pytest.raises(pynvml.NVMLError_NoPermission):
+                mig.client.nvmlDeviceSetPersistenceMode(mig.handle, 1)
+        finally:
+            if user == 0:
+                os.seteuid(0)
+            (tmp_path / "var/lib/gpuprov-sim").chmod(0o755)
+
+
+def test_clients_at_the_same_time(tmp_path: Path) -> None:
+    with gpu(Host(tmp_path, H100, 1)) as mig:
+        with ThreadPoolExecutor(7) as pool:
+            made = list(pool.map(lambda _: mig.create(19)[0], range(7)))
+        assert len({number for number, _, _ in made}) == 7
+        with pytest.raises(pynvml.NVMLError_InsufficientResources):
+            mig.create(19)

@@ -1,0 +1,131 @@
+"""The real nvidia-smi of Debian 12 and 13 on the stand-in NVML."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gpuprov.simulate import debs, image, sources
+from gpuprov.simulate.repository_debian import Archive
+from gpuprov.simulate.repository_plan import upstream
+from tests.simulate.nvml_host import ROOT, Host
+
+pytestmark = pytest.mark.e2e
+
+
+@dataclass
+class Smi:
+    """nvidia-smi, and the version of the driver that it belongs to."""
+
+    program: Path
+    version: str
+
+    def run(self, host: Host, *arguments: str) -> tuple[int, str]:
+        """Exit status and all it printed."""
+        (host.library.with_name("libnvidia-ml.so.1")).unlink(missing_ok=True)
+        (host.library.with_name("libnvidia-ml.so.1")).symlink_to(host.library.name)
+        environment = {**os.environ, ROOT: str(host.root), "LD_LIBRARY_PATH": str(host.library.parent)}
+        done = subprocess.run(
+            [self.program, *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            check=False, timeout=60,
+        )  # fmt: skip
+        return done.returncode, done.stdout
+
+
+@pytest.fixture(scope="module", params=["bookworm", "trixie"])
+def smi(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Smi:
+    folder = tmp_path_factory.mktemp(request.param)
+    archive = Archive(folder / "apt", request.param, sources.read())
+    kept = image.cache_dir() / "packages"
+    kept.mkdir(exist_ok=True)
+    package = next(package for package in archive.packages() if package.name == "nvidia-smi")
+    (deb,) = archive.download([package], kept)
+    debs.unpack(deb, folder / "package")
+    return Smi(folder / "package/usr/lib/nvidia/current/nvidia-smi", upstream(package.version))
+
+
+def test_it_shows_the_gpus(smi: Smi, tmp_path: Path) -> None:
+    host = Host(tmp_path, "H100-SXM5-80GB", 8, nvswitch=3, version=smi.version)
+    query = "--query-gpu=pci.bus_id,name,driver_version,persistence_mode"
+    status, text = smi.run(host, query, "--format=csv,noheader")
+    assert status == 0
+    assert text.splitlines()[7] == f"00000001:17:00.0, NVIDIA H100 80GB HBM3, {smi.version}, Disabled"
+    assert smi.run(host, "-i", "7", "-pm", "1") == (
+        0,
+        "Enabled persistence mode for GPU 00000001:17:00.0.\nAll done.\n",
+    )
+    assert smi.run(host, query, "--format=csv,noheader")[1].splitlines()[7].endswith(", Enabled")
+    status, text = smi.run(host)
+    assert status == 0
+    assert f"Driver Version: {smi.version}" in text
+    assert len(re.findall(r" 0MiB / +81559MiB", text)) == 8
+    status, text = smi.run(host, "-q", "-x")
+    assert status == 0
+    assert text.count("<product_name>NVIDIA H100 80GB HBM3</product_name>") == 8
+    status, text = smi.run(host, "topo", "-m")
+    assert (status, text.count("NV18")) == (0, 56)
+
+
+def test_it_says_what_is_wrong(smi: Smi, tmp_path: Path) -> None:
+    host = Host(tmp_path, "A100-SXM4-40GB", 2, version=smi.version)
+    host.write("/var/lib/gpuprov-sim/faults/gpu-lost", "1\n")
+    status, text = smi.run(host)
+    assert status == 15
+    assert "GPU is lost.  Reboot the system to recover this GPU" in text
+    host.loaded("470.256.02")
+    status, text = smi.run(host)
+    assert status == 18
+    assert "Failed to initialize NVML: Driver/library version mismatch" in text
+    host.remove("/proc/driver/nvidia/version")
+    status, text = smi.run(host)
+    assert status == 9
+    assert "couldn't communicate with the NVIDIA driver" in text
+
+
+def test_mig(smi: Smi, tmp_path: Path) -> None:
+    host = Host(tmp_path, "A100-SXM4-40GB", 1, version=smi.version)
+    assert smi.run(host, "mig", "-lgi")[1] == "No MIG-enabled devices found.\n"
+    assert "Enabled MIG Mode for GPU 00000001:10:00.0" in smi.run(host, "-mig", "1")[1]
+    assert re.search(r"MIG 3g\.20gb +9 +2/2 +19\.50 +No +42", smi.run(host, "mig", "-lgip")[1])
+    assert "GPU  0 Profile ID  9 Placements: {0,4}:4" in smi.run(host, "mig", "-lgipp")[1]
+    status, text = smi.run(host, "mig", "-cgi", "9,2g.10gb,MIG 1g.5gb,19", "-C")
+    assert (status, text.count("Successfully created GPU instance"), text.count("created compute instance")) == (
+        0,
+        4,
+        4,
+    )
+    status, text = smi.run(host, "mig", "-cgi", "19")
+    assert status == 23
+    assert "Insufficient Resources" in text
+    assert re.search(r"MIG 3g\.20gb +9 +2 +4:4", smi.run(host, "mig", "-lgi")[1])
+    status, text = smi.run(host, "-L")
+    assert re.findall(r"MIG (\S+) +Device +(\d): \(UUID: MIG-", text) == [
+        ("3g.20gb", "0"), ("2g.10gb", "1"), ("1g.5gb", "2"), ("1g.5gb", "3"),
+    ]  # fmt: skip
+    assert re.search(r"0 +2 +0 +0 +\| +0MiB / 19968MiB", smi.run(host)[1])
+    status, text = smi.run(host, "mig", "-dgi")
+    assert status == 19
+    assert "In use by another client" in text
+    assert smi.run(host, "mig", "-dci")[0] == 0
+    assert smi.run(host, "mig", "-dgi")[0] == 0
+    assert smi.run(host, "-L")[1].count("MIG") == 0
+    assert "Disabled MIG Mode" in smi.run(host, "-mig", "0")[1]
+
+
+def test_mig_mode_is_pending_while_a_client_holds_an_ampere_gpu(smi: Smi, tmp_path: Path) -> None:
+    host = Host(tmp_path, "A30", 1, version=smi.version)
+    query = ("--query-gpu=mig.mode.current,mig.mode.pending", "--format=csv,noheader")
+    with host.write("/dev/nvidia0", "").open() as held, subprocess.Popen(["sleep", "60"], stdin=held) as client:
+        held.close()
+        assert (
+            "in pending enable state for GPU 00000001:10:00.0:In use by another client" in smi.run(host, "-mig", "1")[1]
+        )
+        assert smi.run(host, *query) == (0, "Disabled, Enabled\n")
+        client.kill()
+    smi.run(host, "-mig", "1")
+    assert smi.run(host, *query) == (0, "Enabled, Enabled\n")

@@ -1,0 +1,113 @@
+"""The repository's server on the host, and what the host's apt is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.client import IncompleteRead, RemoteDisconnected
+from pathlib import Path
+
+import pytest
+
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.parts import packages
+from gpuprov.simulate.repository_signing import KEYRING
+
+CONTENT = b"x" * 100_000
+
+
+@pytest.fixture
+def get(tmp_path: Path) -> Iterator[Callable[[str], bytes]]:
+    """Fetches a path from a server of tmp_path/repository."""
+    for folder in ("repository", "faults"):
+        (tmp_path / folder).mkdir()
+    for name in ("a.deb", "b~1.deb", "c.deb", "Packages"):
+        (tmp_path / "repository" / name).write_bytes(CONTENT)
+    environment = {
+        "GPUPROV_SIM_REPOSITORY": str(tmp_path / "repository"),
+        "GPUPROV_SIM_FAULTS": str(tmp_path / "faults"),
+        "GPUPROV_SIM_RUN": str(tmp_path / "run"),
+    }
+    command = [sys.executable, str(packages.ASSETS / "serve-repository"), "0"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        port = server.stdout.readline().split()[-1]
+
+        def fetch(path: str) -> bytes:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=10) as answer:
+                content: bytes = answer.read()
+                return content
+
+        yield fetch
+        server.terminate()
+
+
+def fault(tmp_path: Path, parameter: str) -> None:
+    time.sleep(0.01)  # a fault that is switched on again has another time stamp
+    (tmp_path / "faults/mirror-fails").write_text(parameter, encoding="utf-8")
+
+
+def log(tmp_path: Path) -> list[str]:
+    return (tmp_path / "run/downloads.log").read_text(encoding="utf-8").splitlines()
+
+
+def test_packages_are_served_and_counted(get: Callable[[str], bytes], tmp_path: Path) -> None:
+    assert get("a.deb") == get("Packages") == get("b%7e1.deb") == CONTENT
+    assert log(tmp_path) == ["a.deb\tserved", "b~1.deb\tserved"]
+
+
+def test_it_fails_at_the_nth_package_and_each_after(get: Callable[[str], bytes], tmp_path: Path) -> None:
+    get("a.deb")
+    fault(tmp_path, "2")
+    assert get("a.deb") == CONTENT
+    for name in ("b%7e1.deb", "b%7e1.deb", "c.deb"):
+        with pytest.raises(IncompleteRead) as cut:
+            get(name)
+        assert 0 < len(cut.value.partial) < len(CONTENT)
+    assert get("a.deb") == get("Packages") == CONTENT
+    (tmp_path / "faults/mirror-fails").unlink()
+    assert get("c.deb") == CONTENT
+    assert log(tmp_path)[2:5] == ["b~1.deb\tcut", "b~1.deb\tcut", "c.deb\tcut"]
+
+
+def test_ways_to_fail(get: Callable[[str], bytes], tmp_path: Path) -> None:
+    fault(tmp_path, "1 404")
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        get("a.deb")
+    fault(tmp_path, "1 refuse")
+    with pytest.raises(RemoteDisconnected):
+        get("a.deb")
+
+
+def test_debian_s_own_driver_packages_leave_the_sources(tmp_path: Path) -> None:
+    (tmp_path / "sources.list.d").mkdir()
+    lines = (
+        "deb http://m/debian bookworm main contrib non-free non-free-firmware\ndeb http://m/debian x non-free main\n"
+    )
+    deb822 = "Types: deb\nURIs: http://m/non-free\nSuites: trixie\nComponents: main non-free-firmware contrib\n"
+    (tmp_path / "sources.list").write_text(lines)
+    (tmp_path / "sources.list.d/debian.sources").write_text(deb822)
+    script = packages.STRIP.replace("/etc/apt", str(tmp_path))
+    for _ in range(2):
+        subprocess.run(["sh", "-e"], input=script, text=True, check=True)
+    assert (tmp_path / "sources.list").read_text() == "deb http://m/debian bookworm main\ndeb http://m/debian x main\n"
+    stanza = (tmp_path / "sources.list.d/debian.sources").read_text()
+    assert stanza.endswith("Components: main\n")
+    assert "URIs: http://m/non-free\n" in stanza
+
+
+def test_the_part_brings_source_key_and_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / KEYRING).write_bytes(b"key")
+    monkeypatch.setattr(packages, "repository", lambda _description: tmp_path)
+    made = packages.part("a", Description())
+    assert made.files[packages.KEYRING].content == b"key"
+    assert f"Signed-By: {packages.KEYRING}" in packages.SOURCE
+    assert made.units == (packages.UNIT,)
+    assert f"/etc/systemd/system/{packages.UNIT}" in made.files
+    assert packages.PRELOAD_FILE in made.files
+    assert packages.PRELOAD_FILE not in packages.part("a", Description(kind="machine")).files
+    assert packages.volumes(Description()) == ((tmp_path, packages.PLACE),)
