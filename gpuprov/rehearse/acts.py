@@ -62,7 +62,10 @@ def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Sh
             whole.interrupted = True
         finally:
             if not ended:
-                whole.leftovers += _clear(stages, tell)
+                try:
+                    whole.leftovers += _clear(stages, tell)
+                except KeyboardInterrupt:
+                    whole.interrupted = True
     whole.seconds = time.monotonic() - started
     return whole
 
@@ -72,12 +75,15 @@ def _clear(stages: list[Stage], show: Show) -> tuple[str, ...]:
     if stages:
         show.say("removing the simulated hosts")
     left: tuple[str, ...] = ()
+    interrupted = False
     while stages:
         try:
             left += stages[-1].clear()
             stages.pop()
-        except KeyboardInterrupt:  # one that came before the first was taken: removing goes on
-            continue
+        except KeyboardInterrupt:  # removing goes on; what comes after it does not
+            interrupted = True
+    if interrupted:
+        raise KeyboardInterrupt
     return left
 
 

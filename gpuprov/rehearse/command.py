@@ -21,7 +21,7 @@ def run(
     from gpuprov.simulate import hosts, tools
 
     check_writable(junit, html)
-    tools.require()
+    tools.require(options.kind or "container")
     whole = rehearse(pairs, options, hosts, Terminal(verbose=options.verbose))
     console.result(as_json(whole) if plain else as_text(whole, verbose=options.verbose))
     results = [result for one in whole.rehearsals for result in one.results]

@@ -47,7 +47,7 @@ def _rows(one: Description) -> Iterable[Row]:
         yield Row(
             f"NVIDIA driver {one.driver}",
             "stand-in",
-            "packages of the right names and versions, without NVIDIA's files",
+            "Debian's files of another version under the right names",
         )
     else:
         yield Row(

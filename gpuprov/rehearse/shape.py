@@ -20,6 +20,7 @@ from gpuprov.simulate import faults
 from gpuprov.simulate.description import MOST_GPUS, Description, convert
 from gpuprov.simulate.image import DISTRIBUTIONS
 from gpuprov.simulate.parts import nvml
+from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import GpuSpec, HostSpec, RawHost
 
 VARIABLE = "simulated_host"
@@ -98,6 +99,13 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
         values["driver"] = driver
         notes.append(f"driver {driver} is not {values['distribution']}'s: all its packages are stand-ins")
     notes += [f"{VARIABLE} says {key}" for key in override]
+    kernel = spec.capabilities.get("kernel")
+    shared = [key for key in (kernel.sysctl if isinstance(kernel, Kernel) else ()) if not key.startswith("net.")]
+    if shared and values["kind"] == "container":
+        hint = "rehearse it with --kind machine"
+        raise GpuprovError(
+            f"{raw.name}: kernel.sysctl {shared[0]} is the machine's below a container, which keeps it", hint
+        )
     described = convert(values, place if override else raw.name)
     if described.distribution not in DISTRIBUTIONS:
         allowed = f"allowed: {', '.join(DISTRIBUTIONS)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from gpuprov.simulate import description, faults, hosts, image, inventory, tools
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0, or 2 with one clear line; 1 where `judge` finds something."""
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is half made is removed, as after Ctrl-C
     try:
         return _run(options)
     except GpuprovError as error:

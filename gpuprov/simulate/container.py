@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.errors import GpuprovError
-from gpuprov.simulate import engine, image, tools
+from gpuprov.simulate import engine, guard, image, tools
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import Listed, SimulatedHost, check_name, greets, key_pair, public_key
 
@@ -127,7 +127,7 @@ def _create(name: str, description: Description, tag: str, volumes: tuple[tuple[
     engine.engine(
         *("run", "--detach", "--name", PREFIX + name, "--hostname", name, "--label", f"{LABEL}={label}"),
         *engine.systemd_flags(),
-        *(f"--volume={here}:{inside}:ro" for here, inside in volumes),
+        *(f"--volume={here}:{inside}:ro" for here, inside in (*guard.VOLUMES, *volumes)),
         *(tag, "/sbin/init"),
     )
 

@@ -13,7 +13,7 @@ from gpuprov.errors import GpuprovError
 Kind = Literal["container", "machine"]
 User = Literal["gpuadmin", "root"]
 MOST_GPUS = 8
-"""The mock NVML has at most 8 GPUs."""
+"""The stand-in NVML has at most 8 GPUs."""
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,7 +37,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """`driver`: the branch or version that the host's package repository offers (empty: what the distribution has).
 
     `nvswitch`: generation of the NVSwitches (0: none; 1 to 3 are PCI functions, 4 is seen only in the VPD of NVLink bridges).
-    `hcas`: number of InfiniBand HCAs. `container_toolkit`: the repository offers NVIDIA's Container Toolkit, too (built with Go).
+    `hcas`: number of InfiniBand HCAs. `kernel`: a release of the distribution's archive (`6.1.0-47-amd64`; empty: the newest).
+    `container_toolkit`: the repository offers NVIDIA's Container Toolkit, too (built with Go).
     `memory` in MiB and `cpus` count for machines only. `faults` are planted once the host is up.
     A description without `gpu` is a plain Debian host with nothing simulated but its existence.
     """
@@ -48,6 +49,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     driver: str = ""
     nvswitch: Annotated[int, msgspec.Meta(ge=0, le=4)] = 0
     hcas: Annotated[int, msgspec.Meta(ge=0, le=16)] = 0
+    kernel: Annotated[str, msgspec.Meta(pattern=r"^([0-9]+\.[0-9]+\.[0-9]+-[0-9]+-amd64)?$")] = ""
     container_toolkit: bool = False
     memory: Annotated[int, msgspec.Meta(ge=512)] = 2048
     cpus: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2

@@ -51,6 +51,15 @@ def inspect(*names: str) -> list[dict[str, Any]]:
     return found
 
 
+def _inspect_those_left(names: list[str]) -> list[dict[str, Any]]:
+    """The same of those that another process has not removed in the meantime."""
+    try:
+        return inspect(*names)
+    except GpuprovError:
+        left = set(engine("ps", "--all", "--quiet").split())
+        return inspect(*(name for name in names if name in left))
+
+
 def network(container: str) -> dict[str, str]:
     """A container's IPAddress and Gateway; the engines that still tell them at the top level tell them by network, too."""
     networks: dict[str, dict[str, str]] = inspect(container)[0]["NetworkSettings"]["Networks"]
@@ -59,7 +68,9 @@ def network(container: str) -> dict[str, str]:
 
 def labelled(label: str) -> list[dict[str, Any]]:
     """All containers with this label, as `inspect` tells."""
-    return inspect(*engine("ps", "--all", "--quiet", "--filter", f"label={label}").split())
+    if shutil.which(name()) is None:
+        return []
+    return _inspect_those_left(engine("ps", "--all", "--quiet", "--filter", f"label={label}").split())
 
 
 def write(container: str, archive: bytes) -> None:

@@ -78,7 +78,7 @@ TABLE: tuple[Fault, ...] = (
     Fault(
         "mirror-fails",
         "the package mirror cuts the connection at the n-th package (parameter: n)",
-        "download",
+        "could not be downloaded, nothing was changed",
         parameter="1",
         moment="apply",
     ),
@@ -91,8 +91,8 @@ TABLE: tuple[Fault, ...] = (
         "if [ \"$(stat -c %m /boot)\" != /boot ]; then\n"
         "  used=$(du -sm /boot | cut -f1); rm -rf /boot.gpuprov-sim; cp -a /boot /boot.gpuprov-sim\n"
         "  mount -t tmpfs -o mode=755,size=$((used + 24))m gpuprov-sim-boot /boot; cp -a /boot.gpuprov-sim/. /boot/\n"
-        "else fallocate -l $((free - 10))M /boot/gpuprov-sim-fill; fi",
-        heal="if findmnt -n -o SOURCE /boot | grep -q gpuprov-sim-boot; then umount -l /boot; rm -rf /boot.gpuprov-sim; fi\n"
+        "elif [ \"$free\" -gt 10 ]; then fallocate -l $((free - 10))M /boot/gpuprov-sim-fill; fi",
+        heal="if findmnt -n -o SOURCE /boot | grep -q gpuprov-sim-boot; then umount -l /boot; fi; rm -rf /boot.gpuprov-sim\n"
         "rm -f /boot/gpuprov-sim-fill",
     ),
     Fault(
@@ -142,14 +142,16 @@ def check(description: Description) -> None:
 
 
 def plant(host: str, item: str, run: Callable[[str, str], str]) -> Fault:
-    """Switch a fault on: `NAME` or `NAME=PARAMETER`."""
+    """Switch a fault on: `NAME` or `NAME=PARAMETER`. Where that fails, it is off."""
     name, _, parameter = item.partition("=")
     fault = find(name)
     value = parameter or fault.parameter
-    run(
-        host,
-        f"mkdir -p {FOLDER}; printf '%s\\n' '{_safe(value)}' > {FOLDER}/{name}\nset -- '{_safe(value)}'\n{fault.plant}\n",
-    )
+    switch = f"mkdir -p {FOLDER}; printf '%s\\n' '{_safe(value)}' > {FOLDER}/{name}\nset -- '{_safe(value)}'\n"
+    try:
+        run(host, f"{switch}{fault.plant}\n")
+    except GpuprovError:
+        run(host, f"rm -f {FOLDER}/{name}")
+        raise
     return fault
 
 

@@ -13,13 +13,22 @@ from gpuprov.simulate import container, faults, machine
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.devices import devices, table
 from gpuprov.simulate.host import Listed, SimulatedHost
-from gpuprov.simulate.parts import boot, fabric, nvml, packages, silicon
+from gpuprov.simulate.parts import boot, fabric, kernel, nvml, packages, silicon
 from gpuprov.simulate.parts.base import CONFIGURATION, FAULTS, STATE, File, Part, text
 
 KINDS: dict[str, ModuleType] = {"container": container, "machine": machine}
-PLAIN: tuple[Callable[[str, Description], Part], ...] = (boot.part,)
+WHOLE = f"{STATE}/whole"
+"""Made last: without it, the making of a host was cut off."""
+PLAIN: tuple[Callable[[str, Description], Part], ...] = (boot.part, kernel.part)
 """What a host without GPUs gets, too."""
-PARTS: tuple[Callable[[str, Description], Part], ...] = (boot.part, silicon.part, nvml.part, packages.part, fabric.part)
+PARTS: tuple[Callable[[str, Description], Part], ...] = (
+    boot.part,
+    silicon.part,
+    kernel.part,
+    nvml.part,
+    packages.part,
+    fabric.part,
+)
 
 
 def up(name: str, description: Description, *, tag: str | None = None) -> SimulatedHost:
@@ -32,13 +41,16 @@ def up(name: str, description: Description, *, tag: str | None = None) -> Simula
     fresh = kind.describe(name) is None
     volumes = packages.volumes(description) if description.gpu else ()
     host: SimulatedHost = kind.up(name, description, tag=tag, volumes=volumes)
-    if not fresh:
+    if not fresh and "whole" in run(name, f"test ! -e {WHOLE} || echo whole"):
         return host
     try:
         if tag is None:
             furnish(name, description)
+            if description.kernel and description.kind == "machine":
+                reboot(name)
         for fault in description.faults:
             faults.plant(name, fault, run)
+        run(name, f"mkdir -p {STATE}; touch {WHOLE}")
     except BaseException:
         kind.down(name)
         raise

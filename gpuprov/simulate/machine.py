@@ -91,7 +91,7 @@ def freeze(name: str, tag: str) -> None:
     tools.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", layers[-1].name, "-F", "qcow2", str(copy)])
     try:
         qemu.copy_disk(folder / "control", copy)
-        partial = kept.with_name(f".{tag}.{os.getpid()}")
+        partial = kept.with_name(f".{kept.name}.{os.getpid()}")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         for file in (*layers, copy, folder / "vmlinuz"):

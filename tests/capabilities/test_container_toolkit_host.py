@@ -45,7 +45,7 @@ for i in $(seq 1 $n); do ln -sf /dev/null /dev/nvidia-caps/nvidia-cap$i; done
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[SimulatedHost]:
-    name = f"ctk-e2e-{os.getpid()}"
+    name = f"e2e-ctk-{os.getpid()}"
     made = hosts.up(name, Description(gpu=Gpus(model="H100-SXM5-80GB", count=2), container_toolkit=True))
     hosts.run(name, INSTALL)
     hosts.reboot(name)

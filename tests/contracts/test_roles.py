@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -38,3 +40,38 @@ def test_errors_are_not_swallowed() -> None:
     for path in TASKS:
         for task in yaml.safe_load(path.read_text(encoding="utf-8")) or []:
             assert not task.get("ignore_errors"), f"{path}: {task.get('name')}"
+
+
+ACTS_ON_MODULES = re.compile(r"(^|[ ;{])(rmmod|modprobe) (?!-c)")
+
+
+def tasks_of(path: Path) -> list[dict[str, Any]]:
+    """All tasks of a file, those in blocks too."""
+    found: list[dict[str, Any]] = []
+    waiting: list[dict[str, Any]] = list(yaml.safe_load(path.read_text(encoding="utf-8")) or [])
+    while waiting:
+        task = waiting.pop()
+        found.append(task)
+        waiting += [*task.get("block", []), *task.get("rescue", []), *task.get("always", [])]
+    return found
+
+
+def test_no_role_acts_on_modules_from_within_a_container() -> None:
+    """In a privileged container they would be the machine's own. The guard stands at the task, or at what includes its file."""
+    acting = 0
+    for path in TASKS:
+        for task in tasks_of(path):
+            command = f"{task.get('ansible.builtin.shell', '')}{task.get('ansible.builtin.command', '')}"
+            if not ACTS_ON_MODULES.search(command):
+                continue
+            acting += 1
+            including = [
+                other
+                for file in TASKS
+                if file.relative_to(ROOT).parts[:2] == path.relative_to(ROOT).parts[:2]
+                for other in tasks_of(file)
+                if str(other.get("ansible.builtin.include_tasks", "")).endswith(path.name)
+            ]
+            guards = [str(one.get("when", "")) for one in (task, *including)]
+            assert any("container" in guard for guard in guards), f"{path}: {task['name']}"
+    assert acting

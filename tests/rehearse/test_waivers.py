@@ -24,6 +24,7 @@ from tests.rehearse.stage import result
 
 KNOWN = (
     Waiver(check="nouveau.running", kind="container", reason="the kernel is shared"),
+    Waiver(check="persistence.active", kind="container", fails=True, reason="nothing holds a GPU"),
     Waiver(check="host.gpu", kind="any", when="no-gpu", reason="it has no GPU at all"),
 )
 
@@ -36,7 +37,8 @@ def row(check: str, status: str, found: str = "found") -> Row:
     ("given", "kind", "gpu", "part"),
     [
         (row("nouveau.running", "skip"), "container", True, "waived"),
-        (row("nouveau.running", "fail"), "container", True, "waived"),
+        (row("nouveau.running", "fail"), "container", True, "failed"),
+        (row("persistence.active", "fail"), "container", True, "waived"),
         (row("nouveau.running", "pass"), "container", True, "contradicted"),
         (row("nouveau.running", "pass", "nothing asked"), "container", True, "proved"),
         (row("nouveau.running", "error"), "container", True, "failed"),

@@ -23,6 +23,7 @@ H100 = Gpus(model="H100-SXM5-80GB", count=8)
         ({"gpu": {"model": "H100-SXM5-80G"}}, 'gpu.model is "H100-SXM5-80G", which is not in the catalogue'),
         ({"gpus": 8}, "gpus"),
         ({"nvswitch": 5}, "nvswitch"),
+        ({"kernel": "newest"}, "kernel"),
         ([], "object"),
     ],
 )

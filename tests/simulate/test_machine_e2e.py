@@ -15,7 +15,7 @@ from gpuprov.simulate import disk_files, machine
 from gpuprov.simulate.description import Description, Gpus
 
 pytestmark = pytest.mark.e2e
-FIRST, SECOND, TAG = "test-machine-a", "test-machine-b", "test-machine"
+FIRST, SECOND, TAG = "e2e-machine-a", "e2e-machine-b", "e2e-machine"
 DESCRIPTION = Description(kind="machine", gpu=Gpus(model="H100-SXM5-80GB", count=2), memory=1024)
 
 

@@ -23,7 +23,7 @@ OLD, NEW = "580.126.20-1", "580.178.04-1"
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[str]:
-    name = f"pkg-e2e-{os.getpid()}"
+    name = f"e2e-pkg-{os.getpid()}"
     hosts.up(name, DESCRIBED)
     yield name
     hosts.down(name)

@@ -27,6 +27,7 @@ BUILD_MODULE = (
     'dkms install -k "$kernel" gpuprov-sim-pci/1; done'
 )
 """Builds gpuprov_sim_pci, by DKMS, for each kernel that has headers: run it as root in an image that has `boot_files`."""
+KNOWN_TO_DKMS = "[ -e /var/lib/dkms/gpuprov-sim-pci/1 ] || dkms add gpuprov-sim-pci/1 >/dev/null"
 MODULES = ("nvidia", "nvidia-modeset", "nvidia-drm", "nvidia-uvm", "nvidia-peermem")
 
 
@@ -41,9 +42,9 @@ def part(name: str, description: Description) -> Part:
         for device in devices(name, description):
             folder = f"{PROGRAMS}/pci/{device.address}"
             files |= {f"{folder}/{name}": File(content) for name, content in sysfs.files(device).items()}
-    else:
-        files |= boot_files()
-    return Part(files=files, units=(UNIT,))
+        return Part(files=files, units=(UNIT,))
+    # Known to DKMS, so that a kernel which comes later has the functions, too.
+    return Part(files=files | boot_files(), script=KNOWN_TO_DKMS, units=(UNIT,))
 
 
 def boot_files() -> dict[str, File]:
