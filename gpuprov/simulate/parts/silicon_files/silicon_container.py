@@ -172,6 +172,11 @@ def show_nodes(functions: Table, state: State) -> None:
     for path in Path("/dev").glob("nvidia*"):
         if path.is_char_device() and (str(path) not in there or path.stat().st_rdev != NULL):
             path.unlink()
+    # As udev has it on every host for the device of that number; a container's udev replays no devices of its machine.
+    link = Path(f"/dev/char/{os.major(NULL)}:{os.minor(NULL)}")
+    link.parent.mkdir(exist_ok=True)
+    if not link.is_symlink():
+        link.symlink_to("../null")
     shown = state["parameters"]
     for node in there:
         if not os.path.exists(node):
