@@ -6,44 +6,18 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from pkgutil import iter_modules
 from typing import Any
 
 import pytest
 
-from gpuprov.probe import (
-    boot,
-    container_engines,
-    container_toolkit,
-    dpkg,
-    fabric,
-    house,
-    initramfs,
-    modules,
-    nvidia,
-    pci,
-    system,
-    systemd,
-)
+import gpuprov.probe
+from gpuprov.probe import dpkg, modules, nvidia
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
 
-ROOMS: tuple[ModuleType, ...] = (
-    *(
-        boot,
-        container_engines,
-        container_toolkit,
-        dpkg,
-        fabric,
-        house,
-        initramfs,
-        modules,
-        nvidia,
-        pci,
-        system,
-        systemd,
-    ),
-)
+ROOMS = tuple(import_module(f"gpuprov.probe.{room.name}") for room in iter_modules(gpuprov.probe.__path__))
 HEAVY = {dpkg.INDEX.name}
 """Builds apt's cache on a machine that has none: half a minute."""
 

@@ -1,0 +1,198 @@
+"""container_toolkit: fresh CDI devices, which a daemon-reload does not take away."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from tests.capabilities.asking import NO_GPU, PODMAN, Row, judge
+from tests.capabilities.toolkit_host import MIG, OLD, VERSION, cdi, docker, toolkit, units
+from tests.capabilities.toolkit_rows import DOCKER, engines, row
+
+ROWS = [
+    row("as the GPUs", "cdi", None, {}, "pass", "/var/run/cdi/nvidia.yaml: 0"),
+    row(
+        "after a MIG change",
+        "cdi",
+        None,
+        {"gpu_devices": MIG},
+        "fail",
+        "not in it: 0:0 0:1",
+        "nvidia-ctk cdi generate",
+        "file /var/run/cdi/nvidia.yaml:  -> made anew",
+    ),
+    row(
+        "with the MIG devices",
+        "cdi",
+        None,
+        {"gpu_devices": MIG, "cdi_specifications": cdi("0:0", "0:1", "MIG-a", "MIG-b")},
+        "pass",
+        "0:0 0:1",
+    ),
+    row(
+        "with the MIG devices and, by an old release, their GPU",
+        "cdi",
+        None,
+        {"gpu_devices": MIG, "cdi_specifications": cdi("0", "0:0", "0:1", "GPU-3c1f6d5e", "MIG-a", "MIG-b")},
+        "pass",
+    ),
+    row(
+        "MIG devices are gone",
+        "cdi",
+        None,
+        {"cdi_specifications": cdi("0", "0:0", "GPU-3c1f6d5e", "MIG-a")},
+        "fail",
+        "in it, and gone: 0:0 MIG-a",
+    ),
+    row(
+        "a GPU was exchanged",
+        "cdi",
+        None,
+        {"cdi_specifications": cdi("0", "GPU-other")},
+        "fail",
+        "not in it: GPU-3c1f6d5e; in it, and gone: GPU-other",
+    ),
+    row("by index alone", "cdi", None, {"cdi_specifications": cdi("0")}, "pass"),
+    row(
+        "of the driver before",
+        "cdi",
+        None,
+        {"cdi_specifications": cdi(version="535.216.03")},
+        "fail",
+        "driver 535.216.03, installed is 535.261.03",
+    ),
+    row("none", "cdi", None, {"cdi_specifications": ""}, "fail", "no such file"),
+    row("of another directory", "cdi", ContainerToolkit(cdi_directory="/etc/cdi"), {}, "fail", "no such file"),
+    row(
+        "two",
+        "cdi",
+        None,
+        {"cdi_specifications": cdi() + cdi(path="/etc/cdi/nvidia.yaml")},
+        "fail",
+        "a second specification",
+        "rm /etc/cdi/nvidia.yaml",
+    ),
+    row(
+        "MIG mode without instances",
+        "cdi",
+        None,
+        {
+            "gpu_devices": MIG.replace("  MIG", "  x"),
+            "cdi_specifications": "@spec /var/run/cdi/nvidia.yaml\nkind: nvidia.com/gpu\n    - name: all\n",
+        },
+        "pass",
+        "no device",
+    ),
+    row("no GPU", "cdi", None, NO_GPU, "skip", "no NVIDIA GPU"),
+    row(
+        "a container without its machine's driver",
+        "cdi",
+        None,
+        {**PODMAN, "gpu_devices": "NVIDIA-SMI has failed\n"},
+        "skip",
+        "podman container without",
+    ),
+    row(
+        "the driver is not loaded",
+        "cdi",
+        None,
+        {"gpu_devices": "NVIDIA-SMI has failed\n"},
+        "fail",
+        "NVIDIA-SMI has failed",
+        "nvidia_driver.loaded",
+    ),
+    row(
+        "at every boot",
+        "cdi_refresh",
+        None,
+        {},
+        "pass",
+        "nvidia-cdi-refresh.path and nvidia-cdi-refresh.service enabled",
+    ),
+    row(
+        "switched off",
+        "cdi_refresh",
+        None,
+        {"units": units(off=("service",))},
+        "fail",
+        "not enabled: nvidia-cdi-refresh.service",
+        "systemctl enable",
+        "service nvidia-cdi-refresh.service: disabled -> enabled",
+    ),
+    row(
+        "elsewhere",
+        "cdi_refresh",
+        ContainerToolkit(cdi_directory="/etc/cdi"),
+        {},
+        "fail",
+        "says /var/run/cdi/nvidia.yaml",
+        change="file /etc/nvidia-container-toolkit/nvidia-cdi-refresh.env: /var/run/cdi/nvidia.yaml -> /etc/cdi/nvidia.yaml",
+    ),
+    row("its own default", "cdi_refresh", None, {"container_toolkit": toolkit(output="")}, "pass"),
+    row(
+        "an old release, with gpuprov's units",
+        "cdi_refresh",
+        None,
+        {"container_toolkit": toolkit(OLD), "units": units(names="gpuprov-cdi-refresh")},
+        "pass",
+        "gpuprov-cdi-refresh.path",
+    ),
+    row(
+        "an old release, without",
+        "cdi_refresh",
+        None,
+        {"container_toolkit": toolkit(OLD)},
+        "fail",
+        "not enabled: gpuprov-cdi-refresh.path",
+    ),
+    row("nothing is lost", "daemon_reload", DOCKER, {}, "pass", "mode cdi, 2 device files linked"),
+    row(
+        "a device without its link",
+        "daemon_reload",
+        DOCKER,
+        {"container_toolkit": toolkit(VERSION, "auto", "unlinked /dev/nvidia1")},
+        "fail",
+        "without a link: /dev/nvidia1",
+        "create-dev-char-symlinks",
+    ),
+    row(
+        "legacy, and systemd has the cgroups",
+        "daemon_reload",
+        ContainerToolkit(runtimes=("docker",), mode="legacy"),
+        {},
+        "fail",
+        "legacy mode, and docker",
+        "mode: cdi",
+    ),
+    row(
+        "an old release, and systemd has them in containerd",
+        "daemon_reload",
+        ContainerToolkit(runtimes=("containerd",)),
+        {"container_toolkit": toolkit(OLD)},
+        "fail",
+        "containerd leaves cgroups to systemd",
+    ),
+    row(
+        "an old release, and cri-o",
+        "daemon_reload",
+        ContainerToolkit(runtimes=("crio",)),
+        {"container_toolkit": toolkit(OLD)},
+        "fail",
+        "crio",
+    ),
+    row(
+        "legacy with cgroupfs",
+        "daemon_reload",
+        ContainerToolkit(runtimes=("docker",), mode="legacy"),
+        engines(docker(info={"CgroupDriver": "cgroupfs"})),
+        "pass",
+        "mode legacy",
+    ),
+    row("the rule", "daemon_reload_at_boot", None, {}, "pass", "71-gpuprov"),
+    row("no rule", "daemon_reload_at_boot", None, {"container_toolkit": toolkit(rule=False)}, "fail", "no udev rule"),
+]
+
+
+@pytest.mark.parametrize("question", ROWS)
+def test_devices(question: Row) -> None:
+    judge(question)

@@ -1,0 +1,224 @@
+"""container_toolkit: what is refused offline, and before anything is changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities import container_toolkit
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import CHECKS, Row, facts, judge
+from tests.capabilities.toolkit_host import OLD, VERSION, containerd, docker, index, packages, podman, toolkit
+from tests.capabilities.toolkit_rows import ALL, DOCKER, EXACT, POD, engines, row
+
+ROWS = [
+    row(
+        "the newest",
+        "resolvable",
+        None,
+        {"packages": ""},
+        "pass",
+        VERSION,
+        change=f"package nvidia-container-toolkit:  -> {VERSION}-1",
+    ),
+    row("what is there stays", "resolvable", None, {"packages": packages(OLD)}, "pass", OLD),
+    row(
+        "a downgrade",
+        "resolvable",
+        EXACT,
+        {},
+        "pass",
+        OLD,
+        change=f"package libnvidia-container1: {VERSION}-1 -> {OLD}-1",
+    ),
+    row(
+        "no repository",
+        "resolvable",
+        None,
+        {"packages": "", "package_index": ""},
+        "fail",
+        "none of nvidia-container-toolkit",
+        "not in the distribution's",
+    ),
+    row(
+        "not whole",
+        "resolvable",
+        EXACT,
+        {"package_index": index(VERSION) + index(OLD, without="libnvidia-container1")},
+        "fail",
+        "no libnvidia-container1 1.17.8-1",
+        f"whole set is {VERSION}",
+    ),
+    row(
+        "no such version",
+        "resolvable",
+        ContainerToolkit(version="1.16.0"),
+        {},
+        "fail",
+        'no version matches "1.16.0"',
+        "nearest version",
+    ),
+    row("four engines", "engines", ALL, {}, "pass", "docker 20.10.24, containerd 1.6.20"),
+    row("no engine", "engines", None, engines(), "fail", "neither docker, containerd, cri-o nor podman", "install one"),
+    row(
+        "one is missing",
+        "engines",
+        ALL,
+        engines(docker()),
+        "fail",
+        "not installed: containerd crio podman",
+        "installs no container engine",
+    ),
+    row("an old podman", "engines", POD, engines(podman("3.4.4")), "fail", "podman 3.4.4", "upgrade podman"),
+    row("broken JSON", "engines", DOCKER, engines(docker("{")), "fail", "not valid JSON", "mend it"),
+    row(
+        "the CRI plugin is off",
+        "engines",
+        ContainerToolkit(runtimes=("containerd",)),
+        engines(containerd(dump='disabled_plugins = ["cri"]\n')),
+        "fail",
+        "CRI plugin is disabled",
+        "disabled_plugins",
+    ),
+    row("nothing old", "leftovers", None, {}, "pass", "nothing of an older"),
+    row(
+        "nvidia-docker2",
+        "leftovers",
+        None,
+        {"packages": packages() + "ii |nvidia-docker2|2.13.0-1|nvidia-docker2\n"},
+        "fail",
+        "nvidia-docker2",
+        "apt-get purge",
+    ),
+    row(
+        "an old list",
+        "leftovers",
+        None,
+        {"container_toolkit": toolkit(VERSION, "auto", "leftover /etc/apt/sources.list.d/nvidia-docker.list")},
+        "fail",
+        "nvidia-docker.list",
+        "Signed-By",
+    ),
+    row(
+        "the hook",
+        "leftovers",
+        None,
+        {
+            "container_toolkit": toolkit(
+                VERSION, "auto", "leftover /usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
+            )
+        },
+        "fail",
+        "oci-nvidia-hook.json",
+        "by hook and by CDI",
+    ),
+    row("nobody", "rootless_users", None, {}, "pass", "nothing asked"),
+    row("a user", "rootless_users", ContainerToolkit(rootless=("gpuuser",)), {}, "pass", "gpuuser"),
+    row(
+        "nobody of that name",
+        "rootless_users",
+        ContainerToolkit(rootless=("nemo",)),
+        {},
+        "fail",
+        "no such user: nemo",
+        "useradd nemo",
+    ),
+    row(
+        "no subordinate ids",
+        "rootless_users",
+        ContainerToolkit(rootless=("gpuuser",)),
+        {"rootless_users": "@user gpuuser|/home/gpuuser|0|0|0\n"},
+        "fail",
+        "no entry in /etc/subuid: gpuuser",
+        "usermod --add-subuids",
+    ),
+    row(
+        "an old release stays",
+        "rootless_users",
+        ContainerToolkit(rootless=("gpuuser",)),
+        {"packages": packages(OLD)},
+        "fail",
+        "is legacy",
+        "mode: cdi",
+    ),
+]
+
+
+@pytest.mark.parametrize("question", ROWS)
+def test_preflight(question: Row) -> None:
+    judge(question)
+
+
+def test_the_sites_repository_is_trusted_to_have_it() -> None:
+    check = CHECKS["container_toolkit.resolvable"]
+    host = HostSpec(name="gpu1", site={"container_toolkit_repository": "https://site.example/deb /"})
+    outcome = check.run(Context(host, ContainerToolkit(), facts(packages="", package_index="")))
+    assert (outcome.status, outcome.found) == ("pass", "the site's repository is enabled by apply, which resolves then")
+
+
+def problems(**fields: Any) -> list[tuple[str, str, str]]:
+    found = container_toolkit.rules(HostSpec(name="gpu1"), ContainerToolkit(**fields))
+    return [(problem.severity, problem.message, problem.hint) for problem in found]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, []),
+        (
+            {"runtimes": ("docker", "docker")},
+            [("error", 'container_toolkit.runtimes has "docker" twice', "take one out")],
+        ),
+        (
+            {"runtimes": ("podman",), "default_runtime": True},
+            [
+                (
+                    "error",
+                    "container_toolkit.default_runtime is true, and podman has no runtime to register: it takes GPUs by CDI",
+                    "leave default_runtime out",
+                )
+            ],
+        ),
+        (
+            {"rootless": ("alice",), "mode": "legacy"},
+            [
+                (
+                    "error",
+                    "container_toolkit.rootless cannot work in mode legacy: it needs no-cgroups, which breaks root's containers",
+                    "mode: cdi",
+                )
+            ],
+        ),
+        (
+            {"rootless": ("alice",), "version": OLD},
+            [
+                (
+                    "error",
+                    "container_toolkit.rootless cannot work in mode auto, which is legacy before 1.18.0: it needs no-cgroups, "
+                    "which breaks root's containers",
+                    "mode: cdi",
+                )
+            ],
+        ),
+        ({"rootless": ("alice",), "version": OLD, "mode": "cdi"}, []),
+        (
+            {"mode": "legacy"},
+            [
+                (
+                    "warning",
+                    "container_toolkit.mode is legacy: where systemd has the cgroups, its daemon-reload takes GPUs from containers",
+                    "leave mode out, or mode: cdi",
+                )
+            ],
+        ),
+        (
+            {"rootless": ("root",)},
+            [("error", 'container_toolkit.rootless has "root", whose engines are those of runtimes', "take it out")],
+        ),
+    ],
+)
+def test_rules(fields: dict[str, Any], told: list[tuple[str, str, str]]) -> None:
+    assert problems(**fields) == told
