@@ -15,6 +15,7 @@ from gpuprov.spec.build import convert, show, unknown_key
 from gpuprov.spec.kernel import Contribution, Kernel, merge
 from gpuprov.spec.model import Fragment, HostSpec, RawHost, site_variables
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
+from gpuprov.spec.repository import located
 
 HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
 """Names of hosts become names of files in a rendered project; inventories from scripts are not always to be trusted."""
@@ -40,11 +41,11 @@ def load_fleet(
     inventory = load(
         sources, limit=limit, vault_password_files=vault_password_files, ask_vault_pass=ask_vault_pass, cache=cache
     )
-    return judge(inventory.hosts, inventory.warnings)
+    return judge(inventory.hosts, inventory.warnings, whole=limit is None)
 
 
-def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = ()) -> Fleet:
-    """Typed specs of raw hosts. Hosts that share one merged spec are judged once."""
+def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: bool = True) -> Fleet:
+    """Typed specs of raw hosts. Hosts that share one merged spec are judged once. `whole`: these are all hosts of the inventory."""
     pairs: list[tuple[RawHost, HostSpec]] = []
     unmanaged: list[str] = []
     problems: list[Problem] = list(warnings)
@@ -66,6 +67,10 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = ()) -> Fleet:
         problems += [msgspec.structs.replace(problem, hosts=(raw.name,)) for problem in found]
         if spec is not None:
             pairs.append((raw, _for_host(spec, raw)))
+    origins = {raw.name: raw.origins for raw, _ in pairs}
+    for capability in CAPABILITIES:
+        for name, problem in capability.fleet_rules([spec for _, spec in pairs], unmanaged, whole=whole):
+            problems.append(msgspec.structs.replace(problem, hosts=(name,), origin=place(problem.path, origins[name])))
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise SpecError(errors)
@@ -109,7 +114,7 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
         block, found = convert(value, capability.fragment, (capability.name,))
         findings += found
         if block is not None:
-            blocks[capability.name] = block
+            blocks[capability.name] = located(block, capability.name, raw.origins)
     problems = [Problem(path=path, message=message, hint=hint) for path, message, hint in findings]
     judged: Any = house or HOUSE.fragment()  # a bad one is told of; the capabilities' rules still find what they find
     spec = HostSpec(name=raw.name, groups=raw.groups, gpu=judged.gpu, reboot=judged.reboot, capabilities=blocks)

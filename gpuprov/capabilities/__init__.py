@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities import container_toolkit, fabric_manager, host, kernel, nouveau, nvidia_driver, persistence
+from gpuprov.capabilities import (
+    container_toolkit,
+    cuda_toolkit,
+    dcgm,
+    fabric_manager,
+    host,
+    kernel,
+    nouveau,
+    nvidia_driver,
+    persistence,
+    vgpu_guest,
+)
 from gpuprov.capabilities.base import Capability
 from gpuprov.spec.model import Fragment, HostSpec
 
@@ -11,8 +22,11 @@ CAPABILITIES: tuple[Capability, ...] = (
     nouveau.CAPABILITY,
     nvidia_driver.CAPABILITY,
     persistence.CAPABILITY,
+    cuda_toolkit.CAPABILITY,
+    vgpu_guest.CAPABILITY,
     fabric_manager.CAPABILITY,
     container_toolkit.CAPABILITY,
+    dcgm.CAPABILITY,
 )
 HOUSE: Capability = host.CAPABILITY
 BY_NAME: dict[str, Capability] = {capability.name: capability for capability in (HOUSE, *CAPABILITIES)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
@@ -30,7 +30,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check function answers. `changes` and `reboot` say what apply would do about a failure."""
+    """What a check function answers. `changes` and `reboot` say what apply would do about a failure.
+
+    `version` is the exact version that the host has after apply, said by a capability's preflight before anything is changed.
+    """
 
     status: Status
     expected: str = ""
@@ -39,6 +42,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     evidence: str = ""
     changes: tuple[Change, ...] = ()
     reboot: str = ""
+    version: str = ""
 
 
 def ok(found: object, expected: object = "", *, evidence: str = "") -> Outcome:
@@ -111,6 +115,12 @@ def _no_rules(_host: HostSpec, _fragment: Any) -> Iterable[Problem]:
     return ()
 
 
+def _no_fleet_rules(
+    _hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool
+) -> Iterable[tuple[str, Problem]]:
+    return ()
+
+
 def _no_export(_facts: Facts) -> Fragment | None:
     return None
 
@@ -120,6 +130,8 @@ class Capability:
     """One thing a GPU host can be asked to have. `name` is its spec key, module, role, scenario and doc page.
 
     `rules` judge the fragment offline (nothing known of the host). `contribute` is what it asks of the kernel.
+    `fleet_rules` judge all hosts together: (hosts, names of unmanaged ones, whole=whether there are no others) -> pairs of a
+    host's name and a problem.
     `export` reads a fragment off a host's facts (None: the host does not have it); it needs `export_probes`.
     `unproved` excuses fields that no check proves, each with its reason. `follows`: capabilities whose change it must be applied
     after, although nothing of it was changed in the spec.
@@ -130,6 +142,7 @@ class Capability:
     fragment: type[Fragment]
     checks: tuple[Check, ...]
     rules: Callable[[HostSpec, Any], Iterable[Problem]] = _no_rules
+    fleet_rules: Callable[..., Iterable[tuple[str, Problem]]] = _no_fleet_rules
     contribute: Callable[[HostSpec, Any], Kernel | None] = lambda _host, _fragment: None
     export: Callable[[Facts], Fragment | None] = _no_export
     export_probes: tuple[Probe[Any], ...] = ()

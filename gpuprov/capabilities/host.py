@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.repositories_checks import package_sources
 from gpuprov.catalog import fabric as nvswitches
+from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.driver_sets import supported_distributions
-from gpuprov.probe import dpkg, fabric, house, pci, system, systemd
+from gpuprov.probe import fabric, house, packages, pci, system, systemd
+from gpuprov.probe.family import words
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, Reboot
 from gpuprov.spec.problem import Problem
 
@@ -96,7 +99,8 @@ def supported(ctx: Ctx) -> Outcome:
         return fail("Linux", platform.system, "gpuprov manages Linux hosts only; remove the host from the inventory")
     release = ctx.facts.get(system.OS_RELEASE)
     known = supported_distributions()
-    if f"{release.id} {release.version}" not in known:
+    entry = find_distribution(release.id, release.version)
+    if entry is None or f"{entry.id} {entry.version_id}" not in known:
         return fail(" or ".join(known), release.name or release.id, "this distribution is not supported")
     return ok(release.name)
 
@@ -120,23 +124,23 @@ def clock(ctx: Ctx) -> Outcome:
     return ok("within five minutes")
 
 
-@check("host.packages", dpkg.AUDIT, house.MARKER, moment="preflight")
-def packages(ctx: Ctx) -> Outcome:
-    """dpkg's database is whole, or was left half-way by a cut-off apply, which the next one repairs."""
-    complaint = ctx.facts.get(dpkg.AUDIT)
+@check("host.packages", packages.AUDIT, house.MARKER, system.OS_RELEASE, moment="preflight")
+def package_database(ctx: Ctx) -> Outcome:
+    """The package database is whole, or was left half-way by a cut-off apply, which the next one repairs."""
+    complaint = ctx.facts.get(packages.AUDIT)
     if complaint and not ctx.facts.get(house.MARKER):
-        return fail(
-            "a whole package database", " ".join(complaint.split())[:300], "dpkg --configure -a; apt-get -f install"
-        )
+        repair = words(ctx.facts.get(system.OS_RELEASE)).repair
+        return fail("a whole package database", " ".join(complaint.split())[:300], repair)
     return ok("left half-way by an apply, which will be completed" if complaint else "whole")
 
 
-@check("host.space", system.SPACE, moment="preflight")
+@check("host.space", system.SPACE, system.OS_RELEASE, moment="preflight")
 def space(ctx: Ctx) -> Outcome:
     """/boot has room for a rebuilt initramfs."""
     free = ctx.facts.get(system.SPACE).get("/boot", 0)
     if free < BOOT_SPACE:
-        return fail(f"{BOOT_SPACE} MiB free in /boot", f"{free} MiB", "remove old kernels: apt-get autoremove --purge")
+        hint = f"remove old kernels: {words(ctx.facts.get(system.OS_RELEASE)).old_kernels}"
+        return fail(f"{BOOT_SPACE} MiB free in /boot", f"{free} MiB", hint)
     return ok(f"{free} MiB free in /boot")
 
 
@@ -169,7 +173,18 @@ CAPABILITY = Capability(
     name="host",
     summary="which GPUs the host has, whether it may be rebooted, and what must hold before anything is changed",
     fragment=House,
-    checks=(gpu, nvswitch_fabric, reboot_pending, supported, root, clock, packages, space, receipt),
+    checks=(
+        gpu,
+        nvswitch_fabric,
+        reboot_pending,
+        supported,
+        root,
+        clock,
+        package_sources,
+        package_database,
+        space,
+        receipt,
+    ),
     rules=rules,
     unproved={"reboot": "a permission, not a state of the host"},
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from gpuprov.capabilities.base import Capability, Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.probe import boot, initramfs, modules, system, systemd
 from gpuprov.probe.base import Facts
+from gpuprov.probe.family import family
 from gpuprov.probe.modules import underscored
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel, Scalar
@@ -163,7 +164,12 @@ def command_line(ctx: Context[Kernel]) -> Outcome:
     return ok(listed(wanted) or "nothing asked")
 
 
-@check("kernel.boot_entries", boot.BOOT_ENTRIES, system.CONTAINER, fields=("command_line",), moment="next-boot")
+@check(
+    "kernel.boot_entries",
+    *(boot.BOOT_ENTRIES, system.CONTAINER, system.OS_RELEASE),
+    fields=("command_line",),
+    moment="next-boot",
+)
 def boot_entries(ctx: Context[Kernel]) -> Outcome:
     """Every entry of the bootloader (rescue entries aside) carries every wanted parameter."""
     wanted = ctx.fragment.command_line
@@ -172,17 +178,23 @@ def boot_entries(ctx: Context[Kernel]) -> Outcome:
     if ctx.facts.get(system.CONTAINER):
         return skip("a container has no bootloader")
     entries = [entry for entry in ctx.facts.get(boot.BOOT_ENTRIES) if not {"single", "recovery"} & set(entry)]
-    change = Change(kind="file", name="/etc/default/grub.d/90-gpuprov.cfg", after=listed(wanted))
+    redhat = family(ctx.facts.get(system.OS_RELEASE)) == "redhat"
+    file = "/boot/loader/entries" if redhat else "/etc/default/grub.d/90-gpuprov.cfg"
+    change = Change(kind="file", name=file, after=listed(wanted))
     if not entries:
         return fail(listed(wanted), "no grub entries found", "only grub is supported; set the parameters by hand")
     wrong = sorted({item for entry in entries for item in differences(wanted, entry)})
     if wrong:
-        return fail(listed(wanted), " ".join(wrong), "update-grub", changes=[change])
+        hint = f'grubby --update-kernel=ALL --args="{listed(wanted)}"' if redhat else "update-grub"
+        return fail(listed(wanted), " ".join(wrong), hint, changes=[change])
     return ok(f"{listed(wanted)} in {len(entries)} boot entries")
 
 
 @check(
-    "kernel.initramfs", initramfs.INITRAMFS, modules.KERNELS, moment="next-boot", fields=("blacklist", "module_options")
+    "kernel.initramfs",
+    *(initramfs.INITRAMFS, modules.KERNELS, system.OS_RELEASE),
+    moment="next-boot",
+    fields=("blacklist", "module_options"),
 )
 def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     """The initramfs of every installed kernel holds gpuprov's modprobe.d file, in its present state."""
@@ -191,25 +203,22 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     images = ctx.facts.get(initramfs.INITRAMFS)
     if not images:
         return skip("no initramfs in /boot")
-    made = {image.image for image in images}
-    without = [
-        k.release for k in ctx.facts.get(modules.KERNELS) if k.bootable and f"/boot/initrd.img-{k.release}" not in made
-    ]
+    made = {image.release for image in images}
+    without = [k.release for k in ctx.facts.get(modules.KERNELS) if k.bootable and k.release not in made]
     if without:
-        changes = [Change(kind="initramfs", name=f"/boot/initrd.img-{release}", after="made") for release in without]
-        hint = f"update-initramfs -c -k {without[0]}"
+        redhat = family(ctx.facts.get(system.OS_RELEASE)) == "redhat"
+        names = [f"/boot/initramfs-{name}.img" if redhat else f"/boot/initrd.img-{name}" for name in without]
+        changes = [Change(kind="initramfs", name=name, after="made") for name in names]
+        by_dracut = any(image.by_dracut for image in images)
+        hint = f"dracut {names[0]} {without[0]}" if by_dracut else f"update-initramfs -c -k {without[0]}"
         return fail("an initramfs for every kernel", f"none for {' '.join(without)}", hint, changes=changes)
-    unreadable = [image.image for image in images if not image.readable]
-    if unreadable:
-        return fail(
-            "readable images", f"not readable: {' '.join(unreadable)}", "run as root; lsinitramfs " + unreadable[0]
-        )
-    stale = [image.image for image in images if not image.holds_configuration]
-    if stale:
-        changes = [Change(kind="initramfs", name=image, after="rebuilt") for image in stale]
-        return fail(
-            f"{MODPROBE_FILE} inside", f"stale: {' '.join(stale)}", "update-initramfs -u -k all", changes=changes
-        )
+    if unreadable := [image for image in images if not image.readable]:
+        told = "not readable: " + " ".join(image.image for image in unreadable)
+        return fail("readable images", told, f"run as root; {unreadable[0].listing}")
+    if stale := [image for image in images if not image.holds_configuration]:
+        changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in stale]
+        told = "stale: " + " ".join(image.image for image in stale)
+        return fail(f"{MODPROBE_FILE} inside", told, stale[0].rebuild, changes=changes)
     return ok(f"{len(images)} images hold {MODPROBE_FILE}")
 
 

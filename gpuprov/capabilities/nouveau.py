@@ -75,24 +75,13 @@ def in_initramfs(ctx: Context[Nouveau]) -> Outcome:
     if not images:
         return skip("no initramfs in /boot")
     wanted = {underscored(name) for name in ctx.fragment.modules}
-    unreadable = [image.image for image in images if not image.readable]
-    if unreadable:
-        return fail(
-            "readable images", "not readable: " + " ".join(unreadable), "run as root; lsinitramfs " + unreadable[0]
-        )
-    armed = [
-        f"{i.image} ({' '.join(sorted(wanted & i.modules))})"
-        for i in images
-        if wanted & i.modules and not i.holds_configuration
-    ]
-    if armed:
-        changes = [Change(kind="initramfs", name=item.split()[0], after="rebuilt") for item in armed]
-        return fail(
-            "no in-tree driver, or its blacklist, in every image",
-            "; ".join(armed),
-            "update-initramfs -u -k all",
-            changes=changes,
-        )
+    if unreadable := [image for image in images if not image.readable]:
+        told = "not readable: " + " ".join(image.image for image in unreadable)
+        return fail("readable images", told, f"run as root; {unreadable[0].listing}")
+    if armed := [image for image in images if wanted & image.modules and not image.holds_configuration]:
+        changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in armed]
+        told = "; ".join(f"{image.image} ({' '.join(sorted(wanted & image.modules))})" for image in armed)
+        return fail("no in-tree driver, or its blacklist, in every image", told, armed[0].rebuild, changes=changes)
     return ok(f"{len(images)} images cannot load {' '.join(sorted(wanted))}")
 
 

@@ -7,12 +7,16 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Change, Context, Outcome, check, fail, ok, skip
-from gpuprov.probe import dpkg, nvidia, pci, system, systemd
+from gpuprov.probe import nvidia, pci, system, systemd
 from gpuprov.probe.base import Facts
 from gpuprov.spec.model import Fragment
 
 DAEMON = "nvidia-persistenced.service"
 LEGACY = "gpuprov-persistence.service"
+DROP_IN = "/etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf"
+WRITES = f"gpuprov apply writes {DROP_IN} with"
+IDLE = "--no-persistence-mode"
+"""Ubuntu's unit starts the daemon so: it is there, and every GPU's mode stays off."""
 
 
 class Persistence(Fragment, frozen=True):
@@ -25,16 +29,20 @@ class Persistence(Fragment, frozen=True):
 
 
 def units_for(mode: str, facts: Facts) -> tuple[str, str]:
-    """The unit that shall be on, and the one that shall be off. auto takes the legacy unit only where it is in force."""
-    legacy_in_force = facts.get(systemd.SYSTEMD_UNITS).get(LEGACY, systemd.MISSING).file == "enabled"
-    no_daemon = "nvidia-persistenced" not in facts.get(dpkg.PACKAGES)
+    """The unit that shall be on, and the one that shall be off. auto takes the legacy unit only where it is in force.
+
+    Whether there is a daemon is told by its unit: it has a package of its own, or is in one with another name (Ubuntu).
+    """
+    units = facts.get(systemd.SYSTEMD_UNITS)
+    legacy_in_force = units.get(LEGACY, systemd.MISSING).file == "enabled"
+    no_daemon = units.get(DAEMON, systemd.MISSING).load == "not-found"
     legacy = mode == "legacy" or (mode == "auto" and legacy_in_force and no_daemon)
     return (LEGACY, DAEMON) if legacy else (DAEMON, LEGACY)
 
 
-@check("persistence.enabled", systemd.SYSTEMD_UNITS, dpkg.PACKAGES, fields=("mode",), moment="next-boot")
+@check("persistence.enabled", systemd.SYSTEMD_UNITS, fields=("mode",), moment="next-boot")
 def enabled(ctx: Context[Persistence]) -> Outcome:
-    """The unit that keeps the GPUs initialised starts at boot, and no second one competes with it."""
+    """The unit that keeps the GPUs initialised starts at boot and switches the mode on; no second one competes with it."""
     units = ctx.facts.get(systemd.SYSTEMD_UNITS)
     wanted, other = units_for(ctx.fragment.mode, ctx.facts)
     state = units.get(wanted, systemd.MISSING)
@@ -42,18 +50,23 @@ def enabled(ctx: Context[Persistence]) -> Outcome:
     expected = f"{wanted} enabled" + (f", {other} off" if competing else "")
     if state.file != "enabled":
         change = Change(kind="service", name=wanted, before=state.file or state.load, after="enabled")
-        return fail(
-            expected, f"{wanted} is {state.file or state.load}", f"systemctl enable --now {wanted}", changes=[change]
+        hint = (
+            f"{WRITES} [Install] WantedBy=multi-user.target"
+            if state.file == "static"
+            else f"systemctl enable --now {wanted}"
         )
+        return fail(expected, f"{wanted} is {state.file or state.load}", hint, changes=[change])
     if competing:
         change = Change(kind="service", name=other, before="enabled", after="disabled")
         return fail(expected, f"{other} is enabled too", f"systemctl disable --now {other}", changes=[change])
+    if wanted == DAEMON and IDLE in state.start:
+        change = Change(kind="file", name=DROP_IN, before="absent", after="written")
+        hint = f"{WRITES} an ExecStart without it"
+        return fail(f"{expected}, without {IDLE}", f"{wanted} is started with {IDLE}", hint, changes=[change])
     return ok(expected)
 
 
-@check(
-    "persistence.active", systemd.SYSTEMD_UNITS, dpkg.PACKAGES, pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("mode",)
-)
+@check("persistence.active", systemd.SYSTEMD_UNITS, pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("mode",))
 def active(ctx: Context[Persistence]) -> Outcome:
     """The daemon runs (or the legacy unit ran); it cannot where there is no GPU."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
@@ -70,7 +83,7 @@ def active(ctx: Context[Persistence]) -> Outcome:
 
 @check(
     "persistence.mode_on",
-    *(nvidia.SMI, pci.NVIDIA_FUNCTIONS, systemd.SYSTEMD_UNITS, dpkg.PACKAGES, system.CONTAINER),
+    *(nvidia.SMI, pci.NVIDIA_FUNCTIONS, systemd.SYSTEMD_UNITS, system.CONTAINER),
     fields=("mode",),
 )
 def mode_on(ctx: Context[Persistence]) -> Outcome:

@@ -67,6 +67,18 @@ def max_cuda(branch: str) -> str | None:
     return entry.cuda if entry else None
 
 
+def floor(cuda: str) -> str:
+    """The oldest driver that runs CUDA `cuda`; empty where that is not known."""
+    return supports("1", cuda).floor
+
+
+def floors() -> dict[str, str]:
+    """`floor` of every CUDA version that the catalogue knows: majors, minors and full versions."""
+    cells = [row.cuda.split(".") for row in toolkits()]
+    known = {".".join(parts[:n]) for parts in cells for n in range(1, len(parts) + 1)}
+    return {version: floor(version) for version in sorted(known, key=lambda v: [int(n) for n in v.split(".")])}
+
+
 def _at_least(driver: str, needed: str) -> bool | None:
     """None: a branch alone cannot tell, because what is needed lies within it."""
     has, want = Version.parse(driver), Version.parse(needed)

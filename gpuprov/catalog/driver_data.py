@@ -51,23 +51,33 @@ class Modules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`id`, `version_id`: as in /etc/os-release. `modular`: dnf has module streams."""
+    """`id`, `version_id`: as in /etc/os-release; `likes`: other IDs with the same packages. `modular`: dnf has module streams."""
 
     key: str
     id: str
+    likes: tuple[str, ...] = ()
     version_id: str = ""
     codename: str = ""
     manager: Literal["apt", "dnf"]
     modular: bool = False
 
+    @property
+    def family(self) -> Literal["debian", "redhat"]:
+        """The family whose package manager it has."""
+        return "debian" if self.manager == "apt" else "redhat"
+
 
 class Origin(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An archive. `url` has {repo} and {arch}; without a url it is the distribution's own."""
+    """An archive. `url` has {repo} and {arch}; without a url it is the distribution's own.
+
+    `architectures`: the word for {arch} by machine (`uname -m`).
+    """
 
     key: str
     distributions: tuple[str, ...]
     components: tuple[str, ...] = ()
     url: str = ""
+    architectures: dict[str, str] = {}
     keyring: str = ""
     unsure: dict[str, Confidence] = {}
     notes: tuple[str, ...] = ()
@@ -90,7 +100,8 @@ class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     `packages` may hold {branch}, {version}, {kernel}, {kernel_flavour}; `alternatives` are other names for the same.
     `version`: driver: all have the driver's version, to be pinned and held as a set; own: a version line of its own;
-    kernel: follows the kernel. `dkms_name`, `module_name`: where they are not "nvidia".
+    kernel: follows the kernel. `dkms_name`, `module_name`: where they are not "nvidia". `needs`: a package that they depend on
+    in exactly their version.
     """
 
     part: str
@@ -104,6 +115,7 @@ class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     version: Literal["driver", "own", "kernel"]
     version_form: str = ""
     module_stream: str = ""
+    needs: str = ""
     dkms_name: str = ""
     module_name: str = ""
     unsure: dict[str, Confidence] = {}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import cache
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any
 
 from gpuprov.catalog.driver_data import Setting, drivers_file
+from gpuprov.catalog.driver_sets import managed
 from gpuprov.catalog.drivers import branches
 from gpuprov.catalog.gpus import Gpu, gpus
 from gpuprov.catalog.packages import find_distribution, origins, package_sets
@@ -22,7 +22,10 @@ MODES = {"bare-metal": "0", "shared-nvswitch": "1", "vgpu": "2"}
 # their VPD, an InfiniBand subnet manager of their own works through them, and it needs these:
 # https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
 BRIDGE_ID, BRIDGE_VPD, BRIDGED_GENERATION = "15b3:1021", "SW_MNG", 4
-SUBNET_PACKAGES = ("nvlsm", "libibumad3", "infiniband-diags")
+SUBNET_PACKAGES = {
+    "debian": ("nvlsm", "libibumad3", "infiniband-diags"),
+    "redhat": ("nvlsm", "libibumad", "infiniband-diags"),
+}
 # mlx5_ib: https://github.com/NVIDIA/gpu-operator/issues/2781
 SUBNET_MODULES = ("mlx5_core", "mlx5_ib", "ib_umad")
 MIN_KERNEL = "5.17"
@@ -57,17 +60,18 @@ def why_not(gpu: Gpu) -> str:
 
 @cache
 def rules(os_id: str, version_id: str) -> tuple[dict[str, Any], ...]:
-    """The package's names on a distribution, as `gpuprov.resolve` takes them: `name` with {branch}, `min` and `max` branch."""
+    """The package's names on a distribution, as `gpuprov.resolve` takes them: `name` with {branch}, `min` and `max` branch, and
+    `needs` where it goes with the driver of one archive only: a package of that driver."""
     distribution = find_distribution(os_id, version_id)
     if distribution is None:
         return ()
-    found: dict[tuple[str, int, int], None] = {}
+    found: dict[tuple[str, int, int, str], None] = {}
     for origin in origins(distribution.key):
         for branch in branches():
             for entry in package_sets(distribution.key, "fabric-manager", branch.branch, origin=origin.key):
                 bounds = int(entry.min_branch or 0), int(entry.max_branch or NO_LIMIT)
-                found |= {(name, *bounds): None for name in entry.packages}
-    return tuple({"name": name, "min": least, "max": most} for name, least, most in found)
+                found |= {(name, *bounds, entry.needs): None for name in entry.packages}
+    return tuple({"name": n, "min": low, "max": high} | ({"needs": pkg} if pkg else {}) for n, low, high, pkg in found)
 
 
 def names(os_id: str, version_id: str) -> tuple[str, ...]:
@@ -82,17 +86,16 @@ def names(os_id: str, version_id: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def tables(distributions: Iterable[str]) -> dict[str, Any]:
-    """What the role decides by; `distributions` as `debian 12`."""
-    split = (words.split() for words in distributions)
-    keys = {f"{os_id}-{version}": (os_id, version) for os_id, version in split}
+def tables() -> dict[str, Any]:
+    """What the role decides by; `rules` and `names` by platform."""
+    keys = {entry.key: (entry.id, entry.version_id) for entry in managed()}
     return {
         "rules": {key: list(rules(*pair)) for key, pair in keys.items() if rules(*pair)},
         "names": {key: list(names(*pair)) for key, pair in keys.items() if rules(*pair)},
         "switches": switches(),
         "imex": [entry.id for gpu in gpus() if gpu.fabric_manager.imex for entry in gpu.pci_ids],
         "modes": MODES,
-        "subnet_packages": list(SUBNET_PACKAGES),
+        "subnet_packages": {family: list(found) for family, found in SUBNET_PACKAGES.items()},
         "min_kernel": MIN_KERNEL,
         "configuration": configuration_file(),
     }

@@ -17,7 +17,7 @@ def find_distribution(os_id: str, version_id: str) -> Distribution | None:
     """The distribution with this ID and VERSION_ID of /etc/os-release; a minor release counts as its major's."""
     for entry in distributions():
         same = version_id == entry.version_id or version_id.startswith(f"{entry.version_id}.")
-        if entry.id == os_id.casefold() and (same or not entry.version_id):
+        if os_id.casefold() in (entry.id, *entry.likes) and (same or not entry.version_id):
             return entry
     return None
 

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from gpuprov.inventory.origin import origin_of
-from gpuprov.inventory.scripts import LIMIT
 from gpuprov.inventory.sources import shown
 from gpuprov.spec.problem import Origin, Problem
 
@@ -35,8 +34,8 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "",
     ),
     (
-        r"Inventory script did not end",
-        f"the inventory script did not end within {LIMIT:g} s and was stopped",
+        r"Inventory script (did not end within [0-9.]+ s)",
+        r"the inventory script \1 and was stopped",
         "run it by hand with --list and see what it waits for",
     ),
     (r"Failed to execute inventory script", "the inventory script cannot be run", 'check its "#!" line'),
@@ -54,7 +53,8 @@ def problem_of(error: BaseException, file: str, subject: str = "the file") -> Pr
     whole = " | ".join(f"{type(cause).__name__}: {cause}" for cause in _chain(error))
     said = _stderr(error)
     for pattern, message, hint in _KNOWN:
-        if re.search(pattern, whole):
+        if seen := re.search(pattern, whole):
+            message = seen.expand(message)
             message = f"{subject} {message}" if message.startswith(("is ", "cannot ", "refers ")) else message
             return Problem(message=message, origin=place, hint=f"it said: {said}" if said else hint)
     unknown = re.search(r"specifies unknown plugin '([^']+)'", whole)

@@ -49,6 +49,7 @@ def host_plan(
         last_apply_seconds=seconds,
         unpredicted=tuple(unpredicted(concerned)),
         differs=any(r.status in ("fail", "error") for r in results),
+        versions={r.capability: r.version for r in results if r.version},
     )
 
 

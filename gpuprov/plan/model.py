@@ -28,7 +28,8 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     run, skipped: capabilities with the reason. blocked: what must be mended before apply touches the host. changes:
     what the checks say. diffs: what Ansible's `--check --diff` says of files. tasks: tasks that Ansible says would
     change something, without a diff. unpredicted: what nobody can know before. reboot "unknown": see reboot_reasons.
-    last_apply_seconds: None where it is not known; last_apply says why.
+    last_apply_seconds: None where it is not known; last_apply says why. versions: the exact version that the host has after
+    apply, by capability, as far as its repositories tell.
     """
 
     host: str
@@ -46,6 +47,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     last_apply_seconds: int | None = None
     unpredicted: tuple[str, ...] = ()
     differs: bool = False
+    versions: dict[str, str] = {}
 
     def section(self, kind: str) -> tuple[Change, ...]:
         """The changes of one kind."""

@@ -24,7 +24,7 @@ def as_text(plans: Sequence[HostPlan], *, verbose: bool = False) -> str:
     for plan in plans:
         folded.setdefault(_likeness(plan), []).append(plan)
     blocks = ["\n".join(_block(group, verbose)) for group in folded.values()]
-    return "\n".join([*blocks, _summary(plans)])
+    return "\n".join([*blocks, *_versions(plans), _summary(plans)])
 
 
 def exit_code(plans: Sequence[HostPlan]) -> int:
@@ -144,6 +144,22 @@ def _listed(title: str, lines: Sequence[str]) -> Iterable[str]:
     if lines:
         yield f"  {title}"
         yield from (f"    {line}" for line in lines)
+
+
+def _versions(plans: Sequence[HostPlan]) -> Iterable[str]:
+    """Which hosts have which exact version after apply, by capability: told where it takes more than one plan to see it."""
+    if len({_likeness(plan) for plan in plans}) < 2:
+        return
+    having: dict[str, dict[str, list[str]]] = {}
+    for plan in plans:
+        for capability, version in plan.versions.items():
+            having.setdefault(capability, {}).setdefault(version, []).append(plan.host)
+    if having:
+        yield "versions after apply"
+    for capability, versions in having.items():
+        for version, hosts in sorted(versions.items()):
+            count = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
+            yield f"  {capability} {version}: {names(hosts)}{count}"
 
 
 def _summary(plans: Sequence[HostPlan]) -> str:

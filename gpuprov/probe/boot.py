@@ -13,11 +13,16 @@ def parse_command_line(output: Output) -> dict[str, str]:
 
 
 def parse_boot_entries(output: Output) -> tuple[dict[str, str], ...]:
+    variables: dict[str, str] = {}
     entries = []
     for line in output.text.splitlines():
         words = line.split(None, 2)
-        if len(words) == 3:
-            entries.append(parse_command_line(Output(words[2])))
+        if len(words) == 3 and words[0] == "set":
+            variables.setdefault(words[1], words[2])
+        elif len(words) >= 2:
+            options = words[2].split() if len(words) == 3 else []
+            expanded = [variables.get(word[1:], "") if word.startswith("$") else word for word in options]
+            entries.append(parse_command_line(Output(" ".join(expanded))))
     return tuple(entries)
 
 
@@ -49,11 +54,23 @@ def soft_and_hard(soft: str, hard: str) -> str:
 COMMAND_LINE = Probe("command_line", "cat /proc/cmdline", parse_command_line, "cat /proc/cmdline")
 BOOT_ENTRIES = Probe(
     "boot_entries",
-    "grep -hE '^[[:space:]]*linux[[:space:]]' /boot/grub/grub.cfg 2>/dev/null; true",
+    r"""g=/boot/grub2/grub.cfg; n=0
+sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=/set \1 /p' /boot/grub2/grubenv 2>/dev/null
+sed -n 's/^[[:space:]]*set kernelopts="\(.*\)"$/set kernelopts \1/p' $g 2>/dev/null
+for e in /boot/loader/entries/*.conf; do
+  [ -f "$e" ] && n=1 && awk '$1=="linux"{l=$2} $1=="options"{$1="";o=o $0} END{print "linux", l o}' "$e"
+done
+[ $n = 1 ] || grep -hE '^[[:space:]]*linux(efi|16)?[[:space:]]' /boot/grub/grub.cfg $g /boot/efi/EFI/*/grub.cfg 2>/dev/null
+true""",
     parse_boot_entries,
-    "grep 'linux' /boot/grub/grub.cfg",
+    "grep 'linux' /boot/grub/grub.cfg; grubby --info=ALL",
 )
-"""The command line of each entry that the bootloader offers; empty where there is no grub."""
+"""The command line of each entry that the bootloader offers; empty where there is no grub.
+
+With Boot Loader Specification files (the Red Hat family), an entry's options can name variables of grub's environment:
+EL 8 keeps the whole line there, as $kernelopts
+(https://docs.redhat.com/en/documentation/red_hat_enterprise_linux/8/html/managing_monitoring_and_updating_the_kernel).
+"""
 SYSCTL = Probe("sysctl", "sysctl -a 2>/dev/null; true", parse_sysctl, "sysctl -a")
 SYSCTL_FILES = Probe(
     "sysctl_files",

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.probe.dpkg import FORMAT, parse_packages
+from gpuprov.probe.packages import packages_script, parse_packages
 
 BUS = r"(?:[0-9A-Fa-f]{4})?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 
@@ -139,9 +139,12 @@ true""",
 )
 PACKAGES = Probe(
     "fabric_packages",
-    f"dpkg-query -W -f '{FORMAT}' 'nvidia-fabricmanager*' nvlsm libibumad3 infiniband-diags 2>/dev/null; true",
+    packages_script(
+        "'nvidia-fabricmanager*' nvlsm libibumad3 infiniband-diags",
+        "nvidia-fabric-?manager.*|nvlsm|libibumad|infiniband-diags",
+    ),
     parse_packages,
-    "dpkg -l 'nvidia-fabricmanager*' nvlsm libibumad3 infiniband-diags",
+    "dpkg -l 'nvidia-fabricmanager*' nvlsm; rpm -qa 'nvidia-fabric*' nvlsm",
 )
 STATE = Probe(
     "fabric_state",

@@ -36,6 +36,17 @@ class Lock(msgspec.Struct, frozen=True):
     damaged: str = ""
 
 
+class SigningKey(msgspec.Struct, frozen=True):
+    """The certificate of the key that DKMS signs modules with; true in a condition if the firmware trusts it."""
+
+    certificate: str = ""
+    enrolled: bool = False
+    exists: bool = False
+
+    def __bool__(self) -> bool:
+        return self.enrolled
+
+
 def parse_receipt(output: Output) -> Receipt | None:
     if not output.text.strip():
         return None
@@ -57,6 +68,11 @@ def parse_lock(output: Output) -> Lock | None:
 def parse_reasons(output: Output) -> dict[str, str]:
     pairs = (line.partition("|") for line in output.text.splitlines() if "|" in line)
     return {name: reason for name, _, reason in pairs}
+
+
+def parse_key(output: Output) -> SigningKey:
+    state, _, path = output.text.strip().partition("|")
+    return SigningKey(path, state == "enrolled", state not in ("", "missing"))
 
 
 def parse_secure_boot(output: Output) -> bool:
@@ -91,10 +107,23 @@ LEFTOVERS = Probe(
 """Programs that only a runfile installation leaves behind."""
 DKMS_KEY_ENROLLED = Probe(
     "dkms_key_enrolled",
-    "mokutil --test-key /var/lib/dkms/mok.pub 2>/dev/null | grep -q 'is already enrolled' && echo 1; true",
-    lambda output: output.text.strip() == "1",
-    "mokutil --test-key /var/lib/dkms/mok.pub",
+    r"""i=$(ID=; . /etc/os-release 2>/dev/null; echo "$ID"); r=$(uname -r) || exit 0
+c=$(sed -n "s/[\"']//g;s#\\\$kernelver#$r#g;s#\\\${kernelver}#$r#g;s/^[[:space:]]*\(mok_[a-z_]*\)=/\1=/p" \
+  /etc/dkms/framework.conf $(ls /etc/dkms/framework.conf.d/*.conf 2>/dev/null | grep -v /gpuprov.conf) 2>/dev/null)
+case "$(dkms --version 2>/dev/null)" in *[-\ ][12].*) c="" ;; esac
+k=$(echo "$c" | sed -n 's/^mok_signing_key=//p' | tail -n 1)
+p=$(echo "$c" | sed -n 's/^mok_certificate=//p' | tail -n 1)
+[ -z "$k" ] && [ "$i" = ubuntu ] && p=/var/lib/shim-signed/mok/MOK.der
+[ -z "$p" ] && p=/var/lib/dkms/mok.pub
+if ! [ -e "$p" ]; then echo "missing|$p"
+elif LC_ALL=C mokutil --test-key "$p" 2>/dev/null | grep -q 'is already enrolled'; then echo "enrolled|$p"
+else echo "other|$p"; fi""",
+    parse_key,
+    "mokutil --test-key $(sed -n 's/^mok_certificate=//p' /etc/dkms/framework.conf); mokutil --list-enrolled",
 )
+"""The certificate of the key that DKMS signs with where the spec names none: of framework.conf and its drop-ins, gpuprov's own
+left out, else the distribution's own
+(https://github.com/dell/dkms/blob/main/dkms.in, prepare_mok)."""
 MARKER = Probe(
     "apply_marker",
     "[ -e /var/lib/gpuprov/applying.json ] && echo 1; true",

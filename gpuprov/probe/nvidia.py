@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
-from gpuprov.resolve import shown_name
+from gpuprov.reload import shown_name
 
 
 class LoadedDriver(msgspec.Struct, frozen=True):

@@ -10,11 +10,12 @@ from gpuprov.probe.base import Output, Probe, ProbeFailed
 
 
 class OsRelease(msgspec.Struct, frozen=True):
-    """`id` and `version` as /etc/os-release has them: `debian`, `12`."""
+    """`id` and `version` as /etc/os-release has them: `debian`, `12`. `like` is ID_LIKE: what the distribution descends from."""
 
     id: str
     version: str
     name: str
+    like: tuple[str, ...] = ()
 
 
 class Platform(msgspec.Struct, frozen=True):
@@ -26,8 +27,11 @@ class Platform(msgspec.Struct, frozen=True):
 
 
 def parse_os_release(output: Output) -> OsRelease:
-    values = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?$', output.text, re.MULTILINE))
-    return OsRelease(values.get("ID", ""), values.get("VERSION_ID", ""), values.get("PRETTY_NAME", ""))
+    values = dict(re.findall(r"""^([A-Z_]+)=["']?([^"'\n]*)["']?$""", output.text, re.MULTILINE))
+    like = values.get("ID_LIKE", "")
+    return OsRelease(
+        values.get("ID", ""), values.get("VERSION_ID", ""), values.get("PRETTY_NAME", ""), tuple(like.split())
+    )
 
 
 def parse_platform(output: Output) -> Platform:

@@ -8,12 +8,14 @@ from gpuprov.probe.base import Output, Probe
 
 
 class Unit(msgspec.Struct, frozen=True):
-    """`load` is `not-found` for a unit that does not exist; `file` is what `systemctl is-enabled` prints."""
+    """`load` is `not-found` for a unit that does not exist; `file` is what `systemctl is-enabled` prints; `start` is its command,
+    as systemd shows it."""
 
     name: str
     load: str
     active: str
     file: str
+    start: str = ""
 
 
 MISSING = Unit("", "not-found", "inactive", "")
@@ -40,6 +42,7 @@ def parse_units(output: Output) -> dict[str, Unit]:
                 values.get("LoadState", ""),
                 values.get("ActiveState", ""),
                 values.get("UnitFileState", ""),
+                values.get("ExecStart", ""),
             )
     return units
 
@@ -51,7 +54,7 @@ def parse_limits(output: Output) -> dict[str, str]:
 
 SYSTEMD_UNITS = Probe(
     "units",
-    f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState {' '.join(UNITS)}",
+    f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p ExecStart {' '.join(UNITS)}",
     parse_units,
     "systemctl status UNIT",
 )

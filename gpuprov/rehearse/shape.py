@@ -16,9 +16,9 @@ from gpuprov.errors import GpuprovError
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.model import Options
 from gpuprov.resolve import upstream
-from gpuprov.simulate import faults
+from gpuprov.simulate import distributions, faults
 from gpuprov.simulate.description import MOST_GPUS, Description, convert
-from gpuprov.simulate.image import DISTRIBUTIONS
+from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import nvml
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import GpuSpec, HostSpec, RawHost
@@ -77,6 +77,11 @@ def _shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
     if spec.gpu and (spec.gpu.count or 0) > MOST_GPUS and description.gpu:
         gpu = GpuSpec(model=spec.gpu.model, count=description.gpu.count)
         spec = msgspec.structs.replace(spec, gpu=gpu)
+    driver = spec.capabilities.get("nvidia_driver")
+    if isinstance(driver, NvidiaDriver) and driver.build_host:
+        alone = {**spec.capabilities, "nvidia_driver": msgspec.structs.replace(driver, build_host="")}
+        spec = msgspec.structs.replace(spec, capabilities=alone)
+        notes.append(f"nvidia_driver.build_host {driver.build_host}: the simulated host builds its modules itself")
     return Shape(name=name, hosts=hosts, raw=raw, spec=spec, description=description, notes=tuple(notes))
 
 
@@ -88,6 +93,7 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
         raise GpuprovError(f'{place} is "{override}"', "allowed: a mapping, e.g. simulated_host: {hcas: 8}")
     values: dict[str, Any] = {"kind": options.kind or "container", "distribution": options.distribution or "debian12"}
     values |= {key: value for key, value in override.items() if not getattr(options, str(key), "")}
+    known = _distribution(raw, str(values["distribution"]))
     if "gpu" in override:
         notes: list[str] = []
     else:
@@ -97,7 +103,8 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
     values.setdefault("container_toolkit", "container_toolkit" in spec.capabilities)
     if "driver" not in override and (driver := _driver(spec, str(values["distribution"]))):
         values["driver"] = driver
-        notes.append(f"driver {driver} is not {values['distribution']}'s: all its packages are stand-ins")
+        if not known.stands_in:
+            notes.append(f"driver {driver} is not {known.key}'s: all its packages are stand-ins")
     notes += [f"{VARIABLE} says {key}" for key in override]
     kernel = spec.capabilities.get("kernel")
     shared = [key for key in (kernel.sysctl if isinstance(kernel, Kernel) else ()) if not key.startswith("net.")]
@@ -107,12 +114,18 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
             f"{raw.name}: kernel.sysctl {shared[0]} is the machine's below a container, which keeps it", hint
         )
     described = convert(values, place if override else raw.name)
-    if described.distribution not in DISTRIBUTIONS:
-        allowed = f"allowed: {', '.join(DISTRIBUTIONS)}"
-        raise GpuprovError(f'{raw.name}: distribution is "{described.distribution}"', allowed)
+    if known.stands_in:
+        notes.append(f"{known.key} is simulated on a Debian userland, with its own package manager")
     faults.check(described)
     _ = nvml.part(raw.name, described)  # raises for a GPU that it has no numbers for
     return described, notes
+
+
+def _distribution(raw: RawHost, key: str) -> Distribution:
+    try:
+        return distributions.find(key)
+    except GpuprovError as error:
+        raise GpuprovError(f"{raw.name}: {error}", error.hint) from None
 
 
 def _gpus(spec: HostSpec) -> tuple[dict[str, Any], list[str]]:

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from gpuprov import assets, engines, resolve
+from gpuprov import assets, certificates, engines, openpgp, package_lists, reload, resolve, sources
+from gpuprov.catalog import toolchain
 from gpuprov.errors import GpuprovError
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
 from gpuprov.spec.model import HostSpec, RawHost, is_secret
@@ -38,7 +39,7 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
         connections[raw.name] = dict(sorted(kept.items()))
         files[f"host_vars/{raw.name}.yml"] = _yaml(host_variables(spec))
     files["inventory.yml"] = _yaml({"all": {"hosts": connections}})
-    for module in (resolve, engines):
+    for module in (resolve, package_lists, reload, engines, openpgp, sources, certificates, toolchain):
         name = f"filter_plugins/gpuprov_{module.__name__.rpartition('.')[2]}.py"
         files[name] = Path(str(module.__file__)).read_text(encoding="utf-8")
     files["ansible.cfg"] = "[defaults]\nroles_path = roles\ninventory = inventory.yml\nretry_files_enabled = false\n"

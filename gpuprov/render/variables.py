@@ -12,14 +12,12 @@ import msgspec
 
 from gpuprov import __version__, assets
 from gpuprov.capabilities import CAPABILITIES
-from gpuprov.catalog import fabric, toolkit
-from gpuprov.catalog.driver_sets import (
-    GPU_SERVICES,
-    all_driver_packages,
-    kernel_module_table,
-    supported_distributions,
-)
-from gpuprov.probe import container_engines, container_toolkit
+from gpuprov.catalog import cuda, dcgm, fabric, repositories, toolkit, toolkits, vgpu
+from gpuprov.catalog.driver_sets import GPU_SERVICES, all_driver_packages, kernel_module_table
+from gpuprov.catalog.platforms import platforms
+from gpuprov.probe import container_engines, container_toolkit, house, nvidia, signing, virtualization
+from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.probe.vgpu import GRIDD
 from gpuprov.spec.model import Fragment, HostSpec
 
 
@@ -47,11 +45,31 @@ def fleet_variables() -> dict[str, Any]:
     return {
         "gpuprov_version": __version__,
         "gpuprov_catalog": {
+            "platforms": platforms(),
             "flavours": kernel_module_table(),
             "driver_packages": all_driver_packages(),
+            "cuda_drivers": cuda.floors(),
+            "cuda_toolkit": {**toolkits.tables(), "scripts": {nvidia.LIBRARIES.name: nvidia.LIBRARIES.script}},
             "gpu_services": GPU_SERVICES,
-            "fabric_manager": fabric.tables(supported_distributions()),
+            "signing": signing_tables(),
+            "dcgm": dcgm.tables(),
+            "fabric_manager": fabric.tables(),
+            "vgpu_guest": {**vgpu.tables(), "scripts": {p.name: p.script for p in (virtualization.FUNCTIONS, GRIDD)}},
+            "repositories": {**repositories.tables(), "script": REPOSITORIES.script},
             "container_toolkit": {**toolkit.tables(), "scripts": toolkit_scripts()},
+        },
+    }
+
+
+def signing_tables() -> dict[str, object]:
+    """Where the site's key lies on a host, which DKMS takes one, and how the role reads what the firmware trusts."""
+    return {
+        "key_file": signing.KEY_FILE,
+        "certificate_file": signing.CERTIFICATE_FILE,
+        "settings_file": signing.SETTINGS_FILE,
+        "dkms_since": signing.DKMS_SINCE,
+        "scripts": {
+            probe.name: probe.script for probe in (signing.ENROLLED, house.DKMS_KEY_ENROLLED, house.SECURE_BOOT)
         },
     }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.errors import GpuprovError
-from gpuprov.simulate import description, faults, hosts, image, inventory, tools, waivers
+from gpuprov.simulate import description, distributions, faults, hosts, image, inventory, tools, waivers
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +66,7 @@ def _up(options: argparse.Namespace) -> None:
     for host in made:
         print(f"{host.name}\t{host.user}@{host.address}:{host.port}\t{host.key_file}")
     if options.inventory:
-        inventory.write(made, options.inventory)
+        inventory.write(made, options.inventory, wanted)
         tools.say(f"wrote {options.inventory}")
 
 
@@ -119,13 +119,13 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("list", help="list simulated hosts: name, kind, distribution, state")
     make = commands.add_parser("image", help="build the container image, or find the cached one")
     make.add_argument("--rebuild", action="store_true", help="build afresh, with today's packages")
-    make.add_argument("--distribution", default="debian12", choices=list(image.DISTRIBUTIONS))
+    make.add_argument("--distribution", default="debian12", choices=list(distributions.DISTRIBUTIONS))
     start = commands.add_parser("up", help="bring hosts up")
     start.add_argument("names", nargs="+", metavar="NAME")
     start.add_argument("--file", type=Path, metavar="FILE", help="the description of the hosts, in YAML")
     start.add_argument("--kind", choices=["container", "machine"], help="instead of the description's")
     start.add_argument("--user", choices=[image.USER, "root"], help="who logs in")
-    start.add_argument("--distribution", choices=list(image.DISTRIBUTIONS))
+    start.add_argument("--distribution", choices=list(distributions.DISTRIBUTIONS))
     start.add_argument("--inventory", type=Path, metavar="FILE", help="write an Ansible inventory of them")
     stop = commands.add_parser("down", help="remove hosts")
     stop.add_argument("names", nargs="*", metavar="NAME")

@@ -46,7 +46,7 @@ def up(name: str, description: Description = PLAIN, *, tag: str | None = None,
 
 def down(name: str) -> bool:
     """Remove one of our hosts; False where there is none of that name."""
-    if describe(name) is None:
+    if all(_name(entry) != name for entry in engine.labelled(LABEL)):
         return False
     engine.engine("rm", "--force", *(("--time", "0") if engine.name() == "podman" else ()), PREFIX + name)
     return True
@@ -75,10 +75,17 @@ def freeze(name: str, tag: str) -> None:
 
 
 def describe(name: str) -> Description | None:
-    """The description that this host was made with; None where there is no such host."""
+    """The description that this host was made with; None where there is no such host.
+
+    Raises GpuprovError for a host that another version of gpuprov made, which may have fields that this one does not know.
+    """
     for entry in engine.labelled(LABEL):
         if _name(entry) == name:
-            return msgspec.json.decode(entry["Config"]["Labels"][LABEL], type=Description)
+            try:
+                return msgspec.json.decode(entry["Config"]["Labels"][LABEL], type=Description)
+            except msgspec.ValidationError as error:
+                way_out = f"python -m gpuprov.simulate down {name}"
+                raise GpuprovError(f"{name} was made by another version of gpuprov: {error}", hint=way_out) from None
     return None
 
 
@@ -86,8 +93,9 @@ def listing() -> list[Listed]:
     """Each of our hosts."""
     rows = []
     for entry in engine.labelled(LABEL):
-        known = msgspec.json.decode(entry["Config"]["Labels"][LABEL], type=Description)
-        rows.append(Listed(_name(entry), "container", known.distribution, entry["State"]["Status"]))
+        known = msgspec.json.decode(entry["Config"]["Labels"][LABEL], type=dict[str, object])
+        distribution = str(known.get("distribution", PLAIN.distribution))
+        rows.append(Listed(_name(entry), "container", distribution, entry["State"]["Status"]))
     return sorted(rows, key=lambda row: row.name)
 
 

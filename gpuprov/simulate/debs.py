@@ -6,11 +6,13 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gpuprov.simulate import tools
 from gpuprov.simulate.parts.base import File
+from gpuprov.simulate.standin import Standin
 
 MAINTAINER = "gpuprov <gpuprov@localhost>"
 MARK = "gpuprov stand-in"
@@ -130,3 +132,20 @@ def standin_deb(
             if path.is_dir():
                 path.chmod(0o755)
         return pack(folder, target)
+
+
+def build(target: Path, packages: Iterable[Standin]) -> list[Path]:
+    """The packages in the folder `target`, each saying in its Description that it stands in for the real one."""
+    target.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda package: _build(target, package), packages))
+
+
+def _build(target: Path, package: Standin) -> Path:
+    relations = {"Provides": package.provides, "Conflicts": package.conflicts, "Replaces": package.replaces}
+    fields = {"Source": package.source} | {key: ", ".join(values) for key, values in relations.items()}
+    version = f"{package.epoch}:{package.version}" if package.epoch else package.version
+    return standin_deb(
+        target, package.name, version, description=package.summary, files=package.files,
+        depends=", ".join(package.requires), scripts=package.scripts, fields=fields,
+    )  # fmt: skip

@@ -9,6 +9,8 @@ import msgspec
 
 from gpuprov.catalog.gpus import Gpu, find_gpu, nearest_gpu
 from gpuprov.errors import GpuprovError
+from gpuprov.simulate import distributions
+from gpuprov.simulate.distributions import Distribution, Repository
 
 Kind = Literal["container", "machine"]
 User = Literal["gpuadmin", "root"]
@@ -34,8 +36,12 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`driver`: the branch or version that the host's package repository offers (empty: what the distribution has).
+    """`driver`: the branches or versions that the host's package repositories offer, separated by commas (empty: what the
+    distribution has).
 
+    `repositories`: those that the host is configured for: the distribution's own, NVIDIA's, or both (empty: where the
+    distribution's driver comes from, which is NVIDIA's repository on the dnf family). `mirror`: NVIDIA's repository is served
+    by the host without being configured: a site's mirror.
     `nvswitch`: generation of the NVSwitches (0: none; 1 to 3 are PCI functions, 4 is seen only in the VPD of NVLink bridges).
     `hcas`: number of InfiniBand HCAs. `kernel`: a release of the distribution's archive (`6.1.0-47-amd64`; empty: the newest).
     `container_toolkit`: the repository offers NVIDIA's Container Toolkit, too (built with Go).
@@ -50,11 +56,49 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     nvswitch: Annotated[int, msgspec.Meta(ge=0, le=4)] = 0
     hcas: Annotated[int, msgspec.Meta(ge=0, le=16)] = 0
     kernel: Annotated[str, msgspec.Meta(pattern=r"^([0-9]+\.[0-9]+\.[0-9]+-[0-9]+-amd64)?$")] = ""
+    repositories: tuple[Repository, ...] = ()
+    mirror: bool = False
     container_toolkit: bool = False
     memory: Annotated[int, msgspec.Meta(ge=512)] = 2048
     cpus: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
     user: User = "gpuadmin"
     faults: tuple[str, ...] = ()
+
+    @property
+    def known(self) -> Distribution:
+        """The distribution. Raises GpuprovError for one that cannot be simulated."""
+        return distributions.find(self.distribution)
+
+    @property
+    def configured(self) -> tuple[Repository, ...]:
+        """The repositories that the host is configured for. A mirror takes the place of NVIDIA's default one."""
+        usual = self.known.default_repositories
+        return self.repositories or tuple(name for name in usual if not (self.mirror and name == "nvidia"))
+
+    @property
+    def served(self) -> tuple[Repository, ...]:
+        """Those that it serves."""
+        return tuple(dict.fromkeys((*self.configured, *(("nvidia",) if self.mirror else ()))))
+
+
+def check(described: Description) -> None:
+    """Raise unless a host can be made of this description."""
+    known = described.known
+    if described.kind == "machine" and known.stands_in:
+        raise GpuprovError(
+            f'distribution is "{known.key}" and kind is "machine", whose userland would be Debian\'s',
+            hint=f"kind: container; machines are {' or '.join(distributions.REAL)}",
+        )
+    if described.kernel and known.stands_in:
+        raise GpuprovError(
+            f'kernel is "{described.kernel}", one of Debian\'s, and distribution is "{known.key}"',
+            hint=f"leave it out: the host's kernel is named {known.kernel}",
+        )
+    if described.repositories and "distribution" in described.repositories and known.family == "redhat":
+        raise GpuprovError(
+            f'repositories has "distribution", and {known.key} has no NVIDIA driver of its own',
+            hint="repositories: [nvidia]",
+        )
 
 
 def convert(values: Any, place: str) -> Description:
@@ -64,11 +108,12 @@ def convert(values: Any, place: str) -> Description:
     except msgspec.ValidationError as error:
         allowed = ", ".join(field.name for field in msgspec.structs.fields(Description))
         raise GpuprovError(f"{place}: {error}", hint=f"a simulated host is described by: {allowed}") from None
-    if described.gpu:
-        try:
+    try:
+        check(described)
+        if described.gpu:
             _ = described.gpu.known
-        except GpuprovError as error:
-            raise GpuprovError(f"{place}: {error}", hint=error.hint) from None
+    except GpuprovError as error:
+        raise GpuprovError(f"{place}: {error}", hint=error.hint) from None
     return described
 
 

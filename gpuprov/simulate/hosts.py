@@ -10,10 +10,10 @@ from types import ModuleType
 
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import container, faults, machine
-from gpuprov.simulate.description import Description
+from gpuprov.simulate.description import Description, check
 from gpuprov.simulate.devices import devices, table
 from gpuprov.simulate.host import Listed, SimulatedHost
-from gpuprov.simulate.parts import boot, fabric, kernel, nvml, packages, silicon
+from gpuprov.simulate.parts import boot, fabric, identity, kernel, nvml, packages, silicon
 from gpuprov.simulate.parts.base import CONFIGURATION, FAULTS, STATE, File, Part, text
 
 KINDS: dict[str, ModuleType] = {"container": container, "machine": machine}
@@ -27,6 +27,7 @@ PARTS: tuple[Callable[[str, Description], Part], ...] = (
     kernel.part,
     nvml.part,
     packages.part,
+    identity.part,
     fabric.part,
 )
 
@@ -39,7 +40,8 @@ def up(name: str, description: Description, *, tag: str | None = None) -> Simula
     kind = KINDS[description.kind]
     faults.check(description)
     fresh = kind.describe(name) is None
-    volumes = packages.volumes(description) if description.gpu else ()
+    check(description)
+    volumes = packages.volumes(description) if _whole(description) else ()
     host: SimulatedHost = kind.up(name, description, tag=tag, volumes=volumes)
     if not fresh and "whole" in run(name, f"test ! -e {WHOLE} || echo whole"):
         return host
@@ -59,7 +61,7 @@ def up(name: str, description: Description, *, tag: str | None = None) -> Simula
 
 def furnish(name: str, description: Description) -> None:
     """Put all parts on a host; doing it again changes nothing."""
-    made = [part(name, description) for part in (PARTS if description.gpu else PLAIN)]
+    made = [part(name, description) for part in (PARTS if _whole(description) else PLAIN)]
     files = {f"{CONFIGURATION}/devices": text(table(devices(name, description)))}
     for part in made:
         files |= part.files
@@ -69,6 +71,11 @@ def furnish(name: str, description: Description) -> None:
         script.append(part.script)
         script += [f"systemctl enable --now {unit} 2>&1" for unit in part.units]
     run(name, "\n".join(script))
+
+
+def _whole(description: Description) -> bool:
+    """Whether it needs more than a plain Debian host has: GPUs, or to say that it is another distribution."""
+    return description.gpu is not None or description.known.stands_in
 
 
 def down(name: str) -> bool:

@@ -1,4 +1,7 @@
-"""The container image of a simulated host: Debian with systemd, sshd, Python and all that a driver build needs."""
+"""The container images of simulated hosts: Debian with systemd, sshd, Python and all that a driver build needs.
+
+Hosts of the dnf family have an image of their own, with rpm, dnf and dracut; Ubuntu's start from Debian's.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuprov.errors import GpuprovError
 from gpuprov.simulate import engine, sources, tools
+from gpuprov.simulate.distributions import Distribution, find
 
-DISTRIBUTIONS: dict[str, str] = {"debian12": "bookworm", "debian13": "trixie"}
 COMPONENTS = "main contrib non-free non-free-firmware"
 USER = "gpuadmin"  # may become root with sudo, as on a real fleet; root itself has the same key
 PACKAGES: tuple[str, ...] = (
@@ -33,6 +35,28 @@ INITRAMFS = (
     '"/lib/modules/$kernel/modules.builtin.modinfo"; '
     'depmod "$kernel"; update-initramfs -c -k "$kernel"; done'
 )
+# Debian's rpm keeps its database in the home folder of whoever calls it; an initramfs is made as fast as it can be.
+DNF = r"""
+mkdir -p /etc/rpm /usr/libexec /usr/src/kernels /etc/yum.repos.d /etc/dracut.conf.d /boot/loader/entries
+printf '%%_dbpath /var/lib/rpm\n' > /etc/rpm/macros
+rm -f /etc/dnf/aliases.d/zypper.conf
+printf '[main]\ngpgcheck=1\ninstallonly_limit=3\nclean_requirements_on_remove=True\nbest=True\nskip_if_unavailable=False\n' \
+  > /etc/dnf/dnf.conf
+ln -s /usr/bin/python3 /usr/libexec/platform-python
+printf '/usr/lib64\n' > /etc/ld.so.conf.d/lib64.conf
+printf 'do_strip=no\ncompress=cat\nomit_dracutmodules+=" crypt dm nvdimm lunmask resume lvm mdraid "\n' \
+  > /etc/dracut.conf.d/gpuprov-sim.conf
+rm -f /boot/initrd.img-*
+rpm --initdb
+"""
+DRACUT = (
+    "for kernel in $(ls /lib/modules); do "
+    'cp "/usr/src/linux-headers-$kernel/.config" "/boot/config-$kernel"; '
+    'touch "/lib/modules/$kernel/modules.order" "/lib/modules/$kernel/modules.builtin" '
+    '"/lib/modules/$kernel/modules.builtin.modinfo"; '
+    'depmod "$kernel"; dracut --quiet --force "/boot/initramfs-$kernel.img" "$kernel"; done'
+)
+DNF_PACKAGES = ("rpm", "dnf", "python3-dnf", "dnf-plugins-core", "gnupg", "dracut")
 ACCOUNT = (
     f"useradd --create-home --shell /bin/bash {USER} && echo '{USER} ALL=(ALL) NOPASSWD: ALL' "
     f"> /etc/sudoers.d/{USER} && chmod 0440 /etc/sudoers.d/{USER}"
@@ -48,13 +72,26 @@ class Recipe:
     mirrors: sources.Mirrors
 
     @property
+    def known(self) -> Distribution:
+        """What it says it is.."""
+        return find(self.distribution)
+
+    @property
     def suite(self) -> str:
         """Debian's code name."""
-        try:
-            return DISTRIBUTIONS[self.distribution]
-        except KeyError:
-            allowed = ", ".join(DISTRIBUTIONS)
-            raise GpuprovError(f'distribution is "{self.distribution}"; allowed: {allowed}') from None
+        return self.known.suite
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """What is installed beside the essential packages."""
+        if self.known.family == "debian":
+            return PACKAGES
+        return (*(name for name in PACKAGES if name not in {"initramfs-tools", "python3-apt"}), *DNF_PACKAGES)
+
+    @property
+    def hooks(self) -> tuple[str, ...]:
+        """Shell scripts that finish the root file system."""
+        return HOOKS if self.known.family == "debian" else (DNF, DRACUT, ACCOUNT)
 
     def lines(self) -> list[str]:
         """The apt sources inside."""
@@ -68,20 +105,20 @@ class Recipe:
     @property
     def key(self) -> str:
         """A hash of the recipe: a changed recipe is another image."""
-        parts = [self.suite, *self.lines(), *PACKAGES, *HOOKS]
+        parts = [self.suite, *self.lines(), *self.packages, *self.hooks]
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     @property
     def tag(self) -> str:
         """The image's name in podman."""
-        return f"localhost/gpuprov-sim-{self.distribution}:{self.key}"
+        return f"localhost/gpuprov-sim-{self.known.base}:{self.key}"
 
     def command(self, target: Path) -> list[str]:
         """The mmdebstrap call that writes the root file system."""
-        hooks = [f'--customize-hook=chroot "$1" sh -ec {shlex.quote(hook)}' for hook in HOOKS]
+        hooks = [f'--customize-hook=chroot "$1" sh -ec {shlex.quote(hook)}' for hook in self.hooks]
         return [
             *("mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", "--format=tar"),
-            *('--aptopt=Acquire::Languages "none"', "--skip=cleanup/apt/lists", f"--include={','.join(PACKAGES)}"),
+            *('--aptopt=Acquire::Languages "none"', "--skip=cleanup/apt/lists", f"--include={','.join(self.packages)}"),
             *(*hooks, self.suite, str(target), *self.lines()),
         ]
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from gpuprov import openpgp
+from gpuprov.simulate import repository_signing
+from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
+from gpuprov.simulate.parts.packages import URL
+from gpuprov.simulate.repository import repository
+from gpuprov.simulate.repository_others import nvidia_place
 
 # Each host is made afresh, so its host key is never the one seen before.
 SSH_ARGS = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
 
 
-def text(hosts: Iterable[SimulatedHost]) -> str:
-    """YAML; scalars are written as JSON strings, which YAML reads too."""
+def text(hosts: Iterable[SimulatedHost], spec: dict[str, Any] | None = None) -> str:
+    """YAML; values are written as JSON, which YAML reads too. `spec`: what each host says to gpuprov, merged with its groups'."""
     lines = ["all:", "  hosts:"]
     for host in hosts:
         lines.append(f"    {host.name}:")
@@ -28,9 +35,24 @@ def text(hosts: Iterable[SimulatedHost]) -> str:
         lines += [f"      {key}: {json.dumps(value)}" for key, value in values.items()]
         if host.user != "root":
             lines.append("      ansible_become: true")
+        if spec:
+            lines.append(f"      gpuprov: {json.dumps(spec)}")
     return "\n".join(lines) + "\n"
 
 
-def write(hosts: Iterable[SimulatedHost], file: Path) -> None:
-    """Write the inventory."""
-    file.write_text(text(hosts), encoding="utf-8")
+def mirror(description: Description, folder: Path) -> dict[str, Any]:
+    """The spec of a driver from the mirror that the host serves; `folder` holds its key. Signed are packages and index."""
+    key = folder / f"{repository_signing.VENDOR}.asc"
+    block = {
+        "url": f"{URL}/{nvidia_place(description.known)}",
+        "key_file": str(key),
+        "fingerprint": openpgp.keys(key.read_bytes())[0]["fingerprint"],
+        "signed": "both",
+    }
+    return {"nvidia_driver": {"source": "mirror", "repository": block}}
+
+
+def write(hosts: Iterable[SimulatedHost], file: Path, description: Description | None = None) -> None:
+    """Write the inventory; of hosts that serve a mirror, with the spec that has the driver come from there."""
+    spec = mirror(description, repository(description)) if description and description.mirror else None
+    file.write_text(text(hosts, spec), encoding="utf-8")

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gpuprov.catalog.drivers import Version, branch_of, find_branch
+from gpuprov.catalog.drivers import Version, branch_of
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate.repository_debian import Package
+from gpuprov.simulate.repository_versions import newest
 
 
 @dataclass(frozen=True)
@@ -54,17 +55,7 @@ def plan(driver: str, offered: Iterable[Package], names: Sequence[str]) -> Plan:
         elif of_branch:
             real += of_branch
         else:
-            rewritten.append(_newest(word))
+            rewritten.append(newest(word))
     if not real and not rewritten:
         real = known
     return Plan(tuple(dict.fromkeys(real)), tuple(dict.fromkeys(rewritten)), base)
-
-
-def _newest(branch: str) -> str:
-    entry = find_branch(branch)
-    if entry is None or not entry.newest_seen:
-        raise GpuprovError(
-            f'driver is "{branch}"; neither Debian nor the catalogue has a release of that branch',
-            hint="give an exact version, for instance 570.124.06",
-        )
-    return entry.newest_seen

@@ -15,6 +15,9 @@ from gpuprov.simulate import image, tools
 OWNER = "gpuprov simulated hosts"
 KEYRING = "gpuprov-sim.gpg"
 ARMOURED = "gpuprov-sim.asc"
+VENDOR = "nvidia"
+"""The other key: what NVIDIA's repository is signed with. Its files are named nvidia.gpg and nvidia.asc."""
+OWNERS = {"gpuprov-sim": OWNER, VENDOR: "gpuprov simulated hosts: NVIDIA's repository"}
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Signer:
     """gpg with the key in a home of its own."""
 
     home: Path
+    name: str = "gpuprov-sim"
 
     def gpg(self, *arguments: str, stdin: str | None = None) -> str:
         """Standard output of gpg."""
@@ -39,26 +43,31 @@ class Signer:
         """Put signatures into rpm packages."""
         environment = {**os.environ, "GNUPGHOME": str(self.home)}
         # rpm looks for a gpg2 that not every distribution has.
-        macros = {"_gpg_name": OWNER, "_gpg_path": str(self.home), "__gpg": shutil.which("gpg") or "gpg"}
+        macros = {"_gpg_name": OWNERS[self.name], "_gpg_path": str(self.home), "__gpg": shutil.which("gpg") or "gpg"}
         defines = [word for name, value in macros.items() for word in ("--define", f"{name} {value}")]
         tools.run(["rpmsign", *defines, "--addsign", *map(str, files)], environment=environment)
 
     def export(self, folder: Path) -> None:
         """Write the public key, in both forms that package managers take."""
-        self.gpg("--output", str(folder / KEYRING), "--export")
-        self.gpg("--armor", "--output", str(folder / ARMOURED), "--export")
+        self.gpg("--output", str(folder / f"{self.name}.gpg"), "--export")
+        self.gpg("--armor", "--output", str(folder / f"{self.name}.asc"), "--export")
+
+    def fingerprint(self) -> str:
+        """The key's fingerprint."""
+        rows = [line.split(":") for line in self.gpg("--with-colons", "--list-keys").splitlines()]
+        return next(row[9] for row in rows if row[0] == "fpr")
 
 
 @contextmanager
-def signer() -> Iterator[Signer]:
-    """gpg with the cached key, or with one made now."""
-    secret = image.cache_dir() / "repository-key.asc"
+def signer(name: str = "gpuprov-sim") -> Iterator[Signer]:
+    """gpg with the cached key of this name, or with one made now."""
+    secret = image.cache_dir() / ("repository-key.asc" if name == "gpuprov-sim" else f"repository-key-{name}.asc")
     with tempfile.TemporaryDirectory(prefix="gpuprov-gpg-") as temporary:
-        made = Signer(Path(temporary))
+        made = Signer(Path(temporary), name)
         try:
             with image.alone(secret.with_suffix(".lock")):
                 if not secret.exists():
-                    make = ("--quick-generate-key", OWNER, "rsa3072", "sign", "never")
+                    make = ("--quick-generate-key", OWNERS[name], "rsa3072", "sign", "never")
                     made.gpg("--pinentry-mode", "loopback", "--passphrase", "", *make)
                     partial = secret.with_suffix(".partial")
                     made.gpg("--armor", "--output", str(partial), "--export-secret-keys")

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -57,11 +58,13 @@ def _replacements(name: str, version: str, content: Content) -> dict[str, File]:
         folder = f"/lib/firmware/nvidia/{version}"
         return {f"{folder}/{file}.bin": File(FIRMWARE) for file in ("gsp_ga10x", "gsp_tu10x")}
     if name == "libnvidia-cfg1":
-        return {f"{LIBRARIES}/libnvidia-cfg.so.{version}": File(_configuration_library())}
+        return {f"{LIBRARIES}/libnvidia-cfg.so.{version}": File(configuration_library())}
     return dict(content.nvml(version))
 
 
-def _configuration_library() -> bytes:
+@cache
+def configuration_library() -> bytes:
+    """The stand-in libnvidia-cfg."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as temporary:
         library = Path(temporary) / "library"
         flags = ("-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-Wl,-soname,libnvidia-cfg.so.1")

@@ -1,81 +1,92 @@
-"""RPM packages that stand in for those that cannot be had, and the set that a simulated repository for EL 9 carries."""
+"""RPM packages that stand in for those that cannot be had."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from gpuprov.catalog.packages import package_names, package_sets
 from gpuprov.simulate import debs, tools
-from gpuprov.simulate.parts.base import File
+from gpuprov.simulate.standin import Standin
 
-DISTRIBUTION = "rhel9"
-EPOCH = 3
-"""NVIDIA's driver packages for dnf carry this epoch."""
-MODULES = {"kmod-nvidia-open-dkms": "open", "kmod-nvidia-latest-dkms": "proprietary"}
-# name -> what it requires of its own version; the kernel modules are alternatives, so nothing requires one by name.
-DRIVER: dict[str, tuple[str, ...]] = {
-    "nvidia-driver": ("libnvidia-ml",),
-    "nvidia-driver-cuda": ("nvidia-driver", "libnvidia-ml", "nvidia-persistenced"),
-    "libnvidia-ml": (),
-    "nvidia-persistenced": (),
-    "nvidia-open": ("kmod-nvidia-open-dkms", "nvidia-driver", "nvidia-driver-cuda"),
-    **dict.fromkeys(MODULES, ()),
-}
+SCRIPTS = {"post": "%post", "preun": "%preun", "postun": "%postun"}
+DEFINES = {
+    "_rpmfilename": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
+    "debug_package": "%{nil}", "__os_install_post": "%{nil}", "_build_id_links": "none",
+    "source_date_epoch_from_changelog": "0", "use_source_date_epoch_as_buildtime": "1",
+    # gzip's lowest level: the packages are installed far more often than they are kept.
+    "_binary_payload": "w1.gzdio",
+}  # fmt: skip
 
 
-def standin_rpm(
-    target: Path, name: str, version: str, *, summary: str, release: str = "1.el9", epoch: int = 0,
-    requires: Iterable[str] = (), provides: Iterable[str] = (), conflicts: Iterable[str] = (),
-    files: Mapping[str, File] | None = None,
-) -> Path:  # fmt: skip
-    """A package of this name and version that says in its summary that it stands in for the real one."""
+def build(target: Path, packages: Sequence[Standin]) -> list[Path]:
+    """The packages in the folder `target`, each saying in its summary that it stands in for the real one."""
+    target.mkdir(parents=True, exist_ok=True)
+    made: list[Path] = []
+    for together in _without_doubles(packages):
+        made += _build(target, together)
+    return made
+
+
+def _without_doubles(packages: Iterable[Standin]) -> list[list[Standin]]:
+    """One run of rpmbuild makes many packages, but only one of a name, and one of a file."""
+    runs: list[list[Standin]] = []
+    for package in packages:
+        for run in runs:
+            if not any(package.name == other.name or package.files.keys() & other.files.keys() for other in run):
+                run.append(package)
+                break
+        else:
+            runs.append([package])
+    return runs
+
+
+def _build(target: Path, packages: Sequence[Standin]) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as temporary:
         root, content = Path(temporary), Path(temporary) / "content"
         content.mkdir()
-        debs.put(content, files or {})
-        relations = [("Requires", requires), ("Provides", provides), ("Conflicts", conflicts)]
         lines = [
-            *(f"Name: {name}", f"Version: {version}", f"Release: {release}", f"Epoch: {epoch}"),
-            *(f"Summary: {summary} ({debs.MARK})", "License: none", "BuildArch: x86_64", "AutoReqProv: no"),
-            *(f"{key}: {value}" for key, values in relations for value in values),
-            *("%description", f"{summary}.", "A stand-in made by gpuprov for simulated hosts; never for a real one."),
-            "%install",
-            f"mkdir -p %{{buildroot}} && cp -a {content}/. %{{buildroot}}/",
-            "%files",
-            *(f"%attr({file.mode:o}, root, root) {path}" for path, file in (files or {}).items()),
+            *(
+                "Name: gpuprov-stand-ins",
+                "Version: 1",
+                "Release: 1",
+                "Summary: none",
+                "License: none",
+                "AutoReqProv: no",
+            ),
+            *("%description", "None.", "%install", f"mkdir -p %{{buildroot}} && cp -a {content}/. %{{buildroot}}/"),
         ]
-        spec = root / f"{name}.spec"
+        for package in packages:
+            debs.put(content, package.files)
+            lines += _section(package)
+        spec = root / "stand-ins.spec"
         spec.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        defines = {
-            "_topdir": root, "_rpmdir": target, "_rpmfilename": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
-            "debug_package": "%{nil}", "__os_install_post": "%{nil}", "_build_id_links": "none",
-            "source_date_epoch_from_changelog": "0", "use_source_date_epoch_as_buildtime": "1",
-        }  # fmt: skip
+        defines = {**DEFINES, "_topdir": root, "_rpmdir": target}
         flags = [word for key, value in defines.items() for word in ("--define", f"{key} {value}")]
         environment = {**os.environ, "SOURCE_DATE_EPOCH": debs.EPOCH}
         tools.run(["rpmbuild", "-bb", "--quiet", "--target", "x86_64", *flags, str(spec)], environment=environment)
-        return target / f"{name}-{version}-{release}.x86_64.rpm"
+    return [target / f"{package.name}-{package.version}.x86_64.rpm" for package in packages]
 
 
-def driver_set(target: Path, version: str) -> list[Path]:
-    """The driver's packages of this version, and its fabric manager, under the names that NVIDIA's dnf repository has."""
-    target.mkdir(parents=True, exist_ok=True)
-    made = []
-    for name, required in DRIVER.items():
-        made.append(
-            standin_rpm(
-                target, name, version, epoch=EPOCH, summary=f"NVIDIA driver {version}: {name}",
-                requires=[f"{other} = {EPOCH}:{version}-1.el9" for other in required],
-                provides=[f"nvidia-kmod = {EPOCH}:{version}"] if name in MODULES else [],
-                conflicts=[other for other in MODULES if name in MODULES and other != name],
-            )
-        )  # fmt: skip
-    for entry in package_sets(DISTRIBUTION, "fabric-manager", version, origin="nvidia"):
-        made += [
-            standin_rpm(target, name, version, release="1", summary=f"NVIDIA Fabric Manager {version}")
-            for name in package_names(entry, version)
-        ]
-    return made
+def _section(package: Standin) -> list[str]:
+    name, (version, _, release) = package.name, package.version.partition("-")
+    relations = [
+        ("Requires", package.requires), ("Provides", package.provides), ("Conflicts", package.conflicts),
+        ("Obsoletes", package.replaces),
+    ]  # fmt: skip
+    lines = [
+        *(f"%package -n {name}", f"Version: {version}", f"Release: {release}"),
+        *([f"Epoch: {package.epoch}"] if package.epoch else []),
+        *(f"Summary: {package.summary} ({debs.MARK})", "AutoReqProv: no"),
+        *(f"{key}: {value}" for key, values in relations for value in values),
+        *(f"%description -n {name}", f"{package.summary}.", "A stand-in made by gpuprov for simulated hosts; never for a real one."),
+        f"%files -n {name}",
+    ]  # fmt: skip
+    for path, file in package.files.items():
+        kind = "%config(noreplace) " if path.startswith("/etc/") else ""
+        lines.append(f"{kind}%attr({file.mode:o}, root, root) {path}")
+    for script, text in package.scripts.items():
+        # What rpm would take for a macro is none.
+        lines += [f"{SCRIPTS[script]} -n {name}", text.replace("%", "%%")]
+    return lines

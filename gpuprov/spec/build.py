@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,7 +69,8 @@ def _way_out(value: object, kind: shape.Type) -> str:
     if isinstance(value, bool) and any(isinstance(member, shape.LiteralType) for member in members):
         return " (YAML reads yes, no, on and off as true and false)"
     if isinstance(value, str) and any(isinstance(member, shape.VarTupleType | shape.ListType) for member in members):
-        return f": [{value}]"
+        plain = re.fullmatch(r"[A-Za-z][\w.-]*", value)
+        return f": [{value}]" if plain else f': ["{value}"]'
     numbers = any(isinstance(member, shape.IntType) for member in members)
     if isinstance(value, str) and numbers and value.strip().lstrip("-").isdigit():
         return "; write it without quotes"

@@ -44,10 +44,8 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 SITE_VARIABLES = frozenset(
     {
-        "container_toolkit_package_lock_timeout",
         "container_toolkit_repository",
         "container_toolkit_repository_key",
-        "fabric_manager_package_lock_timeout",
         "host_free_space",
         "host_gpu_services",
         "host_max_clock_skew",
@@ -55,8 +53,6 @@ SITE_VARIABLES = frozenset(
         "host_package_lock_timeout",
         "host_reboot_timeout",
         "nvidia_driver_manage_repository",
-        "nvidia_driver_package_lock_timeout",
-        "persistence_package_lock_timeout",
     }
 )
 """What a site may set beside `gpuprov` and no spec says: the names in the roles' defaults, which a contract test compares."""

@@ -30,6 +30,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     moment: Moment = "now"
     changes: tuple[Change, ...] = ()
     reboot: str = ""
+    version: str = ""
 
 
 class Registry(NamedTuple):
@@ -121,4 +122,5 @@ def _result(host: str, check: Check, outcome: Outcome) -> Result:
         moment=check.moment,
         changes=outcome.changes,
         reboot=outcome.reboot,
+        version=outcome.version,
     )

@@ -11,7 +11,7 @@ from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.explain import all_checks
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec
-from tests.capabilities import toolkit_host
+from tests.capabilities import cuda_host, dcgm_host, toolkit_host, vgpu_host
 from tests.probe import captured
 
 CHECKS = {check.id: check for check in all_checks()}
@@ -110,7 +110,9 @@ GOOD: dict[str, Output | str] = {
     "fabric_packages": FABRIC_MANAGER,
     "fabric_state": fabric_state("0000:19:00.0"),
     "packages": packages(),
-    "dpkg_audit": "",
+    "package_audit": "",
+    "package_locking": "",
+    "repositories": "@arch amd64\n",
     "package_index": captured("package_index", "bookworm").text + toolkit_host.index(),
     "dkms_no_autoinstall": "",
     "receipt": "",
@@ -118,6 +120,9 @@ GOOD: dict[str, Output | str] = {
     "secure_boot": captured("secure_boot", "off"),
     "runfile_leftovers": "",
     "dkms_key_enrolled": "",
+    "enrolled_certificates": "",
+    "module_signing": "",
+    "prebuilt_modules": "",
     "apply_marker": "",
     "initramfs": initrd("usr/lib/modules/6.1.0-47-amd64/updates/dkms/nvidia-current.ko"),
     "loaded_modules": captured("loaded_modules", "driver_in_use"),
@@ -138,6 +143,9 @@ GOOD: dict[str, Output | str] = {
     "modules_load": "nvidia-uvm\n",
     "login_limits": "* - memlock unlimited\n",
     **toolkit_host.PROBES,
+    **cuda_host.PROBES,
+    **dcgm_host.PROBES,
+    **vgpu_host.PROBES,
 }
 
 

@@ -79,7 +79,7 @@ ROWS = [
     ),
     Row("no driver", fm("version"), None, {"packages": "", "loaded_driver": ""}, "fail", "no driver", "nvidia_driver"),
     Row("a driver of a runfile", fm("version"), None, {"packages": "", "loaded_driver": driver(VERSION)}, "pass"),
-    Row("held", fm("held"), None, {}, "pass", NAME),
+    Row("held", fm("held"), None, {}, "pass", "1 package held"),
     Row(
         "not held",
         fm("held"),
@@ -98,7 +98,7 @@ ROWS = [
         "fail",
         "nvlsm",
     ),
-    Row("nothing to hold", fm("held"), None, {"fabric_packages": ""}, "fail", "no Fabric Manager"),
+    Row("nothing to hold", fm("held"), None, {"fabric_packages": ""}, "fail", "no package of Fabric Manager"),
     Row("enabled", fm("enabled"), None, {}, "pass"),
     Row(
         "the package does not enable it",

@@ -59,7 +59,10 @@ def test_it_cannot_be_had_for_the_installed_driver() -> None:
         f"the host's repositories have no {NAME} {VERSION}, the installed driver's version",
     )
     assert "versions that are there: 535.309.01" in hint
-    assert "Debian has none: add NVIDIA's repository" in resolvable(fabric_packages="", package_index="")[2]
+    assert (
+        "NVIDIA's repository has it: nvidia_driver: {source: nvidia}"
+        in resolvable(fabric_packages="", package_index="")[2]
+    )
     assert "add nvidia_driver" in resolvable(packages="", loaded_driver="")[2]
 
 
@@ -136,7 +139,7 @@ def test_warnings_of_the_block_itself() -> None:
 
 def test_hold_follows_the_drivers() -> None:
     host = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(hold=False)})
-    told = facts(os_release=GOOD["os_release"], fabric_packages=installed())
+    told = facts(os_release=GOOD["os_release"], fabric_packages=installed(), package_locking="")
     outcome = CHECKS[fm("held")].run(Context(host, FabricManager(), told))
     assert (outcome.status, outcome.hint) == ("fail", f"apt-mark unhold {NAME}")
 

@@ -123,7 +123,7 @@ ROWS = [
         "held: firmware-nvidia-gsp",
         "apt-mark unhold",
     ),
-    Row("nothing to hold", HELD, None, {"packages": ""}, "fail", "no driver package is installed"),
+    Row("nothing to hold", HELD, None, {"packages": ""}, "fail", "no package of the driver is installed"),
     Row(
         "headers for each kernel",
         HEADERS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from tests.capabilities.asking import B200, NEWER, OPEN, PODMAN, VERSION, Row, ask, judge, packages
+from tests.capabilities.asking import B200, NEWER, OPEN, VERSION, Row, ask, judge, packages
 from tests.probe import captured
 
 EXACT = NvidiaDriver(version="535.261.03")
@@ -18,7 +18,7 @@ DAEMON_ONLY = "812|nvidia-persiste|nvidia-persistenced.service\n"
 CUDA = "ii |cuda|12.9.1-1|cuda\nii |cuda-drivers|580.95.05-1|cuda-drivers\n"
 
 RESOLVABLE, LEFTOVERS = "nvidia_driver.resolvable", "nvidia_driver.leftovers"
-SECURE, SPACE, HOLDERS = "nvidia_driver.secure_boot", "nvidia_driver.space", "nvidia_driver.clients"
+SPACE, HOLDERS = "nvidia_driver.space", "nvidia_driver.clients"
 ROWS = [
     Row(
         "a fresh host gets the newest whole set",
@@ -97,25 +97,6 @@ ROWS = [
         "cuda=12.9.1-1 cuda-drivers=580.95.05-1",
         "apt-get purge cuda cuda-drivers",
     ),
-    Row("Secure Boot is off", SECURE, None, {}, "pass", "off"),
-    Row("no EFI", SECURE, None, {"secure_boot": ""}, "pass", "no EFI"),
-    Row(
-        "Secure Boot without the key",
-        SECURE,
-        None,
-        {"secure_boot": captured("secure_boot", "on")},
-        "fail",
-        "the DKMS key is not enrolled",
-        "mokutil --import /var/lib/dkms/mok.pub",
-    ),
-    Row(
-        "Secure Boot with the key",
-        SECURE,
-        None,
-        {"secure_boot": captured("secure_boot", "on"), "dkms_key_enrolled": "1"},
-        "pass",
-    ),
-    Row("a container loads no modules", SECURE, None, {"secure_boot": captured("secure_boot", "on"), **PODMAN}, "skip"),
     Row(
         "nothing to install needs no space",
         SPACE,

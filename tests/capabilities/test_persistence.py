@@ -14,6 +14,7 @@ DAEMON, LEGACY = Persistence(mode="daemon"), Persistence(mode="legacy")
 OFF = ("inactive", "")
 ON = ("active", "enabled")
 FAILED = ("failed", "enabled")
+IDLE = "ExecStart={ path=/usr/bin/x ; argv[]=/usr/bin/x --user x --no-persistence-mode --verbose ; }"
 TWO = captured("nvidia_smi", "two_gpus")
 
 ENABLED, ACTIVE, MODE = "persistence.enabled", "persistence.active", "persistence.mode_on"
@@ -23,7 +24,7 @@ ROWS = [
         "auto with the legacy unit in force",
         ENABLED,
         None,
-        {"packages": "", "units": units(OFF, ON)},
+        {"units": units(OFF, ON)},
         "pass",
         "gpuprov-p",
     ),
@@ -32,7 +33,7 @@ ROWS = [
         "nothing is installed",
         ENABLED,
         None,
-        {"packages": "", "units": units(OFF)},
+        {"units": units(OFF)},
         "fail",
         "nvidia-persistenced.service is not-found",
         "systemctl enable --now nvidia-persistenced.service",
@@ -57,6 +58,26 @@ ROWS = [
         "nvidia-persistenced.service is enabled too",
         "systemctl disable --now nvidia-persistenced.service",
         change="service nvidia-persistenced.service: enabled -> disabled",
+    ),
+    Row(
+        "Ubuntu's unit has no [Install] section",
+        ENABLED,
+        None,
+        {"units": units(("active", "static"))},
+        "fail",
+        "nvidia-persistenced.service is static",
+        "50-gpuprov.conf with [Install]",
+        change="service nvidia-persistenced.service: static -> enabled",
+    ),
+    Row(
+        "the daemon of Ubuntu's unit leaves the mode off",
+        ENABLED,
+        None,
+        {"units": units().replace("UnitFileState=enabled\n", f"UnitFileState=enabled\n{IDLE}\n", 1)},
+        "fail",
+        "nvidia-persistenced.service is started with --no-persistence-mode",
+        "gpuprov apply writes /etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf",
+        change="file /etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf: absent -> written",
     ),
     Row("systemd does not answer", ENABLED, None, {"units": Output("", 1, "Host is down")}, "fail", "not-found"),
     Row("the daemon runs", ACTIVE, None, {}, "pass", "active"),

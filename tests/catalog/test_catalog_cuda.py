@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.catalog import max_cuda, supports
+from gpuprov.catalog import cuda, max_cuda, supports
 from gpuprov.errors import GpuprovError
 
 
@@ -45,3 +45,10 @@ def test_cuda_details() -> None:
     assert max_cuda("999") is None
     with pytest.raises(GpuprovError, match="CUDA"):
         supports("580.65.06", "twelve")
+
+
+def test_floors_of_everything_that_is_known() -> None:
+    floors = cuda.floors()
+    assert (floors["12"], floors["12.8"], floors["12.8.1"], floors["13.0"]) == ("525.60.13",) * 3 + ("580.65.06",)
+    assert all(floors.values())
+    assert "12.7" not in floors

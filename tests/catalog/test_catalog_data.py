@@ -18,7 +18,7 @@ from gpuprov.catalog.gpus import GpusFile, gpus
 from gpuprov.errors import GpuprovError
 
 DATA = Path(reader.__file__).parent / "data"
-FILES = ("gpus", "mig", "drivers", "cuda", "symptoms")
+FILES = ("gpus", "mig", "drivers", "cuda", "symptoms", "toolkits", "vgpu", "repositories")
 
 
 def raw(name: str) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def test_complete() -> None:
     assert len(cuda.families()) == 3
     assert {x for s in symptoms.symptoms() for x in s.xids} >= {8, 13, 31, 48, 63, 64, 74, 79, 94, 95, 119, 154, 169}
     assert sum(bool(s.xids) for s in symptoms.symptoms()) == 37
-    assert sum(not s.xids for s in symptoms.symptoms()) == 30
+    assert sum(not s.xids for s in symptoms.symptoms()) == 37
 
 
 def test_no_pci_id_or_name_twice() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.catalog import fabric
 from gpuprov.catalog.gpus import find_gpu, gpus
-from gpuprov.resolve import follower_names
+from gpuprov.resolve import fitting
 
 
 def test_the_generations() -> None:
@@ -27,7 +27,7 @@ def test_every_gpu_is_judged() -> None:
 
 def test_names_change_with_the_branch_and_the_distribution() -> None:
     def name(os_id: str, version: str, branch: str) -> list[str]:
-        return follower_names(fabric.rules(os_id, version), branch)
+        return list(fitting(fabric.rules(os_id, version), branch))
 
     assert name("debian", "13", "575") == ["nvidia-fabricmanager-575"]
     assert name("debian", "13", "580") == ["nvidia-fabricmanager"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from gpuprov.catalog import find_distribution, package_names, package_sets
+from gpuprov.catalog.driver_sets import all_driver_packages
+from gpuprov.catalog.platforms import platforms
 
 
 def test_debian_packages() -> None:
@@ -37,3 +41,49 @@ def test_fabric_manager_names_change_with_branch_and_archive(
 ) -> None:
     (entry,) = package_sets(distribution, "fabric-manager", version, origin=origin)
     assert package_names(entry, version) == (name,)
+
+
+def test_relatives_of_rhel_have_its_packages() -> None:
+    for name in ("rhel", "rocky", "almalinux", "centos", "ol"):
+        found = find_distribution(name, "9.5")
+        assert found
+        assert (found.key, found.family) == ("rhel9", "redhat")
+    debian = find_distribution("debian", "12")
+    assert debian
+    assert debian.family == "debian"
+    for name in ("openEuler", "anolis", "alinux"):
+        assert find_distribution(name, "8") is None
+
+
+def test_platforms_are_what_ansible_calls_them() -> None:
+    known = platforms()
+    assert known["debian-12"] == "debian12"
+    assert known["ubuntu-24.04"] == "ubuntu2404"
+    assert {known[f"{name}-10"] for name in ("redhat", "rocky", "almalinux", "oraclelinux", "centos")} == {"rhel10"}
+
+
+def test_every_managed_distribution_has_whole_tables() -> None:
+    for key, sources in all_driver_packages().items():
+        assert sources, key
+        for source, table in sources.items():
+            for flavour in ("proprietary", "open"):
+                assert table[flavour], (key, source)
+                assert table["modules"][flavour]
+                kernel = table[flavour][0]["name"]
+                assert "dkms" in kernel, "the kernel modules come first"
+            assert list(table["dkms"]) == ["dkms"]
+            assert all("{kernel}" in name for name in table["headers"])
+            assert not [name for name in table["ask"] if "{" in name]
+            own = [name for name in table["ask"] if re.fullmatch("|".join(table["conflicts"]), name)]
+            assert own == [], (key, source, "a set that conflicts with itself")
+
+
+def test_modules_streams_are_for_el_8_and_9() -> None:
+    tables = all_driver_packages()
+    assert tables["rhel9"]["nvidia"]["streams"] == {
+        "proprietary": "nvidia-driver:{branch}-dkms",
+        "open": "nvidia-driver:{branch}-open",
+    }
+    assert tables["rhel10"]["nvidia"]["streams"] == {}
+    assert set(tables["rhel8"]) == {"nvidia", "mirror"}
+    assert set(tables["ubuntu2604"]) == {"distribution", "nvidia", "mirror"}

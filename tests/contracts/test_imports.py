@@ -22,7 +22,18 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("fleet",),
     ("capabilities",),
     ("inventory", "spec", "probe", "catalog", "simulate"),
-    ("resolve", "engines", "console", "assets", "keep"),
+    (
+        "resolve",
+        "reload",
+        "package_lists",
+        "engines",
+        "openpgp",
+        "certificates",
+        "sources",
+        "console",
+        "assets",
+        "keep",
+    ),
     ("errors",),
 )
 RANK = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
@@ -73,7 +84,7 @@ def test_capabilities_never_import_each_other(path: Path) -> None:
     if mine == "__init__":
         return
     others = {name[1] for name in imported(path) if name[0] == "capabilities" and len(name) > 1}
-    assert others <= {"base", mine}
+    assert others <= {"answers", "base", "repositories_checks", mine}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -106,7 +117,10 @@ def test_verify_needs_no_ansible() -> None:
     assert not {"ansible", "rich", "jinja2", "pytest"} & loaded_by("import gpuprov.fleet, gpuprov.verify")
 
 
-@pytest.mark.parametrize("name", ["resolve.py", "engines.py"])
+@pytest.mark.parametrize(
+    "name",
+    ["resolve.py", "package_lists.py", "reload.py", "engines.py", "openpgp.py", "sources.py", "catalog/toolchain.py"],
+)
 def test_what_ansible_carries_as_a_filter_is_standard_library_only(name: str) -> None:
     third = {"msgspec", "yaml", "ansible", "click", "gpuprov"}
     assert not third & loaded_by(f"import runpy; runpy.run_path({str(PACKAGE / name)!r})")

@@ -18,11 +18,17 @@ from tests.probe import captured
 
 PARAMETER = "options nvidia-current NVreg_RestrictProfilingToAdminUsers=1\n"
 CONFIGURED = f"blacklist nouveau\nblacklist nova_core\noptions nouveau modeset=0\n{PARAMETER}"
+WHOLE_GPU: dict[str, Output | str] = {"gpu_functions": "", "gridd": ""}
+"""The good host's GPU without the vGPU and its licence."""
 FULL: dict[str, Output | str] = {
-    "modprobe_config": CONFIGURED + PARAMETER.replace("-current", "") + PARAMETER.replace("-current", "-current-open")
+    **WHOLE_GPU,
+    "modprobe_config": CONFIGURED + PARAMETER.replace("-current", "") + PARAMETER.replace("-current", "-current-open"),
 }
 BARE: dict[str, Output | str] = {
+    **WHOLE_GPU,
     "packages": "",
+    "cuda_packages": "",
+    "dcgm_packages": "",
     "modprobe_config": "",
     "units": units(("inactive", "")),
     "sysctl_files": "",
@@ -53,12 +59,14 @@ def test_the_good_host() -> None:
             "module_parameters": {"NVreg_RestrictProfilingToAdminUsers": "1"},
         },
         "persistence": {"mode": "daemon"},
+        "cuda_toolkit": {"versions": ["12.4.1"], "default": "12.4", "cudnn": "9.5.1.17", "nccl": "2.21.5"},
         "fabric_manager": {},
         "container_toolkit": {
             "version": "1.20.1",
             "runtimes": ["docker", "containerd", "crio", "podman"],
             "rootless": ["gpuuser"],
         },
+        "dcgm": {"version": "4.4.2"},
     }
 
 
@@ -96,9 +104,11 @@ def test_gpus_that_a_spec_cannot_name_are_told(functions: str, message: str) -> 
 
 
 def test_what_cannot_be_read_is_told_and_the_rest_is_written() -> None:
-    spec, unread = exported(os_release='ID="rocky"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5"\n')
-    assert unread == ["nvidia_driver: no driver package names are known for Rocky Linux 9.5"]
-    assert list(spec) == ["gpu", "kernel", "nouveau", "persistence", "fabric_manager", "container_toolkit"]
+    anolis = 'ID="anolis"\nVERSION_ID="8.9"\nPRETTY_NAME="Anolis OS 8.9"\n'
+    spec, unread = exported(**WHOLE_GPU, os_release=anolis)
+    assert unread == ["nvidia_driver: no driver package names are known for Anolis OS 8.9"]
+    assert "nvidia_driver" not in spec
+    assert {"gpu", "kernel", "nouveau", "persistence", "fabric_manager", "container_toolkit"} <= set(spec)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +117,9 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_written() -> None:
         FULL,
         BARE,
         {**FULL, "packages": packages(state="ii "), "fabric_packages": FABRIC_MANAGER.replace("hi ", "ii ")},
-        {"modprobe_config": "blacklist nouveau\noptions nouveau modeset=0\n"},
-        {"modprobe_config": captured("modprobe_config", "driver_installed")},
-        {"units": units(("inactive", "disabled"), ("active", "enabled"))},
+        {**WHOLE_GPU, "modprobe_config": "blacklist nouveau\noptions nouveau modeset=0\n"},
+        {**WHOLE_GPU, "modprobe_config": captured("modprobe_config", "driver_installed")},
+        {**WHOLE_GPU, "units": units(("inactive", "disabled"), ("active", "enabled"))},
     ],
 )
 def test_round_trip(changed: dict[str, Output | str]) -> None:

@@ -27,10 +27,11 @@ ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
 
 
 class Caught(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A check that fails on the bug, and words of the hint it gives."""
+    """A check that fails on the bug, and words of the hint it gives; `host`: the distribution whose hosts alone give it."""
 
     check: str
     hint: str
+    host: Literal["", "Ubuntu", "EL"] = ""
 
 
 class Bug(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -100,20 +101,24 @@ def caught(
     driver: NvidiaDriver | None = None,
     gpu: GpuSpec | None = None,
     base: Mapping[str, Output | str] | None = None,
+    asked: HostSpec | None = None,
+    on: str = "",
     **planted: Output | str,
 ) -> dict[str, Result]:
     """Plant the bug: exactly `checks`, each with the hint that bugs.yaml has for it, and `along` must fail.
 
     The same host without the bug passes everything: the failures are the bug's and nothing else's. `base`: a host with
-    NVSwitches, whose spec asks for fabric_manager; without it, the good host of tests/capabilities.
+    NVSwitches, whose spec asks for fabric_manager; without it, the good host of tests/capabilities. `asked`: another spec.
+    `on`: the distribution of `base`, whose hints bugs.yaml may have on their own.
     """
     fabric = base is not None
     host = dict(base or {})
-    assert failing(judged(spec(fabric=fabric), **host)) == {}
-    failed = failing(judged(spec(driver, gpu, fabric=fabric), **{**host, **planted}))
+    assert failing(judged(asked or spec(fabric=fabric), **host)) == {}
+    failed = failing(judged(asked or spec(driver, gpu, fabric=fabric), **{**host, **planted}))
     told = {name: (result.found, result.hint) for name, result in failed.items()}
     assert set(failed) == {*checks, *along}, told
-    known = {entry.check: entry.hint for entry in bug(identifier).caught}
+    known = {entry.check: entry.hint for entry in bug(identifier).caught if not entry.host}
+    known |= {entry.check: entry.hint for entry in bug(identifier).caught if entry.host == on}
     for name in checks:
         assert failed[name].status == "fail", told
         assert known[name] in failed[name].hint, told

@@ -27,7 +27,7 @@ def _links(bug: Bug) -> str:
 
 
 def _catch(bug: Bug) -> str:
-    told = [f"`{entry.check}`: “{entry.hint}”" for entry in bug.caught]
+    told = [f"`{entry.check}`{entry.host and f' on {entry.host}'}: “{entry.hint}”" for entry in bug.caught]
     planted = [f"planted on simulated GPU hosts by the fault `{name}`" for name in bug.faults]
     return "<br>".join([*told, *planted, *filter(None, (bug.how, bug.why))])
 

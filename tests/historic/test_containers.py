@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from gpuprov import engines
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
@@ -24,22 +25,16 @@ from tests.capabilities.toolkit_host import (
     toolkit,
     units,
 )
-from tests.historic.listed import bug, failing, judged
+from tests.historic.listed import caught, judged
 
 HOST: dict[str, Output | str] = {**GOOD, "nvidia_functions": H100}
 DOCKER, CONTAINERD = ContainerToolkit(runtimes=("docker",)), ContainerToolkit(runtimes=("containerd",))
 
 
-def container_caught(identifier: str, fragment: ContainerToolkit, *checks: str, **planted: Output | str) -> None:
+def container_caught(identifier: str, fragment: ContainerToolkit, *checks: str, **planted: Any) -> None:
     """Plant the bug on a container host that is right: exactly `checks` fail, with the hints that bugs.yaml has for them."""
     host = HostSpec(name="gpu1", capabilities={"container_toolkit": fragment})
-    assert failing(judged(host, **HOST)) == {}
-    failed = failing(judged(host, **{**HOST, **planted}))
-    assert set(failed) == set(checks), {name: result.found for name, result in failed.items()}
-    known = {entry.check: entry.hint for entry in bug(identifier).caught}
-    for name in checks:
-        assert failed[name].status == "fail"
-        assert known[name] in failed[name].hint, failed[name].hint
+    caught(identifier, *checks, base=HOST, asked=host, **planted)
 
 
 def test_20_daemon_json_was_overwritten() -> None:

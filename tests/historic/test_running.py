@@ -65,7 +65,7 @@ def test_29_an_upgrade_is_stuck_half_way() -> None:
         "nvidia_driver.packages",
         "host.packages",
         packages=packages(nvidia_kernel_dkms=("hF ", VERSION)),
-        dpkg_audit=captured("dpkg_audit", "half_configured"),
+        package_audit=captured("package_audit", "half_configured"),
     )
     caught(
         "29",

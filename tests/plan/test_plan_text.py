@@ -70,6 +70,21 @@ def test_equal_plans_are_told_once_and_idle_hosts_are_one_line() -> None:
     assert lines[-1].startswith("6 hosts: 3 to apply, 3 with nothing to do")
 
 
+def test_mixed_hosts_list_their_exact_versions() -> None:
+    def hosts(first: int, last: int, version: str) -> list[HostPlan]:
+        plan = msgspec.structs.replace(FULL, versions={"nvidia_driver": version})
+        return [msgspec.structs.replace(plan, host=f"gpu{n:03}") for n in range(first, last + 1)]
+
+    older, newer = "570.124.06 (open)", "580.95.05 (open)"
+    lines = planning.as_text([*hosts(1, 60, newer), *hosts(61, 99, older), *hosts(100, 100, newer)]).splitlines()
+    assert lines[-4:-1] == [
+        "versions after apply",
+        "  nvidia_driver 570.124.06 (open): gpu[061:099] (39 hosts)",
+        "  nvidia_driver 580.95.05 (open): gpu[001:060], gpu100 (61 hosts)",
+    ]
+    assert "versions after apply" not in planning.as_text(hosts(1, 60, newer))
+
+
 def test_blocked_and_unreachable_hosts() -> None:
     obstacle = Result(
         host="b", capability="host", check="host.root", status="fail", expected="root", found="user id 1", hint="become"

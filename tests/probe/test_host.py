@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.probe import boot, dpkg, house, initramfs, system, systemd
+from gpuprov.probe import boot, house, initramfs, system, systemd
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
-from gpuprov.probe.dpkg import Package
 from gpuprov.probe.systemd import Unit
 from tests.probe import captured
 
@@ -53,59 +52,6 @@ def test_space_in_mib() -> None:
     assert system.parse_space(Output("512000 /boot\n10485760 /var\n")) == {"/boot": 500, "/var": 10240}
 
 
-def test_packages_of_a_debian_driver() -> None:
-    packages = dpkg.parse_packages(captured("packages", "driver_installed"))
-    assert packages["nvidia-kernel-dkms"] == Package(
-        "nvidia-kernel-dkms", "535.261.03-1", "nvidia-graphics-drivers", True, True
-    )
-    assert not packages["libcuda1"].held
-    assert "libcuda1-any" not in packages, "dpkg knows the name, but it is not installed"
-    assert all(package.source for package in packages.values())
-
-
-@pytest.mark.parametrize(
-    ("abbreviation", "installed", "whole"),
-    [
-        ("ii ", 1, 1),
-        ("hi ", 1, 1),
-        ("iF ", 1, 0),
-        ("iU ", 1, 0),
-        ("iHR", 1, 0),
-        ("iiR", 1, 0),
-        ("rc ", 0, 0),
-        ("un ", 0, 0),
-    ],
-)
-def test_states_of_a_package(abbreviation: str, installed: int, whole: int) -> None:
-    found = dpkg.parse_packages(Output(f"{abbreviation}|nvidia-smi|535.261.03-1|nvidia-graphics-drivers\n"))
-    assert len(found) == installed
-    assert [package.whole for package in found.values()] == [bool(whole)] * installed
-
-
-def test_lines_that_are_no_packages_are_left_out() -> None:
-    assert dpkg.parse_packages(Output("dpkg-query: warning\n|||\na|b\n\n")) == {}
-
-
-@pytest.mark.parametrize(
-    ("output", "complaint"),
-    [
-        (Output(""), ""),
-        (captured("dpkg_audit", "half_configured"), "The following packages are only half configured"),
-        (Output("", 2, "dpkg: error: parsing file '/var/lib/dpkg/status' near line 7"), "dpkg: error: parsing file"),
-    ],
-)
-def test_audit(output: Output, complaint: str) -> None:
-    found = dpkg.parse_audit(output)
-    assert found.startswith(complaint)
-    assert bool(found) == bool(complaint)
-
-
-def test_index() -> None:
-    index: dict[str, list[str]] = Facts({"package_index": captured("package_index", "bookworm")}).get(dpkg.INDEX)
-    assert index["nvidia-smi"] == ["535.309.01-0+deb12u1", "535.261.03-1", "535.216.03-2~bpo12+1"]
-    assert index["nvidia-open-kernel-dkms"] == ["535.261.03-1"]
-
-
 def test_units() -> None:
     units = systemd.parse_units(captured("units", "driver_installed"))
     assert units["nvidia-persistenced.service"] == Unit("nvidia-persistenced.service", "loaded", "failed", "enabled")
@@ -138,6 +84,13 @@ def test_boot_entries() -> None:
     assert [entry.get("iommu") for entry in entries] == ["pt", "pt", None, None]
 
 
+def test_boot_entries_of_boot_loader_specification_files() -> None:
+    el8, el9 = boot.parse_boot_entries(captured("boot_entries", "bls"))
+    assert el8["iommu"] == "pt", "what $kernelopts stands for in grub's environment"
+    assert "$tuned_params" not in el8
+    assert (el9["root"], el9["console"], el9["iommu"]) == ("UUID=5f6c", "ttyS0,115200", "pt")
+
+
 def test_sysctl() -> None:
     values = boot.parse_sysctl(captured("sysctl", "debian12"))
     assert values["vm.max_map_count"] == "65530"
@@ -156,6 +109,32 @@ def test_initramfs() -> None:
     assert not broken.readable
     (container,) = initramfs.parse(captured("initramfs", "debian12"))
     assert (container.modules, container.holds_configuration, container.readable) == (frozenset(), False, True)
+
+
+def test_initramfs_of_dracut() -> None:
+    old, new = initramfs.parse(captured("initramfs", "rocky9"))
+    assert (old.release, old.holds_configuration) == ("5.14.0-503.11.1.el9_5.x86_64", False)
+    assert old.modules == {"nouveau"}
+    assert (new.release, new.holds_configuration, new.by_dracut) == ("5.14.0-570.12.1.el9_6.x86_64", True, True)
+    assert (new.rebuild, new.listing) == ("dracut --force --regenerate-all", f"lsinitrd {new.image}")
+    (debian,) = initramfs.parse(captured("initramfs", "debian12"))
+    assert (debian.release, debian.rebuild) == ("6.1.0-56-amd64", "update-initramfs -u -k all")
+    assert debian.listing == f"lsinitramfs {debian.image}"
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("enrolled|/var/lib/dkms/mok.pub\n", house.SigningKey("/var/lib/dkms/mok.pub", True, True)),
+        ("other|/etc/site/mok.der\n", house.SigningKey("/etc/site/mok.der", False, True)),
+        ("missing|/var/lib/shim-signed/mok/MOK.der\n", house.SigningKey("/var/lib/shim-signed/mok/MOK.der")),
+        ("", house.SigningKey()),
+    ],
+)
+def test_the_key_that_dkms_signs_with(text: str, key: house.SigningKey) -> None:
+    found = house.parse_key(Output(text))
+    assert found == key
+    assert bool(found) is key.enrolled
 
 
 @pytest.mark.parametrize(("case", "on"), [("on", True), ("off", False)])

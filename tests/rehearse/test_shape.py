@@ -161,3 +161,13 @@ def test_a_driver_that_no_stand_in_can_run_is_told() -> None:
     shape = one(pair("gpu01", capabilities={"nvidia_driver": NvidiaDriver(version="390", kernel_modules="open")}))
     assert "runs with driver 390" in shape.problem
     assert "simulated_host" in shape.hint
+
+
+def test_modules_of_a_build_host_are_built_by_the_simulated_host_itself() -> None:
+    driver = NvidiaDriver(build_host="gpu001")
+    made = one(pair("gpu002", capabilities={"nvidia_driver": driver}))
+    assert made.spec.capabilities["nvidia_driver"] == NvidiaDriver()
+    assert any("build_host gpu001" in note for note in made.notes)
+    assert not any(
+        "build_host" in note for note in one(pair("gpu002", capabilities={"nvidia_driver": NvidiaDriver()})).notes
+    )

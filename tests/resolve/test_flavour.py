@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import resolve
+from gpuprov import package_lists, reload, resolve
 from gpuprov.catalog.driver_sets import kernel_module_table
+
+
+def rule(name: str) -> dict[str, object]:
+    return {"name": name, "min": 0, "max": 9999}
+
 
 V100, H100, B200, UNKNOWN = "10de:1db1", "10de:2330", "10de:2901", "10de:ffff"
 
@@ -34,7 +39,7 @@ V100, H100, B200, UNKNOWN = "10de:1db1", "10de:2330", "10de:2901", "10de:ffff"
             f"GPU {B200} runs with open modules only, and branch 470 has none; the first is 515",
         ),
         ("auto", [H100, B200], "570", "open", ""),
-        ("auto", [V100, B200], "570", "open", f"GPU {B200} needs open kernel modules and GPU {V100} proprietary ones"),
+        ("auto", [V100, B200], "570", "open", f"GPU {B200} needs open modules and GPU {V100} proprietary ones"),
         ("open", [H100], "535", "open", ""),
         ("open", [UNKNOWN], "515", "open", ""),
         (
@@ -66,7 +71,7 @@ def test_flavour(wanted: str, ids: list[str], branch: str, flavour: str, problem
 
 def test_a_flavour_that_cannot_be_ends_the_decision() -> None:
     answer = resolve.decide(
-        "580", "proprietary", [B200], kernel_module_table(), {"proprietary": ["a"], "open": ["b"]}, {}, {}
+        "580", "proprietary", [B200], kernel_module_table(), {"proprietary": [rule("a")], "open": [rule("b")]}, {}, {}
     )
     assert (answer["version"], answer["packages"]) == ("", {})
     assert "kernel_modules at auto" in answer["hint"]
@@ -83,37 +88,40 @@ def test_a_flavour_that_cannot_be_ends_the_decision() -> None:
 def test_any_version_takes_its_branch_from_the_host(
     installed: dict[str, str], index: dict[str, list[str]], flavour: str
 ) -> None:
-    sets = {"proprietary": ["nvidia-closed"], "open": ["nvidia-open"]}
+    sets = {"proprietary": [rule("nvidia-closed")], "open": [rule("nvidia-open")]}
     assert resolve.decide("any", "auto", [H100], kernel_module_table(), sets, index, installed)["flavour"] == flavour
 
 
-def test_the_file_stands_alone() -> None:
-    """Rendered projects carry it to machines without gpuprov: isolated Python, no site packages, nothing but its path."""
+def test_the_files_stand_alone() -> None:
+    """Rendered projects carry them to machines without gpuprov: isolated Python, no site packages, nothing but their paths."""
     program = (
         "import json, runpy, sys\n"
-        "names = runpy.run_path(sys.argv[1])\n"
-        "filters = names['FilterModule']().filters()\n"
+        "filters = {}\n"
+        "for path in sys.argv[1:]:\n"
+        "    filters |= runpy.run_path(path)['FilterModule']().filters()\n"
         "text = ' a | 535.261.03-1 | http://mirror.example/debian bookworm/non-free amd64 Packages'\n"
         "index = filters['gpuprov_madison'](text)\n"
         "installed = filters['gpuprov_installed']('ii |b|1|s')\n"
-        "answer = filters['gpuprov_decide']('535', 'auto', [], {}, {'proprietary': ['a'], 'open': ['b']}, index, installed)\n"
+        "sets = {kind: [{'name': name, 'min': 0, 'max': 9999}] for kind, name in (('proprietary', 'a'), ('open', 'b'))}\n"
+        "answer = filters['gpuprov_decide']('535', 'auto', [], {}, sets, index, installed)\n"
         "foreign = [n for n in sys.modules if n.partition('.')[0] in ('gpuprov', 'msgspec', 'yaml', 'ansible')]\n"
         "print(json.dumps([sorted(filters), answer['packages'], foreign]))\n"
     )
+    files = [str(Path(str(module.__file__))) for module in (resolve, package_lists, reload)]
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program, str(Path(resolve.__file__))],
-        check=True,
-        capture_output=True,
-        text=True,
+        [sys.executable, "-I", "-S", "-c", program, *files], check=True, capture_output=True, text=True
     )
     filters, packages, foreign = json.loads(done.stdout)
     assert filters == [
         "gpuprov_decide",
         "gpuprov_follow",
+        "gpuprov_index",
         "gpuprov_installed",
+        "gpuprov_kernel_package",
         "gpuprov_madison",
         "gpuprov_reload_reasons",
         "gpuprov_resolve",
+        "gpuprov_rows",
     ]
     assert packages == {"a": "535.261.03-1"}
     assert foreign == []

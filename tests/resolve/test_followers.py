@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from gpuprov import resolve
+from gpuprov import package_lists, resolve
 from gpuprov.catalog import fabric
 from gpuprov.catalog.driver_sets import driver_packages
 from tests.probe import captured
 
 NAMES = driver_packages("debian", "12")
 assert NAMES
-SETS = {"proprietary": list(NAMES.proprietary), "open": list(NAMES.open)}
+RULES_OF = NAMES.sets
+SETS = {flavour: list(resolve.fitting(rules, "535")) for flavour, rules in NAMES.sets.items()}
 RULES = fabric.rules("debian", "12")
-BOOKWORM = resolve.parse_madison(captured("package_index", "bookworm").text)
+BOOKWORM = package_lists.parse_madison(captured("package_index", "bookworm").text)
 OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
 FM = "nvidia-fabricmanager-535"
 WHOLE = {FM: ["535.309.01-1", "535.261.03-1"]}
@@ -24,7 +25,7 @@ WHOLE = {FM: ["535.309.01-1", "535.261.03-1"]}
 def decide(wanted: str, offered: dict[str, list[str]], installed: dict[str, str] | None = None) -> dict[str, Any]:
     """What a bookworm host with these Fabric Managers in its repositories shall have."""
     index = BOOKWORM | offered
-    return resolve.decide(wanted, "proprietary", [], {}, SETS, index, installed or {}, beside=[RULES])
+    return resolve.decide(wanted, "proprietary", [], {}, RULES_OF, index, installed or {}, beside=[RULES])
 
 
 def of(driver: str) -> dict[str, str]:
@@ -81,13 +82,13 @@ def test_fabric_manager_that_ran_ahead_comes_back() -> None:
     ],
 )
 def test_its_name_depends_on_the_branch(branch: str, names: list[str]) -> None:
-    assert resolve.follower_names(RULES, branch) == names
+    assert list(resolve.fitting(RULES, branch)) == names
 
 
 def test_a_change_of_branch_replaces_the_old_name() -> None:
     index = {name: ["580.95.05-1"] for name in (*SETS["proprietary"], "nvidia-fabricmanager")}
     installed = {**of(OLD), FM: "535.261.03-1", "nvidia-fabricmanager-dev-535": "535.261.03-1"}
-    answer = resolve.resolve("580", SETS["proprietary"], index, installed, [RULES])
+    answer = resolve.pick("580", RULES_OF, "proprietary", index, installed, [RULES])
     assert answer["packages"]["nvidia-fabricmanager"] == "580.95.05-1"
     assert answer["replaced"] == [FM]
 
@@ -96,10 +97,11 @@ def test_the_revision_of_the_drivers_own_archive_wins() -> None:
     rules = fabric.rules("ubuntu", "24.04")
     ubuntu = "535.261.03-0ubuntu0.24.04.1"
     index = {FM: ["535.261.03-1", ubuntu]}
-    assert resolve.follower(ubuntu, rules, index, {}) == (FM, ubuntu)
-    assert resolve.follower("535.261.03-1", rules, index, {}) == (FM, "535.261.03-1")
-    assert resolve.follower(ubuntu, rules, index, {FM: "535.261.03-1"}) == (FM, "535.261.03-1"), "installed is kept"
+    driver = ["nvidia-kernel-common-535-server"]
+    assert resolve.follower(ubuntu, rules, index, {}, driver) == (FM, ubuntu)
+    assert resolve.follower("535.261.03-1", rules, index, {}, driver) == (FM, "535.261.03-1")
+    assert resolve.follower(ubuntu, rules, index, {FM: "535.261.03-1"}, driver) == (FM, "535.261.03-1"), "kept"
 
 
 def test_without_followers_nothing_changes() -> None:
-    assert resolve.decide("535", "auto", [], {}, SETS, BOOKWORM, {})["replaced"] == []
+    assert resolve.decide("535", "auto", [], {}, RULES_OF, BOOKWORM, {})["replaced"] == []

@@ -6,22 +6,23 @@ from typing import Any
 
 import pytest
 
-from gpuprov import resolve
+from gpuprov import package_lists, resolve
 from gpuprov.catalog.driver_sets import driver_packages
 from tests.probe import captured
 
-BOOKWORM = resolve.parse_madison(captured("package_index", "bookworm").text)
-TRIXIE = resolve.parse_madison(captured("package_index", "trixie").text)
+BOOKWORM = package_lists.parse_madison(captured("package_index", "bookworm").text)
+TRIXIE = package_lists.parse_madison(captured("package_index", "trixie").text)
 NAMES = driver_packages("debian", "12")
 assert NAMES
-SETS = {"proprietary": list(NAMES.proprietary), "open": list(NAMES.open)}
+RULES_OF = NAMES.sets
+SETS = {flavour: list(resolve.fitting(rules, "535")) for flavour, rules in NAMES.sets.items()}
 OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
 
 
 def decide(version: str, modules: str = "auto", **more: Any) -> dict[str, Any]:
     """What a bookworm host with an H100 shall have, unless said otherwise."""
     arguments = {"pci_ids": ["10de:2330"], "table": {"10de:2330": "either"}, "index": BOOKWORM, "installed": {}, **more}
-    return resolve.decide(version, modules, sets=SETS, **arguments)
+    return resolve.decide(version, modules, sets=RULES_OF, **arguments)
 
 
 def whole(version: str, flavour: str = "proprietary") -> dict[str, str]:
@@ -83,7 +84,7 @@ def test_madison_without_sources_repeats_and_noise() -> None:
         " nvidia-smi | 535.261.03-1 | http://mirror.example/debian bookworm-updates/non-free amd64 Packages\n"
         "nvidia-graphics-drivers | 535.261.03-1 | http://mirror.example/debian bookworm/non-free Sources\n"
     )
-    assert resolve.parse_madison(text) == {"nvidia-smi": ["535.261.03-1"]}
+    assert package_lists.parse_madison(text) == {"nvidia-smi": ["535.261.03-1"]}
 
 
 def test_installed_leaves_out_what_is_only_known_or_configured() -> None:
@@ -94,7 +95,7 @@ def test_installed_leaves_out_what_is_only_known_or_configured() -> None:
         "rc |nvidia-kernel-support|535.261.03-1|nvidia-graphics-drivers\n"
         "un |libcuda1-any||libcuda1-any\n\n"
     )
-    assert sorted(resolve.parse_installed(text)) == ["libcuda1", "nvidia-open-kernel-dkms", "nvidia-smi"]
+    assert sorted(package_lists.parse_installed(text)) == ["libcuda1", "nvidia-open-kernel-dkms", "nvidia-smi"]
 
 
 @pytest.mark.parametrize("wanted", ["any", "535", "535.309.01"])
@@ -144,7 +145,7 @@ def test_an_empty_index_names_the_components() -> None:
     assert answer["problem"].startswith(
         "the host's repositories have none of nvidia-kernel-dkms, nvidia-kernel-support,"
     )
-    assert "non-free" in answer["hint"]
+    assert answer["hint"] == resolve.NO_DRIVER
 
 
 @pytest.mark.parametrize("wanted", ["any", "535", "535.261.03"])

@@ -105,7 +105,9 @@ def test_the_part_brings_source_key_and_server(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(packages, "repository", lambda _description: tmp_path)
     made = packages.part("a", Description())
     assert made.files[packages.KEYRING].content == b"key"
-    assert f"Signed-By: {packages.KEYRING}" in packages.SOURCE
+    source = made.files["/etc/apt/sources.list.d/gpuprov-sim.sources"].content
+    assert isinstance(source, bytes)
+    assert f"Signed-By: {packages.KEYRING}" in source.decode()
     assert made.units == (packages.UNIT,)
     assert f"/etc/systemd/system/{packages.UNIT}" in made.files
     assert packages.PRELOAD_FILE in made.files

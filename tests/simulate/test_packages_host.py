@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from gpuprov.catalog.driver_sets import driver_packages
 from gpuprov.errors import GpuprovError
-from gpuprov.simulate import hosts, rpms
+from gpuprov.resolve import fitting
+from gpuprov.simulate import hosts
 from gpuprov.simulate.description import Description, Gpus
-from gpuprov.simulate.repository import repository
-from gpuprov.simulate.repository_signing import ARMOURED
 
 pytestmark = pytest.mark.e2e
 DESCRIBED = Description(gpu=Gpus(model="H100-SXM5-80GB"), nvswitch=3, driver="580.126.20, 580")
@@ -32,7 +29,7 @@ def host() -> Iterator[str]:
 def install(host: str, version: str, *more: str) -> str:
     names = driver_packages("debian", "12")
     assert names
-    wanted = [f"{name}={version}" for name in names.open] + list(more)
+    wanted = [f"{name}={version}" for name in fitting(names.open, version)] + list(more)
     return hosts.run(
         host, f"DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends {' '.join(wanted)} 2>&1"
     )
@@ -56,18 +53,3 @@ def test_set_fails_installs_and_upgrades(host: str) -> None:
     assert hosts.run(host, "cat /run/gpuprov-sim/fabric") == "Completed\n"
     query = "nvidia-smi --query-gpu=driver_version,persistence_mode --format=csv,noheader"
     assert hosts.run(host, query) == "580.178.04, Enabled\n"
-
-
-@pytest.mark.skipif(shutil.which("dnf") is None, reason="dnf is not installed")
-def test_dnf_takes_the_signed_rpm_repository() -> None:
-    folder = repository(DESCRIBED)
-    options = [f"--repofrompath=sim,file://{folder}/rpm", "--repoid=sim", "--releasever=9", "--quiet", "-y"]
-    options += [f"--setopt=sim.{key}=1" for key in ("gpgcheck", "repo_gpgcheck")]
-    options += [f"--setopt=sim.gpgkey=file://{folder}/{ARMOURED}", "--refresh"]
-    found = subprocess.run(
-        ["dnf", *options, "repoquery", "--qf", "%{name} %{epoch}:%{version}"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()
-    assert {f"{name} {rpms.EPOCH}:{v}" for name in rpms.DRIVER for v in ("580.126.20", "580.178.04")} <= set(found)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.errors import GpuprovError
-from gpuprov.simulate import debs, rpms
+from gpuprov.simulate import debs
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.repository_debian import Package, closure, parse
 from gpuprov.simulate.repository_plan import Plan, plan
@@ -138,15 +138,3 @@ def test_the_same_content_gives_the_same_package(tmp_path: Path) -> None:
         assert made.name == "x_1%3a2-3_amd64.deb"
         contents.append(made.read_bytes())
     assert contents[0] == contents[1]
-
-
-@pytest.mark.skipif(shutil.which("rpmbuild") is None, reason="rpmbuild is not installed")
-def test_the_rpm_set_is_of_one_version(tmp_path: Path) -> None:
-    made = rpms.driver_set(tmp_path, "580.178.04")
-    assert {file.name.partition("-580")[0] for file in made} == {*rpms.DRIVER, "nvidia-fabricmanager"}
-    cuda = next(file for file in made if file.name.startswith("nvidia-driver-cuda-"))
-    told = subprocess.run(
-        ["rpm", "-qp", "--requires", "--qf", "%{SUMMARY}\n", cuda], check=True, capture_output=True, text=True
-    ).stdout
-    assert debs.MARK in told
-    assert "nvidia-driver = 3:580.178.04-1.el9" in told

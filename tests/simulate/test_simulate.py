@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import container, engine, image, inventory, sources, tools
 from gpuprov.simulate.__main__ import main
+from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
+from gpuprov.spec.repository import Repository, problems
+from tests import public_keys
 
 DEB822 = """\
 # a comment
@@ -96,8 +100,9 @@ def test_key_follows_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unknown_distribution() -> None:
-    with pytest.raises(GpuprovError, match='"debian11"; allowed: debian12, debian13'):
+    with pytest.raises(GpuprovError, match='"debian11"') as caught:
         image.Recipe("debian11", MIRRORS).key  # noqa: B018
+    assert caught.value.hint.startswith("allowed: debian12, debian13")
 
 
 def test_cache_is_outside_the_repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -115,6 +120,17 @@ def test_inventory_is_yaml_that_ansible_reads() -> None:
     assert found["gpu01"]["ansible_become"] is True
     assert "ansible_become" not in found["gpu02"]
     assert "StrictHostKeyChecking=no" in found["gpu02"]["ansible_ssh_common_args"]
+
+
+def test_inventory_of_hosts_that_serve_a_mirror(tmp_path: Path) -> None:
+    (tmp_path / "nvidia.asc").write_text(public_keys.GOOD, encoding="utf-8")
+    spec = inventory.mirror(Description(distribution="rocky9", mirror=True), tmp_path)
+    found = yaml.safe_load(inventory.text([SimulatedHost("gpu01", "10.88.0.2", 22, "root", "/k")], spec))
+    driver = found["all"]["hosts"]["gpu01"]["gpuprov"]["nvidia_driver"]
+    assert driver["source"] == "mirror"
+    block = msgspec.convert(driver["repository"], Repository)
+    assert block.url == "http://127.0.0.1:8099/nvidia/rhel9/x86_64"
+    assert list(problems(block, ("nvidia_driver", "repository"))) == []
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "-a", "a-", "a b", "a" * 43, "../x"])
@@ -156,3 +172,26 @@ def test_only_hosts_with_our_label_are_removed(monkeypatch: pytest.MonkeyPatch) 
     assert container.down("someone-elses") is False
     assert [call[0] for call in calls] == ["ps"]
     assert f"label={container.LABEL}" in calls[0]
+
+
+def test_a_host_of_another_version_is_listed_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    label = '{"distribution": "debian13", "colour": "of a later version"}'
+    entry = {
+        "Name": f"{container.PREFIX}later",
+        "Config": {"Labels": {container.LABEL: label}},
+        "State": {"Status": "running"},
+    }
+    done: list[str] = []
+
+    def podman(*words: str, **_given: str) -> str:
+        done.append(words[-1])
+        return ""
+
+    monkeypatch.setattr(engine, "labelled", lambda _label: [entry])
+    monkeypatch.setattr(engine, "engine", podman)
+    assert [(row.name, row.distribution) for row in container.listing()] == [("later", "debian13")]
+    with pytest.raises(GpuprovError, match="made by another version of gpuprov"):
+        container.describe("later")
+    assert container.down("later")
+    assert done[-1] == f"{container.PREFIX}later"
+    assert not container.down("earlier")

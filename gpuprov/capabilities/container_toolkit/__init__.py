@@ -10,7 +10,7 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.container_toolkit import cdi, now, preflight
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
 from gpuprov.catalog import toolkit as catalogue
-from gpuprov.probe import dpkg
+from gpuprov.probe import packages
 from gpuprov.probe.base import Facts
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import CDI, TOOLKIT, USERS
@@ -96,5 +96,5 @@ CAPABILITY = Capability(
     checks=now.CHECKS + cdi.CHECKS + preflight.CHECKS,
     rules=rules,
     export=export,
-    export_probes=(dpkg.PACKAGES, ENGINES, TOOLKIT, CDI, USERS),
+    export_probes=(packages.PACKAGES, ENGINES, TOOLKIT, CDI, USERS),
 )

@@ -9,7 +9,7 @@ import msgspec
 from gpuprov import resolve
 from gpuprov.catalog import toolkit as catalogue
 from gpuprov.engines import Engine
-from gpuprov.probe import dpkg
+from gpuprov.probe import packages
 from gpuprov.probe.base import Facts
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import TOOLKIT
@@ -71,9 +71,9 @@ def registrable(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine]:
     }
 
 
-def installed(facts: Facts) -> dict[str, dpkg.Package]:
+def installed(facts: Facts) -> dict[str, packages.Package]:
     """The toolkit's packages on the host."""
-    found = facts.get(dpkg.PACKAGES)
+    found = facts.get(packages.PACKAGES)
     return {name: found[name] for name in catalogue.PACKAGES if name in found}
 
 

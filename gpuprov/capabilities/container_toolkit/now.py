@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuprov import engines as files
 from gpuprov import resolve
+from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
@@ -13,15 +14,17 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     registrable,
 )
 from gpuprov.catalog import toolkit as catalogue
-from gpuprov.probe import dpkg
+from gpuprov.probe import packages as probed
+from gpuprov.probe import system
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import TOOLKIT, USERS, User
+from gpuprov.probe.family import words
 
 Ctx = Context[ContainerToolkit]
 APPLY = "gpuprov apply"
 
 
-@check("container_toolkit.packages", *(dpkg.PACKAGES, TOOLKIT), fields=("version",))
+@check("container_toolkit.packages", *(probed.PACKAGES, TOOLKIT, system.OS_RELEASE), fields=("version",))
 def packages(ctx: Ctx) -> Outcome:
     """The toolkit's four packages are whole, of one version, and it is the one that is asked for; nvidia-ctk is of it."""
     found, wanted = installed(ctx.facts), ctx.fragment.version
@@ -30,7 +33,8 @@ def packages(ctx: Ctx) -> Outcome:
     if missing:  # what apply would install is told by container_toolkit.resolvable
         return fail(expected, f"not installed: {' '.join(missing)}", APPLY)
     if broken := [name for name, package in found.items() if not package.whole]:
-        return fail(expected, f"not whole: {' '.join(broken)}", f"dpkg --configure -a, then {APPLY}")
+        repair = words(ctx.facts.get(system.OS_RELEASE)).repair
+        return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; then {APPLY}")
     versions = {package.version for package in found.values()}
     wrong = sorted(f"{name} {package.version}" for name, package in found.items())
     if len(versions) > 1 or not resolve.satisfies(next(iter(versions)), wanted):
@@ -42,19 +46,16 @@ def packages(ctx: Ctx) -> Outcome:
     return ok(version, expected)
 
 
-@check("container_toolkit.held", dpkg.PACKAGES, fields=("hold",), moment="next-boot", evidence="apt-mark showhold")
+@check(
+    "container_toolkit.held",
+    *(probed.PACKAGES, *answers.HOLDING),
+    fields=("hold",),
+    moment="next-boot",
+    evidence=answers.SHOWN,
+)
 def held(ctx: Ctx) -> Outcome:
     """Every package of the toolkit is held (or none, if so asked): no upgrade moves one of them alone."""
-    found, wanted = installed(ctx.facts), ctx.fragment.hold
-    word, command = ("held", "hold") if wanted else ("not held", "unhold")
-    if not found:
-        return fail(word, "no package of the toolkit is installed", APPLY)
-    wrong = sorted(name for name, package in found.items() if package.held != wanted)
-    if wrong:
-        changes = [Change(kind="setting", name=f"apt-mark {command} {name}") for name in wrong]
-        told = f"{'not held' if wanted else 'held'}: {' '.join(wrong)}"
-        return fail(f"all {word}", told, f"apt-mark {command} {' '.join(wrong)}", changes=changes)
-    return ok(f"{len(found)} packages {word}")
+    return answers.held(ctx.facts, installed(ctx.facts), "the container toolkit", wanted=ctx.fragment.hold)
 
 
 @check("container_toolkit.configured", ENGINES, fields=("runtimes", "default_runtime"), moment="next-boot")

@@ -7,9 +7,10 @@ from gpuprov import resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, engines, installed, modern
 from gpuprov.catalog import toolkit as catalogue
-from gpuprov.probe import dpkg
+from gpuprov.probe import packages, system
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import TOOLKIT, USERS
+from gpuprov.probe.family import words
 
 Ctx = Context[ContainerToolkit]
 NO_REPOSITORY = (
@@ -21,16 +22,16 @@ SUBORDINATE = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535"
 
 @check(
     "container_toolkit.resolvable",
-    *(dpkg.PACKAGES, dpkg.INDEX),
+    *(packages.PACKAGES, packages.INDEX),
     fields=("version",),
     moment="preflight",
-    evidence=f"apt-cache madison {' '.join(catalogue.PACKAGES)}",
+    evidence=packages.INDEX.evidence,
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """One version exists for which the host's repositories have all four packages."""
     wanted = ctx.fragment.version
     have = {name: package.version for name, package in installed(ctx.facts).items()}
-    index = ctx.facts.get(dpkg.INDEX)
+    index = ctx.facts.get(packages.INDEX)
     needed = list(catalogue.PACKAGES)
     found = resolve.resolve(wanted, needed, index, have)
     if found["problem"]:
@@ -81,15 +82,15 @@ def present(ctx: Ctx) -> Outcome:
 
 @check(
     "container_toolkit.leftovers",
-    *(dpkg.PACKAGES, TOOLKIT),
+    *(packages.PACKAGES, TOOLKIT, system.OS_RELEASE),
     moment="preflight",
-    evidence="dpkg -l 'nvidia-docker*' 'nvidia-container-runtime*'; ls /etc/apt/sources.list.d",
+    evidence="dpkg -l 'nvidia-docker*'; rpm -qa 'nvidia-docker*'; ls /etc/apt/sources.list.d",
 )
 def leftovers(ctx: Ctx) -> Outcome:
     """Nothing of an older installation is in the way: nvidia-docker2, source lists that conflict, the hook of podman and cri-o."""
-    old = [name for name in catalogue.OLD_PACKAGES if name in ctx.facts.get(dpkg.PACKAGES)]
+    old = [name for name in catalogue.OLD_PACKAGES if name in ctx.facts.get(packages.PACKAGES)]
     if old:
-        hint = f"remove it first: apt-get purge {' '.join(old)}"
+        hint = f"remove it first: {words(ctx.facts.get(system.OS_RELEASE)).purge} {' '.join(old)}"
         return fail("the toolkit's present packages only", f"installed: {' '.join(old)}", hint)
     found = ctx.facts.get(TOOLKIT).leftovers
     lists = [path for path in found if path.endswith(".list")]
@@ -103,7 +104,10 @@ def leftovers(ctx: Ctx) -> Outcome:
 
 
 @check(
-    "container_toolkit.rootless_users", *(USERS, dpkg.PACKAGES, dpkg.INDEX), fields=("rootless",), moment="preflight"
+    "container_toolkit.rootless_users",
+    *(USERS, packages.PACKAGES, packages.INDEX),
+    fields=("rootless",),
+    moment="preflight",
 )
 def rootless_users(ctx: Ctx) -> Outcome:
     """Each rootless user exists, has subordinate ids, and the toolkit needs no cgroups of root's for it."""
@@ -117,7 +121,7 @@ def rootless_users(ctx: Ctx) -> Outcome:
     if bare := [name for name in wanted if not users[name].subordinate]:
         return fail(expected, f"no entry in /etc/subuid: {' '.join(bare)}", f"{SUBORDINATE} {bare[0]}")
     have = {name: package.version for name, package in installed(ctx.facts).items()}
-    found = resolve.resolve(ctx.fragment.version, list(catalogue.PACKAGES), ctx.facts.get(dpkg.INDEX), have)
+    found = resolve.resolve(ctx.fragment.version, list(catalogue.PACKAGES), ctx.facts.get(packages.INDEX), have)
     if ctx.fragment.mode == "auto" and found["version"] and not modern(found["version"]):
         hint = f"mode: cdi, or a toolkit of {catalogue.MODERN} or newer"
         return fail("a mode without cgroups of root's", f"mode auto of toolkit {found['version']} is legacy", hint)

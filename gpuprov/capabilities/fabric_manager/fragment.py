@@ -8,9 +8,10 @@ import msgspec
 
 from gpuprov import resolve
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.catalog.driver_sets import driver_packages
-from gpuprov.probe import dpkg, fabric, nvidia, pci, system
+from gpuprov.catalog.driver_sets import installed_driver
+from gpuprov.probe import fabric, nvidia, pci, system
 from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.packages import PACKAGES, Package
 from gpuprov.spec.model import Fragment, HostSpec
 
 SettingName = Annotated[
@@ -35,7 +36,7 @@ class FabricManager(Fragment, frozen=True):
 
 
 HARDWARE_PROBES = (pci.NVIDIA_FUNCTIONS, fabric.BRIDGES)
-DRIVER_PROBES = (system.OS_RELEASE, dpkg.PACKAGES, nvidia.DRIVER)
+DRIVER_PROBES = (system.OS_RELEASE, PACKAGES, nvidia.DRIVER)
 
 
 def generation(facts: Facts) -> int:
@@ -64,7 +65,7 @@ def rules(facts: Facts) -> tuple[dict[str, object], ...]:
     return found
 
 
-def package(facts: Facts) -> dpkg.Package | None:
+def package(facts: Facts) -> Package | None:
     """The installed Fabric Manager; the one of the highest version, should there be several."""
     found = facts.get(fabric.PACKAGES)
     mine = resolve.other_names(rules(facts), {name: package.version for name, package in found.items()})
@@ -74,13 +75,12 @@ def package(facts: Facts) -> dpkg.Package | None:
 def driver_version(facts: Facts) -> str:
     """The version of the installed driver: of its kernel modules' package, else of the loaded module; empty if there is none."""
     release = facts.get(system.OS_RELEASE)
-    names = driver_packages(release.id, release.version)
-    found = facts.get(dpkg.PACKAGES)
-    kernels = [found[n[0]].version for n in (names.proprietary, names.open) if n[0] in found] if names else []
-    return resolve.upstream(kernels[0]) if kernels else facts.get(nvidia.DRIVER).version
+    installed = {name: package.version for name, package in facts.get(PACKAGES).items()}
+    mine = installed_driver(release.id, release.version, installed)
+    return resolve.upstream(mine) if mine else facts.get(nvidia.DRIVER).version
 
 
-def held_packages(facts: Facts) -> dict[str, dpkg.Package]:
+def held_packages(facts: Facts) -> dict[str, Package]:
     """Fabric Manager, and NVLSM, which must not move without it either."""
     found = facts.get(fabric.PACKAGES)
     mine = package(facts)

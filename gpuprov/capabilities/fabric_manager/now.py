@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuprov import resolve
+from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
@@ -19,6 +20,7 @@ from gpuprov.capabilities.fabric_manager.fragment import (
 )
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.probe import boot, fabric, modules, nvidia, pci, system, systemd
+from gpuprov.probe.family import family, words
 from gpuprov.probe.modules import underscored
 
 Ctx = Context[FabricManager]
@@ -34,7 +36,7 @@ MISMATCH = re.compile(r"interface version (\S+) (?:don't|doesn't|do not|does not
 @check(
     "fabric_manager.version",
     *(*DRIVER_PROBES, fabric.PACKAGES, fabric.DAEMON),
-    evidence="nv-fabricmanager --version; dpkg -l 'nvidia-fabricmanager*'; cat /proc/driver/nvidia/version",
+    evidence="nv-fabricmanager --version; dpkg -l 'nvidia-fabricmanager*'; rpm -qa 'nvidia-fabric*'; cat /proc/driver/nvidia/version",
 )
 def version(ctx: Ctx) -> Outcome:
     """Package and program are of the driver's full version, as installed and as loaded: Fabric Manager refuses any other."""
@@ -47,14 +49,16 @@ def version(ctx: Ctx) -> Outcome:
             hint = f"{catalogue.PROGRAM} {program} belongs to no package: remove it, then gpuprov apply"
         return fail(expected, "no Fabric Manager package is installed", hint)
     if not mine.whole:
-        return fail(expected, f"{mine.name} is not whole", "dpkg --configure -a, then gpuprov apply")
+        return fail(
+            expected, f"{mine.name} is not whole", f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply"
+        )
     if not driver:
         return fail(expected, f"{mine.name} {mine.version}, and no driver", "add nvidia_driver to the spec")
     if resolve.upstream(mine.version) != driver:
         change = Change(kind="package", name=mine.name, before=mine.version, after=driver)
         return fail(expected, f"{mine.name} {mine.version}", "gpuprov apply", changes=[change])
     if program != driver:
-        hint = f"dpkg -S {catalogue.PROGRAM}; another installation's program lies there"
+        hint = f"dpkg -S {catalogue.PROGRAM}, or rpm -qf; another installation's program lies there"
         return fail(expected, f"{catalogue.PROGRAM} says {program or 'nothing'}", hint)
     if loaded and loaded != driver:
         reason = f"the loaded driver is {loaded}, Fabric Manager and the driver's packages are {driver}"
@@ -64,33 +68,20 @@ def version(ctx: Ctx) -> Outcome:
 
 @check(
     "fabric_manager.held",
-    *(system.OS_RELEASE, fabric.PACKAGES),
+    *(fabric.PACKAGES, *answers.HOLDING),
     moment="next-boot",
-    evidence="apt-mark showhold",
+    evidence=answers.SHOWN,
 )
 def held(ctx: Ctx) -> Outcome:
     """Fabric Manager (and NVLSM) is held as the driver's set is: no upgrade moves it alone."""
-    mine, wanted = held_packages(ctx.facts), hold(ctx.host)
-    word, command = ("held", "hold") if wanted else ("not held", "unhold")
-    if not mine:
-        return fail(word, "no Fabric Manager package is installed", "gpuprov apply")
-    wrong = sorted(name for name, one in mine.items() if one.held != wanted)
-    if wrong:
-        changes = [Change(kind="setting", name=f"apt-mark {command} {name}") for name in wrong]
-        found = f"{'not held' if wanted else 'held'}: {' '.join(wrong)}"
-        return fail(f"{' '.join(mine)} {word}", found, f"apt-mark {command} {' '.join(wrong)}", changes=changes)
-    return ok(f"{' '.join(mine)} {word}")
+    return answers.held(ctx.facts, held_packages(ctx.facts), "Fabric Manager", wanted=hold(ctx.host))
 
 
 @check("fabric_manager.enabled", systemd.SYSTEMD_UNITS, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
 def enabled(ctx: Ctx) -> Outcome:
     """The unit starts at boot; its package does not enable it."""
     unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(UNIT, systemd.MISSING)
-    if unit.file != "enabled":
-        before = unit.file or unit.load
-        change = Change(kind="service", name=UNIT, before=before, after="enabled")
-        return fail(f"{UNIT} enabled", f"{UNIT} is {before}", f"systemctl enable --now {UNIT}", changes=[change])
-    return ok(f"{UNIT} enabled")
+    return answers.enabled(UNIT, unit.load, unit.file)
 
 
 @check(
@@ -219,6 +210,7 @@ def _other_file(command: str, file: str) -> str:
     "fabric_manager.subnet_manager",
     *(
         *HARDWARE_PROBES,
+        system.OS_RELEASE,
         fabric.PACKAGES,
         fabric.DAEMON,
         modules.LOADED,
@@ -235,8 +227,9 @@ def subnet_manager(ctx: Ctx) -> Outcome:
         return skip("no NVSwitch on the bus: see fabric_manager.registered")
     if found < catalogue.BRIDGED_GENERATION:
         return ok(f"NVSwitches of generation {found} need none")
-    expected = f"{', '.join(catalogue.SUBNET_PACKAGES)} installed, nvlsm alive"
-    missing = [name for name in catalogue.SUBNET_PACKAGES if name not in ctx.facts.get(fabric.PACKAGES)]
+    names = catalogue.SUBNET_PACKAGES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
+    expected = f"{', '.join(names)} installed, nvlsm alive"
+    missing = [name for name in names if name not in ctx.facts.get(fabric.PACKAGES)]
     if missing:
         changes = [Change(kind="package", name=name, after="installed") for name in missing]
         return fail(expected, f"not installed: {' '.join(missing)}", "gpuprov apply", changes=changes)

@@ -15,8 +15,9 @@ from gpuprov.capabilities.fabric_manager.fragment import (
 )
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
-from gpuprov.probe import dpkg, fabric, pci, system
+from gpuprov.probe import fabric, pci, system
 from gpuprov.probe.base import Facts
+from gpuprov.probe.packages import INDEX
 
 Ctx = Context[FabricManager]
 
@@ -54,7 +55,7 @@ def hardware(ctx: Ctx) -> Outcome:
     return ok(f"{seen} of generation {found}")
 
 
-@check("fabric_manager.resolvable", *(*DRIVER_PROBES, fabric.PACKAGES, dpkg.INDEX), moment="preflight")
+@check("fabric_manager.resolvable", *(*DRIVER_PROBES, fabric.PACKAGES, INDEX), moment="preflight")
 def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have Fabric Manager in the driver's version."""
     if driver_wanted(ctx.host):
@@ -65,7 +66,7 @@ def resolvable(ctx: Ctx) -> Outcome:
         return fail("an installed driver", "no NVIDIA driver is installed or loaded", hint)
     found = ctx.facts.get(fabric.PACKAGES)
     installed = {name: package.version for name, package in found.items()}
-    answer = resolve.follow(driver, rules(ctx.facts), ctx.facts.get(dpkg.INDEX), installed)
+    answer = resolve.follow(driver, rules(ctx.facts), ctx.facts.get(INDEX), installed)
     if answer["problem"]:
         return fail(f"Fabric Manager {driver}", answer["problem"], answer["hint"])
     name, version = answer["name"], answer["version"]

@@ -6,11 +6,14 @@ from collections.abc import Iterable
 
 from gpuprov import resolve
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.nvidia_driver import now, preflight
-from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, package_names
-from gpuprov.catalog import driver_data, drivers, gpus
-from gpuprov.probe import dpkg, modules
+from gpuprov.capabilities.nvidia_driver import built_once, machine, now, origin, preflight, signed
+from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, package_names, versions
+from gpuprov.catalog import cuda, driver_data, drivers, gpus
+from gpuprov.catalog.driver_sets import SOURCES, driver_packages
+from gpuprov.probe import modules, system
 from gpuprov.probe.base import Facts
+from gpuprov.probe.packages import PACKAGES
+from gpuprov.spec import repository, signing
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
@@ -50,11 +53,53 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
             yield Problem(
                 path=(HERE, field), message=f"nvidia_driver.{field}: {refusal}", hint=f"gpuprov catalog gpus {gpu.key}"
             )
+    yield from cuda_problems(driver)
+    yield from source_problems(driver)
+    yield from signing.problems(driver.signing, (HERE, "signing"))
     for name in driver.module_parameters:
         if not name.startswith("NVreg_"):
             message = f'nvidia_driver.module_parameters: the nvidia module has no parameter "{name}"'
             hint = f'its parameters begin with NVreg_ ("NVreg_{name}"); for another module: kernel.module_options'
             yield Problem(path=(HERE, "module_parameters", name), message=message, hint=hint)
+
+
+def cuda_problems(driver: NvidiaDriver) -> Iterable[Problem]:
+    """A CUDA version that does not exist, or that the driver which is named cannot run."""
+    if not driver.cuda:
+        return
+    known = list(cuda.floors())
+    if driver.cuda not in known:
+        asked = [int(part) for part in driver.cuda.split(".")]
+        alike = [version for version in known if version.count(".") == driver.cuda.count(".")]
+        near = min(alike or known, key=lambda v: [abs(int(a) - b) for a, b in zip(v.split("."), asked, strict=False)])
+        message = f'nvidia_driver.cuda is "{driver.cuda}": there is no such CUDA'
+        yield Problem(path=(HERE, "cuda"), message=message, hint=f'the nearest is "{near}"; all: gpuprov catalog cuda')
+    elif driver.version != "any" and cuda.supports(driver.version, driver.cuda).runs is False:
+        floor = cuda.floor(driver.cuda)
+        message = f"nvidia_driver.cuda {driver.cuda} runs from driver {floor} on, and nvidia_driver.version is {driver.version}"
+        hint = f'version: "{drivers.branch_of(floor)}" or a newer branch, or an older CUDA (gpuprov catalog cuda)'
+        yield Problem(path=(HERE, "cuda"), message=message, hint=hint)
+    elif driver.version != "any" and (support := cuda.supports(driver.version, driver.cuda)).full is False:
+        message = (
+            f"nvidia_driver.cuda {driver.cuda} runs with driver {driver.version} by minor-version compatibility: "
+            f"all features of CUDA {driver.cuda} from driver {support.full_driver} on"
+        )
+        hint = f'version: "{drivers.branch_of(support.full_driver)}" or a newer branch, or leave version out'
+        yield Problem(path=(HERE, "cuda"), message=message, hint=hint, severity="warning")
+
+
+def source_problems(driver: NvidiaDriver) -> Iterable[Problem]:
+    """A mirror without its repository, a repository that the source does not use, and what is wrong with the repository itself."""
+    given = driver.repository.url
+    if driver.source == "mirror" and not given:
+        message = "nvidia_driver.source is mirror, and there is no repository"
+        hint = "repository: {url: https://..., key_file: ...}, or source: nvidia"
+        yield Problem(path=(HERE, "source"), message=message, hint=hint)
+    elif driver.source in ("auto", "distribution") and given:
+        message = f"nvidia_driver.repository is not used by source {driver.source}"
+        hint = "source: mirror (the site's copy of NVIDIA's repository), or leave the repository out"
+        yield Problem(path=(HERE, "repository"), message=message, hint=hint)
+    yield from repository.problems(driver.repository, (HERE, "repository"))
 
 
 def without_flavour(branch: str, modules_wanted: str) -> str:
@@ -76,18 +121,28 @@ def contribute(_host: HostSpec, driver: NvidiaDriver) -> Kernel | None:
 
 
 def export(facts: Facts) -> Fragment | None:
-    names = package_names(facts)
-    found = facts.get(dpkg.PACKAGES)
-    flavours = (("proprietary", names.proprietary), ("open", names.open))
-    for flavour, needed in flavours:
-        if needed[0] in found:
-            options = facts.get(modules.MODPROBE).options.get(modules.underscored(names.modules[flavour]), {})
-            return NvidiaDriver(
-                version=resolve.upstream(found[needed[0]].version),
-                kernel_modules="open" if flavour == "open" else "proprietary",
-                module_parameters={k: v for k, v in options.items() if k.startswith("NVreg_")},
-                hold=found[needed[0]].held,
-            )
+    """The driver whose kernel modules are installed, of the source whose whole set is there. A mirror of NVIDIA's repository
+    cannot be told from it."""
+    release, installed = facts.get(system.OS_RELEASE), versions(facts)
+    known = [(source, driver_packages(release.id, release.version, source)) for source in ("auto", *SOURCES[:2])]
+    found = [
+        (s, names, kernel)
+        for s, names in known
+        if names
+        for kernel in resolve.kernel_package(names.sets, installed).items()
+    ]
+    if not any(names for _, names in known):
+        package_names(NvidiaDriver(), facts)  # says why
+    whole = [one for one in found if resolve.installed_set(one[1].sets[one[2][0]], installed)]
+    for source, names, (flavour, kernel) in (whole or found)[:1]:
+        options = facts.get(modules.MODPROBE).options.get(modules.underscored(names.modules[flavour]), {})
+        return NvidiaDriver(
+            version=resolve.upstream(installed[kernel]),
+            kernel_modules="open" if flavour == "open" else "proprietary",
+            source="nvidia" if source == "nvidia" else "auto",
+            module_parameters={k: v for k, v in options.items() if k.startswith("NVreg_")},
+            hold=facts.get(PACKAGES)[kernel].held,
+        )
     return None
 
 
@@ -95,9 +150,18 @@ CAPABILITY = Capability(
     name=HERE,
     summary="the NVIDIA driver: one version for kernel modules and user space, built for every kernel, held as a set",
     fragment=NvidiaDriver,
-    checks=now.CHECKS + preflight.CHECKS,
+    checks=now.CHECKS
+    + signed.CHECKS
+    + built_once.CHECKS
+    + origin.CHECKS
+    + preflight.CHECKS
+    + signed.PREFLIGHT
+    + built_once.PREFLIGHT
+    + origin.PREFLIGHT
+    + machine.CHECKS,
     rules=rules,
     contribute=contribute,
+    fleet_rules=built_once.fleet_rules,
     export=export,
     export_probes=(*BASE_PROBES, modules.MODPROBE),
 )

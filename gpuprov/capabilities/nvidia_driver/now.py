@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuprov import resolve
+from gpuprov import reload, resolve
+from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
@@ -12,38 +13,47 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     header_metapackages,
     installed_set,
     module_package,
+    needed,
     package_names,
+    served,
+    versions,
 )
-from gpuprov.probe import dpkg, modules, nvidia, pci, system
+from gpuprov.probe import modules, nvidia, pci, system
+from gpuprov.probe.family import words
+from gpuprov.probe.packages import NO_AUTOINSTALL, PACKAGES
 
 Ctx = Context[NvidiaDriver]
+LISTED = "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*'"
 
 
-@check("nvidia_driver.packages", *BASE_PROBES, fields=("version",), evidence="dpkg -l '*nvidia*' 'libcuda*'")
+@check("nvidia_driver.packages", *BASE_PROBES, fields=("version",), evidence=LISTED)
 def packages(ctx: Ctx) -> Outcome:
     """Every package of the driver set is installed, whole, and at one version that the spec asks for."""
-    names = package_names(ctx.facts)
     decision = decide(ctx.fragment, ctx.facts)
-    needed = names.open if decision.flavour == "open" else names.proprietary
-    found = ctx.facts.get(dpkg.PACKAGES)
-    missing = [name for name in needed if name not in found]
-    broken = [name for name in needed if name in found and not found[name].whole]
+    wanted = needed(ctx.fragment, ctx.facts, decision.flavour)
+    found = ctx.facts.get(PACKAGES)
+    missing = [name for name in wanted if name not in found]
+    broken = [name for name in wanted if name in found and not found[name].whole]
     mine = installed_set(ctx.fragment, ctx.facts)
-    versions = sorted({resolve.upstream(package.version) for package in mine.values()})
-    expected = f"{ctx.fragment.version} ({decision.flavour}), {len(needed)} packages at one version"
+    present = sorted({resolve.upstream(package.version) for package in mine.values()})
+    expected = f"{ctx.fragment.version} ({decision.flavour}), {len(wanted)} packages at one version"
     hint = "gpuprov apply; gpuprov plan shows each package"
     if missing:
         return fail(expected, f"not installed: {' '.join(missing)}", hint)
     if broken:
-        return fail(expected, f"not whole: {' '.join(broken)}", "dpkg --configure -a, then gpuprov apply")
-    if len(versions) > 1:
+        return fail(
+            expected,
+            f"not whole: {' '.join(broken)}",
+            f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply",
+        )
+    if len(present) > 1:
         listed = " ".join(
             f"{p.name}={resolve.upstream(p.version)}" for p in sorted(mine.values(), key=lambda p: p.name)
         )
         return fail(expected, f"mixed versions: {listed}", hint)
-    if not resolve.satisfies(versions[0], ctx.fragment.version):
-        return fail(expected, versions[0], hint)
-    return ok(f"{versions[0]}, {len(mine)} packages", expected)
+    if not resolve.satisfies(present[0], ctx.fragment.version):
+        return fail(expected, present[0], hint)
+    return ok(f"{present[0]}, {len(mine)} packages", expected)
 
 
 @check(
@@ -52,64 +62,52 @@ def packages(ctx: Ctx) -> Outcome:
     nvidia.DRIVER,
     system.CONTAINER,
     fields=("kernel_modules",),
-    evidence="dpkg -l '*nvidia*kernel-dkms'; cat /proc/driver/nvidia/version",
+    evidence=f"{LISTED}; cat /proc/driver/nvidia/version",
 )
 def flavour(ctx: Ctx) -> Outcome:
     """The kernel modules are of the wanted flavour, as installed and as loaded; both flavours are never installed at once."""
-    names = package_names(ctx.facts)
     decision = decide(ctx.fragment, ctx.facts)
-    found = ctx.facts.get(dpkg.PACKAGES)
-    present = [kind for kind, name in (("proprietary", names.proprietary[0]), ("open", names.open[0])) if name in found]
+    present = list(resolve.kernel_package(package_names(ctx.fragment, ctx.facts).sets, versions(ctx.facts)))
     expected = f"{decision.flavour}: {decision.reason}"
     if present != [decision.flavour]:
         return fail(expected, " and ".join(present) or "none installed", "gpuprov apply switches in one transaction")
     loaded = ctx.facts.get(nvidia.DRIVER)
     running = "open" if loaded.open else "proprietary"
     if loaded.version and running != decision.flavour and not ctx.facts.get(system.CONTAINER):
-        return fail(
-            expected,
-            f"loaded: {running}",
-            "the module on disk is right: reload it or reboot",
-            reboot="the other flavour is loaded",
-        )
+        hint = "the module on disk is right: reload it or reboot"
+        return fail(expected, f"loaded: {running}", hint, reboot="the other flavour is loaded")
     return ok(decision.flavour, expected)
 
 
-@check("nvidia_driver.held", *BASE_PROBES, fields=("hold",), moment="next-boot", evidence="apt-mark showhold")
+@check(
+    "nvidia_driver.held",
+    *(*BASE_PROBES, *answers.HOLDING),
+    fields=("hold",),
+    moment="next-boot",
+    evidence=answers.SHOWN,
+)
 def held(ctx: Ctx) -> Outcome:
-    """Every package of the set is held (or none, with `hold: false`): no upgrade moves one of them alone."""
-    mine = installed_set(ctx.fragment, ctx.facts)
-    if not mine:
-        return fail("held packages", "no driver package is installed", "gpuprov apply")
-    wrong = sorted(name for name, package in mine.items() if package.held != ctx.fragment.hold)
-    word = "held" if ctx.fragment.hold else "not held"
-    if wrong:
-        command = "hold" if ctx.fragment.hold else "unhold"
-        changes = [Change(kind="setting", name=f"apt-mark {command} {name}") for name in wrong]
-        found = f"{'not held' if ctx.fragment.hold else 'held'}: {' '.join(wrong)}"
-        return fail(f"{len(mine)} packages {word}", found, f"apt-mark {command} {' '.join(wrong)}", changes=changes)
-    return ok(f"{len(mine)} packages {word}")
+    """Every package of the set is held, and holding works (or none is, with `hold: false`): no upgrade moves one of them alone."""
+    return answers.held(ctx.facts, installed_set(ctx.fragment, ctx.facts), "the driver", wanted=ctx.fragment.hold)
 
 
 @check(
-    "nvidia_driver.headers",
-    *BASE_PROBES,
-    modules.KERNELS,
-    fields=(),
-    moment="next-boot",
-    evidence="ls -d /lib/modules/*/build",
+    "nvidia_driver.headers", *BASE_PROBES, modules.KERNELS, moment="next-boot", evidence="ls -d /lib/modules/*/build"
 )
 def headers(ctx: Ctx) -> Outcome:
     """Every kernel that can boot has its headers, and the next one brings its own: without them DKMS builds nothing."""
+    if served(ctx.host, ctx.fragment):
+        return ok(f"not needed: the modules come from {ctx.fragment.build_host}")
     targets = build_targets(ctx.facts)
     if not targets:
-        return fail("kernel headers", "no kernel and no kernel headers found", "install linux-headers for the kernel")
+        return fail("kernel headers", "no kernel and no kernel headers found", "install the headers of the kernel")
     missing = [kernel.release for kernel in targets if not kernel.headers]
-    next_ones = [n for n in header_metapackages(ctx.facts) if n not in ctx.facts.get(dpkg.PACKAGES)]
+    next_ones = [n for n in header_metapackages(ctx.facts) if n not in ctx.facts.get(PACKAGES)]
     if missing or next_ones:
         told = [f"none for {' '.join(missing)}"] * bool(missing)
         told += [f"the next kernel comes without: {' '.join(next_ones)} not installed"] * bool(next_ones)
-        names = [f"linux-headers-{release}" for release in missing] + next_ones
+        forms = [form for form in package_names(ctx.fragment, ctx.facts).headers if "{kernel}" in form]
+        names = [form.replace("{kernel}", release) for release in missing for form in forms] + next_ones
         changes = [Change(kind="package", name=name, after="installed") for name in names]
         return fail("headers for every kernel", "; ".join(told), "gpuprov apply", changes=changes)
     return ok(" ".join(kernel.release for kernel in targets))
@@ -125,15 +123,13 @@ def headers(ctx: Ctx) -> Outcome:
 )
 def modules_built(ctx: Ctx) -> Outcome:
     """Every kernel that can boot has the NVIDIA module on disk, of the same version as the packages."""
-    kernel_package = module_package(ctx.facts)
+    kernel_package = module_package(ctx.fragment, ctx.facts)
     if kernel_package is None:
         return fail("kernel modules", "no kernel module package is installed", "gpuprov apply")
     wanted = resolve.upstream(kernel_package.version)
     targets = build_targets(ctx.facts)
     if not targets:
-        return fail(
-            f"{wanted} for every kernel", "no kernel found to build for", "install linux-headers for the kernel"
-        )
+        return fail(f"{wanted} for every kernel", "no kernel found to build for", "install the headers of the kernel")
     wrong = [f"{kernel.release}: {kernel.nvidia or 'none'}" for kernel in targets if kernel.nvidia != wanted]
     if wrong:
         hint = "dkms status; the log of a failed build is /var/lib/dkms/NAME/VERSION/build/make.log"
@@ -142,15 +138,15 @@ def modules_built(ctx: Ctx) -> Outcome:
 
 
 @check(
-    "nvidia_driver.autobuild",
-    *BASE_PROBES,
-    dpkg.NO_AUTOINSTALL,
-    moment="next-boot",
-    evidence="ls /etc/dkms/no-autoinstall",
+    "nvidia_driver.autobuild", *BASE_PROBES, NO_AUTOINSTALL, moment="next-boot", evidence="ls /etc/dkms/no-autoinstall"
 )
 def autobuild(ctx: Ctx) -> Outcome:
     """DKMS builds for the next kernel by itself: /etc/dkms/no-autoinstall would silently switch that off."""
-    if ctx.facts.get(dpkg.NO_AUTOINSTALL):
+    if served(ctx.host, ctx.fragment):
+        return ok(
+            f"DKMS builds nothing here: the modules come from {ctx.fragment.build_host}, and the kernels are held"
+        )
+    if ctx.facts.get(NO_AUTOINSTALL):
         return fail(
             "DKMS builds for new kernels",
             "/etc/dkms/no-autoinstall exists",
@@ -174,7 +170,7 @@ def loaded(ctx: Ctx) -> Outcome:
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the loaded module is the machine's, not this host's")
     running = ctx.facts.get(nvidia.DRIVER).version
-    package = module_package(ctx.facts)
+    package = module_package(ctx.fragment, ctx.facts)
     wanted = resolve.upstream(package.version) if package else ""
     if not running:
         change = Change(kind="module", name="nvidia", after="loaded")
@@ -202,8 +198,8 @@ def loaded(ctx: Ctx) -> Outcome:
 def user_space(ctx: Ctx) -> Outcome:
     """The libraries that programs load are of the packages' version, and nvidia-smi gets an answer where there is a GPU."""
     libraries = ctx.facts.get(nvidia.LIBRARIES)
-    versions = {resolve.upstream(package.version) for package in installed_set(ctx.fragment, ctx.facts).values()}
-    wanted = max(versions, key=resolve.order, default="")
+    present = {resolve.upstream(package.version) for package in installed_set(ctx.fragment, ctx.facts).values()}
+    wanted = max(present, key=resolve.order, default="")
     absent = [name for name in ("libcuda", "libnvidia-ml") if name not in libraries]
     if absent:
         hint = "gpuprov apply; ldconfig -p | grep nvidia"
@@ -216,7 +212,7 @@ def user_space(ctx: Ctx) -> Outcome:
     if wrong:
         elsewhere = "another installation's libraries win: " + nvidia.LIBRARIES.evidence
         mixed = "the packages are of several versions, which no reboot mends: gpuprov apply"
-        return fail(wanted, " ".join(wrong), mixed if len(versions) > 1 else elsewhere)
+        return fail(wanted, " ".join(wrong), mixed if len(present) > 1 else elsewhere)
     return _answers(ctx, wanted) or ok(found)
 
 
@@ -260,7 +256,7 @@ def module_parameters(ctx: Ctx) -> Outcome:
         return ok("nothing asked")
     listed = " ".join(f"{key}={value}" for key, value in wanted.items())
     decision = decide(ctx.fragment, ctx.facts)
-    module = modules.underscored(package_names(ctx.facts).modules[decision.flavour])
+    module = modules.underscored(package_names(ctx.fragment, ctx.facts).modules[decision.flavour])
     configured = ctx.facts.get(modules.MODPROBE).options.get(module, {})
     wrong = [f"{key}={configured.get(key, 'missing')}" for key, value in wanted.items() if configured.get(key) != value]
     if wrong:
@@ -271,12 +267,12 @@ def module_parameters(ctx: Ctx) -> Outcome:
     effective = {} if ctx.facts.get(system.CONTAINER) else ctx.facts.get(nvidia.PARAMETERS)
     unknown = [key for key in wanted if effective and key not in effective]
     if unknown:
-        hint = "a misspelled name, or of another branch: modinfo -p nvidia-current | grep NVreg_"
+        hint = f"a misspelled name, or of another branch: modinfo -p {module} | grep NVreg_"
         return fail(listed, f"the loaded module does not know {' '.join(unknown)}", hint)
     late = [
         f"{k}={effective[k]}"
         for k, v in wanted.items()
-        if effective and resolve.shown_value(effective[k]) != resolve.shown_value(v)
+        if effective and reload.shown_value(effective[k]) != reload.shown_value(v)
     ]
     if late:
         reason = f"the loaded module runs with {' '.join(late)}"

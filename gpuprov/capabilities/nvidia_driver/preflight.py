@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
-from gpuprov import resolve
+from gpuprov import reload, resolve
+from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
@@ -15,47 +14,63 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     followers,
     installed_set,
     package_names,
+    served,
+    versions,
 )
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog.driver_sets import GPU_SERVICES
-from gpuprov.probe import dpkg, house, modules, nvidia, pci, system
+from gpuprov.probe import house, modules, nvidia, pci, system
 from gpuprov.probe.base import Facts
+from gpuprov.probe.family import words
+from gpuprov.probe.packages import INDEX, PACKAGES
+from gpuprov.probe.prebuilt import SUFFIX
 
 Ctx = Context[NvidiaDriver]
 BUILD_SPACE = 3000
 """MiB that a driver's packages, their unpacked files and a DKMS build take in /var, measured with 535 on Debian 12 and rounded up."""
 
 
-@check("nvidia_driver.resolvable", *BASE_PROBES, dpkg.INDEX, fields=("version", "kernel_modules"), moment="preflight")
+@check(
+    "nvidia_driver.resolvable",
+    *(*BASE_PROBES, INDEX, *repositories_checks.COMING),
+    fields=("version", "kernel_modules", "cuda"),
+    moment="preflight",
+)
 def resolvable(ctx: Ctx) -> Outcome:
     """One exact version exists for which the host's repositories have every package of the set."""
-    index = ctx.facts.get(dpkg.INDEX)
+    index = ctx.facts.get(INDEX)
     decision = decide(ctx.fragment, ctx.facts, index, followers(ctx.host, ctx.facts))
     wanted = f"{ctx.fragment.version} ({decision.flavour})"
-    names = package_names(ctx.facts)
-    if decision.problem and not {names.proprietary[0], names.open[0]} & set(index):
-        return skip(
-            "the host's package lists have no driver yet: apply fetches them, enables non-free, and resolves then"
-        )
+    names = package_names(ctx.fragment, ctx.facts)
+    # A source that is still to come may have packages under the names of one that is there (Debian's non-free, NVIDIA's).
+    undecided = decision.problem or (ctx.fragment.repository.url and not decision.kept)
+    if undecided and not index.busy and (url := repositories_checks.coming(ctx.fragment, ctx.facts)):
+        return repositories_checks.later(f"driver {ctx.fragment.version}", url)
+    if decision.problem and not resolve.kernel_versions(names.sets, index):
+        if index.busy:
+            return skip(
+                "another package manager is at work on the host: plan again when it has ended; apply waits for it"
+            )
+        if not index or names.modules["open"] != "nvidia":
+            also = "" if names.modules["open"] == "nvidia" else ", enables non-free"
+            return skip(f"the host's package lists have no driver yet: apply fetches them{also}, and resolves then")
     if decision.problem:
         return fail(wanted, decision.problem, decision.hint)
     refused = refusals(ctx.facts, decision)
     if refused:
         return fail(wanted, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
-    found = ctx.facts.get(dpkg.PACKAGES)
-    changes = []
+    found = ctx.facts.get(PACKAGES)
     target = next(iter(decision.packages.values()))
     moving = dict.fromkeys(installed_set(ctx.fragment, ctx.facts), target) if not decision.kept else {}
-    other = names.proprietary if decision.flavour == "open" else names.open
-    changes += [Change(kind="package", name=n, before=found[n].version, after="removed") for n in decision.replaced]
+    changes = [Change(kind="package", name=n, before=found[n].version, after="removed") for n in decision.replaced]
     for name, version in {**moving, **decision.packages}.items():
         before = found[name].version if name in found else ""
-        after = "" if name in other and name not in decision.packages else version
-        if before != after:
-            changes.append(Change(kind="package", name=name, before=before, after=after or "removed"))
+        if before != version and name not in decision.replaced:
+            shown = name + SUFFIX if served(ctx.host, ctx.fragment) and name == next(iter(decision.packages)) else name
+            changes.append(Change(kind="package", name=shown, before=before, after=version))
     changes += [Change(kind="package", name=n, after="newest") for n in names.extra if n not in found]
-    found_text = f"{decision.version} ({decision.flavour}: {decision.reason})"
-    return Outcome(status="pass", expected=wanted, found=found_text, changes=tuple(changes))
+    told = f"{decision.version} ({decision.flavour}: {decision.reason})"
+    return Outcome(status="pass", expected=wanted, found=told, changes=tuple(changes), version=decision.version)
 
 
 def refusals(facts: Facts, decision: Decision) -> list[str]:
@@ -73,56 +88,47 @@ def leftovers(ctx: Ctx) -> Outcome:
     if programs:
         hint = f"remove it first: {programs[0]} --uninstall (or sh NVIDIA-Linux-*.run --uninstall)"
         return fail("packages only", f"a runfile installation: {' '.join(programs)}", hint)
-    names = package_names(ctx.facts)
+    names = package_names(ctx.fragment, ctx.facts)
+    # The set of another source that gpuprov knows leaves in the one transaction.
+    leaving = resolve.of_another(names.others, versions(ctx.facts))
     foreign = [
-        p
-        for p in ctx.facts.get(dpkg.PACKAGES).values()
-        if re.fullmatch("|".join(names.conflicts), p.name) and p.source not in names.sources
+        package
+        for name, package in ctx.facts.get(PACKAGES).items()
+        if name == package.name and names.foreign(name, package.source) and name not in leaving
     ]
     if foreign:
         listed = " ".join(f"{package.name}={package.version}" for package in foreign)
-        hint = f"remove it first: apt-get purge {' '.join(package.name for package in foreign)}"
-        return fail("this distribution's driver only", f"packages that bring another driver: {listed}", hint)
+        purge = words(ctx.facts.get(system.OS_RELEASE)).purge
+        hint = f"remove it first: {purge} {' '.join(package.name for package in foreign)}"
+        return fail("the driver of one source only", f"packages that bring another driver: {listed}", hint)
     return ok("no other driver")
 
 
-@check("nvidia_driver.secure_boot", house.SECURE_BOOT, house.DKMS_KEY_ENROLLED, system.CONTAINER, moment="preflight")
-def secure_boot(ctx: Ctx) -> Outcome:
-    """With Secure Boot on, modules built on the host load only if their key is enrolled."""
-    if container := ctx.facts.get(system.CONTAINER):
-        return skip(f"{container} container: the machine's kernel loads modules, not this host")
-    if not ctx.facts.get(house.SECURE_BOOT):
-        return ok("Secure Boot is off, or the machine has no EFI")
-    if ctx.facts.get(house.DKMS_KEY_ENROLLED):
-        return ok("Secure Boot is on and the DKMS key is enrolled")
-    hint = "enrol the DKMS key (mokutil --import /var/lib/dkms/mok.pub, reboot, confirm at the console) or switch Secure Boot off"
-    return fail("Secure Boot off, or the DKMS key enrolled", "Secure Boot is on, the DKMS key is not enrolled", hint)
-
-
-@check("nvidia_driver.space", *BASE_PROBES, dpkg.INDEX, system.SPACE, modules.KERNELS, moment="preflight")
+@check("nvidia_driver.space", *BASE_PROBES, INDEX, system.SPACE, modules.KERNELS, moment="preflight")
 def space(ctx: Ctx) -> Outcome:
     """/var has room for the packages and a DKMS build, if there is anything to install."""
-    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(dpkg.INDEX), followers(ctx.host, ctx.facts))
+    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(INDEX), followers(ctx.host, ctx.facts))
     built = all(kernel.nvidia == decision.version for kernel in build_targets(ctx.facts))
     if decision.kept and built:
         return skip("nothing to install")
     free = ctx.facts.get(system.SPACE).get("/var", 0)
     if free < BUILD_SPACE:
-        hint = "free space in /var (apt-get clean; journalctl --vacuum-size=200M), then run again"
+        clean = words(ctx.facts.get(system.OS_RELEASE)).clean
+        hint = f"free space in /var ({clean}; journalctl --vacuum-size=200M), then run again"
         return fail(f"{BUILD_SPACE} MiB free in /var", f"{free} MiB", hint)
     return ok(f"{free} MiB free in /var")
 
 
 @check(
     "nvidia_driver.clients",
-    *(*BASE_PROBES, dpkg.INDEX, nvidia.CLIENTS, nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER),
+    *(*BASE_PROBES, INDEX, nvidia.CLIENTS, nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER),
     moment="preflight",
 )
 def clients(ctx: Ctx) -> Outcome:
     """No user's process holds a GPU while its driver would leave the kernel; services are stopped and started again."""
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: the loaded driver is the machine's, not this host's")
-    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(dpkg.INDEX), followers(ctx.host, ctx.facts))
+    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(INDEX), followers(ctx.host, ctx.facts))
     driver = ctx.facts.get(nvidia.DRIVER)
     loaded = {
         "version": driver.version,
@@ -134,7 +140,7 @@ def clients(ctx: Ctx) -> Outcome:
         "flavour": decision.flavour,
         "parameters": ctx.fragment.module_parameters,
     }
-    reasons = [] if decision.problem else resolve.reload_reasons(loaded, wanted)
+    reasons = [] if decision.problem else reload.reload_reasons(loaded, wanted)
     if not reasons:
         return ok("the loaded driver stays")
     holders = ctx.facts.get(nvidia.CLIENTS)
@@ -151,4 +157,4 @@ def clients(ctx: Ctx) -> Outcome:
     return Outcome(status="pass", expected="services only", found=f"{len(holders)} services", changes=tuple(changes))
 
 
-CHECKS = (resolvable, leftovers, secure_boot, space, clients)
+CHECKS = (resolvable, leftovers, space, clients)

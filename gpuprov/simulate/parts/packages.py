@@ -1,35 +1,63 @@
-"""Where a simulated host gets its driver from: a package repository that the host itself serves."""
+"""Where a simulated host gets its driver from: package repositories that the host itself serves."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from gpuprov.simulate import repository_signing
+from gpuprov.simulate import repository_index, repository_signing, standins_nvidia_apt
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts.base import PROGRAMS, File, Part, text
-from gpuprov.simulate.repository import SUITE, repository
+from gpuprov.simulate.repository import repository
+from gpuprov.simulate.repository_others import nvidia_place
 
 ASSETS = Path(__file__).with_name("packages_files")
 PLACE = "/usr/share/gpuprov-sim/repository"
 KEYRING = "/usr/share/keyrings/gpuprov-sim.gpg"
 UNIT = "gpuprov-sim-repository.service"
 URL = "http://127.0.0.1:8099"
-SOURCE = f"""\
+NVIDIA_KEYRING = "/usr/share/keyrings/cuda-archive-keyring.gpg"
+RPM_KEYS = "/etc/pki/rpm-gpg"
+DEBIAN = f"""\
 # Of a gpuprov simulated host: Debian's own driver packages, and stand-ins for those that touch a GPU.
 Types: deb
 URIs: {URL}/debian
-Suites: {SUITE}
+Suites: {repository_index.OWN.suite}
 Components: main
 Signed-By: {KEYRING}
 """
-RPM_SOURCE = f"""\
-# Of a gpuprov simulated host: stand-ins for NVIDIA's packages, for tools of the rpm family.
+UBUNTU = f"""\
+# Of a gpuprov simulated host: stand-ins for Ubuntu's packages.
+Types: deb
+URIs: {URL}/ubuntu
+Suites: {{codename}}
+Components: restricted
+Signed-By: {KEYRING}
+"""
+NVIDIA = f"""\
+# Of a gpuprov simulated host: stand-ins for NVIDIA's packages.
+Types: deb
+URIs: {URL}/{{place}}/
+Suites: /
+Signed-By: {NVIDIA_KEYRING}
+"""
+EL = f"""\
+# Of a gpuprov simulated host: stand-ins for what BaseOS, AppStream and EPEL have.
 [gpuprov-sim]
-name=gpuprov simulation: stand-ins
-baseurl={URL}/rpm
+name=gpuprov simulation: the distribution's packages
+baseurl={URL}/el
 gpgcheck=1
 repo_gpgcheck=1
-gpgkey=file://{PLACE}/{repository_signing.ARMOURED}
+gpgkey=file://{RPM_KEYS}/RPM-GPG-KEY-gpuprov-sim
+"""
+NVIDIA_EL = f"""\
+# Of a gpuprov simulated host: stand-ins for NVIDIA's packages.
+[cuda-{{catalogue}}-x86_64]
+name=cuda-{{catalogue}}-x86_64
+baseurl={URL}/{{place}}
+enabled=1
+gpgcheck=1
+repo_gpgcheck=1
+gpgkey=file://{RPM_KEYS}/RPM-GPG-KEY-nvidia
 """
 PRELOAD = """\
 # Of a gpuprov simulated host: the stand-in libnvidia-cfg.so.1 answers for the driver, which a container does not have.
@@ -48,26 +76,55 @@ done
 
 
 def part(name: str, description: Description) -> Part:
-    """The server of the repository and the apt source; Debian's contrib and non-free leave the host's sources."""
+    """The server of the repositories and the host's sources; Debian's contrib and non-free leave those it had."""
     folder = repository(description)
     preload = {PRELOAD_FILE: text(PRELOAD)} if description.kind == "container" else {}
+    dnf = description.known.family == "redhat"
     return Part(
         files={
             **preload,
+            **(_dnf(description, folder) if dnf else _apt(description, folder)),
             f"{PROGRAMS}/serve-repository": File((ASSETS / "serve-repository").read_bytes(), 0o755),
-            f"{PROGRAMS}/fetch-lists": File((ASSETS / "fetch-lists").read_bytes(), 0o755),
-            f"{PROGRAMS}/sources/gpuprov-sim.sources": text(SOURCE),
+            f"{PROGRAMS}/fetch-lists": File(
+                (ASSETS / ("fetch-lists-dnf" if dnf else "fetch-lists")).read_bytes(), 0o755
+            ),
             f"/etc/systemd/system/{UNIT}": File((ASSETS / UNIT).read_bytes()),
-            "/etc/apt/sources.list.d/gpuprov-sim.sources": text(SOURCE),
-            "/etc/apt/apt.conf.d/90gpuprov-sim": text('Acquire::http::Proxy::127.0.0.1 "DIRECT";\n'),
-            KEYRING: File((folder / repository_signing.KEYRING).read_bytes()),
-            f"{PROGRAMS}/gpuprov-sim.repo": text(RPM_SOURCE),
         },
-        script=STRIP,
+        script="" if dnf else STRIP,
         units=(UNIT,),
     )
 
 
+def _apt(description: Description, folder: Path) -> dict[str, File]:
+    known = description.known
+    sources = {}
+    if known.stands_in:
+        sources["ubuntu.sources"] = UBUNTU.format(codename=known.codename)
+    elif "distribution" in description.configured:
+        sources["gpuprov-sim.sources"] = DEBIAN
+    files = {KEYRING: File((folder / repository_signing.KEYRING).read_bytes())}
+    if "nvidia" in description.configured:
+        sources["cuda.sources"] = NVIDIA.format(place=nvidia_place(known))
+        files[NVIDIA_KEYRING] = File((folder / f"{repository_signing.VENDOR}.gpg").read_bytes())
+        files[standins_nvidia_apt.PREFERENCES] = text(standins_nvidia_apt.PIN)
+    for name, content in sources.items():
+        files |= {f"{PROGRAMS}/sources/{name}": text(content), f"/etc/apt/sources.list.d/{name}": text(content)}
+    return {**files, "/etc/apt/apt.conf.d/90gpuprov-sim": text('Acquire::http::Proxy::127.0.0.1 "DIRECT";\n')}
+
+
+def _dnf(description: Description, folder: Path) -> dict[str, File]:
+    known = description.known
+    files = {
+        "/etc/yum.repos.d/gpuprov-sim.repo": text(EL),
+        f"{RPM_KEYS}/RPM-GPG-KEY-gpuprov-sim": File((folder / repository_signing.ARMOURED).read_bytes()),
+    }
+    if "nvidia" in description.configured:
+        source = NVIDIA_EL.format(catalogue=known.catalogue, place=nvidia_place(known))
+        files[f"/etc/yum.repos.d/cuda-{known.catalogue}.repo"] = text(source)
+        files[f"{RPM_KEYS}/RPM-GPG-KEY-nvidia"] = File((folder / f"{repository_signing.VENDOR}.asc").read_bytes())
+    return files
+
+
 def volumes(description: Description) -> tuple[tuple[Path, str], ...]:
-    """Folders of this machine that the host shows read-only: the repository, about 25 MB."""
+    """Folders of this machine that the host shows read-only: the repositories, about 25 MB."""
     return ((repository(description), PLACE),)

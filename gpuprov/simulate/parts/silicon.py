@@ -21,6 +21,8 @@ FW_CFG = "opt/gpuprov.devices"
 Flavour = Literal["proprietary", "open"]
 DKMS_NAMES: dict[Flavour, str] = {"proprietary": "nvidia-current", "open": "nvidia-current-open"}
 """DKMS package names as Debian's nvidia-kernel-dkms and nvidia-open-kernel-dkms have them."""
+RPM_DKMS_NAMES: dict[Flavour, str] = {"proprietary": "nvidia", "open": "nvidia-open"}
+"""The same in NVIDIA's packages for dnf: https://github.com/NVIDIA/yum-packaging-nvidia-kmod-open-dkms"""
 MODULE_SOURCE = "/usr/src/gpuprov-sim-pci-1"
 BUILD_MODULE = (
     "for build in /lib/modules/*/build; do kernel=${build%/build}; kernel=${kernel##*/}; "
@@ -67,10 +69,11 @@ def module_sources() -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted((FOLDER / "pci").iterdir()) if file.is_file()}
 
 
-def dkms_source(version: str, flavour: Flavour) -> dict[str, bytes]:
+def dkms_source(version: str, flavour: Flavour, package: str = "") -> dict[str, bytes]:
     """The stand-in modules as a DKMS source tree, the content of /usr/src/<name>-<version> in Debian's package of the flavour.
 
-    `version` is the driver's, `535.309.01`. The build fails while the fault dkms-fails is on.
+    `version` is the driver's, `535.309.01`. `package` is the name that DKMS knows them by elsewhere; the modules have no other
+    names than NVIDIA gave them there. The build fails while the fault dkms-fails is on.
     """
     sources = {
         file.name: file.read_bytes()
@@ -79,7 +82,7 @@ def dkms_source(version: str, flavour: Flavour) -> dict[str, bytes]:
     }
     sources["stand-in.h"] = _header(version, flavour).encode()
     sources["parameter-table.h"] = _parameters(version).encode()
-    sources["dkms.conf"] = _dkms_conf(version, flavour).encode()
+    sources["dkms.conf"] = _dkms_conf(version, flavour, package).encode()
     return dict(sorted(sources.items()))
 
 
@@ -125,8 +128,10 @@ def _parameters(version: str) -> str:
     return "".join(f"#define {table}(X) \\\n\t" + " \\\n\t".join(rows) + "\n" for table, rows in tables.items())
 
 
-def _dkms_conf(version: str, flavour: Flavour) -> str:
-    name = DKMS_NAMES[flavour]
+def _dkms_conf(version: str, flavour: Flavour, package: str) -> str:
+    name = package or DKMS_NAMES[flavour]
+    place = "/extra" if package else "/updates/dkms"  # Debian's and Ubuntu's dkms has /updates/dkms in any case
+    modules = {module: module if package else f"{name}{module.removeprefix('nvidia')}" for module in MODULES}
     lines = [
         f"# Stand-in for NVIDIA's kernel modules {version} ({flavour}), made by gpuprov: drives no hardware.",
         f'PACKAGE_NAME="{name}"',
@@ -136,10 +141,10 @@ def _dkms_conf(version: str, flavour: Flavour) -> str:
         'MAKE[0]="env NV_VERBOSE=1 make ${parallel_jobs+-j$parallel_jobs} modules KERNEL_UNAME=${kernelver}"',
         'CLEAN="true"',
     ]
-    for index, module in enumerate(MODULES):
+    for index, (module, installed) in enumerate(modules.items()):
         lines += [
             f'BUILT_MODULE_NAME[{index}]="{module}"',
-            f'DEST_MODULE_NAME[{index}]="{name}{module.removeprefix("nvidia")}"',
-            f'DEST_MODULE_LOCATION[{index}]="/updates/dkms"',
+            f'DEST_MODULE_NAME[{index}]="{installed}"',
+            f'DEST_MODULE_LOCATION[{index}]="{place}"',
         ]
     return "\n".join(lines) + "\n"

@@ -4,6 +4,8 @@ take: `owner` gets the lock if it is free, if it is the owner's already (same `r
 owner that holds it. release: the lock goes if `owner` holds it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import json

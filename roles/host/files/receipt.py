@@ -3,6 +3,8 @@
 The file is replaced atomically, and only when a digest differs. One that cannot be read is kept as receipt.json.damaged.
 """
 
+from __future__ import annotations
+
 import datetime
 import json
 import os

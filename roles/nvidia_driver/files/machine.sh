@@ -1,6 +1,6 @@
 # What the machine has, one fact a line:
 #   gpu|10de:2330   kernel|RELEASE|boots here|has headers   loaded|VERSION   flavour|open   parameter|NVreg_X=1
-#   locked (Secure Boot without the DKMS key)   runfile|PROGRAM
+#   secure (Secure Boot is on)   runfile|PROGRAM
 for device in /sys/bus/pci/devices/*; do
   [ "$(cat "$device/vendor" 2>/dev/null)" = 0x10de ] || continue
   case $(cat "$device/class") in 0x03*) echo "gpu|10de:$(cut -c3- "$device/device")" ;; esac
@@ -18,9 +18,7 @@ if [ -f $version ]; then
   sed -n 's/^\([A-Za-z0-9_]*\): *"\{0,1\}\([^"]*\)"\{0,1\}$/parameter|NVreg_\1=\2/p' /proc/driver/nvidia/params 2>/dev/null
 fi
 secure=$(cat /sys/firmware/efi/efivars/SecureBoot-* 2>/dev/null | od -An -tu1 | tr -s ' ' '\n' | tail -n 1)
-if [ "$secure" = 1 ]; then
-  mokutil --test-key /var/lib/dkms/mok.pub 2>/dev/null | grep -q 'is already enrolled' || echo locked
-fi
+[ "$secure" = 1 ] && echo secure
 for program in /usr/bin/nvidia-uninstall /usr/bin/nvidia-installer; do
   [ -e $program ] && echo "runfile|$program"
 done

@@ -1,20 +1,37 @@
-# usage: modules.sh PACKAGE KERNEL...
+# usage: modules.sh FAMILY FLAVOUR MODULE PACK PACKAGE KERNEL...
 # Builds and installs the DKMS package's modules for each kernel that lacks them; "installed for KERNEL", one a line.
-# DKMS says "installed" also where the module's file is gone: modinfo looks.
+# DKMS says "installed" also where the module's file is gone, or is of the other flavour: modinfo looks.
+# MODULE is what the file is called, DKMS may call it otherwise. PACK, if not empty, has modules that were built aside.
 set -u
-source=$(dpkg-query -L "$1" | sed -n 's,^/usr/src/\([^/]*\)/dkms.conf$,/usr/src/\1,p')
+family=$1 flavour=$2 module=$3 pack=$4
+shift 4
+if [ "$family" = debian ]; then files=$(dpkg-query -L "$1"); else files=$(rpm -ql "$1"); fi || { echo "$1 is not installed"; exit 1; }
+source=$(echo "$files" | sed -n 's,^/usr/src/\([^/]*\)/dkms.conf$,/usr/src/\1,p')
 shift
 name=$(sed -n 's/^PACKAGE_NAME="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$source/dkms.conf")
 version=${source##*/"$name"-}
 # What a run that was cut off built aside: a later installation of the same version must not load it.
-pack="/usr/share/$name-dkms/$name-$version.dkms.tar.gz"
-if [ -f "$pack" ] && ! dpkg-query -S "$pack" > /dev/null 2>&1; then
-  rm -f "$pack"
-  rmdir --ignore-fail-on-non-empty "${pack%/*}"
+left="/usr/share/$name-dkms/$name-$version.dkms.tar.gz"
+if [ "$family" = debian ] && [ -f "$left" ] && ! dpkg-query -S "$left" > /dev/null 2>&1; then
+  rm -f "$left"
+  rmdir --ignore-fail-on-non-empty "${left%/*}"
 fi
+
+right() { # KERNEL
+  [ "$(modinfo -k "$1" -F version "$module" 2> /dev/null)" = "$version" ] || return 1
+  # https://github.com/NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv.c: the open module's license has GPL in it
+  case $(modinfo -k "$1" -F license "$module" 2> /dev/null) in *GPL*) [ "$flavour" = open ] ;; *) [ "$flavour" = proprietary ] ;; esac
+}
+
 for kernel in "$@"; do
-  if dkms status -m "$name" -v "$version" -k "$kernel" | grep -q installed; then
-    [ "$(modinfo -k "$kernel" -F version "$name" 2> /dev/null)" = "$version" ] && continue
+  known=$(dkms status -m "$name" -v "$version" -k "$kernel")
+  if echo "$known" | grep -q installed; then
+    right "$kernel" && continue
+    # What is there is another flavour's, or its file is lost: DKMS would install the same again.
+    [ "$family" = debian ] || dkms unbuild -m "$name" -v "$version" -k "$kernel" > /dev/null 2>&1
+  fi
+  if [ -n "$pack" ] && ! dkms status -m "$name" -v "$version" -k "$kernel" | grep -qE 'built|installed'; then
+    dkms ldtarball --force --archive "$pack" > /dev/null 2>&1
   fi
   if ! answer=$(dkms install --force -m "$name" -v "$version" -k "$kernel" 2>&1); then
     echo "kernel $kernel: $answer"

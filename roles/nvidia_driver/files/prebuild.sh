@@ -1,33 +1,33 @@
 #!/bin/sh
-# usage: prebuild.sh PACKAGE VERSION KERNEL...
-# Builds the DKMS package's modules for every kernel in a tree of its own, and packs them where the package's postinst looks
-# (ldtarball in /usr/lib/dkms/common.postinst), so that the transaction builds nothing. The host's DKMS tree is not touched.
-# The last line of output is the path of the pack.
+# usage: prebuild.sh FAMILY "FILE..." KERNEL...
+# Builds the modules of a DKMS package, whose source a further one may hold, for every kernel in a tree of its own, and packs
+# them: on Debian where the package's postinst looks (ldtarball in /usr/lib/dkms/common.postinst), so that the transaction builds
+# nothing; else in /var/lib/gpuprov, for preload.sh. The host's DKMS tree is not touched. The last line of output is the pack's path.
 set -u
-package=$1 version=$2
+family=$1 files=$2
 shift 2
 work=/var/lib/gpuprov/prebuild
 rm -rf "$work"
-mkdir -p "$work/deb" "$work/tree" || exit 1
+mkdir -p "$work/content" "$work/tree" || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
-name="${package}_$(echo "$version" | sed 's/:/%3a/')_*.deb"
-file=$(find /var/cache/apt/archives -maxdepth 1 -name "$name" -print -quit)
-if [ -z "$file" ]; then
-  (cd "$work" && apt-get -qq download "$package=$version") || exit 1
-  file=$(find "$work" -maxdepth 1 -name "$name" -print -quit)
-fi
-dpkg-deb -x "$file" "$work/deb" || exit 1
-conf=$(find "$work/deb/usr/src" -maxdepth 2 -name dkms.conf -print -quit)
-[ -n "$conf" ] || { echo "$package $version has no dkms.conf"; exit 1; }
+for file in $files; do
+  if [ "$family" = debian ]; then
+    dpkg-deb -x "$file" "$work/content"
+  else
+    rpm2archive - < "$file" | tar -xz -C "$work/content"
+  fi || { echo "$file cannot be unpacked"; exit 1; }
+done
+conf=$(find "$work/content/usr/src" -maxdepth 2 -name dkms.conf -print -quit)
+[ -n "$conf" ] || { echo "$files: no dkms.conf"; exit 1; }
 module=$(sed -n 's/^PACKAGE_NAME="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$conf")
 upstream=$(sed -n 's/^PACKAGE_VERSION="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$conf")
 
 aside() {
   action=$1
   shift
-  dkms "$action" --dkmstree "$work/tree" --sourcetree "$work/deb/usr/src" -m "$module" -v "$upstream" "$@"
+  dkms "$action" --dkmstree "$work/tree" --sourcetree "$work/content/usr/src" -m "$module" -v "$upstream" "$@"
 }
 
 aside add > /dev/null || exit 1
@@ -41,7 +41,8 @@ for kernel in "$@"; do
   fi
   kernels="$kernels -k $kernel"
 done
-pack="/usr/share/$module-dkms/$module-$upstream.dkms.tar.gz"
+pack="/var/lib/gpuprov/prebuilt/$module-$upstream.dkms.tar.gz"
+[ "$family" != debian ] || pack="/usr/share/$module-dkms/$module-$upstream.dkms.tar.gz"
 mkdir -p "${pack%/*}"
 # shellcheck disable=SC2086
 aside mktarball $kernels --archive "$pack" > /dev/null || { rm -f "$pack"; exit 1; }

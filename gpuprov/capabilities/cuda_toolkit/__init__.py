@@ -1,0 +1,139 @@
+"""`cuda_toolkit`: exact CUDA toolkits beside each other, with cuDNN and NCCL, and never a driver with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.cuda_toolkit import now, preflight
+from gpuprov.capabilities.cuda_toolkit.fragment import BASE, CudaToolkit, asked_driver, mine, named_driver, way_to
+from gpuprov.catalog import cuda, gpus, toolchain
+from gpuprov.catalog import toolkits as catalogue
+from gpuprov.probe.base import Facts
+from gpuprov.probe.cuda_toolkit import PACKAGES, TOOLKITS
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.problem import Problem
+
+HERE = "cuda_toolkit"
+
+
+def rules(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
+    minors = [toolchain.minor(version) for version in block.versions]
+    for place, version in enumerate(minors):
+        if version in minors[:place]:
+            message = (
+                f"cuda_toolkit.versions has {version} twice: one toolkit has one release, in {catalogue.LINK}-{version}"
+            )
+            yield Problem(path=(HERE, "versions", place), message=message, hint="take one out")
+    if block.default and minors and block.default not in minors:
+        message = f'cuda_toolkit.default is "{block.default}", which is not in versions'
+        yield Problem(path=(HERE, "default"), message=message, hint=f"one of: {', '.join(minors)}")
+    if block.default and not minors:
+        message = f'cuda_toolkit.default is "{block.default}", and versions is empty'
+        yield Problem(path=(HERE, "default"), message=message, hint=f'versions: ["{block.default}"]')
+    for library in ("cudnn", "nccl"):
+        wanted = getattr(block, library)
+        known = dict.fromkeys(row.major for row in catalogue.toolkits_file().libraries if row.library == library)
+        if wanted and toolchain.major(wanted) not in known:
+            message = f'cuda_toolkit.{library} is "{wanted}", whose packages are not known'
+            yield Problem(path=(HERE, library), message=message, hint=f"majors that are known: {', '.join(known)}")
+    yield from hardware_problems(host, block)
+    yield from driver_problems(host, block)
+
+
+def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
+    """Toolkits that compile no more for the host's GPU."""
+    gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    if gpu is None:
+        return
+    useless = [version for version in block.versions if catalogue.dropped(version, gpu.arch)]
+    for place, version in enumerate(block.versions):
+        if version in useless:
+            message = f"cuda_toolkit.versions: CUDA {version} compiles no more for {gpu.key} ({gpu.arch})"
+            severity = "error" if len(useless) == len(block.versions) else "warning"
+            yield Problem(path=(HERE, "versions", place), message=message, hint="a toolkit of 12.x", severity=severity)  # type: ignore[arg-type]
+
+
+def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
+    """Toolkits that there are not, and those that the driver of the spec does not run, or not with certainty."""
+    driver, majors = asked_driver(host), {family.family for family in cuda.families()}
+    known = [one for one in cuda.floors() if one.count(".") == 1 and toolchain.major(one) in majors]
+    for place, version in enumerate(block.versions):
+        path = (HERE, "versions", place)
+        if toolchain.minor(version) not in known:
+            asked = toolchain.order(toolchain.minor(version))
+            near = min(known, key=lambda one: [abs(a - b) for a, b in zip(toolchain.order(one), asked, strict=True)])
+            message = f'cuda_toolkit.versions has "{version}": CUDA {toolchain.minor(version)} is not in the catalogue'
+            yield Problem(path=path, message=message, hint=f'the nearest is "{near}"; all: gpuprov catalog cuda')
+            continue
+        support = cuda.supports(driver, version) if driver else None
+        if support is None or support.runs:
+            continue
+        way = way_to(host, version, support.floor)
+        if not named_driver(host):
+            message = f"cuda_toolkit.versions: drivers that nvidia_driver.cuda allows, from {driver} on, may not run CUDA {version}"
+            yield Problem(path=path, message=message, hint=f"{way}: {support.reason}", severity="warning")
+        elif support.runs is False:
+            message = f"cuda_toolkit.versions: driver {driver} does not run CUDA {version}: {support.reason}"
+            yield Problem(path=path, message=message, hint=f"{way}, or an older toolkit; gpuprov catalog cuda")
+        else:
+            message = (
+                f"cuda_toolkit.versions: whether a driver of branch {driver} runs CUDA {version} depends on its release"
+            )
+            yield Problem(path=path, message=message, hint=f"{way} takes {support.floor} or newer", severity="warning")
+
+
+def export(facts: Facts) -> Fragment | None:
+    """The installed toolkits in their releases, the default if it is set by hand, and cuDNN and NCCL of the default's major."""
+    found = {name: package.version for name, package in facts.get(PACKAGES).items()}
+    for part in catalogue.toolkits_file().parts:
+        stem = part.package.removesuffix("{minor}")
+        kits = [
+            toolchain.upstream(version)
+            for name, version in found.items()
+            if toolchain.toolkit_of(name) and name == stem + toolchain.dashed(toolchain.toolkit_of(name))
+        ]
+        if kits:
+            break
+    else:
+        return None
+    kits = sorted(kits, key=toolchain.order)
+    state = facts.get(TOOLKITS)
+    default = state.link.removeprefix(f"{catalogue.LINK}-")
+    default = default if state.mode == "manual" and default in [toolchain.minor(kit) for kit in kits] else ""
+    major = toolchain.major(default or kits[-1])
+    block = CudaToolkit(
+        versions=tuple(kits),
+        default=default,
+        parts=part.part,
+        cudnn=_library(found, "cudnn", major),
+        nccl=_library(found, "nccl", major),
+        path=bool(state.profile),
+    )
+    packages = mine(block, facts).values()
+    return CudaToolkit(
+        **{**{f: getattr(block, f) for f in block.__struct_fields__}, "hold": all(p.held for p in packages)}
+    )
+
+
+def _library(found: dict[str, str], library: str, cuda_major: str) -> str:
+    for row in catalogue.toolkits_file().libraries:
+        name = row.run[0].replace("{cuda}", cuda_major)
+        if (
+            row.library == library
+            and name in found
+            and toolchain.major(toolchain.built_for(found[name])) in ("", cuda_major)
+        ):
+            return toolchain.upstream(found[name])
+    return ""
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="exact CUDA toolkits beside each other, with cuDNN and NCCL, checked against the driver, and never a driver with them",
+    fragment=CudaToolkit,
+    checks=now.CHECKS + preflight.CHECKS,
+    rules=rules,
+    export=export,
+    export_probes=(*BASE, TOOLKITS),
+)

@@ -1,0 +1,217 @@
+"""Are the toolkits as wanted: packages, compilers, the default, libraries, holds."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.cuda_toolkit.fragment import (
+    BASE,
+    CudaToolkit,
+    decide,
+    default,
+    driver_of,
+    kind,
+    mine,
+    wanted_minors,
+)
+from gpuprov.capabilities.cuda_toolkit.preflight import judged
+from gpuprov.catalog import toolchain
+from gpuprov.catalog import toolkits as catalogue
+from gpuprov.probe import family
+from gpuprov.probe.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
+from gpuprov.spec.model import HostSpec
+
+Ctx = Context[CudaToolkit]
+APPLY = "gpuprov apply"
+PROFILE_TEXT = f'export PATH="{catalogue.LINK}/bin'
+"""How the line of the profile begins, whatever stands around it."""
+
+
+@check("cuda_toolkit.packages", *BASE, fields=("versions", "parts"))
+def packages(ctx: Ctx) -> Outcome:
+    """Each toolkit's package is installed in the release that is asked for, and every package of it is whole."""
+    block = ctx.fragment
+    expected = f"{block.parts} of {', '.join(block.versions) or 'any toolkit'}"
+    decision = decide(block, ctx.facts)
+    if decision.problem:  # without an index: what is asked for is not installed; preflight tells what would be
+        pattern = catalogue.part(block.parts).package
+        there = sorted(
+            f"{name} {package.version}"
+            for name, package in ctx.facts.get(PACKAGES).items()
+            if name in [pattern.format(minor=toolchain.dashed(version)) for version in block.versions]
+            or any(
+                name.startswith(row.run[0].partition("{")[0])
+                for row in catalogue.toolkits_file().libraries
+                if getattr(block, row.library)
+            )
+        )
+        return fail(expected, "; ".join(there) or "not installed", f"{APPLY}; gpuprov plan shows each package")
+    broken = sorted(name for name, package in mine(block, ctx.facts).items() if not package.whole)
+    if broken:
+        repair = family.WORDS[kind(ctx.facts)].repair
+        return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; then {APPLY}")
+    return ok(", ".join(toolchain.upstream(version) for version in decision.releases.values()), expected)
+
+
+@check(
+    "cuda_toolkit.compilers",
+    *(*BASE, TOOLKITS),
+    fields=("versions", "parts"),
+    evidence="for d in /usr/local/cuda-*; do $d/bin/nvcc --version; ls $d/targets/*/lib/libcudart.so.*; done",
+)
+def compilers(ctx: Ctx) -> Outcome:
+    """Each toolkit's nvcc says its release and the build of its package and of that release; its libcudart.so is its package's."""
+    found, packaged = ctx.facts.get(TOOLKITS).toolkits, ctx.facts.get(PACKAGES)
+    told = []
+    for version in wanted_minors(ctx.fragment, ctx.facts):
+        kit, dashed = found.get(version, Toolkit()), toolchain.dashed(version)
+        hint = f"{family.WORDS[kind(ctx.facts)].install} --reinstall cuda-nvcc-{dashed} cuda-cudart-{dashed}"
+        cudart = packaged.get(f"cuda-cudart-{dashed}")
+        library = toolchain.upstream(cudart.version) if cudart else ""
+        if not kit.cudart or (library and kit.cudart != library):
+            wanted = f"libcudart.so.{library or version} in {catalogue.LINK}-{version}"
+            return fail(wanted, f"libcudart.so.{kit.cudart}" if kit.cudart else "no such file", hint)
+        if catalogue.part(ctx.fragment.parts).nvcc and (wrong := wrong_compiler(ctx, version, kit)):
+            return fail(wrong[0], wrong[1], hint)
+        told.append(f"{version}: nvcc {kit.build}" if kit.build else f"{version}: libcudart {kit.cudart}")
+    if not told:
+        return fail("a toolkit", "none is installed", APPLY)
+    return ok(", ".join(told))
+
+
+def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | None:
+    """What nvcc of a toolkit shall say, and what it says; None where it is so."""
+    package = ctx.facts.get(PACKAGES).get(f"cuda-nvcc-{toolchain.dashed(version)}")
+    built = toolchain.upstream(package.version) if package else ""
+    exact = next((v for v in ctx.fragment.versions if toolchain.minor(v) == version and v != version), "")
+    wanted = catalogue.compiler(exact) or built
+    if not kit.build:
+        return f"nvcc {wanted or version}", kit.complaint or f"no {catalogue.LINK}-{version}/bin/nvcc"
+    if kit.release != version or (wanted and kit.build != wanted):
+        return f"nvcc {wanted or version}, of release {exact or version}", f"nvcc {kit.build}"
+    return None
+
+
+@check(
+    "cuda_toolkit.default",
+    *(*BASE, TOOLKITS),
+    fields=("default",),
+    moment="next-boot",
+    evidence="readlink -f /usr/local/cuda; update-alternatives --display cuda",
+)
+def the_default(ctx: Ctx) -> Outcome:
+    """/usr/local/cuda leads to the default toolkit, and is set by hand: a newer toolkit's package does not take it."""
+    state, version = ctx.facts.get(TOOLKITS), default(ctx.fragment, ctx.facts)
+    wanted = f"{catalogue.LINK}-{version}"
+    if not version:
+        return fail("a default toolkit", "no toolkit is installed", APPLY)
+    found = state.link or "not there"
+    change = Change(
+        kind="setting", name=catalogue.LINK, before=f"{found} {state.mode}".strip(), after=f"{wanted} manual"
+    )
+    hint = f"update-alternatives --set cuda {wanted} ({APPLY} does)"
+    if state.link != wanted:
+        return fail(wanted, found, hint, changes=[change])
+    if state.by != "alternatives" or state.mode != "manual":
+        return fail(
+            f"{wanted}, set by hand", f"{wanted} by {state.by}, {state.mode or 'no'} mode", hint, changes=[change]
+        )
+    return ok(wanted)
+
+
+@check("cuda_toolkit.path", TOOLKITS, fields=("path",), moment="next-boot", evidence=f"cat {catalogue.PROFILE}")
+def path(ctx: Ctx) -> Outcome:
+    """Login shells have the default toolkit's programs in their PATH by gpuprov's file, or there is no such file, as asked."""
+    there = ctx.facts.get(TOOLKITS).profile
+    right = PROFILE_TEXT in there if ctx.fragment.path else not there
+    if right:
+        return ok(f"{catalogue.PROFILE} {'is there' if ctx.fragment.path else 'is not there'}")
+    after = "written" if ctx.fragment.path else "removed"
+    change = Change(kind="file", name=catalogue.PROFILE, after=after)
+    return fail(f"{catalogue.PROFILE} {after}", "other text" if there else "no such file", APPLY, changes=[change])
+
+
+@check(
+    "cuda_toolkit.libraries",
+    *(*BASE, TOOLKITS),
+    fields=("cudnn", "nccl"),
+    evidence="ldconfig -p | grep -E 'libcudart|libcudnn|libnccl'",
+)
+def libraries(ctx: Ctx) -> Outcome:
+    """The linker finds libcudart of each CUDA major, and cuDNN and NCCL of the packages' versions, which are those asked for."""
+    block, found = ctx.fragment, ctx.facts.get(TOOLKITS).libraries
+    majors = {toolchain.major(version) for version in wanted_minors(block, ctx.facts)}
+    missing = sorted(name for name in (f"libcudart.so.{major}" for major in majors) if name not in found)
+    if missing:
+        return fail(
+            " ".join(missing), "not in the linker's cache", f"ldconfig; ls /etc/ld.so.conf.d ({APPLY} runs ldconfig)"
+        )
+    told = [f"libcudart.so.{major}" for major in sorted(majors)]
+    for library in ("cudnn", "nccl"):
+        wanted = getattr(block, library)
+        if not wanted:
+            continue
+        short = f"lib{library}.so.{toolchain.major(wanted)}"
+        number = found.get(short, "").rpartition(".so.")[2]
+        package = next((p for name, p in mine(block, ctx.facts).items() if name.startswith(f"lib{library}")), None)
+        # cuDNN's package has a fourth number that its file has not: 9.5.1.17 is libcudnn.so.9.5.1.
+        short_of = ".".join((toolchain.upstream(package.version) if package else wanted).split(".")[:3])
+        if package is None or not toolchain.satisfies(package.version, wanted):
+            return fail(
+                f"{library} {wanted}", package.version if package else "not installed", f"{APPLY}; gpuprov plan"
+            )
+        if number != short_of:
+            return fail(
+                f"{short} of {short_of}",
+                found.get(short, "not in the linker's cache"),
+                "ldconfig -p; another copy comes first",
+            )
+        told.append(f"{library} {toolchain.upstream(package.version)}")
+    header = ctx.facts.get(TOOLKITS).cudnn_header
+    if block.cudnn and block.parts != "libraries" and not told_by(header, block.cudnn):
+        return fail(f"cudnn_version.h of {block.cudnn}", header or "no such header", APPLY)
+    return ok(", ".join(told))
+
+
+def told_by(header: str, wanted: str) -> bool:
+    """Whether cuDNN's header is of the wanted version, as far as both go."""
+    return bool(header) and toolchain.satisfies(header, ".".join(wanted.split(".")[:3]))
+
+
+@check(
+    "cuda_toolkit.held",
+    *(*BASE, *answers.HOLDING),
+    fields=("hold",),
+    moment="next-boot",
+    evidence=answers.SHOWN,
+)
+def held(ctx: Ctx) -> Outcome:
+    """Every package of the toolkits, of cuDNN and NCCL is held (or none, if so asked): no upgrade moves one of them alone."""
+    return answers.held(ctx.facts, mine(ctx.fragment, ctx.facts), "a CUDA toolkit", wanted=ctx.fragment.hold)
+
+
+@check("cuda_toolkit.others", *BASE, fields=("only",))
+def others(ctx: Ctx) -> Outcome:
+    """With `only`, no other toolkit and no metapackage is installed; without it, other toolkits are nobody's business."""
+    known, wanted = ctx.facts.get(PACKAGES), wanted_minors(ctx.fragment, ctx.facts)
+    beside = sorted(name for name in known if (kit := toolchain.toolkit_of(name)) and kit not in wanted)
+    if not ctx.fragment.only:
+        kits = sorted({toolchain.toolkit_of(name) for name in beside}, key=toolchain.order)
+        return ok(f"left alone: {', '.join(kits)}" if kits else "no other toolkit")
+    beside = sorted({*beside, *toolchain.matching(known, catalogue.tables()["metapackages"])})
+    if beside:
+        changes = [Change(kind="package", name=name, before=known[name].version) for name in beside]
+        return fail("no other toolkit", f"installed: {' '.join(beside)}", APPLY, changes=changes)
+    return ok("no other toolkit")
+
+
+@check("cuda_toolkit.runs", *BASE, fields=("versions",), evidence="cat /proc/driver/nvidia/version")
+def runs(ctx: Ctx) -> Outcome:
+    """The driver that is on the host runs every toolkit."""
+    found = driver_of(HostSpec(name=ctx.host.name), ctx.facts)
+    if not found:
+        return skip("no driver is installed: programs can be built here, not run")
+    return judged(ctx.host, found, wanted_minors(ctx.fragment, ctx.facts))
+
+
+CHECKS = (packages, runs, compilers, the_default, path, libraries, held, others)

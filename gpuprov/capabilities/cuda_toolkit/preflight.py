@@ -1,0 +1,149 @@
+"""Can the toolkits be put there, without a driver coming along, and does the driver run them: decided before anything is changed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.cuda_toolkit.fragment import BASE, CudaToolkit, decide, driver_of, installed, kind, way_to
+from gpuprov.catalog import cuda, toolchain
+from gpuprov.catalog import toolkits as catalogue
+from gpuprov.probe import family
+from gpuprov.probe.cuda_toolkit import INDEX, PACKAGES, TOOLKITS
+from gpuprov.spec.model import HostSpec
+
+Ctx = Context[CudaToolkit]
+
+
+@check(
+    "cuda_toolkit.resolvable",
+    *(*BASE, INDEX, *repositories_checks.COMING),
+    fields=("versions", "parts", "cudnn", "nccl", "only"),
+    moment="preflight",
+    evidence="apt-cache madison cuda-toolkit-12-4; dnf repoquery --showduplicates cuda-toolkit-12-4",
+)
+def resolvable(ctx: Ctx) -> Outcome:
+    """The host's repositories have every toolkit, cuDNN and NCCL as they are asked for."""
+    block, have = ctx.fragment, installed(ctx.facts)
+    expected = f"{block.parts} of {', '.join(block.versions) or 'any toolkit'}"
+    decision = decide(block, ctx.facts, ctx.facts.get(INDEX), driver_of(ctx.host, ctx.facts))
+    driver = ctx.host.capabilities.get("nvidia_driver")
+    if decision.problem and not ctx.facts.get(INDEX) and (url := repositories_checks.coming(driver, ctx.facts)):
+        return repositories_checks.later(f"CUDA toolkit: {expected}", url)
+    if decision.problem:
+        return fail(expected, decision.problem, decision.hint)
+    changes = [
+        Change(kind="package", name=name, before=have.get(name, ""), after=version)
+        for name, version in decision.packages.items()
+        if have.get(name) != version
+    ]
+    changes += [Change(kind="package", name=name, before=have[name]) for name in decision.remove]
+    told = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
+    shown = ", ".join(toolchain.upstream(version) for version in decision.releases.values())
+    return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes), version=shown)
+
+
+@check(
+    "cuda_toolkit.driver",
+    *(*BASE, INDEX),
+    fields=("versions",),
+    moment="preflight",
+    evidence="nvidia-smi; cat /proc/driver/nvidia/version",
+)
+def driver(ctx: Ctx) -> Outcome:
+    """The driver that the host has, or is to have, runs every toolkit."""
+    version = driver_of(ctx.host, ctx.facts)
+    if not version:
+        return skip("no driver is installed, and the spec names none: programs can be built here, not run")
+    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(INDEX), version)
+    return judged(ctx.host, version, list(decision.releases) or list(ctx.fragment.versions))
+
+
+def judged(host: HostSpec, driver: str, releases: list[str]) -> Outcome:
+    """Whether a driver runs all these toolkits."""
+    for release in releases:
+        support = cuda.supports(driver, release)
+        if support.runs is False:
+            older = cuda.max_cuda(toolchain.major(driver))
+            hint = f"{way_to(host, release, support.floor)}, or an older toolkit"
+            hint += f": branch {toolchain.major(driver)} is of CUDA {older}" if older else ""
+            return fail(f"driver {support.floor} or newer for CUDA {release}", f"driver {driver}", hint)
+        if support.runs is None:
+            return skip(
+                f"driver {driver}: its release decides whether it runs CUDA {release}, which needs {support.floor}"
+            )
+    return ok(f"driver {driver} runs {', '.join(releases)}")
+
+
+@check(
+    "cuda_toolkit.metapackages",
+    *(PACKAGES, *BASE),
+    fields=("only",),
+    moment="preflight",
+    evidence="dpkg -l cuda 'cuda-[0-9]*' nvidia-cuda-toolkit; rpm -qa 'cuda' 'cuda-[0-9]*'",
+)
+def metapackages(ctx: Ctx) -> Outcome:
+    """No metapackage is installed that moves the driver or the toolkit at an upgrade, and no toolkit of the distribution's own."""
+    known, facts = ctx.facts.get(PACKAGES), catalogue.toolkits_file()
+    remove = family.WORDS[kind(ctx.facts)].remove
+    foreign = {name: told for name in known if (told := catalogue.does(facts.foreign, name))}
+    if foreign:
+        told = "; ".join(f"{name} {what}" for name, what in sorted(foreign.items()))
+        return fail(
+            "NVIDIA's toolkits only",
+            told,
+            f"{remove} {' '.join(sorted(foreign))}: its nvcc is found beside the default's",
+        )
+    found = {name: told for name in known if (told := catalogue.does(facts.metapackages, name))}
+    if found and not ctx.fragment.only:
+        told = "; ".join(f"{name} {what}" for name, what in sorted(found.items()))
+        hint = f"{remove} {' '.join(sorted(found))} (removes the metapackage alone), or cuda_toolkit: {{only: true}}"
+        return fail("toolkits by their own packages", told, hint)
+    return ok(f"removed by apply: {' '.join(sorted(found))}" if found else "no metapackage of NVIDIA's")
+
+
+@check(
+    "cuda_toolkit.place",
+    TOOLKITS,
+    fields=("default",),
+    moment="preflight",
+    evidence="ls -ld /usr/local/cuda /etc/alternatives/cuda",
+)
+def place(ctx: Ctx) -> Outcome:
+    """/usr/local/cuda is free, or a link of the alternatives: nothing that was put there by hand is in the way."""
+    state = ctx.facts.get(TOOLKITS)
+    if state.by == "directory":
+        hint = f"move it away: mv {catalogue.LINK} {catalogue.LINK}.old, and look for a toolkit of a runfile with ls /usr/local"
+        return fail("a link of the alternatives, or nothing", f"{catalogue.LINK} is a directory", hint)
+    if state.by == "link":
+        return fail(
+            "a link of the alternatives, or nothing",
+            f"{catalogue.LINK} is a link by hand to {state.link}",
+            f"rm {catalogue.LINK}",
+        )
+    return ok(f"{catalogue.LINK} is {'a link of the alternatives' if state.by else 'free'}")
+
+
+@check(
+    "cuda_toolkit.space",
+    *(*BASE, INDEX, TOOLKITS),
+    fields=("versions", "parts"),
+    moment="preflight",
+    evidence="df -h /usr/local /var",
+)
+def space(ctx: Ctx) -> Outcome:
+    """There is room for what is not there yet: unpacked under /usr, and as packages under /var."""
+    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(INDEX), driver_of(ctx.host, ctx.facts))
+    wanted = msgspec.to_builtins(ctx.fragment)
+    needs = toolchain.space(msgspec.to_builtins(decision), wanted, catalogue.tables(), installed(ctx.facts))
+    free = ctx.facts.get(TOOLKITS).space
+    expected = f"{needs['installed']} MiB in /usr/local, {needs['archive']} MiB in /var"
+    for folder, key in (("/usr/local", "installed"), ("/var", "archive")):
+        if free.get(folder, 0) < needs[key]:
+            hint = f"make room in {folder}; or parts: minimal-build or libraries, or fewer versions"
+            return fail(expected, f"{free.get(folder, 0)} MiB free in {folder}", hint)
+    return ok(f"{free.get('/usr/local')} MiB free in /usr/local, {free.get('/var')} MiB in /var", expected)
+
+
+CHECKS = (resolvable, driver, metapackages, place, space)

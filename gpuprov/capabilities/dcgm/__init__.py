@@ -1,0 +1,88 @@
+"""`dcgm`: NVIDIA Data Center GPU Manager: one version of all its packages, its host engine alive, its exporter if asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov import resolve
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.dcgm import now, preflight
+from gpuprov.capabilities.dcgm.fragment import Dcgm, branch_wanted, listens, mine
+from gpuprov.catalog import dcgm as catalogue
+from gpuprov.probe import dcgm, systemd
+from gpuprov.probe.base import Facts
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.problem import Problem
+
+HERE = "dcgm"
+PORTS = range(1, 65536)
+
+
+def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
+    """What cannot be, whatever the host."""
+    path, found, hint = preflight.misfit(block.version, block.cuda, branch_wanted(host))
+    if found:
+        yield Problem(path=path, message=f"{'.'.join(path)}: {found}", hint=hint)
+    if block.version.partition(".")[0] == "3":
+        for field, said in (("exporter", block.exporter), ("multinode", block.multinode)):
+            if said:
+                hint = f'version: "4", or {field}: false'
+                yield Problem(path=(HERE, field), message=f"dcgm.{field}: there is none for DCGM 3", hint=hint)
+    if block.multinode and block.cuda not in ("auto", *catalogue.MULTINODE_CUDA):
+        message = f"dcgm.multinode: there is no build for CUDA {block.cuda}"
+        yield Problem(path=(HERE, "multinode"), message=message, hint=f"allowed: {', '.join(catalogue.MULTINODE_CUDA)}")
+    if not block.listen.startswith("/"):
+        address, _, port = block.listen.rpartition(":")
+        bytes_ok = address == "ALL" or all(int(part) < 256 for part in address.split("."))
+        if int(port) not in PORTS or not bytes_ok:
+            yield Problem(path=(HERE, "listen"), message=f'dcgm.listen is "{block.listen}"',
+                          hint="allowed: IP:PORT, ALL:PORT or a socket's path")  # fmt: skip
+        elif block.exporter and int(port) == block.exporter_port:
+            message = f"dcgm.exporter_port is {port}, where the host engine listens"
+            yield Problem(path=(HERE, "exporter_port"), message=message, hint=f"for instance {catalogue.EXPORTER_PORT}")
+    elif block.exporter:
+        message = "dcgm.exporter reaches the host engine by TCP only, and dcgm.listen is a socket"
+        yield Problem(path=(HERE, "listen"), message=message, hint=f"listen: {catalogue.LISTEN}, or exporter: false")
+    if not block.exporter:
+        default = Dcgm()
+        for field in ("exporter_port", "exporter_counters"):
+            if getattr(block, field) != getattr(default, field):
+                message = f"dcgm.{field} has no effect without the exporter"
+                yield Problem(
+                    path=(HERE, field), message=message, hint="exporter: true, or leave it out", severity="warning"
+                )
+
+
+def export(facts: Facts) -> Fragment | None:
+    """DCGM whose host engine is enabled: its version, parts, address and exporter."""
+    units, found, there = facts.get(dcgm.UNITS), facts.get(dcgm.DCGM), mine(facts)
+    if units.get(catalogue.UNIT, systemd.MISSING).file != "enabled" or not there:
+        return None
+    core = there.get("datacenter-gpu-manager-4-core") or there.get("datacenter-gpu-manager")
+    told = {
+        "version": resolve.upstream(core.version) if core else "any",
+        "proprietary": "datacenter-gpu-manager-4-proprietary" in there or "datacenter-gpu-manager" in there,
+        "multinode": "datacenter-gpu-manager-4-multinode" in there,
+        "listen": listens(found.engine.start),
+        "hold": all(package.held for package in there.values()),
+    }
+    if units.get(catalogue.EXPORTER_UNIT, systemd.MISSING).file == "enabled":
+        words = found.exporter.start.split()
+        port = found.exporter.environment.get("DCGM_EXPORTER_LISTEN", "").rpartition(":")[2]
+        told |= {"exporter": True, "exporter_port": int(port) if port.isdigit() else catalogue.EXPORTER_PORT}
+        told |= {"exporter_counters": words[words.index("-f") + 1]} if "-f" in words[:-1] else {}
+    block, _ = convert(told, Dcgm)
+    return block if isinstance(block, Dcgm) else None
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="NVIDIA Data Center GPU Manager: one version of all its packages, its host engine alive and answering",
+    fragment=Dcgm,
+    checks=now.CHECKS + preflight.CHECKS,
+    rules=rules,
+    export=export,
+    export_probes=(dcgm.PACKAGES, dcgm.UNITS, dcgm.DCGM),
+    follows=("nvidia_driver",),
+)

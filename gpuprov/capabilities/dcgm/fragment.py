@@ -1,0 +1,161 @@
+"""The `dcgm` block, and what follows from it on a given host."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from gpuprov import resolve
+from gpuprov.catalog import dcgm as catalogue
+from gpuprov.probe import dcgm, nvidia, pci
+from gpuprov.probe.base import Facts
+from gpuprov.probe.packages import Package
+from gpuprov.spec.model import Fragment, HostSpec
+
+VERSION = r"^(any|3|4|[34]\.[0-9]{1,2}\.[0-9]{1,2})$"
+ADDRESS = r"^((ALL|[0-9]{1,3}(\.[0-9]{1,3}){3}):[0-9]{1,5}|/[A-Za-z0-9._/-]+)$"
+
+
+class Dcgm(Fragment, frozen=True):
+    """Data Center GPU Manager: one version of all its packages, held, its host engine alive and answering."""
+
+    version: Annotated[
+        str, msgspec.Meta(pattern=VERSION, description='any, a release line ("3", "4") or an exact version ("4.4.1")')
+    ] = "any"
+    cuda: Annotated[
+        Literal["auto", "11", "12", "13"],
+        msgspec.Meta(description="The CUDA build of the diagnostics; auto follows the driver's user-mode CUDA"),
+    ] = "auto"
+    proprietary: Annotated[
+        bool, msgspec.Meta(description="Also the closed parts: profiling metrics and further diagnostics (line 4)")
+    ] = True
+    multinode: Annotated[bool, msgspec.Meta(description="Also the diagnostics over several hosts (line 4)")] = False
+    listen: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=ADDRESS, description="IP:PORT, ALL:PORT or a socket's absolute path, where the host engine listens"
+        ),
+    ] = catalogue.LISTEN
+    hold: Annotated[bool, msgspec.Meta(description="Hold every package of DCGM against upgrades")] = True
+    exporter: Annotated[
+        bool,
+        msgspec.Meta(description="Run dcgm-exporter for Prometheus, on the same host engine; false leaves it alone"),
+    ] = False
+    exporter_port: Annotated[
+        int, msgspec.Meta(ge=1, le=65535, description="The port of the exporter's /metrics, on all addresses")
+    ] = catalogue.EXPORTER_PORT
+    exporter_counters: Annotated[
+        str, msgspec.Meta(pattern=r"^/[A-Za-z0-9._/-]+$", description="The file of counters on the host (CSV)")
+    ] = catalogue.COUNTERS
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The set for a host: package versions by name, and what of DCGM must go. `problem`: why there is none."""
+
+    line: catalogue.Line = "4"
+    cuda: tuple[str, ...] = ()
+    version: str = ""
+    packages: dict[str, str] = {}
+    replaced: tuple[str, ...] = ()
+    problem: str = ""
+    hint: str = ""
+
+
+DRIVER_PROBES = (nvidia.LIBRARIES, nvidia.DRIVER, pci.NVIDIA_FUNCTIONS)
+BASE_PROBES = (*DRIVER_PROBES, dcgm.PACKAGES)
+
+
+def branch_now(facts: Facts) -> int:
+    """The branch of the installed user-mode driver, else of the loaded module; 0 if there is none."""
+    version = facts.get(nvidia.LIBRARIES).get("libcuda", "") or facts.get(nvidia.DRIVER).version
+    return resolve.order(version)[0] if version else 0
+
+
+def branch_wanted(host: HostSpec, facts: Facts | None = None) -> int:
+    """The branch that the spec asks for, else the one that is there; 0 if that is not known."""
+    version = str(getattr(host.capabilities.get("nvidia_driver"), "version", "any"))
+    if version != "any":
+        return resolve.order(version)[0]
+    return branch_now(facts) if facts else 0
+
+
+def builds(fragment: Dcgm, branch: int, facts: Facts) -> tuple[str, ...]:
+    """The CUDA builds for this host with a driver of this branch."""
+    ids = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+    return catalogue.builds(fragment.cuda, branch, ids)
+
+
+def parts(fragment: Dcgm) -> dict[str, bool]:
+    """Which optional parts are wanted."""
+    return {"proprietary": fragment.proprietary, "multinode": fragment.multinode}
+
+
+def installed(facts: Facts) -> dict[str, str]:
+    """Versions of DCGM's installed packages."""
+    return {name: package.version for name, package in facts.get(dcgm.PACKAGES).items()}
+
+
+def needed(fragment: Dcgm, facts: Facts) -> list[str]:
+    """The packages that the host needs with the driver that it has now; where no driver tells, with the CUDA builds that are there."""
+    there = installed(facts)
+    cuda = builds(fragment, branch_now(facts), facts)
+    line = catalogue.line(fragment.version, there, cuda)
+    present = [major for major in catalogue.CUDA if f"datacenter-gpu-manager-4-cuda{major}" in there]
+    return catalogue.names(line, parts(fragment), cuda or present)
+
+
+def mine(facts: Facts) -> dict[str, Package]:
+    """Every installed package of DCGM's but the exporter, which has a version of its own."""
+    found = facts.get(dcgm.PACKAGES)
+    return {name: one for name, one in found.items() if any(re.fullmatch(p, name) for p in catalogue.PATTERNS.values())}
+
+
+def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
+    """One version for all of DCGM's packages on this host, from its own package index."""
+    there, index = installed(facts), facts.get(dcgm.INDEX)
+    cuda = builds(fragment, branch, facts)
+    line = catalogue.line(fragment.version, there, cuda)
+    if line == "4" and not cuda:
+        problem = f"driver branch {branch} is too old" if branch else "no driver tells which CUDA build is needed"
+        hint = f"a driver of branch {catalogue.MIN_BRANCH} or newer: nvidia_driver, or say dcgm.cuda"
+        return Decision(line=line, problem=problem, hint=hint)
+    answer: dict[str, Any] = resolve.resolve(
+        fragment.version, catalogue.names(line, parts(fragment), cuda), index, there
+    )
+    if answer["problem"]:
+        hint = answer["hint"] if any(index.get(name) for name in catalogue.all_names()) else REPOSITORY
+        return Decision(line=line, cuda=cuda, problem=answer["problem"].replace("driver version", "version"), hint=hint)
+    full = next(iter(answer["packages"].values()))
+    along, gone = catalogue.follow(full, line, answer["packages"], index, there, cuda)
+    if line == "3" and catalogue.EXPORTER in there:
+        gone = [*gone, catalogue.EXPORTER]
+    return Decision(
+        line=line, cuda=cuda, version=answer["version"], packages={**answer["packages"], **along}, replaced=tuple(gone)
+    )
+
+
+REPOSITORY = (
+    "DCGM is in NVIDIA's CUDA repository, not in the distribution's: add it, or a mirror of it, to the package sources"
+)
+
+
+def exporter(fragment: Dcgm, version: str, facts: Facts) -> str:
+    """The exporter's package version for a DCGM release: the installed one if it fits, else the newest that does; else empty."""
+    there = installed(facts).get(catalogue.EXPORTER, "")
+    offered = facts.get(dcgm.INDEX).get(catalogue.EXPORTER, [])
+    return next((one for one in [there, *offered] if one and catalogue.exporter_fits(one, version)), "")
+
+
+def listens(command: str) -> str:
+    """The address that a command line of nv-hostengine makes it listen on, in the form of the field `listen`."""
+    host, port = catalogue.LISTEN.split(":")
+    words = re.sub(r"(--[a-z-]+)=", r"\1 ", command).split()
+    for option, value in pairwise(words):
+        if option in ("-d", "--domain-socket"):
+            return value
+        host = value if option in ("-b", "--bind-interface") else host
+        port = value if option in ("-p", "--port") else port
+    return f"{host}:{port}"

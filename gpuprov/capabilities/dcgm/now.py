@@ -1,0 +1,194 @@
+"""Is DCGM as wanted: one version, held, its host engine alive, of the installed version and answering, its exporter too."""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov import resolve
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, branch_now, builds, installed, listens, mine, needed
+from gpuprov.catalog import dcgm as catalogue
+from gpuprov.probe import dcgm, nvidia, pci, system, systemd
+
+Ctx = Context[Dcgm]
+UNIT, EXPORTER_UNIT = catalogue.UNIT, catalogue.EXPORTER_UNIT
+JOURNAL = f"journalctl -u {UNIT} -n 30"
+PACKAGES = "dpkg -l 'datacenter-gpu-manager*'; rpm -qa 'datacenter-gpu-manager*'"
+
+
+@check(
+    "dcgm.version",
+    *(*BASE_PROBES, dcgm.DCGM),
+    fields=("version", "cuda", "proprietary", "multinode"),
+    evidence=f"{PACKAGES}; nv-hostengine --version",
+)
+def version(ctx: Ctx) -> Outcome:
+    """All packages that the host needs are there in one version, the one asked for, and the program is of it."""
+    names, found = needed(ctx.fragment, ctx.facts), mine(ctx.facts)
+    expected = f"{', '.join(names)} in one version ({ctx.fragment.version})"
+    missing = [name for name in names if name not in found]
+    if missing:
+        return fail(expected, f"not installed: {', '.join(missing)}", "gpuprov apply")
+    broken = [name for name, one in found.items() if not one.whole]
+    if broken:
+        return fail(expected, f"not whole: {', '.join(broken)}", "mend the package database, then gpuprov apply")
+    versions = {resolve.upstream(found[name].version) for name in names}
+    core = resolve.upstream(found[names[0]].version)
+    if len(versions) > 1 or not resolve.satisfies(core, ctx.fragment.version):
+        told = ", ".join(f"{name} {found[name].version}" for name in names)
+        return fail(expected, told, "gpuprov apply")
+    line = catalogue.line(ctx.fragment.version, found, builds(ctx.fragment, branch_now(ctx.facts), ctx.facts))
+    others = (name for name in found if re.fullmatch(catalogue.PATTERNS[line], name) and name != catalogue.CONFIG)
+    astray = [f"{name} {found[name].version}" for name in others if resolve.upstream(found[name].version) != core]
+    if astray:
+        return fail(f"all of DCGM in version {core}", ", ".join(astray), "gpuprov apply")
+    program = ctx.facts.get(dcgm.DCGM).installed
+    if program != core:
+        hint = f"another installation's program lies at {catalogue.PROGRAM}: remove it, then gpuprov apply"
+        return fail(f"nv-hostengine {core}", f"nv-hostengine says {program or 'nothing'}", hint)
+    return ok(f"{', '.join(names)} {found[names[0]].version}", expected)
+
+
+@check("dcgm.leftovers", *BASE_PROBES, evidence=PACKAGES)
+def leftovers(ctx: Ctx) -> Outcome:
+    """Nothing of the other release line is installed: 3 and 4 bring the same programs and units."""
+    found = mine(ctx.facts)
+    line = catalogue.line(ctx.fragment.version, found, builds(ctx.fragment, branch_now(ctx.facts), ctx.facts))
+    other = [name for name in found if not re.fullmatch(catalogue.PATTERNS[line], name)]
+    expected = f"packages of DCGM {line} only"
+    if other:
+        return fail(expected, f"also installed: {', '.join(other)}", "gpuprov apply removes them")
+    return ok(expected)
+
+
+@check(
+    "dcgm.held",
+    *(dcgm.PACKAGES, *answers.HOLDING),
+    fields=("hold",),
+    moment="next-boot",
+    evidence=answers.SHOWN,
+)
+def held(ctx: Ctx) -> Outcome:
+    """Every package of DCGM, and its exporter, is held: no upgrade moves one of them alone. Or none is, if so asked."""
+    found = mine(ctx.facts)
+    if ctx.fragment.exporter and catalogue.EXPORTER in ctx.facts.get(dcgm.PACKAGES):
+        found[catalogue.EXPORTER] = ctx.facts.get(dcgm.PACKAGES)[catalogue.EXPORTER]
+    return answers.held(ctx.facts, found, "DCGM", wanted=ctx.fragment.hold)
+
+
+@check("dcgm.enabled", dcgm.UNITS, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
+def enabled(ctx: Ctx) -> Outcome:
+    """The host engine starts at boot; its package does not enable it."""
+    unit = ctx.facts.get(dcgm.UNITS).get(UNIT, systemd.MISSING)
+    return answers.enabled(UNIT, unit.load, unit.file)
+
+
+@check("dcgm.alive", dcgm.UNITS, dcgm.DCGM, evidence="dcgmi discovery -l; dcgmi -v")
+def alive(ctx: Ctx) -> Outcome:
+    """The host engine lives, answers dcgmi, and is of the installed version: a process keeps its old libraries."""
+    unit, found = ctx.facts.get(dcgm.UNITS).get(UNIT, systemd.MISSING), ctx.facts.get(dcgm.DCGM)
+    engine, expected = found.engine, f"{UNIT} active, its host engine answers dcgmi"
+    restart = Change(kind="service", name=UNIT, before="older than its program or settings", after="restarted")
+    if unit.active != "active" or not engine.pid:
+        change = Change(kind="service", name=UNIT, before=unit.active, after="active")
+        state = unit.active if unit.load == "loaded" else unit.load
+        beside = f"; a host engine outside the unit answers dcgmi ({found.running})" if found.running else ""
+        return fail(expected, f"{UNIT} is {state}{beside}", JOURNAL, changes=[change])
+    if found.running and found.running != found.installed:
+        told = f"process {engine.pid} is of version {found.running}, installed is {found.installed or 'none'}"
+        return fail("a host engine of the installed version", told, f"systemctl restart {UNIT}", changes=[restart])
+    if engine.old:
+        told = f"process {engine.pid} was started before {catalogue.PROGRAM} or its unit's settings were changed"
+        return fail("a host engine of the installed version", told, f"systemctl restart {UNIT}", changes=[restart])
+    if found.gpus is None:
+        change = Change(kind="service", name=UNIT, before="silent", after="restarted")
+        return fail(expected, f"dcgmi: {found.complaint or 'no answer'}", JOURNAL, changes=[change])
+    return ok(f"process {engine.pid}, {found.running or found.installed}, answers dcgmi", expected)
+
+
+@check(
+    "dcgm.gpus",
+    *(dcgm.DCGM, pci.NVIDIA_FUNCTIONS, nvidia.DRIVER, system.CONTAINER),
+    evidence="dcgmi discovery -l; lspci -d 10de:",
+)
+def gpus(ctx: Ctx) -> Outcome:
+    """The host engine manages every GPU on the bus; one that was started before the driver, or with another's libraries, sees none."""
+    on_bus, found = len(pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))), ctx.facts.get(dcgm.DCGM)
+    container = ctx.facts.get(system.CONTAINER)
+    if not on_bus:
+        return skip("no NVIDIA GPU on the PCI bus")
+    if container and not ctx.facts.get(nvidia.DRIVER).version:
+        return skip(f"{container} container: the driver is the machine's, and none is loaded there")
+    if found.gpus != on_bus:
+        told = f"{found.gpus} GPUs" if found.gpus is not None else f"dcgmi: {found.complaint or 'no answer'}"
+        return fail(f"{on_bus} GPUs", told, f"nvidia-smi -L; then systemctl restart {UNIT}")
+    return ok(f"{on_bus} GPUs")
+
+
+@check("dcgm.listens", dcgm.DCGM, fields=("listen",), evidence=f"systemctl cat {UNIT}; ss -ltnp")
+def listening(ctx: Ctx) -> Outcome:
+    """The host engine listens where the spec says, and its unit makes it do so again at the next start."""
+    wanted, engine = ctx.fragment.listen, ctx.facts.get(dcgm.DCGM).engine
+    change = Change(kind="file", name=catalogue.drop_in(UNIT), before=listens(engine.start), after=wanted)
+    if not engine.start:
+        return fail(f"{UNIT} on {wanted}", f"no {UNIT}", "gpuprov apply")
+    if listens(engine.start) != wanted:
+        return fail(wanted, f"the unit has {listens(engine.start)}", "gpuprov apply", changes=[change])
+    if not engine.command:
+        return fail(wanted, "no host engine runs", "see dcgm.alive")
+    if listens(engine.command) != wanted:
+        return fail(wanted, f"the process listens on {listens(engine.command)}", f"systemctl restart {UNIT}")
+    return ok(wanted)
+
+
+@check(
+    "dcgm.exporter",
+    *(dcgm.UNITS, dcgm.PACKAGES, dcgm.DCGM),
+    fields=("exporter", "exporter_port", "exporter_counters"),
+    evidence=f"systemctl status {EXPORTER_UNIT}; curl -s localhost:{catalogue.EXPORTER_PORT}/metrics",
+)
+def exporter(ctx: Ctx) -> Outcome:
+    """The exporter is enabled, reads the counters asked for from the one host engine, and answers on its port with metrics."""
+    unit, found = ctx.facts.get(dcgm.UNITS).get(EXPORTER_UNIT, systemd.MISSING), ctx.facts.get(dcgm.DCGM)
+    if not ctx.fragment.exporter:
+        return ok("not asked for; whatever exporter there is, is left alone")
+    port, counters = ctx.fragment.exporter_port, ctx.fragment.exporter_counters
+    expected = f"{EXPORTER_UNIT} enabled, metrics of {counters} on port {port}"
+    there = installed(ctx.facts).get(catalogue.EXPORTER, "")
+    if not there:
+        return fail(expected, f"{catalogue.EXPORTER} is not installed", "gpuprov apply")
+    core = next((resolve.upstream(one.version) for one in mine(ctx.facts).values()), "")
+    if core and not catalogue.exporter_fits(there, core):
+        hint = "gpuprov apply takes the exporter that was released for it"
+        return fail(f"an exporter for DCGM {core}", f"{catalogue.EXPORTER} {there} is for a newer one", hint)
+    if unit.file != "enabled" or unit.active != "active":
+        change = Change(
+            kind="service", name=EXPORTER_UNIT, before=f"{unit.file or unit.load}, {unit.active}", after="active"
+        )
+        hint = "tail /var/log/dcgm-exporter.log"
+        return fail(expected, f"{EXPORTER_UNIT} is {unit.file or unit.load}, {unit.active}", hint, changes=[change])
+    set_to, engine = found.exporter.environment, catalogue.reached_at(ctx.fragment.listen)
+    wanted = {"DCGM_EXPORTER_LISTEN": f":{port}", "DCGM_REMOTE_HOSTENGINE_INFO": engine}
+    wrong = [f"{key}={set_to.get(key, '')}" for key, value in wanted.items() if set_to.get(key) != value]
+    if f" -f {counters} " not in f"{found.exporter.start} ":
+        wrong.append(found.exporter.start)
+    if wrong:
+        change = Change(kind="file", name=catalogue.drop_in(EXPORTER_UNIT), before=" ".join(wrong), after=expected)
+        return fail(expected, f"the unit has {' '.join(wrong)}", "gpuprov apply", changes=[change])
+    if not found.counters:
+        return fail(expected, f"no {counters}", "put the file there, or leave exporter_counters out")
+    if found.exporter.old:
+        change = Change(
+            kind="service", name=EXPORTER_UNIT, before="older than its program or settings", after="restarted"
+        )
+        told = f"process {found.exporter.pid} was started before its program or settings were changed"
+        return fail(expected, told, f"systemctl restart {EXPORTER_UNIT}", changes=[change])
+    if found.metrics is None:
+        change = Change(kind="service", name=EXPORTER_UNIT, before="silent", after="restarted")
+        hint = f"tail /var/log/dcgm-exporter.log; ss -ltnp 'sport = :{port}'"
+        return fail(expected, f"no answer on port {port}", hint, changes=[change])
+    return ok(f"{there}, {found.metrics} values on port {port}", expected)
+
+
+CHECKS = (version, leftovers, held, enabled, alive, gpus, listening, exporter)

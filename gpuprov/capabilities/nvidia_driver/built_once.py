@@ -1,0 +1,108 @@
+"""`build_host`: modules that one host builds and others install, without a compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, build_targets, served
+from gpuprov.probe import modules, system
+from gpuprov.probe.family import family, words
+from gpuprov.probe.packages import PACKAGES
+from gpuprov.probe.prebuilt import PREBUILT
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Problem
+
+Ctx = Context[NvidiaDriver]
+HERE = "nvidia_driver"
+SAME = ("version", "cuda", "kernel_modules", "source")
+"""Fields that decide which modules a host gets."""
+
+
+@check(
+    "nvidia_driver.build_family",
+    system.OS_RELEASE,
+    fields=("build_host",),
+    moment="preflight",
+)
+def build_family(ctx: Ctx) -> Outcome:
+    """Modules are packed on hosts of the Debian family only: others have no program for it."""
+    if not ctx.fragment.build_host or family(ctx.facts.get(system.OS_RELEASE)) != "redhat":
+        return ok("nothing asked" if not ctx.fragment.build_host else f"modules come from {ctx.fragment.build_host}")
+    hint = "no build_host for this host, which builds its own"
+    return fail("a host of the Debian family", "the RHEL family: rpmbuild is not on its hosts", hint)
+
+
+@check(
+    "nvidia_driver.built_once",
+    *(*BASE_PROBES, PREBUILT, modules.KERNELS),
+    fields=("build_host",),
+    moment="next-boot",
+)
+def built_once(ctx: Ctx) -> Outcome:
+    """The modules of every kernel that can boot are, byte for byte, those that the build host packed, and no kernel comes without."""
+    found = ctx.facts.get(PREBUILT)
+    if not served(ctx.host, ctx.fragment):
+        if found:
+            hint = "gpuprov apply puts the DKMS package in its place"
+            return fail("modules that the host builds", f"{found[0].package} is installed", hint)
+        return ok("the host builds its modules itself")
+    expected = f"the modules of {ctx.fragment.build_host}, whole"
+    if len(found) != 1:
+        told = ", ".join(one.package for one in found) or "no package of another host's modules"
+        return fail(
+            expected,
+            told,
+            "gpuprov apply",
+            changes=[Change(kind="package", name=f"modules of {ctx.fragment.build_host}", after="installed")],
+        )
+    mine = found[0]
+    again = "gpuprov apply installs it again; what changed the files is not known"
+    if not mine.sums or mine.sums != mine.recorded:
+        return fail(expected, f"the list of {mine.package} is not the recorded one", again)
+    if damaged := [path for path, right in mine.files.items() if not right]:
+        return fail(expected, f"not as packed: {' '.join(damaged)}", again)
+    targets = [kernel.release for kernel in build_targets(ctx.facts)]
+    if lacking := [kernel for kernel in targets if kernel not in mine.kernels()]:
+        hint = f"install that kernel on {ctx.fragment.build_host}, apply it, then this host"
+        return fail(expected, f"{mine.package} has none for {' '.join(lacking)}", hint)
+    installed = ctx.facts.get(PACKAGES)
+    loose = [name for name in installed if name.startswith("linux-image-") and not installed[name].held]
+    if loose and ctx.fragment.hold:
+        command = f"{words(ctx.facts.get(system.OS_RELEASE)).hold} {' '.join(loose)}"
+        changes = [Change(kind="setting", name=command)]
+        return fail(
+            "kernels held: a new one would have no modules", f"not held: {' '.join(loose)}", command, changes=changes
+        )
+    return ok(f"{mine.package}: {len(mine.files)} files for {' '.join(sorted(mine.kernels()))}", expected)
+
+
+def fleet_rules(hosts: Sequence[HostSpec], unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
+    """Which hosts name a build host that cannot be one. Without the `whole` inventory a host that is not there is not judged."""
+    drivers = {host.name: d for host in hosts if isinstance(d := host.capabilities.get(HERE), NvidiaDriver)}
+    for name, driver in drivers.items():
+        builder = driver.build_host
+        if not builder or builder == name:
+            continue
+        message, hint = "", ""
+        other = drivers.get(builder)
+        if other is None:
+            known = builder in unmanaged or any(host.name == builder for host in hosts)
+            if not known and not whole:
+                continue
+            message = "has no nvidia_driver of its own" if known else "is no host of the inventory"
+            hint = "name a host that has the same driver"
+        elif other.build_host != builder:
+            message = f"builds for itself only: its own build_host is {other.build_host or 'not set'}"
+            hint = f"build_host: {builder} on that host, too: it packs what it builds"
+        elif differing := [field for field in SAME if getattr(driver, field) != getattr(other, field)]:
+            field = differing[0]
+            message = f"has another driver: {field} {getattr(other, field) or 'not set'}, here {getattr(driver, field) or 'not set'}"
+            hint = f"the same {', '.join(SAME)} for both"
+        if message:
+            text = f"nvidia_driver.build_host {builder} {message}"
+            yield name, Problem(path=(HERE, "build_host"), message=text, hint=hint)
+
+
+CHECKS = (built_once,)
+PREFLIGHT = (build_family,)

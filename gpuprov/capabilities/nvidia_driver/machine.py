@@ -1,0 +1,154 @@
+"""Virtual machines: does this one give its GPUs what the driver needs, and which driver do they need."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.catalog import drivers, gpus
+from gpuprov.catalog import vgpu as catalogue
+from gpuprov.probe import nvidia, pci, system
+from gpuprov.probe.virtualization import FUNCTIONS, MACHINE, Machine, reset_by_reboot
+
+Ctx = Context[NvidiaDriver]
+NO_GPU = "no NVIDIA GPU on the PCI bus"
+BARE_METAL = "bare metal: there is no hypervisor"
+OF_MACHINE = "the driver is that of the machine that it is on"
+
+
+def described(machine: Machine) -> str:
+    """The machine in words: `Azure (Hyper-V), UEFI`."""
+    found = catalogue.hypervisor(machine.kind)
+    name = found.name if found else machine.kind or "bare metal"
+    cloud = catalogue.cloud(machine.vendor, machine.product, machine.tag)
+    firmware = "UEFI" if machine.efi else "BIOS"
+    return f"{f'{cloud} ({name})' if cloud else name}, {firmware}"
+
+
+def room(machine: Machine) -> str:
+    """How this kind of machine gets room for the memory of GPUs."""
+    cloud = catalogue.cloud(machine.vendor, machine.product, machine.tag)
+    if cloud and machine.kind:
+        return catalogue.CLOUD.format(name=cloud)
+    if not machine.kind:
+        return catalogue.BARE_METAL
+    found = catalogue.hypervisor(machine.kind)
+    return f"{found.name}: {found.memory}" if found else f"{machine.kind}: {catalogue.OTHER_HYPERVISOR}"
+
+
+def outside(ctx: Ctx) -> str:
+    """Why nothing is to be asked of this host: it has no GPU, or is a container."""
+    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return NO_GPU
+    container = ctx.facts.get(system.CONTAINER)
+    return f"{container} container: {OF_MACHINE}" if container else ""
+
+
+def outside_vm(ctx: Ctx) -> str:
+    """The same, where only virtual machines are asked."""
+    return outside(ctx) or ("" if ctx.facts.get(MACHINE).kind else BARE_METAL)
+
+
+@check(
+    "nvidia_driver.machine_memory",
+    *(MACHINE, FUNCTIONS, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
+    moment="preflight",
+    evidence="lspci -vv -d 10de: | grep Region; systemd-detect-virt; ls -d /sys/firmware/efi",
+)
+def memory(ctx: Ctx) -> Outcome:
+    """The machine gave each GPU addresses for its registers and for the window on its memory: without, the driver refuses it."""
+    if why := outside(ctx):
+        return skip(why)
+    machine, functions = ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS)
+    expected = "an address for region 0 and for the window on the GPU's memory, on every GPU"
+    lacking = {one.address: one.without_address() for one in functions}
+    wrong = [f"{address} {' '.join(names)}" for address, names in lacking.items() if names]
+    if wrong:
+        found = f"without an address (the driver says BAR is 0M, RmInitAdapter failed): {', '.join(wrong)}; {described(machine)}"
+        return fail(expected, found, room(machine))
+    return ok(f"{len(functions)} GPUs with all their regions; {described(machine)}", expected)
+
+
+@check(
+    "nvidia_driver.machine_vgpu",
+    *(MACHINE, FUNCTIONS, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
+    moment="preflight",
+    evidence="lspci -vvv -d 10de: | grep -A1 'Vendor Specific'; nvidia-smi -q | grep 'Virtualization Mode'",
+)
+def vgpu(ctx: Ctx) -> Outcome:
+    """No GPU is a vGPU: that needs the guest driver of NVIDIA's vGPU software, which this block does not install."""
+    if why := outside_vm(ctx):
+        return skip(why)
+    machine, functions = ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS)
+    unread = [one.address for one in functions if one.kind == "unknown"]
+    if unread:
+        found = f"configuration space not readable: {' '.join(unread)}"
+        return fail("GPUs that say whether they are vGPUs", found, "let gpuprov become root on the host")
+    shared = [one for one in functions if one.kind == "vgpu"]
+    if shared:
+        hosts = " ".join(sorted({one.host_driver or "of unknown version" for one in shared}))
+        found = f"vGPU: {' '.join(one.address for one in shared)}; vGPU manager {hosts}; {described(machine)}"
+        return fail(
+            "no vGPU, as nvidia_driver is in the spec",
+            found,
+            f"{catalogue.WAY_OUT}; then vgpu_guest: {{token_file: ...}}",
+        )
+    return ok(f"{len(functions)} GPUs passed through; {described(machine)}")
+
+
+@check(
+    "nvidia_driver.machine_hypervisor",
+    *(MACHINE, pci.NVIDIA_FUNCTIONS, nvidia.DRIVER, system.CONTAINER),
+    fields=("version",),
+    moment="preflight",
+    evidence="systemd-detect-virt --vm; grep -o -m1 hypervisor /proc/cpuinfo",
+)
+def hypervisor(ctx: Ctx) -> Outcome:
+    """A driver that starts no GeForce where it sees a hypervisor is not asked for, or the hypervisor hides itself."""
+    if why := outside_vm(ctx):
+        return skip(why)
+    found, machine = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)), ctx.facts.get(MACHINE)
+    since = catalogue.vgpu_file().visible_hypervisor_since.branch
+    wanted = ctx.fragment.version
+    branch = drivers.branch_of(wanted) if wanted != "any" else ctx.facts.get(nvidia.DRIVER).version.partition(".")[0]
+    consumer = [one.address for one in found if is_geforce(one.identifier)]
+    if not consumer or not branch or int(branch) >= int(since):
+        told = f"driver {branch or 'still to be chosen'}" if consumer else "no GeForce"
+        return ok(f"{told}: the hypervisor may be seen; {described(machine)}")
+    expected = f"driver {since} or newer, or a hypervisor that is not seen"
+    if machine.hidden:
+        return ok(f"driver {branch}, and {described(machine)} hides itself", expected)
+    known = catalogue.hypervisor(machine.kind)
+    way = f"; or hide the hypervisor: {known.hidden}" if known and known.hidden else ""
+    told = f"driver {branch} starts no GeForce ({' '.join(consumer)}) where it sees {described(machine)}"
+    return fail(expected, told, f'nvidia_driver: {{version: "{since}"}} or newer{way}')
+
+
+def is_geforce(identifier: str) -> bool:
+    """Whether the catalogue knows the function as a GeForce."""
+    gpu = gpus.by_pci_id(identifier)
+    names = (gpu.name, *(alias.name for alias in gpu.aliases)) if gpu else ()
+    return any("GeForce" in name for name in names)
+
+
+@check(
+    "nvidia_driver.machine_reset",
+    *(MACHINE, FUNCTIONS, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
+    moment="preflight",
+    evidence="cat /sys/bus/pci/devices/*/reset_method; nvidia-smi -r",
+)
+def reset(ctx: Ctx) -> Outcome:
+    """What the spec asks for can be put in force: in a VM that may not reset its GPUs, MIG mode changes by a reboot only."""
+    if why := outside_vm(ctx):
+        return skip(why)
+    machine = ctx.facts.get(MACHINE)
+    why = reset_by_reboot(machine, ctx.facts.get(FUNCTIONS))
+    needs = [name for name in ("mig",) if name in ctx.host.capabilities]
+    if why and needs and ctx.host.reboot == "never":
+        hint = "gpuprov.reboot: if-needed, which lets apply reboot this VM once"
+        return fail(f"a reset for {' '.join(needs)}, or leave to reboot", f"{why}; reboot: never", hint)
+    return ok(
+        f"{why}: changes that need a reset come with a reboot" if why else f"GPUs can be reset; {described(machine)}"
+    )
+
+
+CHECKS = (memory, vgpu, hypervisor, reset)

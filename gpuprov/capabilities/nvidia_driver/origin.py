@@ -1,0 +1,153 @@
+"""Where the driver comes from: the wanted source, the repository and its key; and which CUDA it runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gpuprov import resolve, sources
+from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok
+from gpuprov.capabilities.nvidia_driver.fragment import (
+    BASE_PROBES,
+    NO_SOURCE,
+    NvidiaDriver,
+    decide,
+    module_package,
+    offered,
+    package_names,
+    versions,
+)
+from gpuprov.catalog import cuda as catalogue
+from gpuprov.catalog import find_distribution
+from gpuprov.catalog.driver_sets import default_source
+from gpuprov.catalog.driver_sets import sources as known_sources
+from gpuprov.probe import nvidia, system
+from gpuprov.probe.base import Facts
+from gpuprov.probe.family import family, words
+from gpuprov.probe.packages import PACKAGES
+from gpuprov.probe.repositories import REPOSITORIES
+
+Ctx = Context[NvidiaDriver]
+
+
+def chosen(driver: NvidiaDriver, facts: Facts) -> str:
+    """The source that `auto` means on this host; empty where its distribution is not known."""
+    release = facts.get(system.OS_RELEASE)
+    distribution = find_distribution(release.id, release.version)
+    if driver.source != "auto" or distribution is None:
+        return driver.source if distribution else ""
+    return default_source(distribution)
+
+
+@check(
+    "nvidia_driver.source", *BASE_PROBES, fields=("source",), evidence="apt-cache policy 'nvidia-*'; rpm -qi '*nvidia*'"
+)
+def source(ctx: Ctx) -> Outcome:
+    """The packages of the set come from the wanted source, and no package of another source's set is beside them."""
+    wanted = chosen(ctx.fragment, ctx.facts)
+    names = package_names(ctx.fragment, ctx.facts)
+    flavour = decide(ctx.fragment, ctx.facts).flavour
+    found, present = ctx.facts.get(PACKAGES), versions(ctx.facts)
+    rules = names.sets[flavour]
+    mine = resolve.other_names(rules, present)
+    if not mine:
+        return fail(wanted, "no driver package of that source is installed", "gpuprov apply")
+    fits = {
+        name for name in mine if re.fullmatch(rule_of(rules, name, present[name]).get("like") or ".*", present[name])
+    }
+    if wanted == "distribution":
+        fits = {name for name in fits if names.of_source(found[name].source)}
+    theirs = resolve.of_another(names.others, present)
+    foreign = [name for name, package in found.items() if name in theirs or names.foreign(name, package.source)]
+    wrong = [f"{name} {present[name]}" for name in (*sorted({*mine} - fits), *foreign)]
+    if wrong:
+        hint = (
+            "gpuprov apply" if not foreign else f"{words(ctx.facts.get(system.OS_RELEASE)).purge} {' '.join(foreign)}"
+        )
+        return fail(f"{wanted}: {len(mine)} packages", f"of another source: {', '.join(wrong)}", hint)
+    return ok(f"{wanted}: {len(mine)} packages", wanted)
+
+
+def rule_of(rules: tuple[dict[str, Any], ...], name: str, version: str) -> Mapping[str, Any]:
+    """The rule that a package of this name and version is in the set by."""
+    return resolve.fitting(rules, version).get(name, {})
+
+
+@check(
+    "nvidia_driver.repository",
+    *(system.OS_RELEASE, system.PLATFORM, REPOSITORIES),
+    fields=("source", "repository"),
+    evidence=repositories_checks.SHOWN,
+)
+def repository(ctx: Ctx) -> Outcome:
+    """NVIDIA's repository, or the site's mirror, is a package source of the host, trusted by exactly its key."""
+    asked = repositories_checks.driver_block(ctx.fragment, ctx.facts)
+    kind = family(ctx.facts.get(system.OS_RELEASE))
+    if asked is None or kind is None:
+        return ok("nothing asked: the host's own package sources do")
+    told = ctx.facts.get(REPOSITORIES)
+    if not ctx.fragment.repository.url and sources.path(asked["name"], kind) not in told["files"]:
+        return ok(
+            "the host's own package sources do: gpuprov adds NVIDIA's repository only where they offer no whole set"
+        )
+    return repositories_checks.judge(told, asked, kind)
+
+
+@check(
+    "nvidia_driver.source_offered",
+    *(system.OS_RELEASE, system.PLATFORM),
+    fields=("source", "repository"),
+    moment="preflight",
+    evidence="cat /etc/os-release; uname -m",
+)
+def source_offered(ctx: Ctx) -> Outcome:
+    """The wanted source has a driver for this distribution and architecture, and its key is known."""
+    release, machine = ctx.facts.get(system.OS_RELEASE), ctx.facts.get(system.PLATFORM).machine
+    told = release.name or f"{release.id} {release.version}"
+    distribution = find_distribution(release.id, release.version)
+    if distribution is None:
+        return fail("a distribution whose driver gpuprov manages", told, "see host.supported")
+    if offered(ctx.fragment, ctx.facts) is None:
+        allowed = ", ".join(known_sources(distribution))
+        redhat = ctx.fragment.source == "distribution" and family(release) == "redhat"
+        return fail(f"source {ctx.fragment.source}", f"{told} has no such source", NO_SOURCE if redhat else allowed)
+    asked = repositories_checks.driver_block(ctx.fragment, ctx.facts)
+    if asked is None and chosen(ctx.fragment, ctx.facts) == "nvidia":
+        hint = "source: mirror with a repository that has packages for it"
+        return fail(f"NVIDIA's repository for {told} on {machine}", "NVIDIA has none", hint)
+    if asked and not (asked["fingerprint"] or asked["key_file"]):
+        hint = "repository: {url, key_file or key_url, fingerprint}, the last compared with NVIDIA's own page"
+        return fail("a key with a known fingerprint", f"gpuprov knows none for {asked['url']}", hint)
+    return ok(asked["url"] if asked else f"{told}'s own archive", ctx.fragment.source)
+
+
+@check(
+    "nvidia_driver.cuda",
+    *(*BASE_PROBES, nvidia.DRIVER, system.CONTAINER),
+    fields=("cuda",),
+    evidence="nvidia-smi --query-gpu=driver_version --format=csv,noheader; gpuprov catalog cuda",
+)
+def cuda(ctx: Ctx) -> Outcome:
+    """The installed driver runs the CUDA that is asked for, and so does the loaded one."""
+    wanted = ctx.fragment.cuda
+    if not wanted:
+        return ok("nothing asked")
+    expected = f"CUDA {wanted}: driver {catalogue.floor(wanted)} or newer"
+    package = module_package(ctx.fragment, ctx.facts)
+    if package is None:
+        return fail(expected, "no driver package is installed", "gpuprov apply")
+    mine = resolve.upstream(package.version)
+    support = catalogue.supports(mine, wanted)
+    if not support.runs:
+        return fail(expected, f"{mine} is installed: {support.reason}", "gpuprov apply")
+    loaded = "" if ctx.facts.get(system.CONTAINER) else ctx.facts.get(nvidia.DRIVER).version
+    if loaded and not catalogue.supports(loaded, wanted).runs:
+        reason = f"the loaded driver {loaded} does not run CUDA {wanted}, the installed {mine} does"
+        return fail(expected, reason, "stop the GPU's users and reload the module, or reboot", reboot=reason)
+    return ok(f"{mine}; {support.reason}", expected)
+
+
+CHECKS = (source, repository, cuda)
+PREFLIGHT = (source_offered,)

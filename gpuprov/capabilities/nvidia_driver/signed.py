@@ -1,0 +1,124 @@
+"""What the kernel modules are signed with, and whether a machine with Secure Boot will load them."""
+
+from __future__ import annotations
+
+from gpuprov import certificates, resolve
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, build_targets, served, versions
+from gpuprov.probe import house, modules, system
+from gpuprov.probe.packages import INDEX, PACKAGES
+from gpuprov.probe.signing import CERTIFICATE_FILE, DKMS_SINCE, ENROLLED, KEY_FILE, MODULE_SIGNING, SETTINGS_FILE
+
+Ctx = Context[NvidiaDriver]
+KEY_STATE = "root 600"
+
+
+@check(
+    "nvidia_driver.secure_boot",
+    *(house.SECURE_BOOT, house.DKMS_KEY_ENROLLED, ENROLLED, system.CONTAINER),
+    fields=("signing",),
+    moment="preflight",
+)
+def secure_boot(ctx: Ctx) -> Outcome:
+    """With Secure Boot on, modules built on the host load only if the certificate that signs them is enrolled."""
+    if container := ctx.facts.get(system.CONTAINER):
+        return skip(f"{container} container: the machine's kernel loads modules, not this host")
+    if not ctx.facts.get(house.SECURE_BOOT):
+        return ok("Secure Boot is off, or the machine has no EFI")
+    file = ctx.fragment.signing.certificate_file
+    if file:
+        mine = certificates.of_file(file)["fingerprint"]
+        if mine in ctx.facts.get(ENROLLED):
+            return ok(f"Secure Boot is on and the site's certificate is enrolled ({file})")
+        hint = f"enrol it on the host: mokutil --import {file} (in DER), reboot, confirm at the console; or switch Secure Boot off"
+        found = f"Secure Boot is on, and no enrolled certificate has its SHA-1 fingerprint, {mine}"
+        return fail(f"Secure Boot off, or {file} enrolled", found, hint)
+    key = ctx.facts.get(house.DKMS_KEY_ENROLLED)
+    if key:
+        return ok(f"Secure Boot is on and the DKMS key is enrolled ({key.certificate})")
+    file = key.certificate or "/var/lib/dkms/mok.pub"
+    hint = (
+        f"enrol the DKMS key (mokutil --import {file}, reboot, confirm at the console), give the site's own "
+        "(nvidia_driver.signing), or switch Secure Boot off"
+    )
+    return fail("Secure Boot off, or the DKMS key enrolled", "Secure Boot is on, the DKMS key is not enrolled", hint)
+
+
+@check(
+    "nvidia_driver.signing_tool",
+    *(system.OS_RELEASE, PACKAGES, INDEX),
+    fields=("signing",),
+    moment="preflight",
+    evidence="dkms --version; apt-cache policy dkms; dnf info dkms",
+)
+def signing_tool(ctx: Ctx) -> Outcome:
+    """DKMS can be told the site's key: it reads drop-ins of its settings since 3.0.4."""
+    if not ctx.fragment.signing.key_file:
+        return ok("nothing asked: DKMS signs with its own key")
+    if served(ctx.host, ctx.fragment):
+        return ok(f"{ctx.fragment.build_host} signs")
+    offered = ctx.facts.get(INDEX).get("dkms", [])
+    version = versions(ctx.facts).get("dkms") or (offered[0] if offered else "")
+    expected = f"DKMS {DKMS_SINCE} or newer"
+    if not version:
+        return skip("the host's package lists have no DKMS: apply refuses a host without")
+    if resolve.order(resolve.upstream(version)) < resolve.order(DKMS_SINCE):
+        hint = "no signing for this host: its DKMS signs with /var/lib/shim-signed/mok/MOK.priv where that is"
+        return fail(expected, f"DKMS {version}, which takes no other key than its own", hint)
+    return ok(f"DKMS {version}", expected)
+
+
+@check(
+    "nvidia_driver.signed",
+    *(MODULE_SIGNING, modules.KERNELS),
+    fields=("signing",),
+    moment="next-boot",
+)
+def signed(ctx: Ctx) -> Outcome:
+    """The modules of every kernel that can boot are signed with the site's key, and so will DKMS sign those of the next one."""
+    wanted, found = ctx.fragment.signing, ctx.facts.get(MODULE_SIGNING)
+    elsewhere = served(ctx.host, ctx.fragment)
+    if not wanted.key_file or (elsewhere and (found.written or found.key)):
+        if found.written or found.key:
+            left = SETTINGS_FILE if found.written else KEY_FILE
+            return fail("no key of the site's here", f"{left} is left of one", "gpuprov apply takes it away")
+        return ok("nothing asked: DKMS signs with its own key")
+    mine = certificates.of_file(wanted.certificate_file)
+    expected = f"signed with the certificate {mine['serial']} ({wanted.certificate_file})"
+    problem = "" if elsewhere else _kept(found.key, found.certificate == mine["content"], pair=found.pair)
+    if problem:
+        change = Change(kind="file", name=KEY_FILE, after="the site's key")
+        return fail(expected, problem, "gpuprov apply", changes=[change])
+    told = {"mok_signing_key": KEY_FILE, "mok_certificate": CERTIFICATE_FILE}
+    wrong = [
+        f"{name} is {found.settings.get(name, 'not set')}" for name in told if found.settings.get(name) != told[name]
+    ]
+    if wrong and not elsewhere:
+        hint = "gpuprov apply; another file of /etc/dkms/framework.conf.d that is read later wins: remove its line"
+        return fail(f"DKMS signs with {KEY_FILE}", "; ".join(wrong), hint)
+    targets = [kernel.release for kernel in build_targets(ctx.facts)]
+    bad = [f"{kernel}: no NVIDIA module" for kernel in targets if kernel not in {one.kernel for one in found.modules}]
+    bad += [
+        f"{one.kernel}: {one.module} is {f'signed by {one.signer} ({one.serial})' if one.serial else 'not signed'}"
+        for one in found.modules
+        if one.kernel in targets and one.serial != mine["serial"]
+    ]
+    if bad or not targets:
+        changes = [Change(kind="module", name=one.partition(":")[0], after="signed") for one in bad]
+        return fail(expected, "; ".join(bad) or "no kernel found", "gpuprov apply signs them", changes=changes)
+    return ok(f"{len(found.modules)} modules of {' '.join(targets)}", expected)
+
+
+def _kept(key: str, certificate: bool, *, pair: bool) -> str:
+    """What is wrong with the key on the host."""
+    if not key:
+        return f"{KEY_FILE} is not on the host"
+    if key != KEY_STATE:
+        return f"{KEY_FILE} is of {key}, and must be of {KEY_STATE}"
+    if not certificate:
+        return f"{CERTIFICATE_FILE} on the host is another certificate, or none"
+    return "" if pair else f"{KEY_FILE} is not the key of {CERTIFICATE_FILE}"
+
+
+CHECKS = (signed,)
+PREFLIGHT = (secure_boot, signing_tool)

@@ -1,0 +1,111 @@
+"""`vgpu_guest`: the licence of a virtual machine with NVIDIA's vGPU guest driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.vgpu_guest import now, preflight, token
+from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, TOKEN_FIELDS, VgpuGuest, needs_vgpu
+from gpuprov.catalog import gpus
+from gpuprov.catalog import vgpu as catalogue
+from gpuprov.probe.base import Facts
+from gpuprov.probe.vgpu import GRIDD
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.problem import Problem
+
+HERE = "vgpu_guest"
+
+
+def rules(host: HostSpec, block: VgpuGuest) -> Iterable[Problem]:
+    yield from fields_that_mean_nothing(block)
+    yield from token_rules(block)
+    yield from driver_rules(host)
+    if bool(block.proxy_address) != bool(block.proxy_port):
+        message = "vgpu_guest: proxy_address and proxy_port go together, and one of them is not set"
+        yield Problem(
+            path=(HERE, "proxy_address" if block.proxy_address else "proxy_port"), message=message, hint="set both"
+        )
+    if not needs_vgpu(block):
+        return
+    gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    if gpu and catalogue.has_no_vgpu(gpu.key):
+        message = f"vgpu_guest: {gpu.key} has no vGPU on any hypervisor"
+        yield Problem(path=(HERE,), message=message, hint="switch it off for these hosts: vgpu_guest: false")
+    for name, why in (
+        ("mig", "MIG of a vGPU's GPU is set on the hypervisor, which gives the guest a MIG-backed vGPU"),
+        ("fabric_manager", "Fabric Manager runs on the hypervisor that shares the GPUs"),
+    ):
+        if name in host.capabilities:
+            hint = f"{name}: false for hosts with vGPUs, or feature_type: vcs for GPUs that are passed through"
+            yield Problem(path=(HERE,), message=f"vgpu_guest contradicts {name}: {why}", hint=hint)
+
+
+def fields_that_mean_nothing(block: VgpuGuest) -> Iterable[Problem]:
+    meant = {setting.field for setting in catalogue.settings_for(block.licensing)} | {"licensing"}
+    meant |= set(TOKEN_FIELDS) if block.licensing == "token" else set()
+    default = VgpuGuest()
+    for field in dict.fromkeys((*SETTING_FIELDS, *TOKEN_FIELDS)):
+        if field not in meant and getattr(block, field) != getattr(default, field):
+            message = f"vgpu_guest.{field} means nothing with licensing {block.licensing}"
+            yield Problem(path=(HERE, field), message=message, hint=f"take {field} out, or change licensing")
+    if block.licensing == "server" and not block.server_address:
+        message = "vgpu_guest.licensing is server, and server_address is not set"
+        yield Problem(path=(HERE, "licensing"), message=message, hint="server_address: NAME, or licensing: token")
+
+
+def token_rules(block: VgpuGuest) -> Iterable[Problem]:
+    """A token that is not on this machine is a warning: a spec is also checked where its secrets are not."""
+    if not block.token_file or block.licensing != "token":
+        return
+    found = token.read(block.token_file)
+    expired = 0 < found.expires <= time.time()
+    problem = found.problem or (f"{block.token_file} expired {token.day(found.expires)}" if expired else "")
+    if problem:
+        message = f"vgpu_guest.token_file: {problem}"
+        hint = "make a client configuration token in NVIDIA's licensing portal"
+        yield Problem(
+            path=(HERE, "token_file"), message=message, hint=hint, severity="warning" if found.missing else "error"
+        )
+
+
+def driver_rules(host: HostSpec) -> Iterable[Problem]:
+    """The guest driver is one package of the portal's, or its .run: nvidia_driver would put the data-centre driver in its place."""
+    if "nvidia_driver" in host.capabilities:
+        message = "vgpu_guest needs NVIDIA's vGPU guest driver, which nvidia_driver does not install"
+        yield Problem(path=(HERE,), message=message, hint=catalogue.WAY_OUT)
+
+
+def export(facts: Facts) -> Fragment | None:
+    """What gridd.conf and the tokens say; a token stays where it is."""
+    gridd = facts.get(GRIDD)
+    if not gridd.installed or not gridd.configured:
+        return None
+    settings = gridd.settings
+    licensing = "server" if settings.get("ServerAddress") else "token" if gridd.tokens else "provider"
+    values: dict[str, object] = {"licensing": licensing}
+    for setting in catalogue.settings_for(licensing):
+        text = settings.get(setting.key, "")
+        if not text or text.casefold() == setting.default.casefold():
+            continue
+        back = {written.casefold(): name for name, written in setting.values.items()}
+        kind = type(getattr(VgpuGuest(), setting.field))
+        if (setting.values and text.casefold() not in back) or (kind is int and not text.isdigit()):
+            continue
+        value = back.get(text.casefold(), text)
+        values[setting.field] = value == "True" if kind is bool else int(value) if kind is int else value
+    if licensing == "token" and all(one.mode == "0600" for one in gridd.tokens):
+        values["token_mode"] = "0600"
+    return VgpuGuest(**values)  # type: ignore[arg-type]
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="the licence of a guest with NVIDIA's vGPU driver: gridd.conf, token, nvidia-gridd alive, licensed",
+    fragment=VgpuGuest,
+    checks=now.CHECKS + preflight.CHECKS,
+    rules=rules,
+    export=export,
+    export_probes=(GRIDD,),
+)

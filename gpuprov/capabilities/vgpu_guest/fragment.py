@@ -1,0 +1,89 @@
+"""The `vgpu_guest` block, and the lines of gridd.conf that follow from it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.catalog import vgpu as catalogue
+from gpuprov.spec.model import Fragment
+
+Address = Annotated[
+    str, msgspec.Meta(pattern=r"^[A-Za-z0-9._:\[\]-]*$", description="a host name or an IP address, or nothing")
+]
+Folder = Annotated[str, msgspec.Meta(pattern=r"^/[A-Za-z0-9._/-]*[A-Za-z0-9]$", description="a folder's absolute path")]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535, description="a TCP port")]
+
+
+class VgpuGuest(Fragment, frozen=True):
+    """The licence of a guest with NVIDIA's vGPU driver: gridd.conf, the client configuration token, nvidia-gridd alive, licensed.
+
+    The driver itself, NVIDIA's vGPU guest driver, is installed by other means, from NVIDIA's licensing portal; nvidia_driver is for
+    the data-centre driver, and does not go with it.
+    """
+
+    licensing: Annotated[
+        Literal["token", "server", "provider"],
+        msgspec.Meta(description="by token (NVIDIA License System), a legacy licence server, or the cloud provider"),
+    ] = "token"
+    feature_type: Annotated[
+        Literal["vgpu", "vws", "vcs"],
+        msgspec.Meta(description="vgpu for vGPUs; vws or vcs for GPUs that are passed through"),
+    ] = "vgpu"
+    token_file: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^(/.*/client_configuration_token_[A-Za-z0-9._-]+\.tok)?$",
+            description="the absolute path of a client_configuration_token_*.tok on the controller; nothing: already on the host",
+        ),
+    ] = ""
+    token_directory: Folder = catalogue.TOKEN_DIRECTORY
+    token_mode: Annotated[
+        Literal["0744", "0600"],
+        msgspec.Meta(description="0744, as NVIDIA's guide says, or 0600: nvidia-gridd reads the token as root"),
+    ] = "0744"
+    server_address: Address = ""
+    server_port: Port = 7070
+    backup_server_address: Address = ""
+    backup_server_port: Port = 7070
+    license_interval: Annotated[
+        int, msgspec.Meta(ge=10, le=10080, description="minutes that a licence is borrowed for, 10 to 10080")
+    ] = 1440
+    linger_interval: Annotated[
+        int, msgspec.Meta(ge=0, le=10080, description="minutes that a licence is kept after use, 0 to 10080")
+    ] = 0
+    enable_ui: Annotated[bool, msgspec.Meta(description="licence management in nvidia-settings")] = False
+    proxy_address: Address = ""
+    proxy_port: Annotated[int, msgspec.Meta(ge=0, le=65535, description="a TCP port, 0 without a proxy")] = 0
+
+
+SETTING_FIELDS = tuple(setting.field for setting in catalogue.vgpu_file().settings)
+TOKEN_FIELDS = ("token_file", "token_mode")
+
+
+def wanted_settings(fragment: VgpuGuest) -> dict[str, str]:
+    """The keys that gridd.conf shall have, in their order; one that is at gridd's default is left out."""
+    found = {}
+    for setting in catalogue.settings_for(fragment.licensing):
+        value = catalogue.written(setting, getattr(fragment, setting.field))
+        if value != setting.default:
+            found[setting.key] = value
+    return found
+
+
+def differences(fragment: VgpuGuest, found: dict[str, str]) -> list[str]:
+    """How the keys of a gridd.conf differ in effect from those that are asked for."""
+    wanted = wanted_settings(fragment)
+    defaults = {one.key: one.default for one in catalogue.vgpu_file().settings}
+    told = []
+    for key in dict.fromkeys([*wanted, *found]):
+        asked, is_set = wanted.get(key, defaults.get(key, "")), found.get(key, defaults.get(key, ""))
+        if asked.casefold() != is_set.casefold():
+            told.append(f"{key} is {is_set or 'not set'}, asked for is {asked or 'nothing'}")
+    return told
+
+
+def needs_vgpu(fragment: VgpuGuest) -> bool:
+    """Whether this licence is for vGPUs alone; a provider's is for whatever the provider gives."""
+    return fragment.feature_type == "vgpu" and fragment.licensing != "provider"

@@ -1,0 +1,160 @@
+"""Is the guest licensed, by what was asked for, and will it be so after a reboot."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.vgpu_guest import token
+from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, VgpuGuest, differences, needs_vgpu, wanted_settings
+from gpuprov.catalog import vgpu as catalogue
+from gpuprov.probe import system
+from gpuprov.probe.vgpu import GRIDD, LICENCES, Gridd
+
+Ctx = Context[VgpuGuest]
+APPLY = "gpuprov apply"
+JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"
+
+
+@check(
+    "vgpu_guest.configured",
+    GRIDD,
+    fields=("licensing", *SETTING_FIELDS),
+    moment="next-boot",
+    evidence=f"grep -v '^#' {catalogue.CONFIG}",
+)
+def configured(ctx: Ctx) -> Outcome:
+    """gridd.conf says what is asked for, and nothing else."""
+    gridd = ctx.facts.get(GRIDD)
+    expected = " ".join(f"{key}={value}" for key, value in wanted_settings(ctx.fragment).items()) or "gridd's defaults"
+    if not gridd.configured:
+        change = Change(kind="file", name=catalogue.CONFIG, after="written")
+        return fail(expected, f"{catalogue.CONFIG} does not exist", APPLY, changes=[change])
+    wrong = differences(ctx.fragment, gridd.settings)
+    if wrong:
+        change = Change(kind="file", name=catalogue.CONFIG, before="; ".join(wrong), after="written")
+        return fail(expected, "; ".join(wrong), APPLY, changes=[change])
+    return ok(expected)
+
+
+@check(
+    "vgpu_guest.token_installed",
+    GRIDD,
+    fields=("token_file", "token_directory", "token_mode"),
+    moment="next-boot",
+    evidence=f"stat -c '%a %U %n' {catalogue.TOKEN_DIRECTORY}/*.tok; sha256sum {catalogue.TOKEN_DIRECTORY}/*.tok",
+)
+def token_installed(ctx: Ctx) -> Outcome:
+    """The token is on the host, root's and with the mode that is asked for; of a token_file it is that very file, alone."""
+    block = ctx.fragment
+    if block.licensing != "token":
+        return skip(f"licensing is {block.licensing}: no token is needed")
+    found = [one for one in ctx.facts.get(GRIDD).tokens if one.path.startswith(f"{block.token_directory}/")]
+    wanted = block.token_file.rpartition("/")[2]
+    place = f"{block.token_directory}/{wanted or catalogue.TOKEN_NAME}"
+    expected = f"{place}, root's, mode {block.token_mode}"
+    mine = [one for one in found if not wanted or one.path == place]
+    if not mine:
+        change = Change(kind="file", name=place, after="installed")
+        return fail(expected, "no such token", APPLY if wanted else "vgpu_guest.token_file: PATH", changes=[change])
+    if wanted:
+        theirs = token.read(block.token_file)
+        if theirs.problem:
+            return fail(expected, theirs.problem, "correct vgpu_guest.token_file")
+        if theirs.sha256 and theirs.sha256 != mine[0].sha256:
+            change = Change(kind="file", name=place, before=mine[0].sha256[:12], after=theirs.sha256[:12])
+            told = f"sha256 {mine[0].sha256[:12]}, the controller's is {theirs.sha256[:12]}"
+            return fail(expected, told, APPLY, changes=[change])
+        others = [one.path for one in found if one.path != place]
+        if others:
+            change = Change(kind="file", name=" ".join(others), after="removed")
+            return fail(expected, f"other tokens beside it: {' '.join(others)}", APPLY, changes=[change])
+    wrong = [one for one in mine if (one.mode, one.owner) != (block.token_mode, "root")]
+    if wrong:
+        told = ", ".join(f"{one.path} is {one.owner}'s, mode {one.mode}" for one in wrong)
+        change = Change(
+            kind="file", name=wrong[0].path, before=f"mode {wrong[0].mode}", after=f"mode {block.token_mode}"
+        )
+        return fail(expected, told, f"{APPLY}, or chown root and chmod {block.token_mode}", changes=[change])
+    return ok(f"{' '.join(one.path for one in mine)}: root's, mode {block.token_mode}", expected)
+
+
+@check("vgpu_guest.enabled", GRIDD, moment="next-boot", evidence=f"systemctl is-enabled {catalogue.UNIT}")
+def enabled(ctx: Ctx) -> Outcome:
+    """nvidia-gridd starts at boot: it borrows the licence anew."""
+    gridd = ctx.facts.get(GRIDD)
+    if gridd.load == "not-found":
+        # https://github.com/Azure/aks-gpu/pull/90: some installers of the driver bring the program without a unit
+        hint = (
+            "install the guest driver's packages; its .run brings a unit only where systemd is found while it installs"
+        )
+        return fail(f"{catalogue.UNIT} enabled", f"there is no {catalogue.UNIT}", hint)
+    return answers.enabled(catalogue.UNIT, gridd.load, gridd.file)
+
+
+@check("vgpu_guest.alive", GRIDD, evidence=f"systemctl status {catalogue.UNIT}")
+def alive(ctx: Ctx) -> Outcome:
+    """nvidia-gridd runs, and was started after its configuration and its token were written."""
+    gridd = ctx.facts.get(GRIDD)
+    expected = f"{catalogue.UNIT} active, with its present configuration"
+    if gridd.active != "active":
+        change = Change(kind="service", name=catalogue.UNIT, before=gridd.active, after="active")
+        told = f"{gridd.active}{said(gridd)}"
+        return fail(expected, told, JOURNAL, changes=[change])
+    newest = max([gridd.configured, *(one.changed for one in gridd.tokens)])
+    if 0 < gridd.started < newest:
+        change = Change(kind="service", name=catalogue.UNIT, before="older than its configuration", after="restarted")
+        hint = f"systemctl restart {catalogue.UNIT} ({APPLY} does)"
+        return fail(expected, "started before its configuration or token was written", hint, changes=[change])
+    return ok(expected)
+
+
+def said(gridd: Gridd) -> str:
+    """The last thing that nvidia-gridd complained of."""
+    words = ("fail", "error", "invalid", "unable", "not set", "unlicensed", "expired")
+    lines = [line for line in gridd.log if any(word in line.lower() for word in words)]
+    return f'; nvidia-gridd: "{lines[-1].strip()[:160]}"' if lines else ""
+
+
+@check(
+    "vgpu_guest.licensed",
+    *(LICENCES, GRIDD, system.CLOCK, system.CONTAINER),
+    fields=("licensing", "feature_type"),
+    evidence="nvidia-smi -q | grep -A2 'Licensed Product'",
+)
+def licensed(ctx: Ctx) -> Outcome:
+    """Each GPU has its licence, and the licence has not expired: without one a vGPU is slowed down, soon or at once."""
+    licences, gridd = ctx.facts.get(LICENCES), ctx.facts.get(GRIDD)
+    expected = "License Status: Licensed, on every GPU"
+    if licences.complaint and (container := ctx.facts.get(system.CONTAINER)):
+        return skip(f"{container} container without a loaded driver of its machine's: {licences.complaint}")
+    if licences.complaint:
+        return fail(expected, licences.complaint, "see nvidia_driver.loaded")
+    foreign = [
+        f"{one.bus} {one.mode}" for one in licences.gpus if needs_vgpu(ctx.fragment) and one.mode not in ("VGPU", "")
+    ]
+    if foreign:
+        return fail("Virtualization Mode VGPU", ", ".join(foreign), "see vgpu_guest.gpu")
+    without = [one.bus for one in licences.gpus if not one.status]
+    if without:
+        told = f"no licensed product: {' '.join(without)}; the driver is not NVIDIA's vGPU guest driver, or gridd never asked"
+        return fail(expected, told + said(gridd), f"{catalogue.PORTAL}; {JOURNAL}")
+    bad = [one for one in licences.gpus if not one.status.startswith("Licensed")]
+    if bad:
+        told = ", ".join(f"{one.bus} {one.status}" for one in bad)
+        return fail(expected, told + said(gridd), f"{meaning(bad[0].status)}; {JOURNAL}")
+    now = ctx.facts.get(system.CLOCK)
+    late = [one for one in licences.gpus if 0 < one.expires <= now]
+    if late:
+        told = ", ".join(f"{one.bus} {one.status}" for one in late)
+        return fail(expected, f"expired: {told}{said(gridd)}", f"can the host reach its licence server? {JOURNAL}")
+    return ok(", ".join(f"{one.bus} {one.product}: {one.status}" for one in licences.gpus), expected)
+
+
+def meaning(status: str) -> str:
+    """What an unlicensed state means for the guest."""
+    if "Unrestricted" in status:
+        return "the grace period runs: full speed until it ends, then the vGPU is slowed down"
+    return "the vGPU is slowed down until it has its licence: can the host reach its licence server, are licences left?"
+
+
+CHECKS = (configured, token_installed, enabled, alive, licensed)

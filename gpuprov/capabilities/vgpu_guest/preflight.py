@@ -1,0 +1,130 @@
+"""Can the guest be licensed: the GPU is what the licence is for, the guest driver is there and fits, the token is good."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.vgpu_guest import token
+from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, needs_vgpu
+from gpuprov.catalog import drivers
+from gpuprov.catalog import vgpu as catalogue
+from gpuprov.probe import nvidia, pci, system
+from gpuprov.probe.vgpu import GRIDD
+from gpuprov.probe.virtualization import FUNCTIONS
+
+Ctx = Context[VgpuGuest]
+
+
+@check(
+    "vgpu_guest.gpu",
+    *(FUNCTIONS, pci.NVIDIA_FUNCTIONS),
+    fields=("feature_type",),
+    moment="preflight",
+    evidence="lspci -vvv -d 10de: | grep -A1 'Vendor Specific'; nvidia-smi -q | grep 'Virtualization Mode'",
+)
+def gpu(ctx: Ctx) -> Outcome:
+    """The GPUs are what the licence is for: vGPUs for feature_type vgpu, whole GPUs for vws and vcs."""
+    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return fail("a GPU to license", "no NVIDIA GPU on the PCI bus", "give the VM a vGPU, or take vgpu_guest out")
+    functions = ctx.facts.get(FUNCTIONS)
+    shared = [one.address for one in functions if one.kind == "vgpu"]
+    whole = [one.address for one in functions if one.kind == "physical"]
+    unread = [one.address for one in functions if one.kind == "unknown"]
+    if unread:
+        told = f"configuration space not readable: {' '.join(unread)}"
+        return fail("GPUs that say whether they are vGPUs", told, "let gpuprov become root on the host")
+    if ctx.fragment.licensing == "provider":
+        return ok(f"{len(shared)} vGPUs and {len(whole)} whole GPUs: the provider licenses either")
+    if needs_vgpu(ctx.fragment) and whole:
+        hint = "bare metal and passed-through GPUs need no vGPU licence: take vgpu_guest out, or feature_type: vws or vcs for one"
+        return fail("vGPUs, for feature_type vgpu", f"no vGPU: {' '.join(whole)}", hint)
+    if not needs_vgpu(ctx.fragment) and shared:
+        hint = "feature_type: vgpu, by which the driver takes the licence of the vGPU's type"
+        return fail(f"whole GPUs, for feature_type {ctx.fragment.feature_type}", f"vGPU: {' '.join(shared)}", hint)
+    return ok(f"{len(shared or whole)} {'vGPUs' if shared else 'whole GPUs'}, feature_type {ctx.fragment.feature_type}")
+
+
+@check("vgpu_guest.driver", GRIDD, moment="preflight", evidence=f"ls -l {catalogue.PROGRAM}")
+def driver(ctx: Ctx) -> Outcome:
+    """NVIDIA's vGPU guest driver, which brings nvidia-gridd, is installed."""
+    if ctx.facts.get(GRIDD).installed:
+        return ok(catalogue.PROGRAM)
+    return fail(catalogue.PROGRAM, f"{catalogue.PROGRAM} is not there: no vGPU guest driver", catalogue.PORTAL)
+
+
+@check(
+    "vgpu_guest.branch",
+    *(nvidia.LIBRARIES, nvidia.DRIVER, FUNCTIONS),
+    fields=("licensing",),
+    moment="preflight",
+    evidence="nvidia-smi --query-gpu=driver_version --format=csv; nvidia-smi -q | grep 'Host Driver'",
+)
+def branch(ctx: Ctx) -> Outcome:
+    """The installed driver is of a branch that vGPU releases have, that goes with the hypervisor's vGPU manager, and that knows
+    the licensing that is asked for."""
+    version = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "") or ctx.facts.get(nvidia.DRIVER).version
+    if not version:
+        return skip("no driver is installed: see vgpu_guest.driver")
+    guest = drivers.branch_of(version)
+    known = [one.branch for one in catalogue.vgpu_file().releases]
+    if guest not in known and int(guest) < max(int(one) for one in known):
+        near = min(known, key=lambda one: abs(int(one) - int(guest)))
+        hint = f'the nearest is "{near}" (vGPU {catalogue.release_of(near)}): {catalogue.PORTAL}'
+        return fail(f"a guest driver of branch {', '.join(known)}", f"driver {version}: no vGPU release has it", hint)
+    for one in ctx.facts.get(FUNCTIONS):
+        if one.kind == "vgpu" and one.host_branch and not catalogue.together(guest, one.host_branch):
+            found = f"guest driver {version}, vGPU manager {one.host_driver or one.host_branch} ({one.address})"
+            hint = f"the guest driver of branch {one.host_branch}, or another vGPU manager on the hypervisor"
+            return fail("a guest driver of the vGPU manager's branch, or of the one before it", found, hint)
+    last = catalogue.vgpu_file().legacy_server_last.branch
+    if ctx.fragment.licensing == "server" and int(guest) > int(last):
+        found = f"driver {version}: guest drivers after branch {last} know no legacy licence server"
+        return fail(
+            f"branch {last} or older, for licensing server", found, "licensing: token, of NVIDIA's License System"
+        )
+    release = catalogue.release_of(guest)
+    return ok(f"driver {version}, {f'vGPU {release}' if release else 'newer than the vGPU releases that are known'}")
+
+
+@check(
+    "vgpu_guest.token",
+    *(GRIDD, system.CLOCK),
+    fields=("token_file", "token_directory", "licensing"),
+    moment="preflight",
+    evidence=f"sha256sum {catalogue.TOKEN_DIRECTORY}/*.tok",
+)
+def usable(ctx: Ctx) -> Outcome:
+    """There is a client configuration token, on the controller or already on the host, and it has not expired."""
+    block = ctx.fragment
+    if block.licensing != "token":
+        return skip(f"licensing is {block.licensing}: no token is needed")
+    now = ctx.facts.get(system.CLOCK)
+    if block.token_file:
+        mine = token.read(block.token_file)
+        if mine.problem:
+            return fail(
+                block.token_file,
+                mine.problem,
+                "make one in NVIDIA's licensing portal, or correct vgpu_guest.token_file",
+            )
+        if 0 < mine.expires <= now:
+            hint = "make a new client configuration token in NVIDIA's licensing portal"
+            return fail("a token that has not expired", f"{block.token_file} expired {token.day(mine.expires)}", hint)
+        return ok(
+            f"{block.token_file}, sha256 {mine.sha256[:12]}"
+            if mine.sha256
+            else f"{block.token_file}, in Ansible's vault"
+        )
+    found = [one for one in ctx.facts.get(GRIDD).tokens if one.path.startswith(f"{block.token_directory}/")]
+    if not found:
+        hint = f"vgpu_guest.token_file: PATH of a {catalogue.TOKEN_NAME} on the controller"
+        return fail(f"a token in {block.token_directory}", "no token there, and no token_file", hint)
+    good = [one for one in found if not 0 < one.expires <= now]
+    if not good:
+        told = f"expired: {' '.join(f'{one.path} ({token.day(one.expires)})' for one in found)}"
+        return fail(
+            "a token that has not expired", told, "make a new client configuration token in NVIDIA's licensing portal"
+        )
+    return ok(f"{' '.join(one.path for one in good)}")
+
+
+CHECKS = (gpu, driver, branch, usable)

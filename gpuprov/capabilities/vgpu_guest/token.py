@@ -1,0 +1,56 @@
+"""The client configuration token on the controller: judged and compared without its content going anywhere."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+VAULT = b"$ANSIBLE_VAULT;"
+
+
+class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):
+    """`sha256` of the content as it goes to the host; empty for a file in Ansible's vault. `expires`: 0 where it does not say."""
+
+    sha256: str = ""
+    expires: int = 0
+    problem: str = ""
+    missing: bool = False
+
+
+def read(path: str) -> ControllerToken:
+    """The token file on this machine. Never raises; `problem` is what is wrong with it."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        return ControllerToken(problem=f"{path} cannot be read here: {error.strerror}", missing=True)
+    if content.startswith(VAULT):
+        return ControllerToken()
+    claims = _claims(content)
+    if claims is None:
+        return ControllerToken(problem=f"{path} is no client configuration token: it is not a signed JSON web token")
+    expires = claims.get("exp")
+    return ControllerToken(
+        sha256=hashlib.sha256(content).hexdigest(), expires=int(expires) if isinstance(expires, int | float) else 0
+    )
+
+
+def _claims(content: bytes) -> dict[str, object] | None:
+    parts = content.strip().split(b".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + b"==="))
+    except (binascii.Error, ValueError):
+        return None
+    return claims if isinstance(claims, dict) else None
+
+
+def day(seconds: int) -> str:
+    """A point in time as its day: 2027-03-01."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"

@@ -1,0 +1,206 @@
+"""NVIDIA Data Center GPU Manager: its packages by release line, units and files, which CUDA build and exporter fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from gpuprov import resolve
+from gpuprov.catalog import gpus
+
+Line = Literal["3", "4"]
+Parts = Mapping[str, bool]
+LINES: tuple[Line, ...] = ("3", "4")
+
+# Names, epoch and what depends on what: https://github.com/NVIDIA/DCGM/blob/master/cmake/packaging.cmake (v3.3.9, v4.6.0).
+# Both lines have version 1:X.Y.Z-1, in apt (3: 1:X.Y.Z) and in dnf; they lie in NVIDIA's CUDA repository:
+# https://docs.nvidia.com/datacenter/dcgm/latest/installation.html
+NAMES: dict[Line, dict[str, tuple[str, ...]]] = {
+    "3": {"core": ("datacenter-gpu-manager",)},
+    "4": {
+        "core": ("datacenter-gpu-manager-4-core",),
+        "cuda": ("datacenter-gpu-manager-4-cuda{cuda}",),
+        "proprietary": ("datacenter-gpu-manager-4-proprietary", "datacenter-gpu-manager-4-proprietary-cuda{cuda}"),
+        "multinode": ("datacenter-gpu-manager-4-multinode", "datacenter-gpu-manager-4-multinode-cuda{cuda}"),
+    },
+}
+"""Packages that must share one version, by release line and part. Line 3 is one package with the builds for CUDA 10 to 12."""
+# From 4.7.0 on -core is a metapackage of these; read on a host: https://github.com/NVIDIA/DCGM/issues/314
+PIECES = (
+    *("dcgmi", "libdcgm", "nv-hostengine", "datacenter-gpu-manager-4-python3"),
+    *("datacenter-gpu-manager-4-dcgmproftesterkernels", "datacenter-gpu-manager-4-cuda{cuda}-cublas"),
+    *("datacenter-gpu-manager-4-cuda{cuda}-curand", "datacenter-gpu-manager-4-cuda{cuda}-cusparselt"),
+    *("datacenter-gpu-manager-4-cuda{cuda}-nccl", "datacenter-gpu-manager-4-cuda{cuda}-ubergemm2"),
+    *(f"datacenter-gpu-manager-4-module-{name}" for name in ("config", "diag", "health", "introspect", "nvswitch")),
+    *(f"datacenter-gpu-manager-4-module-{name}" for name in ("policy", "sysmon")),
+)
+"""Parts of later releases: each comes along in the set's version where the repository has it in that version."""
+CONFIG = "datacenter-gpu-manager-config"
+"""Data of line 3 in a package and version of its own; the guide has it removed for line 4."""
+PATTERNS: dict[Line, str] = {
+    "3": r"datacenter-gpu-manager(-config)?",
+    "4": r"datacenter-gpu-manager-4-.+|dcgmi|libdcgm|nv-hostengine",
+}
+"""Every package of a line, as a pattern of the whole name. The lines conflict with each other."""
+CUDA: dict[str, int] = {"13": 580, "12": 525, "11": 450}
+"""The first driver branch of each user-mode CUDA, which decides the build: https://docs.nvidia.com/datacenter/dcgm/latest"""
+MULTINODE_CUDA = ("12", "13")
+LAST_CUDA_OF_3 = 12
+"""Line 3 has no build for CUDA 13: 'Detected unsupported Cuda version', https://github.com/NVIDIA/deepops/pull/1394"""
+MIN_BRANCH = 450
+"""https://docs.nvidia.com/datacenter/dcgm/latest/installation.html: NVIDIA driver R450 and later."""
+# CUDA 13 leaves GPUs below compute capability 7.5 out, so the guide wants the build for CUDA 12 there, and the diagnostics
+# fail without the driver's own: https://github.com/NVIDIA/DCGM/issues/254
+CUDA_13_CAPABILITY = (7, 5)
+
+# https://github.com/NVIDIA/DCGM/blob/master/config-files/systemd/nvidia-dcgm.service.in
+UNIT = "nvidia-dcgm.service"
+OLD_UNIT = "dcgm.service"
+"""Of line 3 a unit of its own that conflicts with UNIT; of line 4 an alias of it."""
+PROGRAM = "/usr/bin/nv-hostengine"
+COMMAND = f"{PROGRAM} -n --service-account nvidia-dcgm"
+# https://github.com/NVIDIA/DCGM/blob/master/hostengine/src/HostEngineCommandLine.cpp
+LISTEN = "127.0.0.1:5555"
+
+# https://github.com/NVIDIA/dcgm-exporter/blob/main/packaging/config-files/systemd/nvidia-dcgm-exporter.service
+EXPORTER = "datacenter-gpu-manager-exporter"
+"""The package; it depends on datacenter-gpu-manager-4-core."""
+EXPORTER_UNIT = "nvidia-dcgm-exporter.service"
+EXPORTER_PROGRAM = "/usr/bin/dcgm-exporter"
+EXPORTER_PORT = 9400
+COUNTERS = "/etc/dcgm-exporter/default-counters.csv"
+# The tags of https://github.com/NVIDIA/dcgm-exporter are DCGM-EXPORTER. Newest first.
+PAIRS: tuple[tuple[str, str], ...] = (
+    *(("4.5.3", "4.8.2"), ("4.5.2", "4.8.1"), ("4.5.1", "4.8.0"), ("4.4.2", "4.7.1"), ("4.4.1", "4.6.0")),
+    *(("4.4.0", "4.5.0"), ("4.3.1", "4.4.0"), ("4.2.3", "4.2.0"), ("4.2.0", "4.1.0"), ("4.1.1", "4.0.4")),
+    ("4.0.0", "4.0.1"),
+)
+"""DCGM releases, each with the newest exporter that was released for it."""
+
+
+def drop_in(unit: str) -> str:
+    """gpuprov's own settings of a unit."""
+    return f"/etc/systemd/system/{unit}.d/50-gpuprov.conf"
+
+
+def cuda_of(branch: int) -> str:
+    """The CUDA major of the user-mode driver of a branch; empty where DCGM has no build for it."""
+    return next((major for major, first in CUDA.items() if branch >= first), "")
+
+
+def builds(cuda: str, branch: int, pci_ids: Iterable[str]) -> tuple[str, ...]:
+    """The CUDA builds that a host needs: the one asked for, or those that its driver and GPUs (`10de:1db6`) ask for."""
+    if cuda != "auto":
+        return (cuda,)
+    major = cuda_of(branch)
+    if major == "13" and set(pci_ids) & set(before_cuda_13()):
+        return ("13", "12")
+    return (major,) if major else ()
+
+
+def before_cuda_13() -> tuple[str, ...]:
+    """PCI ids of GPUs that CUDA 13 left behind."""
+    old = (gpu for gpu in gpus.gpus() if _capability(gpu.compute_capability) < CUDA_13_CAPABILITY)
+    return tuple(entry.id for gpu in old for entry in gpu.pci_ids)
+
+
+def _capability(text: str) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else CUDA_13_CAPABILITY
+
+
+def line(version: str, installed: Iterable[str], cuda: Sequence[str]) -> Line:
+    """The release line: of the version asked for; with `any` the installed one where it fits the driver, else 4."""
+    if version != "any":
+        return "3" if version.partition(".")[0] == "3" else "4"
+    there = {one for one in LINES for name in installed if re.fullmatch(PATTERNS[one], name)}
+    return "3" if there == {"3"} and max((int(major) for major in cuda), default=0) <= LAST_CUDA_OF_3 else "4"
+
+
+def names(of: Line, parts: Parts, cuda: Sequence[str]) -> list[str]:
+    """The packages of one version for these parts and builds. `parts`: part by name, whether it is wanted."""
+    wanted = [name for part, given in NAMES[of].items() if parts.get(part, True) for name in given]
+    return filled(wanted, cuda)
+
+
+def filled(templates: Iterable[str], cuda: Sequence[str]) -> list[str]:
+    """Names with {cuda} once for each build."""
+    return [n for t in templates for n in ([t.format(cuda=one) for one in cuda] if "{cuda}" in t else [t])]
+
+
+def all_names() -> tuple[str, ...]:
+    """Every name that an index is asked for."""
+    templates = [name for given in NAMES.values() for part in given.values() for name in part]
+    return tuple(filled((*templates, *PIECES, EXPORTER), tuple(CUDA)))
+
+
+def follow(version: str, of: Line, packages: Mapping[str, str], index: Mapping[str, Sequence[str]],
+           installed: Mapping[str, str], cuda: Sequence[str]) -> tuple[dict[str, str], list[str]]:  # fmt: skip
+    """What moves along with the set `packages` of package version `version`, and what of DCGM must go instead."""
+    here = [name for name in installed if re.fullmatch(PATTERNS[of], name) and name not in packages]
+    pieces = [name for name in filled(PIECES, cuda) if of == "4" and name not in packages]
+    along = {name: version for name in dict.fromkeys([*here, *pieces])
+             if version in index.get(name, ()) or installed.get(name) == version}  # fmt: skip
+    other = [name for name in installed for one in LINES if one != of and re.fullmatch(PATTERNS[one], name)]
+    return along, sorted({*other, *(name for name in here if name not in along)})
+
+
+def exporter_bound(dcgm: str) -> str:
+    """The newest exporter for a DCGM release; empty where the catalogue knows of no bound."""
+    if resolve.order(dcgm) > resolve.order(PAIRS[0][0]):
+        return ""
+    fits = (exporter for release, exporter in PAIRS if resolve.order(release) <= resolve.order(dcgm))
+    return next(fits, PAIRS[-1][1])
+
+
+def exporter_fits(version: str, dcgm: str) -> bool:
+    """Whether a package version of the exporter was released for this DCGM or an older one. rpm's carry a build number."""
+    bound = exporter_bound(dcgm)
+    return not bound or resolve.order(version)[:3] <= resolve.order(bound)
+
+
+def arguments(listen: str) -> str:
+    """nv-hostengine's arguments for an address: `HOST:PORT`, `ALL:PORT` or a socket's path."""
+    if listen.startswith("/"):
+        return f"--domain-socket {listen}"
+    host, _, port = listen.rpartition(":")
+    return f"--bind-interface {host} --port {port}"
+
+
+def reached_at(listen: str) -> str:
+    """Where dcgmi and the exporter on the same host reach it."""
+    return f"unix://{listen}" if listen.startswith("/") else re.sub(r"^(ALL|0\.0\.0\.0):", "localhost:", listen)
+
+
+def tables() -> dict[str, Any]:
+    """What the role decides by. Names and pieces stand by CUDA build; those without one under ""."""
+
+    def by_build(templates: Iterable[str]) -> dict[str, list[str]]:
+        given = list(templates)
+        return {build: filled(given, (build,) if build else ()) for build in ("", *CUDA)}
+
+    names_by_line = {
+        key: {build: {part: by_build(given)[build] for part, given in parts.items()} for build in ("", *CUDA)}
+        for key, parts in NAMES.items()
+    }
+    return {
+        "names": names_by_line,
+        "pieces": by_build(PIECES),
+        "all_names": list(all_names()),
+        "patterns": dict(PATTERNS),
+        "cuda": dict(CUDA),
+        "last_cuda_of_3": LAST_CUDA_OF_3,
+        "before_cuda_13": list(before_cuda_13()),
+        "min_branch": MIN_BRANCH,
+        "unit": UNIT,
+        "old_unit": OLD_UNIT,
+        "program": PROGRAM,
+        "command": COMMAND,
+        "listen": LISTEN,
+        "exporter": EXPORTER,
+        "exporter_unit": EXPORTER_UNIT,
+        "exporter_program": EXPORTER_PROGRAM,
+        "counters": COUNTERS,
+        "pairs": [{"dcgm": dcgm, "exporter": exporter} for dcgm, exporter in PAIRS],
+    }

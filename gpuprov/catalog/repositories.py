@@ -1,0 +1,117 @@
+"""NVIDIA's package repositories by distribution and architecture, and the fingerprints of the keys that sign them."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+Signed = Literal["packages", "index", "both"]
+
+
+class Key(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A signing key. Without a fingerprint it is known by its short id, and nothing trusts it by default."""
+
+    id: str
+    file: str
+    fingerprint: str = ""
+    sha1: bool = False
+
+
+class Retired(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key that its owner replaced."""
+
+    id: str
+    fingerprint: str
+    since: str
+    successors: tuple[str, ...]
+
+
+class Repository(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where packages for one distribution are."""
+
+    repository: str
+    distribution: str
+    folder: str
+    architectures: tuple[str, ...]
+    signed_by: str
+    signed: Signed
+
+
+class RepositoriesFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    sources: dict[str, Source]
+    keys: tuple[Key, ...]
+    retired: tuple[Retired, ...]
+    repositories: tuple[Repository, ...]
+    bases: dict[str, str]
+    notes: tuple[Note, ...] = ()
+
+
+# uname -m -> folder of NVIDIA's CUDA repository, and Debian's word, which the container toolkit's has
+FOLDERS = {"x86_64": "x86_64", "aarch64": "sbsa"}
+DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
+TOOLKIT_KEY = "F796ECB0"
+
+
+def repositories_file() -> RepositoriesFile:
+    return load("repositories", RepositoriesFile)
+
+
+def key(identifier: str) -> Key:
+    """The key with this short id."""
+    return next(entry for entry in repositories_file().keys if entry.id == identifier)
+
+
+def retired_keys() -> tuple[Retired, ...]:
+    """Keys that must no longer be trusted."""
+    return repositories_file().retired
+
+
+def cuda(distribution: str, machine: str = "x86_64") -> dict[str, Any] | None:
+    """NVIDIA's CUDA repository, in the shape of a spec's `repository` block; None where there is none.
+
+    `fingerprint` is empty where no public source confirms it: the spec must then say it.
+    """
+    folder = FOLDERS.get(machine, "")
+    for entry in repositories_file().repositories:
+        if (entry.repository, entry.distribution) == ("cuda", distribution) and folder in entry.architectures:
+            url = repositories_file().bases["cuda"].format(folder=entry.folder, architecture=folder)
+            signer = key(entry.signed_by)
+            return _block(url, url + signer.file, signer, entry.signed)
+    return None
+
+
+def container_toolkit(family: str, machine: str = "x86_64") -> dict[str, Any] | None:
+    """The container toolkit's repository, in the same shape; one for all distributions of a family."""
+    names = DEBIAN if family == "debian" else {name: name for name in DEBIAN}
+    if machine not in names:
+        return None
+    bases = repositories_file().bases
+    url = bases[f"container_toolkit_{family}"].format(architecture=names[machine])
+    return _block(url, bases["container_toolkit_key"], key(TOOLKIT_KEY), "index")
+
+
+def _block(url: str, key_url: str, signer: Key, signed: Signed) -> dict[str, Any]:
+    return {
+        "url": url,
+        "suite": "/",
+        "components": [],
+        "key_file": "",
+        "key_url": key_url,
+        "fingerprint": signer.fingerprint,
+        "signed": signed,
+    }
+
+
+def tables() -> dict[str, Any]:
+    """What the roles decide by: `cuda[DISTRIBUTION][MACHINE]` and `container_toolkit[FAMILY][MACHINE]`, each a block."""
+    distributions = dict.fromkeys(entry.distribution for entry in repositories_file().repositories)
+    return {
+        "cuda": {name: {m: block for m in FOLDERS if (block := cuda(name, m))} for name in distributions},
+        "container_toolkit": {
+            family: {m: block for m in DEBIAN if (block := container_toolkit(family, m))}
+            for family in ("debian", "redhat")
+        },
+    }

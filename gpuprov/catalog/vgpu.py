@@ -1,0 +1,147 @@
+"""NVIDIA's vGPU guest driver: releases, the keys of gridd.conf; and the machines in which GPUs are passed through or shared."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.catalog.drivers import find_branch
+from gpuprov.catalog.reader import BranchFact, Fact, Note, Source, load
+
+Licensing = Literal["token", "server", "provider"]
+# https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/index.html
+PROGRAM = "/usr/bin/nvidia-gridd"
+UNIT = "nvidia-gridd.service"
+CONFIG = "/etc/nvidia/gridd.conf"
+TOKEN_DIRECTORY = "/etc/nvidia/ClientConfigToken"
+TOKEN_NAME = "client_configuration_token_*.tok"
+PORTAL = "install the guest driver of NVIDIA's licensing portal: the package nvidia-linux-grid-BRANCH, or the .run"
+WAY_OUT = f"nvidia_driver: false for these hosts, and before apply {PORTAL}"
+OTHER_HYPERVISOR = "the VM needs UEFI firmware and a 64-bit window for memory-mapped I/O that holds the GPUs' memory"
+BARE_METAL = 'set "Above 4G Decoding" (MMIO above 4 GiB) in the machine\'s firmware'
+CLOUD = "stop and start the instance, so that it moves; if that does not help, it is the provider's to mend: {name}"
+
+
+class Release(BranchFact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A vGPU release ("19") and its driver branch."""
+
+    release: str
+
+
+class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key of gridd.conf. `default`: what gridd takes without it. `values`: how the field's values are written."""
+
+    key: str
+    field: str
+    default: str = ""
+    licensing: tuple[Licensing, ...]
+    values: dict[str, str] = {}
+
+
+class WithoutVgpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A GPU of the catalogue that no hypervisor can share as vGPUs."""
+
+    gpu: str
+
+
+class Hypervisor(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`kind` is systemd-detect-virt's word. `memory`: the way out where memory regions have no room. `hidden`: how it hides."""
+
+    kind: str
+    name: str
+    memory: str
+    hidden: str = ""
+
+
+class Cloud(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A provider, known by one field of DMI."""
+
+    name: str
+    product: str = ""
+    vendor: str = ""
+    tag: str = ""
+
+
+class VgpuFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/vgpu.yaml"""
+
+    sources: dict[str, Source]
+    releases: tuple[Release, ...]
+    legacy_server_last: BranchFact
+    visible_hypervisor_since: BranchFact
+    settings: tuple[Setting, ...]
+    without_vgpu: tuple[WithoutVgpu, ...]
+    hypervisors: tuple[Hypervisor, ...]
+    clouds: tuple[Cloud, ...]
+    facts: tuple[Note, ...] = ()
+
+
+def vgpu_file() -> VgpuFile:
+    """The file, read once."""
+    return load("vgpu", VgpuFile)
+
+
+def release_of(branch: str) -> str:
+    """The vGPU release of a driver branch: '580' -> '19'; empty for a branch that no release has."""
+    return next((one.release for one in vgpu_file().releases if one.branch == branch), "")
+
+
+def has_no_vgpu(gpu: str) -> bool:
+    """Whether the GPU with this key is known to have no vGPU."""
+    return any(one.gpu == gpu for one in vgpu_file().without_vgpu)
+
+
+def together(guest: str, host: str) -> bool:
+    """Whether a guest driver of one branch works with a vGPU manager of another, by NVIDIA's release notes: the same branch,
+    the one before it, or the long-term branch before a long-term branch. A branch that is no known release is judged by
+    its age alone."""
+    if int(guest) >= int(host):
+        return guest == host
+    order = [int(one.branch) for one in vgpu_file().releases]
+    if int(guest) not in order or int(host) not in order:
+        return True
+    lasting = [branch for branch in order if (found := find_branch(str(branch))) and found.type == "LTSB"]
+    return any(
+        int(guest) in row and int(host) in row and row.index(int(host)) - row.index(int(guest)) == 1
+        for row in (order, lasting)
+    )
+
+
+def settings_for(licensing: str) -> tuple[Setting, ...]:
+    """The keys that mean something for this way of licensing."""
+    return tuple(one for one in vgpu_file().settings if licensing in one.licensing)
+
+
+def written(setting: Setting, value: object) -> str:
+    """A field's value as gridd.conf has it."""
+    return setting.values.get(str(value), str(value))
+
+
+def hypervisor(kind: str) -> Hypervisor | None:
+    """The hypervisor that systemd-detect-virt calls so."""
+    return next((one for one in vgpu_file().hypervisors if one.kind == kind), None)
+
+
+def cloud(vendor: str, product: str, tag: str) -> str:
+    """The cloud that a machine's DMI names; empty for none that is known."""
+    found = {"vendor": vendor, "product": product, "tag": tag}
+    for one in vgpu_file().clouds:
+        wanted = {"vendor": one.vendor, "product": one.product, "tag": one.tag}
+        if all(found[key] == value for key, value in wanted.items() if value):
+            return one.name
+    return ""
+
+
+def tables() -> dict[str, Any]:
+    """What the role decides by."""
+    return {
+        "program": PROGRAM,
+        "unit": UNIT,
+        "config": CONFIG,
+        "token_name": TOKEN_NAME,
+        "settings": [
+            {"key": one.key, "field": one.field, "default": one.default, "licensing": list(one.licensing), "values": one.values}
+            for one in vgpu_file().settings
+        ],
+    }  # fmt: skip

@@ -1,0 +1,87 @@
+"""X.509 certificates: what identifies one to the kernel, the firmware and modinfo. Standard library only (a filter too).
+
+Nothing here verifies a signature or a date.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from pathlib import Path
+
+# https://www.rfc-editor.org/rfc/rfc5280#section-4.1
+SEQUENCE, INTEGER, VERSION = 0x30, 0x02, 0xA0
+PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+
+
+class NotACertificate(ValueError):
+    """The data is no certificate; says what it is instead."""
+
+
+def identity(content: bytes) -> dict[str, str]:
+    """Of one certificate, PEM or DER: `der` (base64), `fingerprint` (SHA-1 of that, as mokutil shows it), `serial` (hexadecimal, as
+    modinfo's sig_key without colons) and `content` (SHA-256 of what was given). Raises NotACertificate."""
+    der = _der(content)
+    try:
+        outer, _ = _value(der, 0, SEQUENCE)
+        signed, _ = _value(outer, 0, SEQUENCE)
+        start = _value(signed, 0, VERSION)[1] if signed[0] == VERSION else 0
+        serial, _ = _value(signed, start, INTEGER)
+    except IndexError:
+        raise NotACertificate("it is cut off") from None
+    number = int.from_bytes(serial, "big")
+    return {
+        "der": base64.b64encode(der).decode(),
+        "fingerprint": hashlib.sha1(der, usedforsecurity=False).hexdigest(),
+        "serial": f"{number:x}",
+        "content": hashlib.sha256(content).hexdigest(),
+    }
+
+
+def of_file(path: str) -> dict[str, str]:
+    """The identity of the certificate in a file of this machine; of no file, nothing. Raises OSError and NotACertificate."""
+    return identity(Path(path).read_bytes()) if path else {}
+
+
+def serial(shown: str) -> str:
+    """A serial number as modinfo or openssl shows it, in the form of `identity`."""
+    digits = shown.replace(":", "").strip().lower().lstrip("0")
+    return digits or ("0" if shown.strip() else "")
+
+
+def _der(content: bytes) -> bytes:
+    if content[:1] == bytes([SEQUENCE]):
+        return content
+    found: list[bytes] = PEM.findall(content)
+    if not found:
+        raise NotACertificate(
+            "it holds a private key, no certificate" if b"PRIVATE KEY-----" in content else "it is none"
+        )
+    if len(found) > 1:
+        raise NotACertificate(f"it holds {len(found)} certificates")
+    try:
+        return base64.b64decode(b"".join(found[0].split()), validate=True)
+    except binascii.Error:
+        raise NotACertificate("its base64 is damaged") from None
+
+
+def _value(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
+    """The content of the element that begins there, and where the next one does. Raises IndexError, NotACertificate."""
+    if data[at] != tag:
+        raise NotACertificate("it is none")
+    length, start = data[at + 1], at + 2
+    if length & 0x80:
+        start += length & 0x7F
+        length = int.from_bytes(data[at + 2 : start], "big")
+    if start + length > len(data):
+        raise IndexError
+    return data[start : start + length], start + length
+
+
+class FilterModule:
+    """What Ansible loads."""
+
+    def filters(self) -> dict[str, object]:
+        return {"gpuprov_certificate": of_file}

@@ -1,0 +1,102 @@
+"""The two families of distributions, and what their administrators type: for dispatch in scripts, and for hints."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+Family = Literal["debian", "redhat"]
+
+IDS: dict[str, Family] = {
+    **dict.fromkeys(("debian", "ubuntu"), "debian"),
+    **dict.fromkeys(("rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"), "redhat"),
+    **dict.fromkeys(("openEuler", "anolis", "alinux"), "redhat"),
+}
+"""ID and words of ID_LIKE in os-release(5) that name a family; the first that is known decides."""
+
+
+class Release(Protocol):
+    """What of /etc/os-release tells the family: ID, and ID_LIKE as words."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def like(self) -> tuple[str, ...]: ...
+
+
+def family(release: Release) -> Family | None:
+    """The family of a distribution; None if it is of neither."""
+    known = {name.casefold(): found for name, found in IDS.items()}
+    return next((known[word.casefold()] for word in (release.id, *release.like) if word.casefold() in known), None)
+
+
+def _cases() -> str:
+    names = {kind: "|".join(name for name, found in IDS.items() if found == kind) for kind in ("debian", "redhat")}
+    return " ".join(f"{names[kind]}) echo {kind}; break ;;" for kind in names)
+
+
+FAMILY = (
+    "family=$(ID=; ID_LIKE=; . /etc/os-release 2>/dev/null; "
+    f'for i in $ID $ID_LIKE; do case "$i" in {_cases()} esac; done)\n'
+)
+"""Shell: sets `family` to debian, redhat or nothing. Programs that happen to be installed decide nothing."""
+
+
+def by_family(debian: str, redhat: str) -> str:
+    """One script that does what the host's family needs, and nothing on a host of neither."""
+    return f'{FAMILY}case "$family" in\ndebian)\n{debian}\n;;\nredhat)\n{redhat}\n;;\nesac'
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """The commands of a family, without their operands."""
+
+    hold: str
+    unhold: str
+    held: str
+    install: str
+    remove: str
+    purge: str
+    repair: str
+    clean: str
+    fetch: str
+    old_kernels: str
+    rebuild_initramfs: str
+    list_initramfs: str
+
+
+WORDS: dict[Family, Words] = {
+    "debian": Words(
+        hold="apt-mark hold",
+        unhold="apt-mark unhold",
+        held="apt-mark showhold",
+        install="apt-get install",
+        remove="apt-get remove",
+        purge="apt-get purge",
+        repair="dpkg --configure -a; apt-get -f install",
+        clean="apt-get clean",
+        fetch="apt-get update",
+        old_kernels="apt-get autoremove --purge",
+        rebuild_initramfs="update-initramfs -u -k all",
+        list_initramfs="lsinitramfs",
+    ),
+    "redhat": Words(
+        hold="dnf versionlock add",
+        unhold="dnf versionlock delete",
+        held="dnf versionlock list",
+        install="dnf install",
+        remove="dnf remove",
+        purge="dnf remove",
+        repair="rpm --rebuilddb; dnf check; dnf remove --duplicates",
+        clean="dnf clean packages",
+        fetch="dnf makecache",
+        old_kernels="dnf remove --oldinstallonly",
+        rebuild_initramfs="dracut --force --regenerate-all",
+        list_initramfs="lsinitrd",
+    ),
+}
+
+
+def words(release: Release) -> Words:
+    """The words of the host's family; Debian's where the family is unknown."""
+    return WORDS[family(release) or "debian"]

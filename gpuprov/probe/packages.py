@@ -1,0 +1,230 @@
+"""Packages of a host, of either family: installed, held, broken; and what its repositories offer."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.package_lists import parse_madison
+from gpuprov.probe import rpm
+from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.family import by_family
+from gpuprov.probe.prebuilt import SUFFIX
+
+
+class Package(msgspec.Struct, frozen=True):
+    """An installed package. `version` is the whole one: Debian's, or rpm's `[epoch:]version-release`.
+
+    `held`: neither an administrator's upgrade nor an automatic one moves it. `whole` is false while dpkg has it
+    half-configured, unpacked, awaiting a trigger or a reinstall, or while rpm has two versions of it.
+    """
+
+    name: str
+    version: str
+    source: str
+    held: bool
+    whole: bool
+
+
+class Index(dict[str, list[str]]):
+    """Offered versions by package name, newest first. `complaint`: why they are not known, empty if they are.
+
+    `busy`: another package manager holds the lists at this moment.
+    """
+
+    complaint: str = ""
+    busy: bool = False
+
+
+INSTALL_ONLY = "kernel(-(core|modules|devel|uek|debug|rt|64k|default).*)?"
+"""Packages of which rpm keeps several versions beside each other, as kernels are. The newest stands under the plain name;
+each also under NAME-KERNEL (`kernel-devel-5.14.0-570.el9.x86_64`)."""
+
+DPKG_FORMAT = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}\\n"
+RPM_FORMAT = "rpm|%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}\\n"
+
+LOCKS = """c=/etc/dnf/plugins/versionlock.conf
+sed 's/^/dnf|/' /etc/dnf/dnf.conf 2>/dev/null
+sed 's/^/conf|/' $c 2>/dev/null
+for p in /usr/lib/python3*/*-packages/dnf-plugins/versionlock.py; do [ -e "$p" ] && echo "plugin|$p"; done
+l=$(sed -n 's/^[[:space:]]*locklist[[:space:]]*[=:][[:space:]]*//p' $c 2>/dev/null | tail -n 1)
+[ -n "$l" ] && { [ -r "$l" ] && echo "list|$l"; sed 's/^/lock|/' "$l" 2>/dev/null; }"""
+"""Shell: what decides whether the plugin versionlock of dnf 4 works, and its locks, as KIND|LINE."""
+
+NO_LOCK_PLUGIN = "dnf's plugin versionlock is not installed"
+
+
+def packages_script(debian: str, redhat: str) -> str:
+    """The installed packages of these names: `debian` is quoted patterns for dpkg-query, `redhat` a regular expression (ERE)."""
+    return by_family(
+        f"dpkg-query -W -f '{DPKG_FORMAT}' {debian} 2>/dev/null; true",
+        f"rpm -qa --qf '{RPM_FORMAT}' 2>/dev/null | grep -E '^rpm\\|({redhat})\\|'\n{LOCKS}; true",
+    )
+
+
+def _rows(output: Output) -> dict[str, list[str]]:
+    rows: dict[str, list[str]] = {}
+    for line in output.text.splitlines():
+        kind, bar, rest = line.partition("|")
+        if bar:
+            rows.setdefault(kind, []).append(rest)
+    return rows
+
+
+def parse_packages(output: Output) -> dict[str, Package]:
+    packages: dict[str, Package] = {}
+    for line in output.text.splitlines():
+        cells = line.split("|")
+        if len(cells) != 4 or len(cells[0]) < 2 or cells[0][1] not in "iUFHWt":
+            continue
+        wanted, state = cells[0][0], cells[0][1]
+        found = Package(cells[1], cells[2], cells[3], wanted == "h", state == "i" and cells[0][2:3] != "R")
+        packages[cells[1]] = found
+        if "nvidia" in found.name and found.name.endswith(SUFFIX):  # stands for the DKMS package
+            packages[found.name.removesuffix(SUFFIX)] = found
+    return packages or _parse_rpm(_rows(output))
+
+
+def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
+    locks = [] if _not_locking(rows) else rows.get("lock", [])
+    found: dict[str, list[tuple[rpm.Nevra, str]]] = {}
+    for row in rows.get("rpm", []):
+        cells = row.split("|")
+        if len(cells) == 6:
+            source = re.sub(r"-[^-]+-[^-]+\.(src|nosrc)\.rpm$", "", cells[5])
+            found.setdefault(cells[0], []).append((rpm.Nevra(*cells[:5]), source))
+    packages: dict[str, Package] = {}
+    for name, versions in found.items():
+        versions.sort(key=lambda pair: rpm.by_age(pair[0]))
+        several = bool(re.fullmatch(INSTALL_ONLY, name))
+        whole = several or len({nevra.evr for nevra, _ in versions}) == 1
+        for nevra, source in versions:
+            held = rpm.held(locks, nevra)
+            entry = Package(name, nevra.evr, source, held, whole)
+            packages[name] = entry
+            if several:
+                packages[f"{name}-{nevra.version}-{nevra.release}.{nevra.arch}"] = entry
+    return packages
+
+
+def _setting(lines: list[str], key: str) -> str:
+    """The last value of a key in section [main] of an INI file."""
+    section, value = "", ""
+    for line in lines:
+        if match := re.match(r"\s*\[(\w+)\]", line):
+            section = match[1]
+        elif section == "main" and (match := re.match(rf"\s*{key}\s*[=:]\s*(\S*)", line)):
+            value = match[1]
+    return value
+
+
+def _not_locking(rows: dict[str, list[str]]) -> str:
+    off = ("0", "false", "no", "off")
+    if "plugin" not in rows:
+        return NO_LOCK_PLUGIN
+    if _setting(rows.get("dnf", []), "plugins").casefold() in off:
+        return "dnf's plugins are switched off: plugins in /etc/dnf/dnf.conf"
+    if _setting(rows.get("conf", []), "enabled").casefold() in off:
+        return "dnf's plugin versionlock is switched off: enabled in /etc/dnf/plugins/versionlock.conf"
+    if not _setting(rows.get("conf", []), "locklist"):
+        return "dnf's plugin versionlock has no list: locklist in /etc/dnf/plugins/versionlock.conf"
+    if "list" not in rows:
+        return "the list of dnf's plugin versionlock cannot be read: locklist in /etc/dnf/plugins/versionlock.conf"
+    return ""
+
+
+def parse_locking(output: Output) -> str:
+    rows = _rows(output)
+    if any(
+        line.strip().rstrip(";").strip('"').casefold() in ("1", "true", "yes", "on") for line in rows.get("apt", [])
+    ):
+        return "apt is told to move held packages: APT::Get::allow-change-held-packages in /etc/apt"
+    return _not_locking(rows) if "redhat" in rows else ""
+
+
+def parse_audit(output: Output) -> str:
+    if "transaction lock" in output.error:  # another rpm is at work: apply waits for it
+        return ""
+    unsaid = output.error.strip() or f"the package database cannot be read (status {output.status})"
+    return output.text.strip() or (unsaid if output.status else "")
+
+
+def parse_index(output: Output) -> Index:
+    index = Index(parse_madison(output.text))
+    offered: dict[str, set[rpm.Nevra]] = {}
+    for row in _rows(output).get("rpm", []):
+        cells = row.split("|")
+        if len(cells) == 5:
+            offered.setdefault(cells[0], set()).add(rpm.Nevra(*cells))
+    for name, versions in offered.items():
+        newest_first = sorted(versions, key=rpm.by_age, reverse=True)
+        index[name] = list(dict.fromkeys(nevra.evr for nevra in newest_first))
+    if not index:
+        said = output.error.strip().splitlines()
+        index.complaint = said[-1] if said else "the host's package lists name no package of NVIDIA's"
+        index.busy = "locked by" in output.error
+    return index
+
+
+PACKAGES = Probe(
+    "packages",
+    packages_script(
+        "'*nvidia*' 'libcuda*' 'libnvcuvid*' 'libnvoptix*' 'cuda*' 'linux-image-*' 'linux-headers-*' 'linux-modules-*' "
+        "dkms 'datacenter-gpu-manager*' 'libnv*' 'nvlink5*' 'libcudnn*' 'libnccl*'",
+        ".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel(-.*)?|dkms|datacenter-gpu-manager.*|nvlink.*|libcudnn.*|libnccl.*",
+    ),
+    parse_packages,
+    "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*' 'cuda*'; dnf versionlock list",
+)
+"""Installed packages that concern the driver, by name."""
+LOCKING = Probe(
+    "package_locking",
+    by_family(
+        "apt-config dump --format 'apt|%v%n' APT::Get::allow-change-held-packages 2>/dev/null; true",
+        f"echo 'redhat|'\n{LOCKS}; true",
+    ),
+    parse_locking,
+    "apt-config dump APT::Get::allow-change-held-packages; grep -r . /etc/dnf/plugins/versionlock.conf",
+)
+"""Why a held package of this host can be moved all the same; empty where holding works.
+
+dnf and dnf-automatic honour a lock only while the plugin is installed and switched on; `Package.held` is false without it."""
+AUDIT = Probe(
+    "package_audit",
+    by_family(
+        "dpkg --audit",
+        f"""rpm --verifydb >/dev/null || exit 1
+rpm -qa --qf '%{{NAME}}|%{{ARCH}}\\n' | grep -vE '^(gpg-pubkey|{INSTALL_ONLY})\\|' | sort | uniq -d |
+  sed 's/\\(.*\\)|\\(.*\\)/\\1.\\2 is installed in two versions: a transaction was cut off/'""",
+    ),
+    parse_audit,
+    "dpkg --audit; rpm --verifydb; dnf check --duplicates",
+)
+"""The package manager's own complaint about its database, or what a cut-off transaction left; empty when all is well."""
+INDEX = Probe(
+    "package_index",
+    by_family(
+        r"""apt-cache pkgnames |
+  grep -E '^((lib)?(nvidia|cuda|nvcuvid|nvsdm|nvl)|firmware-nvidia|linux-(objects|signatures|modules)-nvidia|datacenter-gpu)' |
+  awk -v k="$(ls /lib/modules 2>/dev/null | tr '\n' ' ')" 'BEGIN{n=split(k,r," ")} !/-[0-9]+\.[0-9]+\.[0-9]+-[0-9]+-/{print; next}
+    {for(i=1;i<=n;i++) if(substr($0,length($0)-length(r[i]))=="-" r[i]) print}' |
+  xargs -r apt-cache madison 2>/dev/null; true""",
+        """a=$(uname -m)
+dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+  --disable-modular-filtering --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' \\
+  '*nvidia*' 'cuda*' 'libnv*' 'nvlink5*' nvlsm 'datacenter-gpu-manager*' dkms""",
+    ),
+    parse_index,
+    "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'",
+)
+"""Package versions that the host's repositories offer, by name, newest first; from what the host has fetched, never the network.
+
+Ubuntu has prebuilt modules by the thousand, by kernel: those of the host's kernels are read, and the metapackages."""
+NO_AUTOINSTALL = Probe(
+    "dkms_no_autoinstall",
+    "[ -e /etc/dkms/no-autoinstall ] && echo 1; true",
+    lambda output: output.text.strip() == "1",
+    "ls /etc/dkms/no-autoinstall",
+)
+"""Whether DKMS is told to build nothing by itself; a package's postinst then leaves a host without modules and says all is well."""

@@ -1,0 +1,41 @@
+"""Package sources of a host, the keys that they are trusted by, and keys that are trusted for every source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov import sources
+from gpuprov.probe.base import Probe
+from gpuprov.probe.family import by_family
+
+# User names and passwords in URLs stay on the host. Keys that Debian and Ubuntu ship in trusted.gpg.d are not read.
+_FILES = r"""for f in %s; do
+  [ -f "$f" ] && t=$(sed -e 's#//[^/@ ]*@#//***@#g' -e 's/^/ /' "$f") && printf '@file %%s\n%%s\n' "$f" "$t"
+done
+"""
+_DEBIAN = (
+    _FILES
+    % "/etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources /etc/apt/keyrings/gpuprov-*.asc"
+    + r"""for f in /etc/apt/trusted.gpg /etc/apt/trusted.gpg.d/*.gpg /etc/apt/trusted.gpg.d/*.asc; do
+  case "$f" in */debian-archive-*|*/ubuntu-keyring-*) continue ;; esac
+  [ -s "$f" ] && t=$(base64 "$f" | tr -d '\n') && [ -n "$t" ] && echo "@key $f $t"
+done
+echo "@arch $(dpkg --print-architecture)"
+"""
+)
+_REDHAT = (
+    _FILES % "/etc/yum.repos.d/*.repo /etc/pki/rpm-gpg/RPM-GPG-KEY-gpuprov-*"
+    + r"""rpm -q gpg-pubkey --qf '@rpmkey %{VERSION}-%{RELEASE}\n' 2>/dev/null | grep '^@'
+echo "@machine $(uname -m)"
+echo "@release $(. /etc/os-release; echo "${VERSION_ID%%.*}")"
+sed -n 's/^gpgcheck *= */@gpgcheck /p' /etc/dnf/dnf.conf 2>/dev/null
+"""
+)
+
+REPOSITORIES: Probe[dict[str, Any]] = Probe(
+    "repositories",
+    by_family(_DEBIAN, _REDHAT) + "\ntrue",
+    lambda output: sources.parse(output.text),
+    "cat /etc/apt/sources.list.d/* /etc/yum.repos.d/*; ls /etc/apt/keyrings /etc/apt/trusted.gpg.d /etc/pki/rpm-gpg",
+)
+"""What `sources.parse` tells: files, sources, and the keys trusted for all."""

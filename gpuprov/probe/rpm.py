@@ -1,0 +1,91 @@
+"""rpm's and dnf 4's rules, without either: which of two versions is newer, and what a lock of the versionlock plugin holds."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from functools import cmp_to_key
+from itertools import zip_longest
+
+import msgspec
+
+
+class Nevra(msgspec.Struct, frozen=True):
+    """A package's name, epoch ("0" where it has none), version, release and architecture."""
+
+    name: str
+    epoch: str
+    version: str
+    release: str
+    arch: str
+
+    @property
+    def evr(self) -> str:
+        """`[epoch:]version-release`; epoch 0 is left out."""
+        return f"{'' if self.epoch == '0' else self.epoch + ':'}{self.version}-{self.release}"
+
+
+def compare(one: str, other: str) -> int:
+    """rpmvercmp: -1, 0 or 1. Digits beat letters, a tilde is older than nothing, a caret newer than nothing."""
+    parts = re.compile(r"\d+|[A-Za-z]+|~|\^")
+    for a, b in zip_longest(parts.findall(one), parts.findall(other), fillvalue=""):
+        if a == b:
+            continue
+        if "~" in (a, b):
+            return -1 if a == "~" else 1
+        if "^" in (a, b):
+            return (-1 if b else 1) if a == "^" else (1 if a else -1)
+        if not (a and b):
+            return 1 if a else -1
+        if a.isdigit() != b.isdigit():
+            return 1 if a.isdigit() else -1
+        left, right = (int(a), int(b)) if a.isdigit() else (a, b)
+        if left != right:
+            return 1 if left > right else -1  # type: ignore[operator]
+    return 0
+
+
+def compare_evr(one: Nevra, other: Nevra) -> int:
+    """By epoch, then version, then release."""
+    pairs = ((one.epoch, other.epoch), (one.version, other.version), (one.release, other.release))
+    return next((found for pair in pairs if (found := compare(*pair))), 0)
+
+
+by_age = cmp_to_key(compare_evr)
+"""Sort key of packages of one name: oldest first."""
+
+# The forms that the plugin tries, in its order, as libdnf reads them:
+# https://github.com/rpm-software-management/libdnf/blob/dnf-4-master/libdnf/nevra.cpp
+# https://github.com/rpm-software-management/dnf-plugins-core/blob/master/plugins/versionlock.py
+_NAME, _EPOCH, _PART = r"(?P<name>[^:(/=<> ]+)", r"(?:(?P<epoch>[0-9]+):)?", r"[^-:(/=<> ]+"
+_FORMS = tuple(
+    re.compile(form)
+    for form in (
+        rf"{_NAME}-{_EPOCH}(?P<version>{_PART})-(?P<release>{_PART})\.(?P<arch>[^-:.(/=<> ]+)",
+        rf"{_NAME}-{_EPOCH}(?P<version>{_PART})-(?P<release>{_PART})",
+        rf"{_NAME}-{_EPOCH}(?P<version>{_PART})",
+        rf"{_NAME}\.(?P<arch>[^-:.(/=<> ]+)",
+        _NAME,
+    )
+)
+
+
+def _meaning(line: str, package: Nevra) -> dict[str, str] | None:
+    """What a line of the lock list says of a package: the parts that it names; None if it is about other packages."""
+    matches = (match for form in _FORMS if (match := form.fullmatch(line)))
+    named = [m.groupdict() for m in matches if fnmatchcase(package.name, m["name"])]
+    meanings = [{key: cell for key, cell in cells.items() if cell is not None} for cells in named]
+    fitting = (m for m in meanings if all(fnmatchcase(getattr(package, key), cell) for key, cell in m.items()))
+    return next(fitting, meanings[0] if meanings else None)
+
+
+def held(locks: list[str], package: Nevra) -> bool:
+    """Whether dnf can put no other version in the package's place: every lock of its name means this one version.
+
+    A lock without a version, with a pattern in it, or of further versions lets upgrades through; so does `!` (never that one).
+    """
+    meanings = [_meaning(line, package) for line in locks if line.strip() and line[0] not in "#!"]
+    about = [meaning for meaning in meanings if meaning is not None]
+    exact = {"version": package.version, "release": package.release}
+    this = [m for m in about if m.items() >= exact.items() and m.get("epoch", package.epoch) == package.epoch]
+    return bool(about) and len(this) == len(about)

@@ -1,0 +1,96 @@
+"""What kernel modules are signed with: DKMS's settings, the site's key on the host, the signature of each module on disk."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.certificates import serial
+from gpuprov.probe.base import Output, Probe
+
+FOLDER = "/var/lib/gpuprov/signing"
+KEY_FILE, CERTIFICATE_FILE = f"{FOLDER}/modules.key", f"{FOLDER}/modules.crt"
+SETTINGS_FILE = "/etc/dkms/framework.conf.d/gpuprov.conf"
+DKMS_SINCE = "3.0.4"
+"""The first DKMS that reads drop-ins and signs with the key that they name (https://github.com/dell/dkms, tag v3.0.4, dkms.in)."""
+
+
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
+    """One module's: the signer's name and the serial number of its certificate; both empty for an unsigned module."""
+
+    kernel: str
+    module: str
+    signer: str = ""
+    serial: str = ""
+
+
+class ModuleSigning(msgspec.Struct, frozen=True, kw_only=True):
+    """`settings`: what DKMS is told, the last word of each. `key`: owner and mode of the site's key, empty without one.
+    `certificate`: SHA-256 of the file of its certificate. `pair`: whether the two belong together."""
+
+    settings: dict[str, str] = {}
+    key: str = ""
+    certificate: str = ""
+    pair: bool = False
+    written: bool = False
+    modules: tuple[Signature, ...] = ()
+
+
+def parse_signing(output: Output) -> ModuleSigning:
+    rows = [line.split("|") for line in output.text.splitlines()]
+    told = {row[0]: row[1] for row in rows if len(row) == 2}
+    return ModuleSigning(
+        settings={row[1]: row[2] for row in rows if row[0] == "setting"},
+        key=told.get("key", ""),
+        certificate=told.get("certificate", ""),
+        pair=told.get("pair") == "1",
+        written="written" in told,
+        modules=tuple(
+            Signature(kernel=row[1], module=row[2], signer=row[3], serial=serial(row[4]))
+            for row in rows
+            if row[0] == "module" and len(row) == 5
+        ),
+    )
+
+
+def parse_enrolled(output: Output) -> frozenset[str]:
+    return frozenset(line.strip().replace(":", "").lower() for line in output.text.splitlines() if line.strip())
+
+
+MODULE_SIGNING = Probe(
+    "module_signing",
+    rf"""sed -n "s/[\"']//g;s/^[[:space:]]*\(mok_signing_key\|mok_certificate\)=\(.*\)/setting|\1|\2/p" \
+  /etc/dkms/framework.conf /etc/dkms/framework.conf.d/*.conf 2>/dev/null
+[ -e {SETTINGS_FILE} ] && echo "written|1"
+k={KEY_FILE} c={CERTIFICATE_FILE}
+[ -e $k ] && stat -c 'key|%U %a' $k
+if [ -e $c ]; then
+  sha256sum < $c | sed 's/^/certificate|/;s/ .*//'
+  p=$(openssl pkey -in $k -pubout 2>/dev/null </dev/null)
+  q=$(openssl x509 -in $c -noout -pubkey 2>/dev/null || openssl x509 -inform DER -in $c -noout -pubkey 2>/dev/null)
+  [ -n "$p" ] && [ "$p" = "$q" ] && echo "pair|1"
+fi
+for d in /lib/modules/*; do
+  r=${{d##*/}}
+  for m in nvidia-current nvidia-current-open nvidia; do
+    f=$(modinfo -k "$r" -n $m 2>/dev/null) || continue
+    for o in "${{f%/*}}"/nvidia*.ko*; do
+      n=${{o##*/}}
+      echo "module|$r|${{n%%.ko*}}|$(modinfo -F signer "$o" 2>/dev/null)|$(modinfo -F sig_key "$o" 2>/dev/null | tr -d '\t\n ')"
+    done
+    break
+  done
+done
+true""",
+    parse_signing,
+    "cat /etc/dkms/framework.conf.d/*.conf; modinfo -k KERNEL nvidia | grep -E '^(signer|sig_key)'",
+)
+ENROLLED = Probe(
+    "enrolled_certificates",
+    r"""for what in --list-enrolled --db; do
+  LC_ALL=C mokutil $what 2>/dev/null | sed -n 's/^SHA1 Fingerprint: *//p'
+done
+true""",
+    parse_enrolled,
+    "mokutil --list-enrolled; mokutil --db",
+)
+"""SHA-1 fingerprints of the certificates that the firmware, or shim, trusts."""

@@ -1,0 +1,56 @@
+"""Whether the loaded driver is the wanted one, and what its parameters are called. Standard library only.
+
+Rendered projects carry this file as an Ansible filter plugin, so that `plan` and the role decide by the same code.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+# The one parameter that the module shows under another name than it takes:
+# https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/kernel-open/nvidia/nv-reg.h (CUSTOM_NAME)
+PARAMETER_NAMES = {"RmProfilingAdminOnly": "NVreg_RestrictProfilingToAdminUsers"}
+
+
+def shown_name(name: str) -> str:
+    """The parameter that /proc/driver/nvidia/params shows as `name` (with or without the prefix NVreg_)."""
+    bare = name.removeprefix("NVreg_")
+    return PARAMETER_NAMES.get(bare, f"NVreg_{bare}")
+
+
+def shown_value(value: object) -> str:
+    """A parameter's value as the module shows it: C notation (0660, 0x10, -1) becomes an unsigned 32-bit decimal."""
+    text = str(int(value)) if isinstance(value, bool) else str(value)
+    match = re.fullmatch(r"(-?)(?:0x([0-9a-f]+)|0([0-7]+)|([0-9]+))", text.lower())
+    if not match:
+        return text.strip('"')
+    sign, hexadecimal, octal, decimal = match.groups()
+    number = int(hexadecimal, 16) if hexadecimal else int(octal, 8) if octal else int(decimal)
+    return str((-number if sign else number) % 2**32)
+
+
+def reload_reasons(loaded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """Why the loaded driver must leave the kernel; nothing if it may stay or none is loaded.
+
+    Both have `version`, `flavour` and `parameters`: `loaded` as the kernel shows them, `wanted` as the spec says. A parameter
+    that the loaded module does not show is no reason.
+    """
+    if not loaded["version"]:
+        return []
+    reasons = []
+    for what in ("version", "flavour"):
+        if wanted[what] and loaded[what] != wanted[what]:
+            reasons.append(f"the loaded driver's {what} is {loaded[what]}, {wanted[what]} is wanted")
+    shown = {shown_name(name): shown_value(value) for name, value in loaded["parameters"].items()}
+    for name, value in wanted["parameters"].items():
+        if name in shown and shown[name] != shown_value(value):
+            reasons.append(f"the loaded module has {name}={shown[name]}, {shown_value(value)} is wanted")
+    return reasons
+
+
+class FilterModule:
+    """What Ansible loads: the functions above as filters of the rendered project."""
+
+    def filters(self) -> dict[str, Any]:
+        return {"gpuprov_reload_reasons": reload_reasons}

@@ -1,0 +1,123 @@
+"""What a simulated host says it is. Debian is Debian; every other distribution is a Debian userland that stands in for it.
+
+Its package manager is real (apt; or rpm and dnf, as Debian packages them), as are names and version forms in its repositories.
+Kernels have the distribution's names and Debian's content.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gpuprov.errors import GpuprovError
+
+Family = Literal["debian", "redhat"]
+Repository = Literal["distribution", "nvidia"]
+BOOKWORM, TRIXIE = "bookworm", "trixie"
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """One distribution. `suite` is the Debian release whose programs it has; `tag` ends the versions of its packages
+    (`ubuntu0.24.04.1`, `el9`); `catalogue` is its key in gpuprov's catalogue; `kernel` the name that its kernel gets."""
+
+    key: str
+    family: Family = "debian"
+    suite: str = BOOKWORM
+    catalogue: str = ""
+    name: str = "Debian GNU/Linux"
+    id: str = "debian"
+    like: str = ""
+    version_id: str = ""
+    version: str = ""
+    codename: str = ""
+    tag: str = ""
+    kernel: str = ""
+    release_files: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether the userland is another distribution's, Debian's."""
+        return self.id != "debian"
+
+    @property
+    def major(self) -> str:
+        """`9` of 9.6; `24.04` of Ubuntu's."""
+        return self.version_id.partition(".")[0] if self.family == "redhat" else self.version_id
+
+    @property
+    def base(self) -> str:
+        """The image that its containers start from; distributions share them."""
+        if self.family == "redhat":
+            return f"el-{self.suite}"
+        return {BOOKWORM: "debian12", TRIXIE: "debian13"}[self.suite]
+
+    @property
+    def headers(self) -> str:
+        """Where the headers of its kernel lie."""
+        return f"/usr/src/kernels/{self.kernel}" if self.family == "redhat" else f"/usr/src/linux-headers-{self.kernel}"
+
+    @property
+    def default_repositories(self) -> tuple[Repository, ...]:
+        """What a host is configured for unless its description says otherwise: the source its driver comes from."""
+        return ("nvidia",) if self.family == "redhat" else ("distribution",)
+
+    @property
+    def full_name(self) -> str:
+        """`Ubuntu 24.04 LTS`, as PRETTY_NAME has it."""
+        return f"{self.name} {self.version}".strip()
+
+
+def _ubuntu(version_id: str, version: str, codename: str, kernel: str, suite: str = BOOKWORM) -> Distribution:
+    lsb = (
+        f"DISTRIB_ID=Ubuntu\nDISTRIB_RELEASE={version_id}\nDISTRIB_CODENAME={codename}\n"
+        f'DISTRIB_DESCRIPTION="Ubuntu {version_id} LTS"\n'
+    )
+    key = f"ubuntu{version_id.replace('.', '')}"
+    return Distribution(
+        key, suite=suite, catalogue=key, name="Ubuntu", id="ubuntu", like="debian", version_id=version_id, version=version,
+        codename=codename, tag=f"ubuntu0.{version_id}.1", kernel=kernel, release_files={"/etc/lsb-release": lsb},
+    )  # fmt: skip
+
+
+KERNELS = {
+    "8": "4.18.0-553.el8_10.x86_64",
+    "9": "5.14.0-570.12.1.el9_6.x86_64",
+    "10": "6.12.0-55.9.1.el10_0.x86_64",
+}
+
+
+def _el(id_: str, name: str, version_id: str, codename: str) -> Distribution:
+    major = version_id.partition(".")[0]
+    told = f"{name} release {version_id} ({codename})\n"
+    own = {"rocky": "/etc/rocky-release", "almalinux": "/etc/almalinux-release"}.get(id_)
+    files = {"/etc/redhat-release": told, "/etc/system-release": told} | ({own: told} if own else {})
+    return Distribution(
+        f"{id_}{major}", family="redhat", catalogue=f"rhel{major}", name=name, id=id_,
+        like="fedora" if id_ == "rhel" else "rhel centos fedora", version_id=version_id,
+        version=f"{version_id} ({codename})", tag=f"el{major}", kernel=KERNELS[major], release_files=files,
+    )  # fmt: skip
+
+
+TABLE: tuple[Distribution, ...] = (
+    Distribution("debian12", catalogue="debian12", version_id="12", codename=BOOKWORM),
+    Distribution("debian13", suite=TRIXIE, catalogue="debian13", version_id="13", codename=TRIXIE),
+    _ubuntu("22.04", "22.04.5 LTS (Jammy Jellyfish)", "jammy", "5.15.0-140-generic"),
+    _ubuntu("24.04", "24.04.2 LTS (Noble Numbat)", "noble", "6.8.0-60-generic"),
+    _ubuntu("26.04", "26.04 LTS (Resolute Raccoon)", "resolute", "7.0.0-29-generic", TRIXIE),
+    _el("rocky", "Rocky Linux", "8.10", "Green Obsidian"),
+    _el("rocky", "Rocky Linux", "9.6", "Blue Onyx"),
+    _el("rocky", "Rocky Linux", "10.0", "Red Quartz"),
+    _el("rhel", "Red Hat Enterprise Linux", "9.6", "Plow"),
+    _el("almalinux", "AlmaLinux", "9.6", "Sage Margay"),
+)
+DISTRIBUTIONS: dict[str, Distribution] = {entry.key: entry for entry in TABLE}
+REAL: tuple[str, ...] = tuple(entry.key for entry in TABLE if not entry.stands_in)
+"""Those that simulated hosts have for real; machines have no others."""
+
+
+def find(key: str) -> Distribution:
+    """The distribution of this key. Raises GpuprovError with what is allowed."""
+    if key not in DISTRIBUTIONS:
+        raise GpuprovError(f'distribution is "{key}"', hint=f"allowed: {', '.join(DISTRIBUTIONS)}")
+    return DISTRIBUTIONS[key]

@@ -1,0 +1,87 @@
+"""What a host that stands in for another distribution says that it is, and what its package database knows from the start.
+
+Facts are read from /etc/os-release and the release files, by gpuprov and by Ansible alike; these are the distribution's. The kernel's
+headers get the distribution's names. That the userland is Debian's stands in /etc/gpuprov-sim/README and in the message of the day.
+"""
+
+from __future__ import annotations
+
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.distributions import Distribution
+from gpuprov.simulate.parts.base import CONFIGURATION, File, Part, text
+from gpuprov.simulate.parts.packages import PLACE, RPM_KEYS
+
+README = """\
+This is a host that gpuprov simulates. It says that it is {name}; its programs are Debian's ({suite}).
+Real: the package manager ({manager}), the names, versions and relations of the packages it can install, systemd, DKMS.
+Not {id}'s: every program, the kernel ({kernel} is Debian's under that name), other packages than stand-ins.
+"""
+# The kernel's headers under the distribution's name: DKMS builds for them, and modules say that they are for that kernel.
+KERNEL = """\
+if [ ! -d /lib/modules/{kernel} ]; then
+  debian=$(ls /lib/modules | head -n 1)
+  cp -a /usr/src/linux-headers-$debian /usr/src/linux-headers-{kernel}
+  [ -e {headers} ] || ln -s ../linux-headers-{kernel} {headers}
+  sed -i "s/$debian/{kernel}/" {headers}/include/generated/utsrelease.h {headers}/include/config/kernel.release
+  mv /lib/modules/$debian /lib/modules/{kernel}
+  ln -sfn {headers} /lib/modules/{kernel}/build
+  rm -f /lib/modules/{kernel}/source
+  mv /boot/config-$debian /boot/config-{kernel}
+  for image in initrd.img-$debian:initrd.img-{kernel} initramfs-$debian.img:initramfs-{kernel}.img; do
+    [ ! -e /boot/${{image%%:*}} ] || mv /boot/${{image%%:*}} /boot/${{image#*:}}
+  done
+  [ ! -e /var/lib/initramfs-tools/$debian ] || mv /var/lib/initramfs-tools/$debian /var/lib/initramfs-tools/{kernel}
+  echo 'a stand-in: no kernel boots here' > /boot/vmlinuz-{kernel}
+  depmod {kernel}
+fi
+"""
+DEBS = f"dpkg-query -W linux-headers-{{kernel}} >/dev/null 2>&1 || dpkg -i {PLACE}/ubuntu/pool/linux-headers-*.deb >/dev/null\n"
+RPMS = f"""\
+rm -f /etc/debian_version
+rpm --import {RPM_KEYS}/RPM-GPG-KEY-*
+rpm -q kernel-core >/dev/null || rpm --force-debian --upgrade --justdb --noscripts --quiet {PLACE}/el/installed/*.rpm
+dnf --quiet --assumeyes makecache >/dev/null
+"""
+
+
+def part(_name: str, description: Description) -> Part:
+    """The release files and the kernel's names; nothing for a host that is what it says."""
+    known = description.known
+    if not known.stands_in:
+        return Part()
+    dnf = known.family == "redhat"
+    readme = README.format(
+        name=known.full_name,
+        suite=known.suite,
+        id=known.id,
+        kernel=known.kernel,
+        manager="rpm and dnf" if dnf else "dpkg and apt",
+    )
+    files: dict[str, File] = {
+        "/usr/lib/os-release": text(os_release(known)),
+        f"{CONFIGURATION}/README": text(readme),
+        "/etc/motd": text(readme),
+        **{path: text(content) for path, content in known.release_files.items()},
+    }
+    if dnf:
+        files["/etc/dnf/plugins/local.conf"] = text("[main]\nenabled = false\n")  # only Debian's package has it on
+    else:
+        files["/etc/debian_version"] = text({"bookworm": "bookworm/sid\n", "trixie": "trixie/sid\n"}[known.suite])
+    kernel = KERNEL.format(kernel=known.kernel, headers=known.headers)
+    return Part(files=files, script=kernel + (RPMS if dnf else DEBS.format(kernel=known.kernel)))
+
+
+def os_release(known: Distribution) -> str:
+    """/etc/os-release."""
+    rows = {
+        "PRETTY_NAME": f'"{known.full_name}"',
+        "NAME": f'"{known.name}"',
+        "VERSION_ID": f'"{known.version_id}"',
+        "VERSION": f'"{known.version}"',
+        "VERSION_CODENAME": known.codename,
+        "UBUNTU_CODENAME": known.codename if known.id == "ubuntu" else "",
+        "ID": known.id if known.family == "debian" else f'"{known.id}"',
+        "ID_LIKE": known.like if known.family == "debian" else f'"{known.like}"',
+        "PLATFORM_ID": f'"platform:{known.tag}"' if known.family == "redhat" else "",
+    }
+    return "".join(f"{key}={value}\n" for key, value in rows.items() if value)

@@ -1,0 +1,78 @@
+"""Repositories that are stand-ins throughout: those of Ubuntu and of the dnf family, and NVIDIA's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuprov.simulate import (
+    debs,
+    repository_index,
+    rpms,
+    standins,
+    standins_el,
+    standins_nvidia_apt,
+    standins_nvidia_dnf,
+    standins_toolkit,
+    standins_ubuntu,
+)
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.distributions import Distribution
+from gpuprov.simulate.repository_index import Release
+from gpuprov.simulate.repository_signing import Signer
+from gpuprov.simulate.repository_versions import versions
+
+Rows = list[tuple[str, str]]
+ARCHIVE = "ubuntu"
+EL = "el"
+INSTALLED = "installed"
+"""The folder of what a host of the dnf family has from the start."""
+
+
+def nvidia_place(distribution: Distribution) -> str:
+    """Where NVIDIA's repository lies, below the folder that is served: as on NVIDIA's server."""
+    return f"nvidia/{distribution.catalogue}/x86_64"
+
+
+def distribution(folder: Path, description: Description, signer: Signer) -> Rows:
+    """The distribution's own packages."""
+    known = description.known
+    if known.family == "redhat":
+        return _el(folder / EL, known, signer)
+    pool = folder / ARCHIVE / "pool"
+    made = standins_ubuntu.headers(known)
+    if "distribution" in description.served:
+        made += [
+            package for version in versions(description.driver) for package in standins_ubuntu.packages(known, version)
+        ]
+    made += standins.extras(known, "distribution")
+    files = debs.build(pool, made)
+    release = Release("Ubuntu", "Ubuntu", known.codename, "restricted")
+    repository_index.apt(folder / ARCHIVE, release, signer)
+    return [(file.name, "stand-in") for file in files]
+
+
+def nvidia(folder: Path, description: Description, signer: Signer) -> Rows:
+    """NVIDIA's repository for the distribution."""
+    known, place = description.known, folder / nvidia_place(description.known)
+    offered = versions(description.driver)
+    if known.family == "redhat":
+        made = [package for version in offered for package in standins_nvidia_dnf.packages(known, version)]
+        files = rpms.build(place, [*made, *standins.extras(known, "nvidia")])
+        modules = standins_nvidia_dnf.modulemd(known, offered) if int(known.major) < 10 else ""
+        repository_index.rpm(place, signer, modules)
+        return [(file.name, "stand-in") for file in files]
+    made = [package for version in offered for package in standins_nvidia_apt.packages(known, version)]
+    made += [*standins_nvidia_apt.pinning(offered), *standins.extras(known, "nvidia")]
+    files = debs.build(place, made)
+    rows = [(file.name, "stand-in") for file in files]
+    if description.container_toolkit:
+        rows += standins_toolkit.packages(place)
+    repository_index.apt(place, repository_index.NVIDIA, signer)
+    return rows
+
+
+def _el(folder: Path, known: Distribution, signer: Signer) -> Rows:
+    there = rpms.build(folder / INSTALLED, standins_el.installed(known))
+    more = rpms.build(folder, [*standins_el.offered(known), *standins.extras(known, "distribution")])
+    repository_index.rpm(folder, signer)
+    return [(file.name, "stand-in") for file in (*there, *more)]

@@ -1,0 +1,29 @@
+"""Driver versions that the repositories of distributions other than Debian offer."""
+
+from __future__ import annotations
+
+from gpuprov.catalog.drivers import Version, find_branch
+from gpuprov.errors import GpuprovError
+
+DEFAULT = ("570", "580")
+"""The branches on offer where a description names none."""
+NEWEST = {"535": "535.309.01", "550": "550.163.01", "570": "570.211.01", "575": "575.57.08", "590": "590.48.01"}
+"""A release of each branch of which the catalogue knows none."""
+
+
+def newest(branch: str) -> str:
+    """The newest known release of a branch. Raises GpuprovError where none is known."""
+    entry = find_branch(branch)
+    found = (entry.newest_seen if entry else "") or NEWEST.get(branch, "")
+    if not found:
+        raise GpuprovError(
+            f'driver is "{branch}"; neither Debian nor the catalogue has a release of that branch',
+            hint="give an exact version, for instance 570.124.06",
+        )
+    return found
+
+
+def versions(driver: str) -> tuple[str, ...]:
+    """`driver`: branches and exact versions, separated by commas; a branch stands for the newest release known of it."""
+    words = driver.replace(",", " ").split() or DEFAULT
+    return tuple(dict.fromkeys(newest(word) if Version.parse(word).is_branch else word for word in words))

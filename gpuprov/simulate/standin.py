@@ -1,0 +1,38 @@
+"""A package that stands in for one that cannot be had: the same in the deb and the rpm form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from gpuprov.simulate.parts.base import File
+
+
+@dataclass(frozen=True)
+class Standin:
+    """`version` with revision or release, without epoch: `580.159.03-0ubuntu0.24.04.1`, `580.95.05-1.el9`.
+
+    `requires`, `provides`, `conflicts` and `replaces` (rpm: obsoletes) are relations as the format writes them. `scripts` by
+    name: `postinst`, `prerm`, `postrm` of a deb; `post`, `preun`, `postun` of an rpm. `source`: the source package of a deb.
+    """
+
+    name: str
+    version: str
+    summary: str
+    files: Mapping[str, File] = field(default_factory=dict)
+    requires: tuple[str, ...] = ()
+    provides: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    epoch: int = 0
+    source: str = ""
+
+    def instead_of(self, *names: str) -> Standin:
+        """The same package, which no other can stand beside that gives one of these names."""
+        return replace(
+            self,
+            provides=(*self.provides, *names),
+            conflicts=(*self.conflicts, *names),
+            replaces=(*self.replaces, *names),
+        )

@@ -1,0 +1,172 @@
+"""NVIDIA's dnf repository as stand-ins: names, epoch, relations, scriptlets and module streams of the real one.
+
+https://github.com/NVIDIA/yum-packaging-nvidia-driver and yum-packaging-nvidia-kmod-open-dkms (their spec files).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from gpuprov.catalog.drivers import Version, branch_of
+from gpuprov.catalog.packages import package_names, package_sets
+from gpuprov.simulate import standins_driver as pieces
+from gpuprov.simulate.distributions import Distribution
+from gpuprov.simulate.parts import fabric, silicon
+from gpuprov.simulate.parts.base import text
+from gpuprov.simulate.repository_standins import Flavour
+from gpuprov.simulate.standin import Standin
+from gpuprov.simulate.standins_catalogue import whole
+from gpuprov.simulate.standins_driver import RPM
+
+EPOCH = 3
+"""NVIDIA's driver packages for dnf carry this epoch."""
+MODULES: dict[str, Flavour] = {"kmod-nvidia-open-dkms": "open", "kmod-nvidia-latest-dkms": "proprietary"}
+LDCONFIG = {"post": "/sbin/ldconfig\n", "postun": "/sbin/ldconfig\n"}
+UNIT = "nvidia-persistenced.service"
+FABRIC = "nvidia-fabricmanager.service"
+# The kernel's command line gets the words that keep nouveau out, as with the real package.
+GRUBBY = (
+    "grubby --update-kernel=ALL --args='rd.driver.blacklist=nouveau modprobe.blacklist=nouveau' >/dev/null 2>&1 || :\n"
+)
+OMIT = 'omit_drivers+=" nvidia nvidia-drm nvidia-modeset nvidia-uvm "\n'
+
+
+def packages(distribution: Distribution, version: str) -> list[Standin]:
+    """The set of one driver version."""
+    release = f"{version}-1.{distribution.tag}"
+    upstream, full = f"= {EPOCH}:{version}", f"= {EPOCH}:{release}"
+
+    one = partial(Standin, version=release, epoch=EPOCH)
+    made = [
+        one("nvidia-driver", summary="NVIDIA's proprietary display driver",
+            requires=(f"nvidia-driver-libs {upstream}", f"nvidia-kmod-common {upstream}")),
+        one("nvidia-driver-libs", summary="Libraries for nvidia-driver"),
+        one("nvidia-driver-cuda", summary="CUDA integration for nvidia-driver",
+            files=pieces.programs("nvidia-smi", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
+            requires=(f"nvidia-driver-cuda-libs {upstream}", f"nvidia-kmod-common {upstream}",
+                      f"nvidia-persistenced {upstream}")),
+        one("nvidia-driver-cuda-libs", summary="Libraries for nvidia-driver-cuda", scripts=LDCONFIG,
+            files=pieces.libraries(version, RPM, "libcuda", "libnvidia-ptxjitcompiler"),
+            requires=(f"libnvidia-ml {full}", f"libnvidia-cfg {full}")),
+        one("libnvidia-ml", summary="NVIDIA Management Library (NVML)", scripts=LDCONFIG,
+            files=pieces.management_library(version, RPM), provides=(f"cuda-nvml {full}", f"nvidia-driver-NVML {full}"),
+            replaces=(f"nvidia-driver-NVML < {EPOCH}:{release}",)),
+        one("libnvidia-cfg", summary="NVIDIA Config public interface (nvcfg)", scripts=LDCONFIG,
+            files=pieces.configuration(version, RPM)),
+        one("libnvidia-gpucomp", summary="NVIDIA library for shader compilation"),
+        one("libnvidia-fbc", summary="NVIDIA OpenGL-based Framebuffer Capture libraries",
+            requires=(f"nvidia-driver-cuda-libs {upstream}",)),
+        one("nvidia-kmod-common", summary="Common files for the NVIDIA kernel modules", provides=("nvidia-kmod-common-any",),
+            files={**pieces.firmware(version), "/usr/lib/modprobe.d/nvidia.conf": text(pieces.MODPROBE),
+                   "/usr/lib/dracut/dracut.conf.d/99-nvidia.conf": text(OMIT)},
+            requires=(f"nvidia-kmod {upstream}",), scripts={"post": GRUBBY}),
+        one("nvidia-persistenced", summary="A daemon to maintain persistent software state in the NVIDIA driver",
+            files=pieces.persistence(RPM, on=True), requires=(f"libnvidia-cfg {upstream}",),
+            scripts={"post": pieces.ACCOUNT + pieces.RELOAD,
+                     "preun": f'if [ "$1" = 0 ]; then systemctl --quiet disable --now {UNIT} || :; fi\n',
+                     "postun": pieces.RELOAD}),
+        one("nvidia-modprobe", summary="NVIDIA kernel module loader", files=pieces.programs("nvidia-modprobe")),
+        *(_kernel(one, version, name, flavour, upstream) for name, flavour in MODULES.items()),
+        one("nvidia-open", summary="NVIDIA open driver metapackage",
+            requires=(f"kmod-nvidia-open-dkms {upstream}", f"nvidia-driver {upstream}", f"nvidia-driver-cuda {upstream}",
+                      f"nvidia-modprobe {upstream}")),
+        one("cuda-drivers", summary="NVIDIA driver metapackage",
+            requires=(f"kmod-nvidia-latest-dkms {upstream}", f"nvidia-driver {upstream}", f"nvidia-driver-cuda {upstream}",
+                      f"nvidia-modprobe {upstream}")),
+    ]  # fmt: skip
+    return [*whole(distribution, "nvidia", version, made, one), *_fabric(distribution, version)]
+
+
+def _kernel(one: partial[Standin], version: str, name: str, flavour: Flavour, upstream: str) -> Standin:
+    package = silicon.RPM_DKMS_NAMES[flavour]
+    return one(
+        name, summary=f"NVIDIA kernel modules ({flavour}), built by DKMS", files=pieces.modules(version, flavour, package),
+        requires=("dkms", f"nvidia-kmod-common {upstream}"), provides=(f"nvidia-kmod {upstream}",),
+        conflicts=tuple(other for other in MODULES if other != name),
+        scripts={"post": pieces.build(version, package, otherwise=":"), "preun": pieces.forget(version, package)},
+    )  # fmt: skip
+
+
+def _fabric(distribution: Distribution, version: str) -> list[Standin]:
+    files = {
+        path.replace("/lib/systemd", "/usr/lib/systemd"): f for path, f in fabric.fabric_manager_files(version).items()
+    }
+    made = []
+    for name in _names(distribution, "fabric-manager", version):
+        made.append(
+            Standin(
+                name, f"{version}-1", f"Fabric Manager for NVSwitch based systems {version}", files=files,
+                requires=("python3",), provides=("nvidia-fabricmanager-any",), conflicts=("nvidia-fabricmanager-any",),
+                scripts={"post": pieces.RELOAD, "postun": pieces.RELOAD,
+                         "preun": f'if [ "$1" = 0 ]; then systemctl --quiet disable --now {FABRIC} || :; fi\n'},
+            )
+        )  # fmt: skip
+    hollow = [name for part in ("fabric-manager-dev", "nscq", "imex") for name in _names(distribution, part, version)]
+    return made + [Standin(name, f"{version}-1", f"{name} {version}: an empty package") for name in hollow]
+
+
+def _names(distribution: Distribution, part: str, version: str) -> list[str]:
+    sets = package_sets(distribution.catalogue, part, version, origin="nvidia")
+    return [name for entry in sets for name in package_names(entry, version)]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One module stream of nvidia-driver, of one flavour; `versions`: the driver versions that it has."""
+
+    name: str
+    kernel: str
+    versions: tuple[str, ...]
+
+
+def streams(versions: Iterable[str]) -> list[Stream]:
+    """The streams that a repository with these driver versions has."""
+    ordered = sorted(versions, key=Version.parse)
+    branches = {branch_of(version): [v for v in ordered if branch_of(v) == branch_of(version)] for version in ordered}
+    made = []
+    for branch, of_branch in branches.items():
+        made.append(Stream(f"{branch}-open", "kmod-nvidia-open-dkms", tuple(of_branch)))
+        made.append(Stream(f"{branch}-dkms", "kmod-nvidia-latest-dkms", tuple(of_branch)))
+    made.append(Stream("open-dkms", "kmod-nvidia-open-dkms", tuple(ordered)))
+    made.append(Stream("latest-dkms", "kmod-nvidia-latest-dkms", tuple(ordered)))
+    return made
+
+
+def modulemd(distribution: Distribution, versions: Iterable[str]) -> str:
+    """modules.yaml: https://github.com/fedora-modularity/libmodulemd/tree/main/yaml_specs"""
+    documents = [_document(distribution, stream) for stream in streams(versions)]
+    documents.append(
+        "---\ndocument: modulemd-defaults\nversion: 1\ndata:\n  module: nvidia-driver\n  stream: latest-dkms\n  profiles:\n"
+        + "".join(f"    {stream.name}: [default]\n" for stream in streams(versions))
+        + "...\n"
+    )
+    return "".join(documents)
+
+
+def _document(distribution: Distribution, stream: Stream) -> str:
+    others = {name for name in MODULES if name != stream.kernel} | {"cuda-drivers", "nvidia-open"}
+    meta = "nvidia-open" if MODULES[stream.kernel] == "open" else "cuda-drivers"
+    artifacts = [
+        f"{package.name}-{package.epoch}:{package.version}.x86_64"
+        for version in stream.versions
+        for package in packages(distribution, version)
+        if package.name == meta or package.name not in others
+    ]
+    managers = _names(distribution, "fabric-manager", stream.versions[-1])
+    common = [stream.kernel, meta, "nvidia-driver", "nvidia-driver-cuda", "nvidia-driver-libs", "nvidia-driver-cuda-libs",
+              "nvidia-modprobe", "nvidia-persistenced", "libnvidia-ml", "libnvidia-cfg"]  # fmt: skip
+    profiles = {"default": common, "ks": [name for name in common if name != stream.kernel], "fm": [*common, *managers]}
+    number = "".join(f"{int(part):03d}" for part in stream.versions[-1].split("."))
+    lines = [
+        *("---", "document: modulemd", "version: 2", "data:", "  name: nvidia-driver", f'  stream: "{stream.name}"'),
+        *(f"  version: {number}", '  context: "00000000"', "  arch: x86_64"),
+        *(f"  summary: Nvidia driver for {stream.name} branch", "  description: >-", "    A gpuprov stand-in."),
+        *("  license:", "    module: [MIT]", "  dependencies:", f"  - requires:\n      platform: [{distribution.tag}]"),
+        "  profiles:",
+    ]
+    for name, rpms in profiles.items():
+        lines += [f"    {name}:", "      rpms:", *(f"      - {rpm}" for rpm in rpms)]
+    lines += ["  artifacts:", "    rpms:", *(f"    - {artifact}" for artifact in artifacts), "...", ""]
+    return "\n".join(lines)

@@ -1,0 +1,293 @@
+"""Package sources of a host: what its files say, what a wanted one is written as, and who else has the same.
+
+Standard library only: the roles use it as a filter, the checks as a module. `wanted` is a mapping with `name`, `url`, `suite`,
+`components` (apt), `signed` (dnf), and the key's fields, which are judged elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+FOLDERS = {"debian": "/etc/apt/sources.list.d/gpuprov-{}.sources", "redhat": "/etc/yum.repos.d/gpuprov-{}.repo"}
+KEYS = {"debian": "/etc/apt/keyrings/gpuprov-{}.asc", "redhat": "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuprov-{}"}
+HEAD = "# Managed by gpuprov: changes are overwritten\n"
+OWN = re.compile(r"/etc/(?:apt/sources\.list\.d|yum\.repos\.d)/gpuprov-(.+)\.(?:sources|repo)$")
+YES = ("1", "yes", "true", "on", "enabled")
+ONE_LINE = re.compile(r"^\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<components>[^#]*)")
+
+
+def path(name: str, family: str) -> str:
+    """The file of the source called so."""
+    return FOLDERS[family].format(name)
+
+
+def key_path(name: str, family: str) -> str:
+    """The file of its key."""
+    return KEYS[family].format(name)
+
+
+def own_name(file: str) -> str:
+    """What gpuprov called the source in this file; empty for somebody else's."""
+    match = OWN.match(file)
+    return match[1] if match else ""
+
+
+def text(wanted: Mapping[str, Any], family: str) -> str:
+    """The source's file."""
+    name, head = wanted["name"], HEAD
+    key = key_path(name, family)
+    if family == "debian":
+        lines = ["Types: deb", f"URIs: {wanted['url']}", f"Suites: {wanted['suite'] or '/'}"]
+        lines += [f"Components: {' '.join(wanted['components'])}"] if wanted["components"] else []
+        return head + "\n".join([*lines, f"Signed-By: {key}", ""])
+    # https://dnf.readthedocs.io/en/latest/conf_ref.html#repo-options
+    packages, index = signatures(wanted)
+    lines = [f"[gpuprov-{name}]", f"name={name}, put there by gpuprov", f"baseurl={wanted['url']}", "enabled=1"]
+    lines += [f"gpgcheck={int(packages)}", f"repo_gpgcheck={int(index)}", f"gpgkey=file://{key}"]
+    return head + "\n".join([*lines, "skip_if_unavailable=0", ""])
+
+
+def signatures(wanted: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Whether packages, and whether the index, carry signatures that are checked; one of them always does."""
+    return wanted["signed"] != "index", wanted["signed"] in ("index", "both")
+
+
+def parse(output: str) -> dict[str, Any]:
+    """The probe's output: `files` {path: text}, `keys` {path: base64}, `rpm_keys`, and `sources`, one row for each URL and suite."""
+    told: dict[str, Any] = {
+        "files": {},
+        "keys": {},
+        "rpm_keys": [],
+        "machine": "",
+        "arch": "",
+        "release": "",
+        "gpgcheck": "0",
+    }
+    here: list[str] | None = None
+    lines: dict[str, list[str]] = {}
+    for line in output.splitlines():
+        word, _, rest = line.partition(" ")
+        if line.startswith(" ") and here is not None:
+            here.append(line[1:])
+        elif word == "@file":
+            here = lines.setdefault(rest, [])
+        elif word == "@key":
+            name, _, data = rest.rpartition(" ")
+            told["keys"][name] = data
+        elif word == "@rpmkey":
+            told["rpm_keys"].append(rest.casefold())
+        elif word in ("@machine", "@arch", "@release", "@gpgcheck"):
+            told[word[1:]] = rest
+    told["files"] = {name: "\n".join(found) + "\n" for name, found in lines.items()}
+    rows = (row for name, body in told["files"].items() for row in _rows(name, body, told["gpgcheck"]))
+    told["sources"] = [row for row in rows if row["enabled"]]
+    return told
+
+
+def served(url: str, told: Mapping[str, Any]) -> tuple[str, str]:
+    """Where a URL leads, however it gets there: host and path."""
+    parts = urlsplit(_plain(url, told))
+    return (parts.hostname or "", parts.path.rstrip("/"))
+
+
+def others(output: str | Mapping[str, Any], wanted: Mapping[str, Any], family: str) -> list[dict[str, Any]]:
+    """Enabled sources of the same packages in files that are not the wanted source's own."""
+    told = parse(output) if isinstance(output, str) else output
+    mine = path(wanted["name"], family)
+    suite = (wanted["suite"] or "/").rstrip("/") or "/"
+    found = []
+    for row in told["sources"]:
+        if row["file"] == mine:
+            continue
+        same_place = served(row["url"], told) == served(wanted["url"], told)
+        same_suite = family == "redhat" or (row["suite"].rstrip("/") or "/") == suite
+        if (same_place and same_suite) or (family == "redhat" and row["id"] == f"gpuprov-{wanted['name']}"):
+            found.append(row)
+    return found
+
+
+def conflict(output: str | Mapping[str, Any], wanted: Mapping[str, Any], family: str) -> dict[str, str]:
+    """`problem` and `hint` where another file has the same source: apt would read no list at all, dnf would choose between two."""
+    for row in others(output, wanted, family):
+        trust = f"trusted by {row['signed_by']}" if row["signed_by"] else "without a key of its own"
+        what = f"{row['file']} has {row['url']} already, {trust}"
+        if family == "debian":
+            what += '; with two keys for one source apt stops with "Conflicting values set for option Signed-By"'
+        return {"problem": what, "hint": f"remove it from {row['file']}{_owner(row['file'])}, then apply again"}
+    return {"problem": "", "hint": ""}
+
+
+def weaknesses(row: Mapping[str, Any]) -> list[str]:
+    """Why what comes from this source is not proven to be its owner's."""
+    found = []
+    if row["trusted"]:
+        found.append(row["trusted"])
+    if row["id"] and not row["gpgcheck"] and not row["repo_gpgcheck"]:
+        found.append("gpgcheck=0")
+    found += [
+        f"key over plain http ({key})" for key in row["signed_by"].split() if key.startswith(("http://", "ftp://"))
+    ]
+    return found
+
+
+def standing(told: Mapping[str, Any], wanted: Mapping[str, Any], key: str, family: str) -> Mapping[str, Any]:
+    """`wanted` under the name that it has on the host already: two capabilities with one repository share its file."""
+    for row in others(told, wanted, family):
+        name, files = own_name(row["file"]), told["files"]
+        same = {**wanted, "name": name}
+        if name and files[row["file"]] == text(same, family) and files.get(key_path(name, family)) == key:
+            return same
+    return wanted
+
+
+def plan(output: str, wanted: Mapping[str, Any], key: str, fingerprints: Iterable[str], family: str) -> dict[str, Any]:
+    """What to write, beside what is there: `source` and `key`, each {path, text, before (None: no such file)}; `imports`, whether
+    rpm's database lacks a key; `right`, if nothing is to be done; `problem` and `hint`, if somebody else has the source."""
+    told = parse(output)
+    wanted = standing(told, wanted, key, family)
+    files = {}
+    for kind, place, body in (
+        ("source", path(wanted["name"], family), text(wanted, family)),
+        ("key", key_path(wanted["name"], family), key),
+    ):
+        files[kind] = {"path": place, "text": body, "before": told["files"].get(place)}
+    imports = family == "redhat" and not all(imported(told, fingerprint) for fingerprint in fingerprints)
+    right = not imports and all(file["text"] == file["before"] for file in files.values())
+    found = conflict(told, wanted, family)
+    return {**files, **found, "name": wanted["name"], "imports": imports, "right": right}
+
+
+def imported(output: str | Mapping[str, Any], fingerprint: str) -> bool:
+    """Whether rpm's database has the key; it is known there by the last eight digits, or from rpm 6 on by all."""
+    told = parse(output) if isinstance(output, str) else output
+    wanted = fingerprint.casefold()
+    return any(version in (wanted, wanted[-8:]) for version in (row.split("-")[0] for row in told["rpm_keys"]))
+
+
+def _plain(url: str, told: Mapping[str, Any]) -> str:
+    values = {
+        "$(ARCH)": told["arch"],
+        "$basearch": told["machine"],
+        "$arch": told["machine"],
+        "$releasever": told["release"],
+    }
+    for name, value in values.items():
+        url = url.replace(name, value) if value else url
+    return url.rstrip("/")
+
+
+def _owner(name: str) -> str:
+    """NVIDIA's own package that brings the file, if it is that one's."""
+    return " (apt-get purge cuda-keyring)" if re.search(r"/cuda-[a-z]+\d+-[a-z0-9_]+\.list$", name) else ""
+
+
+def _rows(name: str, body: str, gpgcheck: str) -> Iterable[dict[str, Any]]:
+    if name.endswith(".repo"):
+        return _repo(name, body, gpgcheck)
+    return _deb822(name, body) if name.endswith(".sources") else _list(name, body) if name.endswith(".list") else ()
+
+
+def _row(name: str, url: str, suite: str = "", **more: Any) -> dict[str, Any]:
+    base = {
+        "id": "",
+        "enabled": True,
+        "signed_by": "",
+        "trusted": "",
+        "gpgcheck": True,
+        "repo_gpgcheck": False,
+        "components": [],
+    }
+    return {"file": name, "url": url, "suite": suite, **base, **more}
+
+
+def _list(name: str, body: str) -> Iterable[dict[str, Any]]:
+    """One-line style, sources.list(5)."""
+    for line in body.splitlines():
+        match = ONE_LINE.match(line)
+        if match:
+            options = dict(part.partition("=")[::2] for part in (match["options"] or "").split())
+            options = {key.rstrip("+-").casefold(): value for key, value in options.items()}
+            trust = next(
+                (f"{key}={options[key]}" for key in ("trusted", "allow-insecure") if options.get(key, "") in YES), ""
+            )
+            words = match["components"].split()
+            yield _row(
+                name,
+                match["uri"],
+                match["suite"],
+                signed_by=options.get("signed-by", ""),
+                trusted=trust,
+                components=words,
+            )
+
+
+def _deb822(name: str, body: str) -> Iterable[dict[str, Any]]:
+    for stanza in re.split(r"\n\s*\n", "\n".join(line for line in body.splitlines() if not line.startswith("#"))):
+        fields: dict[str, str] = {}
+        last = ""
+        for line in stanza.splitlines():
+            if line[:1].isspace() and last:
+                fields[last] += "\n" + line.strip()
+            elif ":" in line:
+                last, _, value = line.partition(":")
+                last = last.strip().casefold()
+                fields[last] = value.strip()
+        if "deb" not in fields.get("types", "").split():
+            continue
+        signed = fields.get("signed-by", "")
+        keys = ("trusted", "allow-insecure")
+        trust = next(
+            (f"{key.capitalize()}: {fields[key]}" for key in keys if fields.get(key, "").casefold() in YES), ""
+        )
+        more = {
+            "enabled": fields.get("enabled", "yes").casefold() in YES,
+            "signed_by": "a key inside the file" if "BEGIN PGP" in signed else " ".join(signed.split()),
+            "trusted": trust,
+            "components": fields.get("components", "").split(),
+        }
+        for uri in fields.get("uris", "").split():
+            for suite in fields.get("suites", "").split():
+                yield _row(name, uri, suite, **more)
+
+
+def _repo(name: str, body: str, default: str) -> Iterable[dict[str, Any]]:
+    section, last = "", ""
+    fields: dict[str, str] = {}
+    for line in [*body.splitlines(), "[]"]:
+        head = re.match(r"\[(.*)\]\s*$", line)
+        if head:
+            if section and section != "main":
+                yield from _repository(name, section, fields, default)
+            section, fields, last = head[1], {}, ""
+        elif line[:1].isspace() and last and line.strip():
+            fields[last] += " " + line.strip()
+        elif "=" in line and not line.lstrip().startswith(("#", ";")):
+            last, _, value = line.partition("=")
+            last = last.strip().casefold()
+            fields[last] = value.strip()
+
+
+def _repository(name: str, section: str, fields: Mapping[str, str], gpgcheck: str) -> Iterable[dict[str, Any]]:
+    def yes(key: str, default: str) -> bool:
+        return fields.get(key, default).casefold() in YES
+
+    more: dict[str, Any] = {
+        "id": section,
+        "enabled": yes("enabled", "1"),
+        "signed_by": " ".join(re.split(r"[\s,]+", fields.get("gpgkey", ""))),
+        "gpgcheck": yes("gpgcheck", gpgcheck),
+        "repo_gpgcheck": yes("repo_gpgcheck", "0"),
+    }
+    urls = re.split(r"[\s,]+", fields.get("baseurl", "") or fields.get("mirrorlist", "") or fields.get("metalink", ""))
+    for url in urls or [""]:
+        yield _row(name, url, **more)
+
+
+class FilterModule:
+    """What Ansible loads."""
+
+    def filters(self) -> dict[str, Any]:
+        return {"gpuprov_source_plan": plan, "gpuprov_source_path": path, "gpuprov_source_key": key_path}

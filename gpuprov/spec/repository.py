@@ -1,0 +1,131 @@
+"""`repository`: a package repository of the site's own, and the key that it is trusted by. One block, used by several capabilities."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from pathlib import Path as File
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+
+from gpuprov import openpgp
+from gpuprov.spec.model import Fragment
+from gpuprov.spec.problem import Origin, Path, Problem, dotted
+
+FINGERPRINT = r"([0-9A-Fa-f]{40}|[0-9A-Fa-f]{64}|([0-9A-Fa-f]{4} +){9}[0-9A-Fa-f]{4})"
+F = TypeVar("F", bound=Fragment)
+
+
+class Repository(Fragment, frozen=True):
+    """Where packages come from. An empty block asks for none."""
+
+    url: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^$|^(https?://[^/@\s]+|file://)/[^\s]*$|^https?://[^/@\s]+$",
+            description="https://HOST/PATH, http://HOST/PATH or file:///PATH, without user name and password (they belong in "
+            "/etc/apt/auth.conf.d, or in dnf.conf)",
+        ),
+    ] = ""
+    suite: Annotated[
+        str, msgspec.Meta(pattern=r"^[^\s]+$", description='apt: a suite such as "bookworm"; "/" for a flat repository')
+    ] = "/"
+    components: tuple[Annotated[str, msgspec.Meta(pattern=r"^[^\s]+$")], ...] = ()
+    key_file: str = ""
+    key_url: Annotated[str, msgspec.Meta(pattern=r"^$|^https://[^/@\s]+/[^\s]+$", description="https://HOST/PATH")] = ""
+    fingerprint: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=rf"^$|^{FINGERPRINT}( *, *{FINGERPRINT})*$",
+            description="the 40 (or 64) hexadecimal digits of gpg --show-keys; several are separated by commas",
+        ),
+    ] = ""
+    signed: Annotated[
+        Literal["packages", "index", "both"],
+        msgspec.Meta(description="dnf: what carries signatures; apt always checks the index"),
+    ] = "packages"
+
+
+def problems(block: Repository, path: Path) -> Iterable[Problem]:
+    """What cannot work, known without any host. `key_file` must be absolute here (see `located`)."""
+    place = dotted(path)
+    if not block.url:
+        if block != Repository():
+            yield Problem(
+                path=path, message=f"{place} has no url", hint="name the repository's URL, or leave the block out"
+            )
+        return
+    yield from _key_problems(block, path)
+    flat = block.suite.endswith("/")
+    if flat and block.components:
+        message = f'{place}.components of a flat repository (suite "{block.suite}")'
+        yield Problem(path=(*path, "components"), message=message, hint="name the suite, or leave components out")
+    if not flat and not block.components:
+        message = f'{place}.suite is "{block.suite}", and there are no components'
+        yield Problem(path=(*path, "suite"), message=message, hint="components: [main], for instance")
+
+
+def _key_problems(block: Repository, path: Path) -> Iterable[Problem]:
+    place = dotted(path)
+    if bool(block.key_file) == bool(block.key_url):
+        told = "both key_file and key_url" if block.key_file else "no key"
+        hint = "key_file: a file beside the inventory; or key_url: https://... with its fingerprint"
+        yield Problem(path=path, message=f"{place} has {told}", hint=hint)
+        return
+    if block.key_url and not block.fingerprint:
+        message = f"{place}.key_url without a fingerprint: whoever answers there would be trusted"
+        hint = "fingerprint: what gpg --show-keys says of the key, compared with its owner's own page"
+        yield Problem(path=(*path, "key_url"), message=message, hint=hint)
+    if not block.key_file:
+        return
+    try:
+        judged = openpgp.judge(File(block.key_file).read_bytes(), block.fingerprint)
+    except OSError as error:
+        message = f"{place}.key_file {block.key_file} cannot be read: {error.strerror}"
+        yield Problem(
+            path=(*path, "key_file"), message=message, hint="put the repository's public key there, .asc or .gpg"
+        )
+        return
+    if judged["problem"]:
+        message = f"{place}.key_file {block.key_file}: {judged['problem']}"
+        hint = "the right key, or the right fingerprint (gpg --show-keys FILE)"
+        yield Problem(path=(*path, "key_file"), message=message, hint=hint)
+    for warning in judged["warnings"]:
+        message = f"{place}.key_file: {warning}"
+        hint = "get the renewed key from the repository's owner"
+        yield Problem(path=(*path, "key_file"), message=message, hint=hint, severity="warning")
+
+
+def located(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
+    """The fragment with absolute paths of its blocks' files on this machine: they stand beside the file that names them."""
+    changes: dict[str, Any] = {}
+    for field in msgspec.structs.fields(fragment):
+        block = getattr(fragment, field.name)
+        files = {key: value for key, value in _files(block) if value and not value.startswith("/")}
+        for key, value in files.items():
+            origin = origins.get((name, field.name, key)) or origins.get((name, field.name)) or Origin("")
+            folder = File(origin.file).absolute().parent if origin.file else File.cwd()
+            files[key] = str(folder / File(value).expanduser())
+        if files:
+            changes[field.name] = msgspec.structs.replace(block, **files)
+    return msgspec.structs.replace(fragment, **changes) if changes else fragment
+
+
+def _files(block: object) -> list[tuple[str, str]]:
+    if not isinstance(block, Fragment):
+        return []
+    names = [one.name for one in msgspec.structs.fields(block)]
+    return [(key, getattr(block, key)) for key in names if key in ("key_file", "certificate_file")]
+
+
+def expected(block: Mapping[str, Any]) -> list[str]:
+    """Fingerprints that the host may trust for it: those that are said, or that of the one key in `key_file`.
+
+    Raises OSError and openpgp.NotAKey.
+    """
+    said = openpgp.fingerprints(str(block["fingerprint"]))
+    if said or not block["key_file"]:
+        return said
+    text = base64.b64encode(File(str(block["key_file"])).read_bytes()).decode()
+    return [str(key["fingerprint"]) for key in openpgp.keys(text)]

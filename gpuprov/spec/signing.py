@@ -1,0 +1,117 @@
+"""`signing`: the key pair of the site that kernel modules are signed with. The private key is judged here and never kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path as File
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from gpuprov import certificates
+from gpuprov.spec.model import Fragment
+from gpuprov.spec.problem import Path, Problem, dotted
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+
+VAULT = b"$ANSIBLE_VAULT;"
+LEAST_BITS = 2048
+MAKE = 'openssl req -new -x509 -newkey rsa:2048 -nodes -days 3650 -subj "/CN=OUR modules/" -keyout FILE -out FILE'
+Finding = tuple[str, str, str]
+"""The field, what is wrong with it, the way out."""
+
+
+class Signing(Fragment, frozen=True):
+    """The key that modules are signed with, and its certificate, which the firmware of the hosts trusts. Empty: DKMS's own key."""
+
+    key_file: Annotated[
+        str,
+        msgspec.Meta(
+            description="the private key (RSA, PEM, without a passphrase), beside the inventory; may be in Ansible's vault"
+        ),
+    ] = ""
+    certificate_file: Annotated[str, msgspec.Meta(description="its certificate (PEM or DER), beside the inventory")] = (
+        ""
+    )
+
+
+def problems(block: Signing, path: Path) -> Iterable[Problem]:
+    """What cannot work, known without any host. Both files must be absolute here (see `gpuprov.spec.repository.located`)."""
+    for field, message, hint in _findings(block):
+        yield Problem(path=(*path, field), message=f"{dotted((*path, field))} {message}", hint=hint)
+
+
+def _findings(block: Signing) -> Iterable[Finding]:
+    if bool(block.key_file) != bool(block.certificate_file):
+        lacking = "certificate_file" if block.key_file else "key_file"
+        yield (
+            lacking,
+            "is missing: the kernel needs the one to sign, the firmware the other to trust",
+            f"both, made by {MAKE}",
+        )
+    if not (block.key_file and block.certificate_file):
+        return
+    certificate, key = _certificate(block.certificate_file), _key(block.key_file)
+    found = [one for one in (certificate, key) if isinstance(one, tuple)]
+    yield from found
+    if found or isinstance(certificate, tuple) or isinstance(key, tuple):
+        return
+    today = datetime.now(UTC)
+    if certificate.not_valid_after_utc <= today:
+        ended = f"{block.certificate_file} expired {certificate.not_valid_after_utc:%Y-%m-%d}"
+        yield "certificate_file", ended, f"a new key pair, enrolled on the hosts: {MAKE}"
+    if certificate.not_valid_before_utc > today:
+        begins = f"{block.certificate_file} is valid only from {certificate.not_valid_before_utc:%Y-%m-%d} on"
+        yield "certificate_file", begins, "mend this machine's clock, or wait"
+    if key is not None and key.public_key() != certificate.public_key():
+        told = f"{block.key_file} is not the key of the certificate {block.certificate_file}"
+        yield "key_file", told, "name the two files of one pair"
+
+
+def _certificate(file: str) -> x509.Certificate | Finding:
+    import base64
+
+    from cryptography import x509
+
+    name = "certificate_file"
+    try:
+        known = certificates.of_file(file)
+        return x509.load_der_x509_certificate(base64.b64decode(known["der"]))
+    except OSError as error:
+        return name, f"{file} cannot be read: {error.strerror}", "put the certificate there"
+    except ValueError as error:
+        return name, f"{file} is no certificate: {error}", "one certificate, PEM or DER, not in the vault: it is public"
+
+
+def _key(file: str) -> PrivateKeyTypes | Finding | None:
+    """The key; None for one in the vault, which is read when it is needed."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    name = "key_file"
+    try:
+        content = File(file).read_bytes()
+        if content.startswith(VAULT):
+            return None
+        key = load_pem_private_key(content, password=None)
+    except OSError as error:
+        return name, f"{file} cannot be read: {error.strerror}", "put the private key there, readable by you"
+    except TypeError:
+        hint = (
+            "openssl pkey -in FILE -out FILE takes the passphrase off; ansible-vault encrypt FILE protects it instead"
+        )
+        return name, f"{file} has a passphrase, which nobody gives where modules are built", hint
+    except (ValueError, UnsupportedAlgorithm):
+        return name, f"{file} is no private key in PEM", f"made by {MAKE}"
+    if not isinstance(key, RSAPrivateKey) or key.key_size < LEAST_BITS:
+        # https://docs.kernel.org/admin-guide/module-signing.html: other algorithms depend on the kernel's version and configuration
+        return (
+            name,
+            f"{file} is not an RSA key of {LEAST_BITS} bits or more, which every kernel takes",
+            f"made by {MAKE}",
+        )
+    return key

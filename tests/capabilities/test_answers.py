@@ -1,0 +1,72 @@
+"""Held packages on both families, where holding works and where it does not; every capability that holds packages says it so."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Outcome
+from gpuprov.explain import all_checks
+from gpuprov.probe.packages import LOCKING, Package
+from tests.capabilities.asking import facts
+from tests.capabilities.test_redhat import PLUGIN, ROCKY
+
+DEBIAN = {"os_release": 'ID="debian"\nVERSION_ID="12"\n'}
+APT = {"package_locking": "apt|true\n"}
+NO_PLUGIN = {"package_locking": "redhat|\ndnf|[main]\n"}
+SWITCHED_OFF = {"package_locking": "redhat|\n" + PLUGIN.replace("enabled = 1", "enabled = 0")}
+WORKS = {"package_locking": "redhat|\n" + PLUGIN}
+
+
+def asked(texts: dict[str, str], *states: bool, wanted: bool = True) -> Outcome:
+    found = {f"lib{n}": Package(f"lib{n}", "1-1", "lib", held, True) for n, held in enumerate(states)}
+    return answers.held(facts(**{"package_locking": "", **texts}), found, "the library", wanted=wanted)
+
+
+@pytest.mark.parametrize(
+    ("texts", "states", "wanted", "status", "found", "hint"),
+    [
+        (DEBIAN, (True, True), True, "pass", "2 packages held", ""),
+        (DEBIAN, (True,), True, "pass", "1 package held", ""),
+        (DEBIAN, (False,), False, "pass", "1 package not held", ""),
+        (DEBIAN, (), True, "fail", "no package of the library is installed", "gpuprov apply"),
+        (DEBIAN, (True, False), True, "fail", "not held: lib1", "apt-mark hold lib1"),
+        (DEBIAN, (True, False), False, "fail", "held: lib0", "apt-mark unhold lib0"),
+        (DEBIAN | APT, (True,), True, "fail", "apt is told to move held packages", "correct that setting"),
+        (DEBIAN | APT, (False,), False, "pass", "1 package not held", ""),
+        (ROCKY | WORKS, (True,), True, "pass", "1 package held", ""),
+        (ROCKY | WORKS, (False,), True, "fail", "not held: lib0", "dnf versionlock add lib0"),
+        (ROCKY | WORKS, (True,), False, "fail", "held: lib0", "dnf versionlock delete lib0"),
+        (ROCKY | NO_PLUGIN, (False,), True, "fail", "dnf's plugin versionlock is not installed; not held: lib0",
+         "dnf install python3-dnf-plugin-versionlock; then gpuprov apply"),
+        (ROCKY | SWITCHED_OFF, (False,), True, "fail", "dnf's plugin versionlock is switched off: enabled in",
+         "correct that setting: upgrades move what is held; then gpuprov apply"),
+    ],
+)  # fmt: skip
+def test_held(
+    texts: dict[str, str], states: tuple[bool, ...], wanted: bool, status: str, found: str, hint: str
+) -> None:
+    outcome = asked(texts, *states, wanted=wanted)
+    assert (outcome.status, outcome.found.startswith(found), outcome.hint.startswith(hint)) == (status, True, True)
+    assert bool(outcome.changes) == ("lib" in outcome.found and status == "fail" and bool(states))
+
+
+def test_every_capability_asks_whether_holding_works() -> None:
+    holding = [check for check in all_checks() if check.id.endswith(".held")]
+    assert {check.capability for check in holding} == {
+        *("nvidia_driver", "fabric_manager", "dcgm", "cuda_toolkit", "container_toolkit")
+    }
+    assert all(LOCKING in check.probes for check in holding)
+
+
+@pytest.mark.parametrize(
+    ("load", "file", "status", "found"),
+    [
+        ("loaded", "enabled", "pass", "x.service enabled"),
+        ("loaded", "disabled", "fail", "x.service is disabled"),
+        ("not-found", "", "fail", "x.service is not-found"),
+    ],
+)
+def test_enabled(load: str, file: str, status: str, found: str) -> None:
+    outcome = answers.enabled("x.service", load, file)
+    assert (outcome.status, outcome.found) == (status, found)

@@ -1,0 +1,192 @@
+"""nvidia_driver.signing: what the firmware trusts, what DKMS is told, what every kernel's modules are signed with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuprov import certificates
+from gpuprov.capabilities.base import Outcome
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.probe.base import Output
+from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE, MODULE_SIGNING
+from tests import key_pairs
+from tests.capabilities.asking import PODMAN, Row, ask, judge
+from tests.probe import captured
+
+ON = captured("secure_boot", "on")
+SECURE, TOOL, SIGNED = "nvidia_driver.secure_boot", "nvidia_driver.signing_tool", "nvidia_driver.signed"
+ROWS = [
+    Row("Secure Boot is off", SECURE, None, {}, "pass", "off"),
+    Row("no EFI", SECURE, None, {"secure_boot": ""}, "pass", "no EFI"),
+    Row(
+        "without the key",
+        SECURE,
+        None,
+        {"secure_boot": ON},
+        "fail",
+        "not enrolled",
+        "mokutil --import /var/lib/dkms/mok.pub",
+    ),
+    Row(
+        "with another certificate than the one that is enrolled",
+        SECURE,
+        None,
+        {"secure_boot": ON, "dkms_key_enrolled": "other|/etc/ours.der\n"},
+        "fail",
+        "not enrolled",
+        "mokutil --import /etc/ours.der",
+    ),
+    Row(
+        "with the key",
+        SECURE,
+        None,
+        {"secure_boot": ON, "dkms_key_enrolled": "enrolled|/var/lib/dkms/mok.pub\n"},
+        "pass",
+    ),
+    Row("a container loads no modules", SECURE, None, {"secure_boot": ON, **PODMAN}, "skip"),
+    Row("no key is given", TOOL, None, {}, "pass", "nothing asked"),
+    Row("no key was ever given", SIGNED, None, {}, "pass", "nothing asked"),
+    Row(
+        "settings are left",
+        SIGNED,
+        None,
+        {"module_signing": "written|1\n"},
+        "fail",
+        "gpuprov.conf is left",
+        "gpuprov apply",
+    ),
+    Row(
+        "a key is left",
+        SIGNED,
+        None,
+        {"module_signing": "key|root 600\n"},
+        "fail",
+        f"{KEY_FILE} is left",
+        "gpuprov apply",
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check.partition('.')[2]}: {row.name}")
+def test_the_answer(row: Row) -> None:
+    judge(row)
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> NvidiaDriver:
+    return NvidiaDriver(signing=key_pairs.site(tmp_path))
+
+
+def identity(driver: NvidiaDriver) -> dict[str, str]:
+    return certificates.of_file(driver.signing.certificate_file)
+
+
+def test_the_sites_certificate_is_trusted(driver: NvidiaDriver) -> None:
+    colons = ":".join(bytes.fromhex(identity(driver)["fingerprint"]).hex(" ").split()).upper()
+    found = ask(SECURE, driver, secure_boot=ON, enrolled_certificates=f"aa:bb\n{colons}\n")
+    assert found.status == "pass"
+    assert "site.crt" in found.found
+
+
+@pytest.mark.parametrize("enrolled", ["", "aa:bb\n"])
+def test_the_sites_certificate_is_not_trusted(driver: NvidiaDriver, enrolled: str) -> None:
+    """That DKMS's own key is enrolled does not help: it is not the one that will sign."""
+    found = ask(SECURE, driver, secure_boot=ON, enrolled_certificates=enrolled, dkms_key_enrolled="enrolled|/x\n")
+    assert found.status == "fail"
+    assert identity(driver)["fingerprint"] in found.found
+    assert f"mokutil --import {driver.signing.certificate_file}" in found.hint
+
+
+DKMS = "ii |dkms|{}|dkms\n"
+TOOLS = {
+    "bookworm": (DKMS.format("3.0.10-8+deb12u1"), "", "pass"),
+    "the first": (DKMS.format("3.0.4-1"), "", "pass"),
+    "jammy": (DKMS.format("2.8.7-2ubuntu2.2"), "", "fail"),
+    "just too old": (DKMS.format("3.0.3-1"), "", "fail"),
+    "offered": (
+        "",
+        "      dkms | 3.0.10-8+deb12u1 | http://deb.debian.org/debian bookworm/main amd64 Packages\n",
+        "pass",
+    ),
+    "nothing known": ("", "", "skip"),
+}
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_dkms_takes_the_key(driver: NvidiaDriver, name: str) -> None:
+    installed, offered, status = TOOLS[name]
+    found = ask(TOOL, driver, packages=installed, package_index=offered)
+    assert found.status == status, found
+    assert found.status != "fail" or ("MOK.priv" in found.hint and "3.0.4" in found.expected)
+
+
+def host(driver: NvidiaDriver, **changed: str) -> str:
+    """A host whose two kernels have modules that the site's key signed, with some lines changed or (empty) left out."""
+    shown = ":".join(bytes.fromhex(f"{key_pairs.SERIAL:012x}").hex(" ").split()).upper()
+    lines = {
+        "key_setting": f"setting|mok_signing_key|{KEY_FILE}",
+        "certificate_setting": f"setting|mok_certificate|{CERTIFICATE_FILE}",
+        "written": "written|1",
+        "key": "key|root 600",
+        "certificate": f"certificate|{identity(driver)['content']}",
+        "pair": "pair|1",
+        "old": f"module|6.1.0-44-amd64|nvidia-current|test modules|{shown}",
+        "new": f"module|6.1.0-45-amd64|nvidia-current|test modules|{shown}",
+        "drm": f"module|6.1.0-45-amd64|nvidia-current-drm|test modules|{shown}",
+        **changed,
+    }
+    return "".join(f"{line}\n" for line in lines.values() if line)
+
+
+def signed(driver: NvidiaDriver, **changed: str) -> Outcome:
+    kernels = "6.1.0-44-amd64|1|1|535.261.03|1\n6.1.0-45-amd64|1|1|535.261.03|1\n"
+    return ask(SIGNED, driver, kernels=kernels, module_signing=host(driver, **changed))
+
+
+def test_everything_is_signed(driver: NvidiaDriver) -> None:
+    found = signed(driver)
+    assert found.status == "pass", found
+    assert found.found == "3 modules of 6.1.0-44-amd64 6.1.0-45-amd64"
+
+
+OTHER = "module|6.1.0-44-amd64|nvidia-current|test modules|0F:0F"
+WRONG = {
+    "no key": ({"key": ""}, "modules.key is not on the host"),
+    "a key for everyone": ({"key": "key|root 644"}, "is of root 644, and must be of root 600"),
+    "someone else's key": ({"key": "key|gpuadmin 600"}, "is of gpuadmin 600"),
+    "another certificate": ({"certificate": "certificate|abcd"}, "another certificate"),
+    "another key": ({"pair": ""}, "is not the key of"),
+    "DKMS is not told": ({"key_setting": ""}, "mok_signing_key is not set"),
+    "a later file wins": ({"more": "setting|mok_certificate|/etc/x.der"}, "mok_certificate is /etc/x.der"),
+    "an unsigned module": (
+        {"drm": "module|6.1.0-45-amd64|nvidia-current-drm||"},
+        "6.1.0-45-amd64: nvidia-current-drm is not signed",
+    ),
+    "another key of the same name": ({"old": OTHER}, "6.1.0-44-amd64: nvidia-current is signed by test modules (f0f)"),
+    "no module for the other kernel": ({"old": ""}, "6.1.0-44-amd64: no NVIDIA module"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_not(driver: NvidiaDriver, name: str) -> None:
+    changed, reason = WRONG[name]
+    found = signed(driver, **changed)
+    assert found.status == "fail"
+    assert reason in found.found, found
+    assert "gpuprov apply" in found.hint
+
+
+def test_a_kernel_that_cannot_boot_does_not_count(driver: NvidiaDriver) -> None:
+    assert signed(driver, stale="module|5.10.0-1-amd64|nvidia-current||").status == "pass"
+
+
+def test_no_kernel_is_no_success(driver: NvidiaDriver) -> None:
+    assert ask(SIGNED, driver, kernels="", module_signing=host(driver)).status == "fail"
+
+
+def test_no_field_holds_the_key() -> None:
+    read = MODULE_SIGNING.parse(Output(f"key|root 600\nsetting|mok_signing_key|{KEY_FILE}\n"))
+    assert read.key == "root 600"
+    assert "cat " not in MODULE_SIGNING.script

@@ -1,0 +1,256 @@
+"""vgpu_guest: gridd.conf, the token, nvidia-gridd alive, licensed."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from gpuprov.capabilities.vgpu_guest import export
+from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
+from gpuprov.probe.base import Output
+from tests.capabilities import vgpu_host as vm
+from tests.capabilities.asking import facts
+
+CONFIGURED, TOKEN, ENABLED = "vgpu_guest.configured", "vgpu_guest.token_installed", "vgpu_guest.enabled"
+ALIVE, LICENSED = "vgpu_guest.alive", "vgpu_guest.licensed"
+PLAIN = VgpuGuest()
+SERVER = VgpuGuest(
+    licensing="server", server_address="licence.example", backup_server_address="spare.example", backup_server_port=7171
+)
+PROVIDER = VgpuGuest(licensing="provider")
+FULL = VgpuGuest(
+    feature_type="vcs",
+    token_directory="/srv/tokens",
+    proxy_address="proxy.example",
+    proxy_port=3128,
+    license_interval=60,
+    linger_interval=5,
+    enable_ui=True,
+)
+FULL_SETTINGS = (
+    *("FeatureType=4", "ClientConfigTokenPath=/srv/tokens", "ProxyServerAddress=proxy.example", "ProxyServerPort=3128"),
+    *("LicenseInterval=60", "LingerInterval=5", "EnableUI=TRUE"),
+)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "text", "status", "found"),
+    [
+        (PLAIN, vm.gridd(), "pass", "FeatureType=1"),
+        (PLAIN, vm.gridd("FeatureType=1", "EnableUI=FALSE", "LicenseInterval=1440"), "pass", "FeatureType=1"),
+        (PLAIN, vm.gridd("FeatureType=1", "EnableUI=false # off"), "pass", "FeatureType=1"),
+        (PLAIN, vm.gridd(config=False), "fail", "/etc/nvidia/gridd.conf does not exist"),
+        (PLAIN, vm.gridd("FeatureType=0"), "fail", "FeatureType is 0, asked for is 1"),
+        (PLAIN, vm.gridd("EnableUI=FALSE"), "fail", "FeatureType is not set, asked for is 1"),
+        (
+            PLAIN,
+            vm.gridd("FeatureType=1", "ServerAddress=old.example"),
+            "fail",
+            "ServerAddress is old.example, asked for is nothing",
+        ),
+        (PLAIN, vm.gridd("FeatureType=1", "IgnoreSP=TRUE"), "fail", "IgnoreSP is TRUE, asked for is nothing"),
+        (PLAIN, vm.gridd("FeatureType=1", "LicenseInterval=10"), "fail", "LicenseInterval is 10, asked for is 1440"),
+        (FULL, vm.gridd(*FULL_SETTINGS), "pass", "ProxyServerPort=3128"),
+        (FULL, vm.gridd(*FULL_SETTINGS[:-1]), "fail", "EnableUI is FALSE, asked for is TRUE"),
+        (FULL, vm.gridd(*FULL_SETTINGS[1:]), "fail", "FeatureType is not set, asked for is 4"),
+        (
+            SERVER,
+            vm.gridd(
+                "FeatureType=1",
+                "ServerAddress=licence.example",
+                "ServerPort=7070",
+                "BackupServerAddress=spare.example",
+                "BackupServerPort=7171",
+            ),
+            "pass",
+            "ServerAddress=licence.example",
+        ),
+        (
+            SERVER,
+            vm.gridd("FeatureType=1", "ServerAddress=licence.example"),
+            "fail",
+            "BackupServerPort is 7070, asked for is 7171",
+        ),
+        (PROVIDER, vm.gridd("EnableUI=FALSE"), "pass", "gridd's defaults"),
+        (PROVIDER, vm.gridd("FeatureType=0"), "fail", "FeatureType is 0, asked for is nothing"),
+    ],
+)
+def test_configuration(fragment: VgpuGuest, text: str, status: str, found: str) -> None:
+    outcome = vm.ask(CONFIGURED, fragment, gridd=text)
+    assert (outcome.status, found in outcome.found) == (status, True), outcome
+    assert bool(outcome.changes) == (status == "fail")
+
+
+@pytest.mark.parametrize(
+    ("fragment", "tokens", "status", "found"),
+    [
+        (PLAIN, vm.token_row(), "pass", "root's, mode 0744"),
+        (PLAIN, "", "fail", "no such token"),
+        (PLAIN, vm.token_row(mode="644"), "fail", "mode 0644"),
+        (PLAIN, vm.token_row(mode="600"), "fail", "mode 0600"),
+        (VgpuGuest(token_mode="0600"), vm.token_row(mode="600"), "pass", "mode 0600"),
+        (PLAIN, vm.token_row(owner="ubuntu"), "fail", "ubuntu's, mode 0744"),
+        (VgpuGuest(token_directory="/srv/tokens"), vm.token_row(), "fail", "no such token"),
+        (PROVIDER, "", "skip", "licensing is provider"),
+        (SERVER, "", "skip", "licensing is server"),
+    ],
+)
+def test_token_of_the_host(fragment: VgpuGuest, tokens: str, status: str, found: str) -> None:
+    outcome = vm.ask(TOKEN, fragment, gridd=vm.gridd(tokens=tokens))
+    assert (outcome.status, found in outcome.found) == (status, True), outcome
+
+
+def test_token_of_the_controller(tmp_path: Path) -> None:
+    path = vm.write_token(tmp_path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    block = VgpuGuest(token_file=str(path))
+    same = vm.token_row(sha=digest)
+    assert vm.ask(TOKEN, block, gridd=vm.gridd(tokens=same)).status == "pass"
+    other = vm.ask(TOKEN, block, gridd=vm.gridd())
+    assert (other.status, other.found) == ("fail", f"sha256 {vm.SHA[:12]}, the controller's is {digest[:12]}")
+    two = vm.ask(TOKEN, block, gridd=vm.gridd(tokens=same + vm.token_row(name="client_configuration_token_old.tok")))
+    assert (two.status, "other tokens beside it" in two.found, two.changes[0].after) == ("fail", True, "removed")
+    renamed = vm.ask(TOKEN, block, gridd=vm.gridd(tokens=vm.token_row(name="client_configuration_token_old.tok")))
+    assert (renamed.status, renamed.found) == ("fail", "no such token")
+    path.unlink()
+    gone = vm.ask(TOKEN, block, gridd=vm.gridd(tokens=same))
+    assert (gone.status, "No such file" in gone.found) == ("fail", True)
+
+
+def test_nothing_of_a_token_is_told(tmp_path: Path) -> None:
+    path = vm.write_token(tmp_path)
+    for outcome in (
+        vm.ask(TOKEN, VgpuGuest(token_file=str(path)), gridd=vm.gridd()),
+        vm.ask("vgpu_guest.token", VgpuGuest(token_file=str(path))),
+    ):
+        assert not [part for part in path.read_text(encoding="utf-8").split(".") if part in str(outcome)]
+
+
+def test_a_vaulted_token_is_not_compared(tmp_path: Path) -> None:
+    path = tmp_path / vm.NAME
+    path.write_text("$ANSIBLE_VAULT;1.1;AES256\n6162\n", encoding="utf-8")
+    assert vm.ask(TOKEN, VgpuGuest(token_file=str(path))).status == "pass"
+    assert "in Ansible's vault" in vm.ask("vgpu_guest.token", VgpuGuest(token_file=str(path))).found
+
+
+FAILED = "Failed to acquire license from api.cls.licensing.nvidia.com (Info: NVIDIA RTX Virtual Workstation - Error: timed out)"
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "status", "found", "change"),
+    [
+        (ENABLED, vm.gridd(), "pass", "enabled", ""),
+        (ENABLED, vm.gridd(unit=("loaded", "active", "disabled")), "fail", "disabled", "enabled"),
+        (ENABLED, vm.gridd(unit=("loaded", "active", "generated")), "fail", "generated", "enabled"),
+        (ENABLED, vm.gridd(unit=("not-found", "inactive", "")), "fail", "there is no nvidia-gridd.service", ""),
+        (ALIVE, vm.gridd(), "pass", "active", ""),
+        (
+            ALIVE,
+            vm.gridd(unit=("loaded", "failed", "enabled"), log=FAILED),
+            "fail",
+            f'failed; nvidia-gridd: "{FAILED}',
+            "active",
+        ),
+        (ALIVE, vm.gridd(unit=("loaded", "inactive", "enabled"), started=0), "fail", "inactive", "active"),
+        (ALIVE, vm.gridd(started=vm.NOW - 200), "fail", "started before its configuration or token", "restarted"),
+        (
+            ALIVE,
+            vm.gridd(tokens=vm.token_row(changed=vm.NOW)),
+            "fail",
+            "started before its configuration or token",
+            "restarted",
+        ),
+        (ALIVE, vm.gridd(started=0), "pass", "active", ""),
+    ],
+)
+def test_daemon(check: str, text: str, status: str, found: str, change: str) -> None:
+    outcome = vm.ask(check, PLAIN, gridd=text)
+    assert (outcome.status, found in outcome.found) == (status, True), outcome
+    assert [one.after for one in outcome.changes] == ([change] if change else [])
+
+
+WHOLE = VgpuGuest(feature_type="vcs")
+
+
+@pytest.mark.parametrize(
+    ("fragment", "changed", "status", "found", "hint"),
+    [
+        (PLAIN, {}, "pass", "0000:06:00.0 NVIDIA Virtual Compute Server: Licensed (Expiry: 2027-1-16 9:5:7 GMT)", ""),
+        (PLAIN, {"vgpu_licences": vm.licence("Licensed (Expiry: N/A)")}, "pass", "N/A", ""),
+        (PLAIN, {"vgpu_licences": vm.licence("Licensed (Expiry: Permanent)")}, "pass", "Permanent", ""),
+        (
+            PLAIN,
+            {"vgpu_licences": vm.licence("Licensed (Expiry: 2026-12-31 9:5:7 GMT)")},
+            "fail",
+            "expired: 0000:06:00.0",
+            "reach its licence",
+        ),
+        (
+            PLAIN,
+            {"vgpu_licences": vm.licence("Unlicensed (Unrestricted)")},
+            "fail",
+            "Unlicensed (Unrestricted)",
+            "grace period",
+        ),
+        (
+            PLAIN,
+            {"vgpu_licences": vm.licence("Unlicensed (Restricted)"), "gridd": vm.gridd(log=FAILED)},
+            "fail",
+            FAILED[:60],
+            "slowed down",
+        ),
+        (PLAIN, {"vgpu_licences": vm.licence("Unlicensed")}, "fail", "0000:06:00.0 Unlicensed", "slowed down"),
+        (
+            PLAIN,
+            {"vgpu_licences": vm.licence() + vm.licence("Unlicensed", bus="00000000:07:00.0")},
+            "fail",
+            "0000:07:00.0 Unlicensed",
+            "slowed",
+        ),
+        (PLAIN, {"vgpu_licences": vm.licence("")}, "fail", "no licensed product: 0000:06:00.0", "licensing portal"),
+        (
+            PLAIN,
+            {"vgpu_licences": vm.licence(mode="Pass-Through")},
+            "fail",
+            "0000:06:00.0 Pass-Through",
+            "vgpu_guest.gpu",
+        ),
+        (WHOLE, {"vgpu_licences": vm.licence(mode="Pass-Through")}, "pass", "Licensed", ""),
+        (
+            PROVIDER,
+            {"vgpu_licences": vm.licence("Licensed (Expiry: N/A)", mode="Pass-Through")},
+            "pass",
+            "Licensed",
+            "",
+        ),
+        (PLAIN, {"vgpu_licences": Output("", 127)}, "fail", "nvidia-smi is not installed", "nvidia_driver.loaded"),
+        (PLAIN, {"vgpu_licences": Output("", 127), "container": "podman\n"}, "skip", "podman container", ""),
+        (
+            PLAIN,
+            {"vgpu_licences": "NVIDIA-SMI has failed because it couldn't communicate with the driver\n"},
+            "fail",
+            "NVIDIA-SMI has failed",
+            "see",
+        ),
+    ],
+)
+def test_licence(fragment: VgpuGuest, changed: dict[str, Output | str], status: str, found: str, hint: str) -> None:
+    outcome = vm.ask(LICENSED, fragment, **changed)
+    assert (outcome.status, found in outcome.found, hint in outcome.hint) == (status, True, True), outcome
+
+
+def test_export() -> None:
+    assert export(facts(gridd=vm.gridd(program=False))) is None
+    assert export(facts(gridd=vm.gridd(config=False))) is None
+    assert export(facts(gridd=vm.gridd())) == PLAIN
+    assert export(facts(gridd=vm.gridd(*FULL_SETTINGS))) == FULL
+    assert export(
+        facts(gridd=vm.gridd("FeatureType=1", "ServerAddress=licence.example", "ServerPort=what", tokens=""))
+    ) == VgpuGuest(licensing="server", server_address="licence.example")
+    assert export(facts(gridd=vm.gridd("EnableUI=TRUE", "FeatureType=0", tokens=""))) == VgpuGuest(
+        licensing="provider", enable_ui=True
+    )
+    assert export(facts(gridd=vm.gridd(tokens=vm.token_row(mode="600")))) == VgpuGuest(token_mode="0600")
+    assert export(facts(gridd=vm.gridd("FeatureType=0"))) == PLAIN

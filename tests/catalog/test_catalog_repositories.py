@@ -1,0 +1,78 @@
+"""NVIDIA's repositories and keys: nothing is trusted by default that no public source confirms."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gpuprov.catalog import repositories as catalogue
+from gpuprov.catalog.packages import distributions
+from gpuprov.spec.build import convert
+from gpuprov.spec.repository import Repository, problems
+
+FILE = catalogue.repositories_file()
+
+
+@pytest.mark.parametrize("key", FILE.keys, ids=lambda key: str(key.id))
+def test_a_key_has_a_whole_fingerprint_or_none(key: catalogue.Key) -> None:
+    assert re.fullmatch(r"([0-9A-F]{40})?", key.fingerprint)
+    assert key.fingerprint.endswith(key.id) or not key.fingerprint
+    assert bool(key.fingerprint) == (key.confidence == "confirmed")
+
+
+@pytest.mark.parametrize("entry", [*FILE.keys, *FILE.retired, *FILE.repositories, *FILE.notes], ids=str)
+def test_sources_are_known(entry: catalogue.Key) -> None:
+    assert entry.source
+    assert set(entry.source) <= set(FILE.sources)
+
+
+def test_repositories_are_of_known_distributions_and_keys() -> None:
+    known = {entry.key for entry in distributions()}
+    assert {entry.distribution for entry in FILE.repositories} <= known
+    assert {entry.signed_by for entry in FILE.repositories} <= {key.id for key in FILE.keys}
+    assert {name for entry in FILE.retired for name in entry.successors} <= {key.id for key in FILE.keys}
+
+
+BLOCKS = [
+    (f"{kind} {name} {machine}", block)
+    for kind, table in catalogue.tables().items()
+    for name, machines in table.items()
+    for machine, block in machines.items()
+]
+
+
+@pytest.mark.parametrize("block", [pytest.param(block, id=name) for name, block in BLOCKS])
+def test_every_block_is_one_that_a_spec_could_have(block: dict[str, object]) -> None:
+    typed, findings = convert(block, Repository)
+    assert findings == []
+    found = list(problems(typed, ("repository",)))
+    assert [problem.path for problem in found] == ([] if block["fingerprint"] else [("repository", "key_url")])
+    assert str(block["key_url"]).startswith("https://")
+
+
+def test_arm_servers_have_a_folder_of_their_own() -> None:
+    found = catalogue.cuda("ubuntu2404", "aarch64")
+    assert found
+    assert found["url"] == "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/sbsa/"
+    assert found["key_url"] == found["url"] + "3bf863cc.pub"
+
+
+@pytest.mark.parametrize(
+    ("distribution", "machine"), [("debian12", "aarch64"), ("ubuntu1604", "x86_64"), ("rhel9", "riscv64")]
+)
+def test_no_repository(distribution: str, machine: str) -> None:
+    assert catalogue.cuda(distribution, machine) is None
+
+
+def test_the_toolkits_rpm_packages_are_not_signed_but_their_index_is() -> None:
+    found = catalogue.container_toolkit("redhat")
+    assert found
+    assert found["signed"] == "index"
+    assert catalogue.container_toolkit("debian", "s390x") is None
+
+
+def test_what_no_source_confirms_is_no_default() -> None:
+    found = catalogue.cuda("rhel10")
+    assert found
+    assert found["fingerprint"] == ""

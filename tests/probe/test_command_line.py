@@ -1,0 +1,120 @@
+"""roles/kernel/files/command_line.py: every boot entry, what later kernels inherit, and what is taken out again."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gpuprov import assets
+
+GRUBBY = """#!/bin/sh
+# Stands in for grubby: removes and adds words in each entry, and in kernelopts of grub's environment.
+while [ $# -gt 0 ]; do case $1 in --args) add=$2; shift ;; --remove-args) gone=$2; shift ;; esac; shift; done
+for f in "$BOOT"/loader/entries/*.conf "$BOOT"/grub2/grubenv; do
+  for w in $gone $add; do sed -i -E "/^(options|kernelopts=)/s/ ${w%%=*}(=[^ ]*)?( |$)/ /g" "$f"; done
+  [ -z "$add" ] || sed -i -E "/^(options [^\\$]|kernelopts=)/s/ *$/ $add/" "$f"
+done
+"""
+EL8 = "title EL 8\nlinux /vmlinuz-4.18.0-553.el8.x86_64\noptions $kernelopts $tuned_params\n"
+EL9 = "title EL 9\nlinux /vmlinuz-5.14.0-570.el9.x86_64\noptions root=UUID=5f6c ro console=tty0 console=ttyS0\n"
+DEFAULTS = (
+    "GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX=\"crashkernel=1G-4G:192M rd.lvm.lv=rl/root\"\nGRUB_DISTRIBUTOR='$(sed x)'\n"
+)
+WORDS = ["iommu=pt", "nosmt"]
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The program, on a host of its own with an EL 8 and an EL 9 entry."""
+    spec = importlib.util.spec_from_file_location("command_line", assets.root() / "roles/kernel/files/command_line.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    boot = tmp_path / "boot"
+    for file, text in {
+        "boot/loader/entries/a.conf": EL8,
+        "boot/loader/entries/b.conf": EL9,
+        "boot/grub2/grubenv": "# GRUB Environment Block\nsaved_entry=a\nkernelopts=root=/dev/rl ro iommu=on quiet\n",
+        "etc/default/grub": DEFAULTS,
+        "etc/kernel/cmdline": "root=UUID=5f6c ro\n",
+        "bin/grubby": GRUBBY,
+    }.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    (tmp_path / "bin/grubby").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("BOOT", str(boot))
+    for name, path in {
+        "BOOT": boot,
+        "DEFAULTS": tmp_path / "etc/default/grub",
+        "INHERITED": tmp_path / "etc/kernel/cmdline",
+        "RECORD": tmp_path / "var/command_line",
+    }.items():
+        monkeypatch.setattr(module, name, str(path))
+    return module
+
+
+def checked(program: ModuleType, words: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert program.main("check", words) == ""
+    return [Path(line).name for line in capsys.readouterr().out.split()]
+
+
+def test_every_entry_and_what_later_kernels_inherit(
+    program: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert checked(program, WORDS, capsys) == ["a.conf", "b.conf", "grub", "cmdline"]
+    assert program.main("write", WORDS) == ""
+    assert checked(program, WORDS, capsys) == [], "a second run changes nothing"
+    found = {Path(name).name: program.pairs(words) for name, words in program.entries().items()}
+    assert all((words["iommu"], words["nosmt"]) == ("pt", "") for words in found.values())
+    assert "console=tty0 console=ttyS0" in (tmp_path / "boot/loader/entries/b.conf").read_text(encoding="utf-8")
+    assert (tmp_path / "etc/default/grub").read_text(encoding="utf-8") == DEFAULTS.replace(
+        'root"', 'root iommu=pt nosmt"'
+    )
+    assert (tmp_path / "etc/kernel/cmdline").read_text(encoding="utf-8") == "root=UUID=5f6c ro iommu=pt nosmt\n"
+
+
+def test_what_is_not_asked_any_more_is_taken_out(
+    program: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program.main("write", WORDS)
+    assert checked(program, ["iommu=pt"], capsys) == ["a.conf", "b.conf", "grub", "cmdline"]
+    assert program.main("write", ["iommu=pt"]) == ""
+    assert all("nosmt" not in words for words in [*program.entries().values(), *program.inherited().values()])
+    assert program.main("write", []) == ""
+    assert (tmp_path / "etc/default/grub").read_text(encoding="utf-8") == DEFAULTS
+    assert not Path(program.RECORD).exists()
+    assert checked(program, [], capsys) == []
+    assert "quiet" in program.entries()[f"{tmp_path}/boot/loader/entries/a.conf"], "never ours, and never taken out"
+
+
+def test_grubby_that_changes_nothing_is_an_error(program: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "bin/grubby").write_text("#!/bin/sh\necho read-only file system; exit 1\n", encoding="utf-8")
+    problem = program.main("write", WORDS)
+    assert "grubby left" in problem
+    assert "b.conf" in problem
+    assert "read-only file system" in problem
+
+
+def test_a_run_that_was_cut_off_is_completed(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    program.main("write", WORDS)
+    Path(program.INHERITED).write_text("root=UUID=5f6c ro\n", encoding="utf-8")
+    assert checked(program, WORDS, capsys) == ["cmdline"]
+
+
+def test_without_boot_loader_specification_files_the_menu_is_read(program: ModuleType, tmp_path: Path) -> None:
+    """openEuler's grub.cfg has its entries inside."""
+    for entry in (tmp_path / "boot/loader/entries").iterdir():
+        entry.unlink()
+    menu = "menuentry 'openEuler' {\n\tlinux\t/vmlinuz-5.10.0 root=/dev/mapper/root ro iommu=pt\n\tinitrd /i\n}\n"
+    (tmp_path / "boot/grub2/grub.cfg").write_text(menu, encoding="utf-8")
+    assert list(program.entries().values()) == [["root=/dev/mapper/root", "ro", "iommu=pt"]]
+
+
+def test_a_host_with_nothing_to_say_is_left_alone(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    assert checked(program, [], capsys) == []

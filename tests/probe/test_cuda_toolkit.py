@@ -1,0 +1,84 @@
+"""What the probes of CUDA toolkits print on hosts, as they print it."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from gpuprov.probe import cuda_toolkit
+from gpuprov.probe.base import Output, ProbeFailed
+
+# Of a host with stand-ins: Debian 12, two toolkits, cuDNN for the default's CUDA.
+DEBIAN = """\
+@toolkit 12.4
+nvcc 12.4 12.4.131
+kit 12.4.1
+cudart 12.4.127
+@toolkit 13.0
+complaint sh: 1: nvcc: Exec format error
+link alternatives /usr/local/cuda-12.4
+alternative cuda - manual mode
+alternative   link best version is /usr/local/cuda-13.0
+alternative   link currently points to /usr/local/cuda-12.4
+alternative   link cuda is /usr/local/cuda
+alternative /usr/local/cuda-12.4 - priority 124
+alternative /usr/local/cuda-13.0 - priority 130
+profile # Ansible managed
+profile export PATH="/usr/local/cuda/bin${PATH:+:$PATH}"
+library libcudart.so.12 /usr/local/cuda-12.4/targets/x86_64-linux/lib/libcudart.so.12.4.127
+library libcudart.so.12 /opt/other/libcudart.so.12.1.105
+library libcudnn.so.9 /usr/lib/x86_64-linux-gnu/libcudnn.so.9.5.1
+cudnn 9
+cudnn 5
+cudnn 1
+space 68025344 /usr/local
+space 68025344 /var
+"""
+# `alternatives --display` of EL: another first line, and a family or not behind the path.
+EL = """\
+link alternatives /usr/local/cuda-13.0
+alternative cuda - status is auto.
+alternative  link currently points to /usr/local/cuda-13.0
+alternative /usr/local/cuda-12.4 - priority 124
+alternative /usr/local/cuda-13.0 - priority 130
+alternative Current `best' version is /usr/local/cuda-13.0.
+space 1024 /var
+"""
+
+
+def test_debian() -> None:
+    found = cuda_toolkit.parse_toolkits(Output(DEBIAN))
+    kit = found.toolkits["12.4"]
+    assert (kit.release, kit.build, kit.kit, kit.cudart, kit.complaint) == (
+        "12.4",
+        "12.4.131",
+        "12.4.1",
+        "12.4.127",
+        "",
+    )
+    assert found.toolkits["13.0"].complaint == "sh: 1: nvcc: Exec format error"
+    assert (found.link, found.by, found.mode) == ("/usr/local/cuda-12.4", "alternatives", "manual")
+    assert found.choices == ("/usr/local/cuda-12.4", "/usr/local/cuda-13.0")
+    assert found.libraries["libcudart.so.12"].endswith("12.4.127"), "the linker takes the first"
+    assert found.cudnn_header == "9.5.1"
+    assert found.space == {"/usr/local": 66431, "/var": 66431}
+    assert "/usr/local/cuda/bin" in found.profile
+
+
+def test_el() -> None:
+    found = cuda_toolkit.parse_toolkits(Output(EL))
+    assert (found.link, found.mode, found.toolkits) == ("/usr/local/cuda-13.0", "auto", {})
+    assert found.choices == ("/usr/local/cuda-12.4", "/usr/local/cuda-13.0")
+
+
+def test_a_script_that_was_cut_off_is_no_host_without_toolkits() -> None:
+    with pytest.raises(ProbeFailed, match="not read to the end"):
+        cuda_toolkit.parse_toolkits(Output("@toolkit 12.4\n"))
+
+
+def test_the_scripts_are_shell_and_read_this_machine() -> None:
+    for probe in (cuda_toolkit.PACKAGES, cuda_toolkit.INDEX, cuda_toolkit.TOOLKITS):
+        assert subprocess.run(["sh", "-n"], input=probe.script, text=True, check=False).returncode == 0
+    done = subprocess.run(["sh"], input=cuda_toolkit.TOOLKITS.script, text=True, capture_output=True, check=True)
+    assert cuda_toolkit.parse_toolkits(Output(done.stdout)).space["/var"] > 0

@@ -1,0 +1,133 @@
+"""Hosts that stand in for another distribution: what they say they are, and which descriptions there cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import distributions, image, sources
+from gpuprov.simulate.description import Description, convert
+from gpuprov.simulate.distributions import DISTRIBUTIONS, TABLE
+from gpuprov.simulate.hosts import PARTS
+from gpuprov.simulate.parts import boot, identity
+from gpuprov.simulate.parts.base import File
+
+STANDING_IN = [entry.key for entry in TABLE if entry.stands_in]
+GRUBBY = boot.ASSETS / "grubby"
+
+
+@pytest.mark.parametrize("key", STANDING_IN)
+def test_os_release_says_the_distribution(key: str) -> None:
+    known = DISTRIBUTIONS[key]
+    rows = dict(line.split("=", 1) for line in identity.os_release(known).splitlines())
+    assert rows["ID"].strip('"') == known.id
+    assert rows["VERSION_ID"] == f'"{known.version_id}"'
+    assert ("PLATFORM_ID" in rows) == (known.family == "redhat")
+    assert "Debian" not in identity.os_release(known)  # Ansible would take it for a Debian
+
+
+@pytest.mark.parametrize("key", STANDING_IN)
+def test_the_host_says_that_its_userland_is_debian(key: str) -> None:
+    made = identity.part("gpu01", Description(distribution=key))
+    for path in ("/etc/gpuprov-sim/README", "/etc/motd"):
+        content = made.files[path].content
+        assert isinstance(content, bytes)
+        assert b"its programs are Debian's" in content
+    assert DISTRIBUTIONS[key].kernel in made.script
+
+
+def test_debian_stays_what_it_is() -> None:
+    assert identity.part("gpu01", Description()).files == {}
+    assert identity.part in PARTS
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"distribution": "debian11"}, 'distribution is "debian11"'),
+        ({"distribution": "rocky9", "kind": "machine"}, 'distribution is "rocky9" and kind is "machine"'),
+        ({"distribution": "ubuntu2404", "kernel": "6.1.0-47-amd64"}, "kernel is .* one of Debian's"),
+        ({"distribution": "rocky9", "repositories": ["distribution"]}, "rocky9 has no NVIDIA driver of its own"),
+        ({"repositories": ["cuda"]}, "repositories"),
+    ],
+)
+def test_descriptions_that_cannot_be(values: object, said: str) -> None:
+    with pytest.raises(GpuprovError, match=said) as caught:
+        convert(values, "host.yaml")
+    assert str(caught.value).startswith("host.yaml: ")
+
+
+@pytest.mark.parametrize(
+    ("values", "configured", "served"),
+    [
+        ({}, ("distribution",), ("distribution",)),
+        ({"distribution": "rocky9"}, ("nvidia",), ("nvidia",)),
+        ({"distribution": "ubuntu2404", "mirror": True}, ("distribution",), ("distribution", "nvidia")),
+        ({"distribution": "rocky9", "mirror": True}, (), ("nvidia",)),
+        ({"distribution": "ubuntu2404", "repositories": ["nvidia"]}, ("nvidia",), ("nvidia",)),
+    ],
+)
+def test_repositories(values: object, configured: tuple[str, ...], served: tuple[str, ...]) -> None:
+    described = convert(values, "host.yaml")
+    assert described.configured == configured
+    assert described.served == served
+
+
+def test_images_are_shared_and_the_dnf_family_has_its_own() -> None:
+    mirrors = sources.Mirrors("http://m/debian", "http://m/security")
+    recipes = {key: image.Recipe(key, mirrors) for key in DISTRIBUTIONS}
+    assert recipes["ubuntu2404"].tag == recipes["debian12"].tag
+    assert recipes["rocky8"].tag == recipes["rocky9"].tag != recipes["debian12"].tag
+    assert {"dnf", "rpm", "dracut"} <= set(recipes["rocky9"].packages)
+    assert "initramfs-tools" not in recipes["rocky9"].packages
+
+
+def test_machines_are_of_distributions_that_are_real() -> None:
+    assert distributions.REAL == ("debian12", "debian13")
+
+
+@pytest.fixture
+def grubby(tmp_path: Path) -> tuple[Path, Path]:
+    """A boot loader entry and the stand-in grubby that edits it."""
+    (tmp_path / "entries").mkdir()
+    entry = tmp_path / "entries/id-5.14.conf"
+    entry.write_text(boot.ENTRY.format(name="Rocky", kernel="5.14", version="9", id="rocky"), encoding="utf-8")
+    (tmp_path / "grub").write_text(boot.EL_DEFAULTS, encoding="utf-8")
+    script = GRUBBY.read_text(encoding="utf-8").replace("/boot/loader/entries", str(tmp_path / "entries"))
+    program = tmp_path / "grubby"
+    program.write_text(script.replace("/etc/default/grub", str(tmp_path / "grub")), encoding="utf-8")
+    return program, entry
+
+
+def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, program, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_grubby_adds_replaces_and_removes(grubby: tuple[Path, Path]) -> None:
+    program, entry = grubby
+    for _ in range(2):
+        assert run(program, "--update-kernel=ALL", "--args=iommu=pt nosmt", "--remove-args=quiet").returncode == 0
+    assert "options root=/dev/simulated ro iommu=pt nosmt\n" in entry.read_text()
+    assert 'GRUB_CMDLINE_LINUX="iommu=pt nosmt"' in (program.parent / "grub").read_text()
+    run(program, "--update-kernel=DEFAULT", "--args=iommu=off", "--remove-args=nosmt")
+    told = run(program, "--info=ALL").stdout
+    assert 'args="ro iommu=off"' in told
+    assert 'root="/dev/simulated"' in told
+    assert run(program, "--default-kernel").stdout == "/boot/vmlinuz-5.14\n"
+    assert "GRUB_CMDLINE_LINUX" in (program.parent / "grub").read_text()
+
+
+def test_grubby_without_such_a_kernel(grubby: tuple[Path, Path]) -> None:
+    done = run(grubby[0], "--update-kernel=/boot/vmlinuz-6", "--args=x")
+    assert done.returncode == 1
+    assert "no entry for /boot/vmlinuz-6" in done.stderr
+
+
+def test_the_dnf_family_has_grubby_in_place_of_update_grub() -> None:
+    files = boot.part("gpu01", Description(distribution="rocky9")).files
+    assert isinstance(files["/usr/sbin/grubby"], File)
+    assert "/usr/sbin/update-grub" not in files

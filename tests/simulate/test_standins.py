@@ -1,0 +1,210 @@
+"""Stand-in packages of Ubuntu, of NVIDIA's repositories and of the dnf family: names, versions, relations, streams."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import debs, rpms, standins, standins_driver, standins_el
+from gpuprov.simulate import standins_nvidia_apt as nvidia_apt
+from gpuprov.simulate import standins_nvidia_dnf as nvidia_dnf
+from gpuprov.simulate import standins_ubuntu as ubuntu
+from gpuprov.simulate.distributions import DISTRIBUTIONS, Distribution, Repository
+from gpuprov.simulate.parts import nvml
+from gpuprov.simulate.parts.base import File, text
+from gpuprov.simulate.repository_index import NVIDIA, Release
+from gpuprov.simulate.repository_versions import versions
+from gpuprov.simulate.standin import Standin
+from gpuprov.simulate.standins import Extra, Packaged
+from gpuprov.simulate.standins_catalogue import names
+from tests.simulate.needs import needs_dpkg, needs_rpmbuild
+
+Make = Callable[[Distribution, str], list[Standin]]
+NOBLE, ROCKY9, ROCKY10 = (DISTRIBUTIONS[key] for key in ("ubuntu2404", "rocky9", "rocky10"))
+
+
+@pytest.fixture(autouse=True)
+def without_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """NVIDIA's programs and the libraries are not fetched and not built: only their places count here."""
+    for name in standins_driver.PROGRAMS:
+        (tmp_path / name).write_bytes(b"#!/bin/true\n")
+    monkeypatch.setattr(standins_driver, "_extracted", lambda: tmp_path)
+    monkeypatch.setattr(standins_driver, "_hollow", lambda _name: b"library")
+    monkeypatch.setattr(standins_driver, "configuration_library", lambda: b"library")
+    monkeypatch.setattr(nvml, "package_files", lambda version: {f"/x.{version}": File(b"nvml")})
+
+
+def by_name(made: list[Standin]) -> dict[str, Standin]:
+    return {package.name: package for package in made}
+
+
+def test_ubuntus_names_and_versions() -> None:
+    made = by_name(ubuntu.packages(NOBLE, "580.159.03"))
+    assert {package.version for package in made.values()} == {"580.159.03-0ubuntu0.24.04.1"}
+    assert {
+        "nvidia-dkms-580-server-open", "nvidia-firmware-580-server-580.159.03", "nvidia-fabricmanager-580",
+        "libnvidia-compute-580-server", "nvidia-headless-no-dkms-580-server",
+    } <= made.keys()  # fmt: skip
+    assert made["nvidia-headless-580-server"].requires == (
+        "nvidia-headless-no-dkms-580-server",
+        "nvidia-dkms-580-server",
+    )
+    assert "nvidia-kernel-common-580-server-580.159.03" in made["nvidia-fabricmanager-580"].requires
+    assert "nvidia-kernel-common-580-server-580.159.03" in made["nvidia-kernel-common-580-server"].provides
+    assert all("(=" in relation for relation in made["nvidia-driver-580-server"].requires)
+
+
+@pytest.mark.parametrize(
+    ("distribution", "version", "name", "full"),
+    [
+        ("ubuntu2404", "570.211.01", "nvidia-dkms-570-open", "570.211.01-0ubuntu1"),
+        ("ubuntu2404", "580.95.05", "libnvidia-compute-580", "580.95.05-0ubuntu1"),
+        ("ubuntu2204", "580.159.03", "libnvidia-compute-580", "580.159.03-1ubuntu1"),
+        ("ubuntu2404", "590.48.01", "nvidia-dkms-open", "590.48.01-1ubuntu1"),
+        ("debian12", "590.48.01", "nvidia-kernel-open-dkms", "590.48.01-1"),
+    ],
+)
+def test_nvidias_apt_names_lose_their_suffix(distribution: str, version: str, name: str, full: str) -> None:
+    made = by_name(nvidia_apt.packages(DISTRIBUTIONS[distribution], version))
+    assert made[name].version == full
+    assert {"cuda-drivers", "nvidia-open"} <= made.keys()
+
+
+@pytest.mark.parametrize(
+    ("make", "key", "version"),
+    [
+        (ubuntu.packages, "ubuntu2404", "580.159.03"),
+        (nvidia_apt.packages, "ubuntu2404", "570.211.01"),
+        (nvidia_apt.packages, "ubuntu2404", "580.178.04"),
+        (nvidia_apt.packages, "ubuntu2604", "595.91.07"),
+        (nvidia_apt.packages, "debian13", "595.91.07"),
+        (nvidia_dnf.packages, "rocky8", "570.211.01"),
+        (nvidia_dnf.packages, "rocky10", "595.91.07"),
+    ],
+)
+def test_a_set_is_whole(make: Make, key: str, version: str) -> None:
+    """Every relation to a package of the driver can be met from the set; no two packages have the same file, unless they
+    conflict."""
+    made = make(DISTRIBUTIONS[key], version)
+    assert len(made) == len(by_name(made))
+    given = {package.name for package in made} | {p.split(" ")[0] for package in made for p in package.provides}
+    wanted = {relation.split(" ")[0] for package in made for relation in package.requires}
+    assert {name for name in wanted - given if "nvidia" in name or "cuda" in name} == set()
+    owners: dict[str, Standin] = {}
+    for package in made:
+        for path in package.files:
+            other = owners.setdefault(path, package)
+            if other is not package:
+                assert set(other.conflicts) & {package.name, *package.provides}, path
+
+
+@pytest.mark.parametrize(
+    ("make", "key", "source"),
+    [
+        (ubuntu.packages, "ubuntu2404", "distribution"),
+        (nvidia_apt.packages, "ubuntu2204", "nvidia"),
+        (nvidia_apt.packages, "debian12", "nvidia"),
+        (nvidia_dnf.packages, "rocky8", "nvidia"),
+        (nvidia_dnf.packages, "rocky10", "nvidia"),
+    ],
+)
+@pytest.mark.parametrize("version", ["570.211.01", "580.95.05", "595.91.07"])
+def test_what_the_catalogue_names_is_on_offer(make: Make, key: str, source: Repository, version: str) -> None:
+    known = DISTRIBUTIONS[key]
+    wanted = names(known, source, version)
+    assert len(wanted) > 5
+    assert set(wanted) <= {package.name for package in make(known, version)}
+
+
+def test_the_dnf_set_has_epoch_release_and_both_kernel_packages() -> None:
+    made = by_name(nvidia_dnf.packages(ROCKY9, "580.178.04"))
+    assert made["libnvidia-ml"].version == "580.178.04-1.el9"
+    assert made["nvidia-driver-cuda"].epoch == nvidia_dnf.EPOCH
+    assert "nvidia-kmod-common = 3:580.178.04" in made["kmod-nvidia-open-dkms"].requires
+    assert made["kmod-nvidia-open-dkms"].conflicts == ("kmod-nvidia-latest-dkms",)
+    assert "dkms install -m nvidia-open -v 580.178.04" in made["kmod-nvidia-open-dkms"].scripts["post"]
+    assert made["nvidia-fabricmanager"].epoch == 0
+    assert "nvidia-fabric-manager" in by_name(nvidia_dnf.packages(ROCKY9, "570.211.01"))
+
+
+def test_module_streams() -> None:
+    documents = list(yaml.safe_load_all(nvidia_dnf.modulemd(ROCKY9, ["570.211.01", "580.178.04"])))
+    found = {
+        document["data"]["stream"]: document["data"] for document in documents if document["document"] == "modulemd"
+    }
+    assert set(found) == {"570-open", "570-dkms", "580-open", "580-dkms", "open-dkms", "latest-dkms"}
+    artifacts = found["580-open"]["artifacts"]["rpms"]
+    assert "kmod-nvidia-open-dkms-3:580.178.04-1.el9.x86_64" in artifacts
+    assert not [name for name in artifacts if name.startswith(("kmod-nvidia-latest", "cuda-drivers")) or ":570" in name]
+    assert {"default", "ks", "fm"} <= set(found["580-dkms"]["profiles"])
+    assert "nvidia-fabric-manager" in found["570-open"]["profiles"]["fm"]["rpms"]
+    assert documents[-1]["data"]["stream"] == "latest-dkms"
+
+
+def test_kernels_of_the_dnf_family() -> None:
+    names = {key: {p.name for p in standins_el.installed(DISTRIBUTIONS[key])} for key in ("rocky8", "rocky9")}
+    assert "kernel-devel-matched" in names["rocky9"] - names["rocky8"]
+    kernels = by_name(standins_el.kernels(ROCKY10))
+    assert f"kernel-core-{kernels['kernel-core'].version}.x86_64" == f"kernel-core-{ROCKY10.kernel}"
+
+
+def test_versions_on_offer() -> None:
+    assert versions("570, 580.95.05 570") == ("570.211.01", "580.95.05")
+    assert versions("") == versions("570,580")
+    with pytest.raises(GpuprovError, match='driver is "699"'):
+        versions("699")
+
+
+def test_pinning_packages_begin_with_580() -> None:
+    made = by_name(nvidia_apt.pinning(("570.211.01", "580.178.04")))
+    assert set(made) == {"nvidia-driver-pinning-580", "nvidia-driver-pinning-580.178.04"}
+
+
+def test_extras_have_one_entry_for_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = Extra(
+        name="x", summary="X", epoch=1, deb=Packaged("1-1", name="libx", requires=("y (= {version})",)),
+        rpm=Packaged("1-1.{tag}"), files={"{libdir}/x.so": text("")}, distributions=("rocky9", "ubuntu2404"),
+    )  # fmt: skip
+    monkeypatch.setattr(standins, "_all", lambda: (extra,))
+    (deb,) = standins.extras(NOBLE, "nvidia")
+    (rpm,) = standins.extras(ROCKY9, "nvidia")
+    assert (deb.name, deb.requires, *deb.files) == ("libx", ("y (= 1-1)",), "/usr/lib/x86_64-linux-gnu/x.so")
+    assert (rpm.name, rpm.version, *rpm.files) == ("x", "1-1.el9", "/usr/lib64/x.so")
+    assert standins.extras(ROCKY10, "nvidia") == standins.extras(ROCKY9, "distribution") == []
+
+
+@needs_dpkg
+def test_a_deb_has_relations_epoch_and_mark(tmp_path: Path) -> None:
+    package = Standin("a", "1-2", "A", requires=("b (= 1)", "c"), epoch=1, source="s").instead_of("v")
+    (made,) = debs.build(tmp_path, [package])
+    told = subprocess.run(["dpkg-deb", "--field", made], check=True, capture_output=True, text=True).stdout
+    rows = ("Version: 1:1-2", "Depends: b (= 1), c", "Provides: v", "Conflicts: v", "Replaces: v", "Source: s")
+    assert not [row for row in (*rows, debs.MARK) if row not in told]
+
+
+@needs_rpmbuild
+def test_rpms_of_two_versions_with_scripts_and_marks(tmp_path: Path) -> None:
+    files = {"/usr/bin/a": text("#!/bin/sh\n", 0o755), "/etc/a.conf": text("a")}
+    script = {"post": 'echo "${1%/x}" 100%\n'}
+    packages = [
+        Standin("a", f"{version}-1.el9", "A", files=files, epoch=3, requires=("b = 3:1",), scripts=script)
+        for version in ("1", "2")
+    ]
+    made = rpms.build(tmp_path, [*packages, Standin("b", "1-1", "B")])
+    assert sorted(file.name for file in made) == ["a-1-1.el9.x86_64.rpm", "a-2-1.el9.x86_64.rpm", "b-1-1.x86_64.rpm"]
+    query = ["rpm", "-qp", "--qf", "%{EPOCH} %{SUMMARY}\n%{POSTIN}", "--requires", "--configfiles"]
+    told = subprocess.run(
+        [*query, tmp_path / "a-2-1.el9.x86_64.rpm"], check=True, capture_output=True, text=True
+    ).stdout
+    for words in ("3 A", debs.MARK, "b = 3:1", "/etc/a.conf", 'echo "${1%/x}" 100%'):
+        assert words in told
+
+
+def test_a_flat_repository_has_no_suite() -> None:
+    assert NVIDIA.suite == ""
+    assert Release("Ubuntu", "Ubuntu", "noble", "restricted").component == "restricted"
