@@ -74,6 +74,8 @@ def judge(data: str | bytes, wanted: str = "", now: float | None = None) -> dict
     problem = ""
     if strange:
         problem = f"its fingerprint is {', '.join(strange)}, expected is {', '.join(expected)}"
+    elif lacking := [name for name in expected if name not in names]:
+        problem = f"it holds {', '.join(names)}, and lacks {', '.join(lacking)}"
     elif not expected and len(names) > 1:
         problem = f"it holds {len(names)} keys ({', '.join(names)}), and no fingerprint says which are meant"
     elif revoked := [key["fingerprint"] for key in found if key["revoked"]]:
@@ -115,6 +117,8 @@ def _binary(data: str | bytes) -> bytes:
     if b"-----BEGIN PGP" not in raw:
         return raw
     blocks = ARMOUR.findall(raw)
+    if len(blocks) != raw.count(b"-----BEGIN PGP"):  # what this parser passes over, another may read
+        raise NotAKey("its armour is damaged")
     if any(kind == b"PRIVATE KEY BLOCK" for kind, _ in blocks):
         raise NotAKey("it holds a private key, which belongs on no host")
     return b"".join(_block(text) for kind, text in blocks if kind == b"PUBLIC KEY BLOCK")

@@ -6,6 +6,7 @@ Rendered projects carry this file as an Ansible filter plugin, so that checks an
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 PRESENT = "iWtFUH"
@@ -64,11 +65,23 @@ def parse_installed(text: str) -> dict[str, str]:
     return {row[1]: row[2] for row in parse_rows(text)}
 
 
+def header_metapackages(names: Iterable[str]) -> list[str]:
+    """The metapackages that bring headers along with each kernel that the `linux-image-...` metapackages among these names bring.
+
+    linux-image-unsigned-KERNEL and linux-image-extra-KERNEL are packages of one kernel; linux-image-extra-virtual brings the
+    generic one (https://wiki.ubuntu.com/Kernel/Dev/Meta-Pkgs).
+    """
+    meta = re.compile(r"linux-image-(?!unsigned-|extra-\d)([a-z].*)(?<!-dbg)(?<!-unsigned)")
+    found = [match[1] for match in map(meta.fullmatch, names) if match]
+    return list(dict.fromkeys(f"linux-headers-{re.sub('^extra-virtual', 'generic', image)}" for image in found))
+
+
 class FilterModule:
     """What Ansible loads: the functions above as filters of the rendered project."""
 
     def filters(self) -> dict[str, Any]:
         return {
+            "gpuprov_header_metapackages": header_metapackages,
             "gpuprov_index": parse_index,
             "gpuprov_installed": parse_installed,
             "gpuprov_madison": parse_madison,

@@ -192,8 +192,9 @@ def pick(wanted: str, sets: Sets, kind: str, index: Index, installed: Names, bes
         kept = not any(len(set(n.values())) == 1 and upstream(_first(n)) == upstream(_first(have)) for n in will_do)
     if not kept and not will_do:
         return _missing(wanted, rules, index, offered, beside, floor)
-    present = installed.get(kernel_package({kind: rules}, installed).get(kind, ""), "")
-    chosen = have if kept else next((names for names in will_do if _first(names) == present), will_do[0])
+    present = [installed[name] for name in kernel_package(sets, installed).values()]
+    near = sorted(will_do, key=lambda n: (_first(n) not in present, upstream(_first(n)) not in map(upstream, present)))
+    chosen = have if kept else near[0]
     version = _first(chosen)
     packages = {**chosen, **_companions(rules, version, index, installed), **followers(chosen)}
     known = [rule for each in (*sets.values(), *beside) for rule in each]
@@ -222,7 +223,9 @@ def decide(wanted: str, modules: str, pci_ids: list[str], table: Names, sets: Se
     if choice["problem"]:
         hint = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have"
         return {**_answer("", {}), **choice, "hint": hint}
-    return {**choice, **pick(wanted, sets, choice["flavour"], index, installed, beside, cuda, others=others)}
+    wishes = (branch, wanted) if wanted == "any" and present else (wanted,)
+    answers = [pick(asked, sets, choice["flavour"], index, installed, beside, cuda, others=others) for asked in wishes]
+    return {**choice, **next((answer for answer in answers if not answer["problem"]), answers[-1])}
 
 
 def _upstreams(index: Index) -> list[str]:

@@ -15,7 +15,8 @@ FOLDERS = {"debian": "/etc/apt/sources.list.d/gpuprov-{}.sources", "redhat": "/e
 KEYS = {"debian": "/etc/apt/keyrings/gpuprov-{}.asc", "redhat": "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuprov-{}"}
 HEAD = "# Managed by gpuprov: changes are overwritten\n"
 OWN = re.compile(r"/etc/(?:apt/sources\.list\.d|yum\.repos\.d)/gpuprov-(.+)\.(?:sources|repo)$")
-YES = ("1", "yes", "true", "on", "enabled")
+YES = ("1", "yes", "true", "on", "enabled", "with", "enable")
+UNSAFE = ("trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-insecure")
 ONE_LINE = re.compile(r"^\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<components>[^#]*)")
 
 
@@ -210,9 +211,7 @@ def _list(name: str, body: str) -> Iterable[dict[str, Any]]:
         if match:
             options = dict(part.partition("=")[::2] for part in (match["options"] or "").split())
             options = {key.rstrip("+-").casefold(): value for key, value in options.items()}
-            trust = next(
-                (f"{key}={options[key]}" for key in ("trusted", "allow-insecure") if options.get(key, "") in YES), ""
-            )
+            trust = next((f"{key}={options[key]}" for key in UNSAFE if options.get(key, "").casefold() in YES), "")
             words = match["components"].split()
             yield _row(
                 name,
@@ -238,9 +237,8 @@ def _deb822(name: str, body: str) -> Iterable[dict[str, Any]]:
         if "deb" not in fields.get("types", "").split():
             continue
         signed = fields.get("signed-by", "")
-        keys = ("trusted", "allow-insecure")
         trust = next(
-            (f"{key.capitalize()}: {fields[key]}" for key in keys if fields.get(key, "").casefold() in YES), ""
+            (f"{key.capitalize()}: {fields[key]}" for key in UNSAFE if fields.get(key, "").casefold() in YES), ""
         )
         more = {
             "enabled": fields.get("enabled", "yes").casefold() in YES,

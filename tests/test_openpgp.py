@@ -139,3 +139,14 @@ def test_gpg_reads_our_armour_and_finds_its_checksum_right(tmp_path: Path) -> No
     )  # fmt: skip
     assert made.GOOD_FINGERPRINT in told.stdout
     assert "CRC" not in told.stderr
+
+
+def test_a_block_that_another_parser_would_read_is_refused() -> None:
+    hidden = made.OTHER.replace("BLOCK-----\n", "BLOCK----- \n", 1)
+    assert hidden != made.OTHER
+    assert "armour is damaged" in openpgp.judge(hidden + made.GOOD, made.GOOD_FINGERPRINT)["problem"]
+
+
+def test_a_key_that_is_missing_of_several() -> None:
+    both = f"{made.GOOD_FINGERPRINT},{made.OTHER_FINGERPRINT}"
+    assert openpgp.judge(made.GOOD, both)["problem"].endswith(f"lacks {made.OTHER_FINGERPRINT}")

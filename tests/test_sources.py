@@ -197,6 +197,8 @@ def test_rpm_must_know_the_key(line: str, imports: bool) -> None:
     ("files", "words"),
     [
         ({"a_list": "deb [trusted=yes] https://nvidia.example/ /\n"}, ["trusted=yes"]),
+        ({"a_list": "deb [trusted=YES] https://nvidia.example/ /\n"}, ["trusted=YES"]),
+        ({"a_list": "deb [allow-weak=with] https://nvidia.example/ /\n"}, ["allow-weak=with"]),
         ({"a_list": "deb [allow-insecure=yes] https://nvidia.example/ /\n"}, ["allow-insecure=yes"]),
         ({"a_repo": "[a]\nbaseurl=https://a.example\ngpgcheck=0\n"}, ["gpgcheck=0"]),
         ({"a_repo": "[a]\nbaseurl=https://a.example\ngpgcheck=0\nrepo_gpgcheck=1\n"}, []),

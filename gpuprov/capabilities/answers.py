@@ -24,7 +24,8 @@ def held(facts: Facts, found: Mapping[str, Package], what: str, *, wanted: bool)
     if not found:
         return fail(word, f"no package of {what} is installed", APPLY)
     expected = f"{len(found)} package{'' if len(found) == 1 else 's'} {word}"
-    wrong = sorted(name for name, package in found.items() if package.held != wanted)
+    states = [state for name, package in found.items() for state in package.each or ((name, package.held),)]
+    wrong = sorted({called for called, is_held in states if is_held != wanted})
     changes = [Change(kind="setting", name=f"{command} {name}") for name in wrong]
     told = [f"{other}: {' '.join(wrong)}"] * bool(wrong)
     if wanted and complaint:

@@ -63,6 +63,9 @@ def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Ou
     if judged["problem"]:
         change = Change(kind="file", name=key, before=", ".join(judged["fingerprints"]) or "no key", after=trust)
         return fail(should, f"{key}: {judged['problem']}", hint, changes=[change])
+    if told["files"][key] != openpgp.armoured(told["files"][key], each=kind == "redhat"):
+        change = Change(kind="file", name=key, before="changed", after=trust)
+        return fail(should, f"{key} holds more than the key, or in another form", hint, changes=[change])
     if kind == "redhat" and (missing := [f for f in judged["fingerprints"] if not sources.imported(told, f)]):
         return fail(should, f"rpm does not know the key {', '.join(missing)}", f"rpm --import {key}")
     if beside := sources.others(told, wanted, kind):

@@ -40,6 +40,12 @@ def major(version: str) -> str:
     return version.partition(".")[0]
 
 
+def runtime(version: str) -> str:
+    """The soname of a toolkit's libcudart: every minor had its own until 10, all of 11 have that of 11.0, and later ones the major."""
+    number = major(version)
+    return f"libcudart.so.{number if int(number) > 11 else '11.0' if number == '11' else minor(version)}"
+
+
 def dashed(version: str) -> str:
     """12.4.1 -> 12-4, as in package names."""
     return minor(version).replace(".", "-")

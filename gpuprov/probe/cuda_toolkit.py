@@ -122,7 +122,8 @@ if [ -L $l ]; then
 elif [ -e $l ]; then echo "link directory $l"; fi
 LC_ALL=C update-alternatives --display cuda 2>/dev/null | sed 's/^/alternative /'
 sed 's/^/profile /' /etc/profile.d/gpuprov-cuda.sh 2>/dev/null
-PATH=$PATH:/sbin:/usr/sbin ldconfig -p | sed -n 's/.*=> //p' | grep -E '/lib(cudart|cudnn|nccl)\.so\.[0-9]+$' | while read -r f; do
+PATH=$PATH:/sbin:/usr/sbin ldconfig -p | sed -n 's/.*=> //p' |
+  grep -E '/lib(cudart\.so\.[0-9]+(\.[0-9]+)?|(cudnn|nccl)\.so\.[0-9]+)$' | while read -r f; do
   echo "library ${f##*/} $(readlink -f "$f")"
 done
 d=/usr/include

@@ -55,6 +55,7 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     unhold: str
     held: str
     install: str
+    reinstall: str
     remove: str
     purge: str
     repair: str
@@ -71,6 +72,7 @@ WORDS: dict[Family, Words] = {
         unhold="apt-mark unhold",
         held="apt-mark showhold",
         install="apt-get install",
+        reinstall="apt-get install --reinstall",
         remove="apt-get remove",
         purge="apt-get purge",
         repair="dpkg --configure -a; apt-get -f install",
@@ -85,6 +87,7 @@ WORDS: dict[Family, Words] = {
         unhold="dnf versionlock delete",
         held="dnf versionlock list",
         install="dnf install",
+        reinstall="dnf reinstall",
         remove="dnf remove",
         purge="dnf remove",
         repair="rpm --rebuilddb; dnf check; dnf remove --duplicates",

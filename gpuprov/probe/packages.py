@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from gpuprov.package_lists import parse_madison
+from gpuprov.package_lists import PRESENT, parse_madison
 from gpuprov.probe import rpm
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
@@ -17,7 +17,9 @@ class Package(msgspec.Struct, frozen=True):
     """An installed package. `version` is the whole one: Debian's, or rpm's `[epoch:]version-release`.
 
     `held`: neither an administrator's upgrade nor an automatic one moves it. `whole` is false while dpkg has it
-    half-configured, unpacked, awaiting a trigger or a reinstall, or while rpm has two versions of it.
+    half-configured, unpacked, awaiting a trigger or a reinstall, or while rpm has two versions of it. Both are so only if they are
+    so in every architecture that it is installed for. `each`: where there is another than the host's, what the hold command calls
+    it in each (`libcuda1`, `libcuda1:i386`), and whether that one is held.
     """
 
     name: str
@@ -25,6 +27,7 @@ class Package(msgspec.Struct, frozen=True):
     source: str
     held: bool
     whole: bool
+    each: tuple[tuple[str, bool], ...] = ()
 
 
 class Index(dict[str, list[str]]):
@@ -37,11 +40,11 @@ class Index(dict[str, list[str]]):
     busy: bool = False
 
 
-INSTALL_ONLY = "kernel(-(core|modules|devel|uek|debug|rt|64k|default).*)?"
-"""Packages of which rpm keeps several versions beside each other, as kernels are. The newest stands under the plain name;
-each also under NAME-KERNEL (`kernel-devel-5.14.0-570.el9.x86_64`)."""
+INSTALL_ONLY = "kernel(-(core|modules|devel|uek|debug|rt|64k|default|uki).*|-(ml|lt)(-(core|modules|devel).*)?)?"
+"""Packages of which rpm keeps several versions beside each other, as kernels are (also ELRepo's -ml and -lt, but not their headers
+and tools). The newest stands under the plain name; each also under NAME-KERNEL (`kernel-devel-5.14.0-570.el9.x86_64`)."""
 
-DPKG_FORMAT = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}\\n"
+DPKG_FORMAT = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}\\n"
 RPM_FORMAT = "rpm|%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}\\n"
 
 LOCKS = """c=/etc/dnf/plugins/versionlock.conf
@@ -58,7 +61,8 @@ NO_LOCK_PLUGIN = "dnf's plugin versionlock is not installed"
 def packages_script(debian: str, redhat: str) -> str:
     """The installed packages of these names: `debian` is quoted patterns for dpkg-query, `redhat` a regular expression (ERE)."""
     return by_family(
-        f"dpkg-query -W -f '{DPKG_FORMAT}' {debian} 2>/dev/null; true",
+        f"""echo "native|$(dpkg --print-architecture)"
+dpkg-query -W -f '{DPKG_FORMAT}' {debian} 2>/dev/null; true""",
         f"rpm -qa --qf '{RPM_FORMAT}' 2>/dev/null | grep -E '^rpm\\|({redhat})\\|'\n{LOCKS}; true",
     )
 
@@ -73,17 +77,35 @@ def _rows(output: Output) -> dict[str, list[str]]:
 
 
 def parse_packages(output: Output) -> dict[str, Package]:
-    packages: dict[str, Package] = {}
+    rows = _rows(output)
+    own = {"all", *rows.get("native", [])}
+    found: dict[str, list[tuple[str, Package]]] = {}
     for line in output.text.splitlines():
         cells = line.split("|")
-        if len(cells) != 4 or len(cells[0]) < 2 or cells[0][1] not in "iUFHWt":
+        if len(cells) not in (4, 5) or len(cells[0]) < 2 or cells[0][1] not in PRESENT:
             continue
         wanted, state = cells[0][0], cells[0][1]
-        found = Package(cells[1], cells[2], cells[3], wanted == "h", state == "i" and cells[0][2:3] != "R")
-        packages[cells[1]] = found
-        if "nvidia" in found.name and found.name.endswith(SUFFIX):  # stands for the DKMS package
-            packages[found.name.removesuffix(SUFFIX)] = found
-    return packages or _parse_rpm(_rows(output))
+        one = Package(cells[1], cells[2], cells[3], wanted == "h", state == "i" and cells[0][2:3] != "R")
+        called = one.name if own.issuperset(cells[4:]) else f"{one.name}:{cells[4]}"
+        found.setdefault(one.name, []).append((called, one))
+    packages: dict[str, Package] = {}
+    for name, ones in found.items():
+        packages[name] = _merged(sorted(ones, key=lambda one: one[0] != one[1].name))
+        if "nvidia" in name and name.endswith(SUFFIX):  # stands for the DKMS package
+            packages[name.removesuffix(SUFFIX)] = packages[name]
+    return packages or _parse_rpm(rows)
+
+
+def _merged(ones: list[tuple[str, Package]]) -> Package:
+    """What a host has under one name, the first of which gives the version; each with what the hold command calls it."""
+    first = ones[0][1]
+    several = len(ones) > 1 or ones[0][0] != first.name
+    return msgspec.structs.replace(
+        first,
+        held=all(one.held for _, one in ones),
+        whole=all(one.whole for _, one in ones),
+        each=tuple((called, one.held) for called, one in ones) if several else (),
+    )
 
 
 def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
@@ -96,14 +118,13 @@ def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
             found.setdefault(cells[0], []).append((rpm.Nevra(*cells[:5]), source))
     packages: dict[str, Package] = {}
     for name, versions in found.items():
-        versions.sort(key=lambda pair: rpm.by_age(pair[0]))
+        versions.sort(key=lambda pair: rpm.by_age(pair[0]), reverse=True)
         several = bool(re.fullmatch(INSTALL_ONLY, name))
         whole = several or len({nevra.evr for nevra, _ in versions}) == 1
-        for nevra, source in versions:
-            held = rpm.held(locks, nevra)
-            entry = Package(name, nevra.evr, source, held, whole)
-            packages[name] = entry
-            if several:
+        entries = [Package(name, nevra.evr, source, rpm.held(locks, nevra), whole) for nevra, source in versions]
+        packages[name] = entries[0] if several else _merged([(name, entry) for entry in entries])
+        if several:
+            for (nevra, _), entry in zip(versions, entries, strict=True):
                 packages[f"{name}-{nevra.version}-{nevra.release}.{nevra.arch}"] = entry
     return packages
 
@@ -160,20 +181,38 @@ def parse_index(output: Output) -> Index:
     for name, versions in offered.items():
         newest_first = sorted(versions, key=rpm.by_age, reverse=True)
         index[name] = list(dict.fromkeys(nevra.evr for nevra in newest_first))
-    if not index:
+    if not index.keys() - {"dkms"}:
         said = output.error.strip().splitlines()
         index.complaint = said[-1] if said else "the host's package lists name no package of NVIDIA's"
         index.busy = "locked by" in output.error
     return index
 
 
+INSTALLED = (
+    *(
+        "*nvidia*",
+        "libcuda*",
+        "libnv*",
+        "libxnvctrl*",
+        "cuda*",
+        "linux-image-*",
+        "linux-headers-*",
+        "linux-modules-*",
+        "dkms",
+    ),
+    *("datacenter-gpu-manager*", "nvlink5*", "libcudnn*", "libnccl*"),
+)
+INSTALLED_RPM = r".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel(-.*)?|dkms|datacenter-gpu-manager.*|nvlink.*|lib(cudnn|nccl).*"
+"""Names that concern the driver: Debian's as dpkg-query's patterns, rpm's as a regular expression of the whole name."""
+OFFERED = (
+    r"(lib)?(nvidia|cuda|nvcuvid|nvoptix|nvsdm|nvl|xnvctrl)|lib[a-z0-9]+-nvidia|xserver-xorg-video-nvidia|firmware-nvidia|"
+    r"linux-(objects|signatures|modules)-nvidia|datacenter-gpu|dkms$"
+)
+OFFERED_RPM = ("*nvidia*", "cuda*", "libnv*", "nvlink5*", "nvlsm", "datacenter-gpu-manager*", "dkms")
+"""Names that an index is read for: Debian's as a regular expression of how a name begins, rpm's as dnf's patterns."""
 PACKAGES = Probe(
     "packages",
-    packages_script(
-        "'*nvidia*' 'libcuda*' 'libnvcuvid*' 'libnvoptix*' 'cuda*' 'linux-image-*' 'linux-headers-*' 'linux-modules-*' "
-        "dkms 'datacenter-gpu-manager*' 'libnv*' 'nvlink5*' 'libcudnn*' 'libnccl*'",
-        ".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel(-.*)?|dkms|datacenter-gpu-manager.*|nvlink.*|libcudnn.*|libnccl.*",
-    ),
+    packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM),
     parse_packages,
     "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*' 'cuda*'; dnf versionlock list",
 )
@@ -205,15 +244,16 @@ rpm -qa --qf '%{{NAME}}|%{{ARCH}}\\n' | grep -vE '^(gpg-pubkey|{INSTALL_ONLY})\\
 INDEX = Probe(
     "package_index",
     by_family(
-        r"""apt-cache pkgnames |
-  grep -E '^((lib)?(nvidia|cuda|nvcuvid|nvsdm|nvl)|firmware-nvidia|linux-(objects|signatures|modules)-nvidia|datacenter-gpu)' |
+        f"apt-cache pkgnames | grep -E '^({OFFERED})' |"
+        r"""
   awk -v k="$(ls /lib/modules 2>/dev/null | tr '\n' ' ')" 'BEGIN{n=split(k,r," ")} !/-[0-9]+\.[0-9]+\.[0-9]+-[0-9]+-/{print; next}
     {for(i=1;i<=n;i++) if(substr($0,length($0)-length(r[i]))=="-" r[i]) print}' |
   xargs -r apt-cache madison 2>/dev/null; true""",
         """a=$(uname -m)
 dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
   --disable-modular-filtering --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' \\
-  '*nvidia*' 'cuda*' 'libnv*' 'nvlink5*' nvlsm 'datacenter-gpu-manager*' dkms""",
+  """
+        + " ".join(f"'{pattern}'" for pattern in OFFERED_RPM),
     ),
     parse_index,
     "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'",

@@ -25,12 +25,12 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
 
 class ModuleSigning(msgspec.Struct, frozen=True, kw_only=True):
     """`settings`: what DKMS is told, the last word of each. `key`: owner and mode of the site's key, empty without one.
-    `certificate`: SHA-256 of the file of its certificate. `pair`: whether the two belong together."""
+    `certificate`: SHA-256 of the file of its certificate. `pair`: whether the two belong together; None without openssl."""
 
     settings: dict[str, str] = {}
     key: str = ""
     certificate: str = ""
-    pair: bool = False
+    pair: bool | None = False
     written: bool = False
     modules: tuple[Signature, ...] = ()
 
@@ -42,7 +42,7 @@ def parse_signing(output: Output) -> ModuleSigning:
         settings={row[1]: row[2] for row in rows if row[0] == "setting"},
         key=told.get("key", ""),
         certificate=told.get("certificate", ""),
-        pair=told.get("pair") == "1",
+        pair=None if told.get("pair") == "?" else told.get("pair") == "1",
         written="written" in told,
         modules=tuple(
             Signature(kernel=row[1], module=row[2], signer=row[3], serial=serial(row[4]))
@@ -67,7 +67,7 @@ if [ -e $c ]; then
   sha256sum < $c | sed 's/^/certificate|/;s/ .*//'
   p=$(openssl pkey -in $k -pubout 2>/dev/null </dev/null)
   q=$(openssl x509 -in $c -noout -pubkey 2>/dev/null || openssl x509 -inform DER -in $c -noout -pubkey 2>/dev/null)
-  [ -n "$p" ] && [ "$p" = "$q" ] && echo "pair|1"
+  if ! command -v openssl >/dev/null; then echo 'pair|?'; elif [ -n "$p" ] && [ "$p" = "$q" ]; then echo 'pair|1'; fi
 fi
 for d in /lib/modules/*; do
   r=${{d##*/}}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-from gpuprov.catalog import toolkits
+from gpuprov.catalog import toolchain, toolkits
 from gpuprov.simulate import tools
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.standins import LIBDIR, Extra, Form, Packaged
@@ -124,7 +124,7 @@ def release(version: str) -> list[Extra]:
     }
 
     def runtime(_form: Form) -> Mapping[str, File]:
-        return {f"{lib}/libcudart.so.{cudart}": File(library(f"libcudart.so.{major}"))}
+        return {f"{lib}/libcudart.so.{cudart}": File(library(toolchain.runtime(version)))}
 
     def cublas_files(_form: Form) -> Mapping[str, File]:
         return {f"{lib}/libcublas.so.{cublas}": File(library(f"libcublas.so.{major}"))}

@@ -72,7 +72,8 @@ def toolkits(
     lines += ['profile export PATH="/usr/local/cuda/bin${PATH:+:$PATH}"'] if profile else []
     for name in libraries:
         stem, _, version = name.partition(".so.")
-        lines.append(f"library lib{stem}.so.{version.split('.')[0]} /usr/local/lib/lib{name}")
+        soname = version if version.count(".") == 1 else version.partition(".")[0]
+        lines.append(f"library lib{stem}.so.{soname} /usr/local/lib/lib{name}")
     lines += [f"cudnn {number}" for number in header.split()]
     return "\n".join([*lines, f"space {free * 1024} /usr/local", f"space {free * 1024} /var"]) + "\n"
 

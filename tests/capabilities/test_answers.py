@@ -51,6 +51,15 @@ def test_held(
     assert bool(outcome.changes) == ("lib" in outcome.found and status == "fail" and bool(states))
 
 
+@pytest.mark.parametrize(
+    ("wanted", "hint"), [(True, "apt-mark hold libcuda1:i386"), (False, "apt-mark unhold libcuda1")]
+)
+def test_each_architecture_is_named(wanted: bool, hint: str) -> None:
+    both = Package("libcuda1", "1-1", "lib", False, True, (("libcuda1", True), ("libcuda1:i386", False)))
+    outcome = answers.held(facts(**DEBIAN, package_locking=""), {"libcuda1": both}, "the driver", wanted=wanted)
+    assert (outcome.status, outcome.hint) == ("fail", hint)
+
+
 def test_every_capability_asks_whether_holding_works() -> None:
     holding = [check for check in all_checks() if check.id.endswith(".held")]
     assert {check.capability for check in holding} == {

@@ -18,6 +18,11 @@ BOTH = CudaToolkit(versions=("12.4", "13.0.2"), default="12.4", cudnn="9", nccl=
 ROCKY = {"os_release": 'ID="rocky"\nVERSION_ID="9.4"\nID_LIKE="rhel centos fedora"\nPRETTY_NAME="Rocky Linux 9.4"\n'}
 
 
+EL = ROCKY | {"cuda_packages": rpms()}
+ELEVEN = {"cuda_packages": "hi |cuda-toolkit-11-8|11.8.0-1|cuda\n"}
+TEN = {"cuda_packages": "hi |cuda-toolkit-10-2|10.2.89-1|cuda\n"}
+
+
 def row(
     name: str, check: str, block: CudaToolkit | None, changed: dict[str, Any], status: str, *told: str, change: str = ""
 ) -> Any:
@@ -67,7 +72,10 @@ ROWS = [
         with_packages(cuda_toolkit_12_4="12.4.0-1"), "fail", "nvcc 12.4.131",
     ),
     row("the release that is asked for", "compilers", CudaToolkit(versions=("12.4.1",)), {}, "pass", "12.4: nvcc 12.4.131"),
-    row("no runtime", "compilers", None, kits(cudart=""), "fail", "no such file", "cuda-cudart-12-4"),
+    row("no runtime", "compilers", None, kits(cudart=""), "fail", "no such file",
+        "apt-get install --reinstall cuda-nvcc-12-4 cuda-cudart-12-4"),
+    row("no runtime on EL", "compilers", CudaToolkit(versions=("12.4",)), EL | kits(cudart=""), "fail", "no such file",
+        "dnf reinstall cuda-nvcc-12-4 cuda-cudart-12-4"),
     row("a runtime of another version", "compilers", None, kits(cudart="12.4.99"), "fail", "libcudart.so.12.4.99"),
     row(
         "libraries have no compiler", "compilers", CudaToolkit(versions=("12.4",), parts="libraries"),
@@ -97,6 +105,15 @@ ROWS = [
         "a runtime is not in the cache", "libraries", None, kits(libraries=("cudart.so.12.4.127",)), "fail",
         "not in the linker's cache", "ldconfig",
     ),
+    row(
+        "the runtime of 11 is 11.0", "libraries", CudaToolkit(versions=("11.8",)), ELEVEN | kits(libraries=("cudart.so.11.0",)),
+        "pass", "libcudart.so.11.0",
+    ),
+    row(
+        "the runtime of another minor than 10.2", "libraries", CudaToolkit(versions=("10.2",)),
+        TEN | kits(libraries=("cudart.so.10.1",)), "fail", "not in the linker's cache",
+    ),
+    row("the runtime of 10.2", "libraries", CudaToolkit(versions=("10.2",)), TEN | kits(libraries=("cudart.so.10.2",)), "pass"),
     row("no cuDNN", "libraries", None, with_packages(libcudnn9_cuda_12=None, libcudnn9_dev_cuda_12=None), "fail", "not installed"),
     row("another NCCL", "libraries", CudaToolkit(versions=("12.4",), nccl="2.28"), {}, "fail", NCCL),
     row(

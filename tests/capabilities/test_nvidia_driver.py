@@ -159,6 +159,21 @@ ROWS = [
         {"packages": packages() + META + META.replace("image", "headers")},
         "pass",
     ),
+    Row(
+        "what brings the generic kernel",
+        HEADERS,
+        None,
+        {"packages": packages() + META.replace("cloud-amd64", "extra-virtual")},
+        "fail",
+        "the next kernel comes without: linux-headers-generic not installed",
+    ),
+    Row(
+        "an image of one kernel is no metapackage",
+        HEADERS,
+        None,
+        {"packages": packages() + META.replace("cloud-amd64", "unsigned-6.8.0-45-generic")},
+        "pass",
+    ),
     Row("a container has headers only", HEADERS, None, {"kernels": captured("kernels", "driver_installed")}, "pass"),
     Row("no kernel at all", HEADERS, None, {"kernels": ""}, "fail", "no kernel and no kernel headers"),
     Row(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -180,6 +182,33 @@ def test_what_is_not(driver: NvidiaDriver, name: str) -> None:
 
 def test_a_kernel_that_cannot_boot_does_not_count(driver: NvidiaDriver) -> None:
     assert signed(driver, stale="module|5.10.0-1-amd64|nvidia-current||").status == "pass"
+
+
+def test_without_openssl_the_pair_is_not_known(driver: NvidiaDriver) -> None:
+    found = signed(driver, pair="pair|?")
+    assert (found.status, "openssl is missing" in found.found, "apt-get install openssl" in found.found) == (
+        "skip",
+        True,
+        True,
+    )
+    assert signed(driver, pair="pair|?", old=OTHER).status == "fail", "what is wrong is still said"
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_probe_says_that_openssl_is_missing(tmp_path: Path, there: bool) -> None:
+    (tmp_path / "bin").mkdir()
+    for tool in ("sed", "stat", "sha256sum", "cat", "tr", *(["openssl"] if there else [])):
+        found = shutil.which(tool)
+        assert found
+        (tmp_path / "bin" / tool).symlink_to(found)
+    site = key_pairs.site(tmp_path)
+    script = MODULE_SIGNING.script.replace(KEY_FILE, site.key_file).replace(CERTIFICATE_FILE, site.certificate_file)
+    shell = shutil.which("sh")
+    assert shell
+    done = subprocess.run(
+        [shell, "-c", script], env={"PATH": str(tmp_path / "bin")}, capture_output=True, text=True, check=True
+    )
+    assert MODULE_SIGNING.parse(Output(done.stdout)).pair is (True if there else None)
 
 
 def test_no_kernel_is_no_success(driver: NvidiaDriver) -> None:

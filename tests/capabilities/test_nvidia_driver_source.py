@@ -65,6 +65,7 @@ ON_UBUNTU = {"os_release": UBUNTU, "packages": dpkg(U570)}
 ON_NVIDIAS = {"os_release": UBUNTU, "packages": dpkg(N570, "nvidia")}
 ON_ROCKY = {"os_release": ROCKY, "packages": rpm(R580)}
 OPEN, B570 = NvidiaDriver(kernel_modules="open"), NvidiaDriver(version="570", kernel_modules="open")
+SITE = "http://m.example/nvidia/ubuntu2404"
 NVIDIAS = NvidiaDriver(source="nvidia", kernel_modules="open")
 FROM_MIRROR = NvidiaDriver(source="mirror", repository=MIRROR)
 DKMS = "rpm|dkms|0|3.2.0|1.el9|noarch\n"
@@ -162,7 +163,10 @@ ROWS = [
     Row("a key that nobody vouches for", OFFERED, None, {"os_release": RHEL10}, "fail", "gpuprov knows none", "fingerprint"),
     Row("not a distribution that is managed", OFFERED, None, {"os_release": "ID=arch\nPRETTY_NAME=Arch\n"}, "fail", "Arch"),
     Row("the distribution's archive needs no repository", REPOSITORY, None, {}, "pass", "nothing asked"),
-    Row("the host's own sources have NVIDIA's packages", REPOSITORY, NVIDIAS, {"os_release": UBUNTU}, "pass", "the host's own"),
+    Row("no source is NVIDIA's by its name", REPOSITORY, NVIDIAS, {"os_release": UBUNTU}, "skip", "no source of the host"),
+    Row("the host's own sources have NVIDIA's packages", REPOSITORY, NVIDIAS,
+        {"os_release": UBUNTU, "repositories": f"@arch amd64\n@file /etc/apt/sources.list\n deb {SITE} /\n"}, "pass",
+        f"the host's own package sources do: {SITE}"),
     Row("the mirror is not there", REPOSITORY, FROM_MIRROR, {}, "fail", "is not there"),
 ]  # fmt: skip
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gpuprov.catalog import toolchain, toolkits
+from gpuprov.simulate import extras_cuda
 
 REQUIRES = """\
 @cuda-toolkit-12-4|12.4.1-1
@@ -135,3 +136,38 @@ def test_what_the_catalogue_says() -> None:
     assert toolkits.dropped("13.0", "Volta")
     assert not toolkits.dropped("12.9", "Volta")
     assert not toolkits.dropped("13.0", "Turing")
+
+
+@pytest.mark.parametrize(
+    ("version", "soname"),
+    [
+        ("9.2", "libcudart.so.9.2"),
+        ("10.0.130", "libcudart.so.10.0"),
+        ("10.1", "libcudart.so.10.1"),
+        ("10.2.89", "libcudart.so.10.2"),
+        ("11.0.3", "libcudart.so.11.0"),
+        ("11.8", "libcudart.so.11.0"),
+        ("12.4.1", "libcudart.so.12"),
+        ("13.0", "libcudart.so.13"),
+    ],
+)
+def test_runtime(version: str, soname: str) -> None:
+    """https://github.com/sony/nnabla/issues/1063 lists the files of 11.4."""
+    assert toolchain.runtime(version) == soname
+
+
+def test_a_stand_ins_runtime_has_the_real_soname(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def library(soname: str) -> bytes:
+        asked.append(soname)
+        return b""
+
+    monkeypatch.setitem(extras_cuda.RELEASES, "11.8.0", ("11.8.89", "11.8.89", "11.11.3.6"))
+    monkeypatch.setitem(extras_cuda.DRIVERS, "11.8.0", "520.61.05")
+    monkeypatch.setitem(extras_cuda.LINKER, "11", "989_cuda-11.conf")
+    monkeypatch.setattr(extras_cuda, "library", library)
+    made = next(extra for extra in extras_cuda.release("11.8.0") if extra.name == "cuda-cudart-11-8")
+    assert callable(made.files)
+    assert [name.rpartition("/")[2] for name in made.files("deb")] == ["libcudart.so.11.8.89"]
+    assert asked == ["libcudart.so.11.0"]

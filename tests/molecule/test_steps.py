@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.install  # each starts ansible-playbook: a minute in all
 SHARED = Path(__file__).parents[2] / "molecule" / "shared"
 HOST = "molecule-x"
 # Says what the test wrote for its first word, or for that and the host it is limited to: one thing after the other there.

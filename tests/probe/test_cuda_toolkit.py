@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -82,3 +83,22 @@ def test_the_scripts_are_shell_and_read_this_machine() -> None:
         assert subprocess.run(["sh", "-n"], input=probe.script, text=True, check=False).returncode == 0
     done = subprocess.run(["sh"], input=cuda_toolkit.TOOLKITS.script, text=True, capture_output=True, check=True)
     assert cuda_toolkit.parse_toolkits(Output(done.stdout)).space["/var"] > 0
+
+
+CACHE = """\
+\tlibcudart.so.13 (libc6,x86-64) => /usr/local/cuda-13.0/targets/x86_64-linux/lib/libcudart.so.13
+\tlibcudart.so.11.0 (libc6,x86-64) => /usr/local/cuda-11.8/targets/x86_64-linux/lib/libcudart.so.11.0
+\tlibcudart.so.10.2 (libc6,x86-64) => /usr/local/cuda-10.2/targets/x86_64-linux/lib/libcudart.so.10.2
+\tlibcudart.so (libc6,x86-64) => /usr/local/cuda-11.8/targets/x86_64-linux/lib/libcudart.so
+\tlibcudnn.so.9 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libcudnn.so.9
+\tlibnccl.so.2 (libc6,x86-64) => /usr/lib/x86_64-linux-gnu/libnccl.so.2
+"""
+
+
+def test_sonames_of_every_toolkit_are_read(tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text(CACHE, encoding="utf-8")
+    script = f"ldconfig() {{ cat {tmp_path}/cache; }}\n{cuda_toolkit.TOOLKITS.script}"
+    done = subprocess.run(["sh", "-c", script], text=True, capture_output=True, check=True)
+    assert sorted(cuda_toolkit.parse_toolkits(Output(done.stdout)).libraries) == [
+        *("libcudart.so.10.2", "libcudart.so.11.0", "libcudart.so.13", "libcudnn.so.9", "libnccl.so.2")
+    ]

@@ -47,6 +47,33 @@ def test_states_of_a_package(abbreviation: str, installed: int, whole: int) -> N
     assert [package.whole for package in found.values()] == [bool(whole)] * installed
 
 
+def rows(*lines: str) -> dict[str, Package]:
+    return packages.parse_packages(Output("native|amd64\n" + "".join(f"{line}\n" for line in lines)))
+
+
+@pytest.mark.parametrize(
+    ("native", "other", "held", "whole"),
+    [
+        ("hi ", "hi ", True, True),
+        ("hi ", "ii ", False, True),
+        ("ii ", "hi ", False, True),
+        ("hF ", "hi ", True, False),
+        ("hi ", "hF ", True, False),
+    ],
+)
+def test_one_package_of_two_architectures(native: str, other: str, held: bool, whole: bool) -> None:
+    lines = (f"{native}|libcuda1|535.261.03-1|source|amd64", f"{other}|libcuda1|535.216.03-1|source|i386")
+    for order in (lines, lines[::-1]):
+        found = rows(*order)["libcuda1"]
+        assert (found.version, found.held, found.whole) == ("535.261.03-1", held, whole)
+        assert found.each == (("libcuda1", native[0] == "h"), ("libcuda1:i386", other[0] == "h"))
+
+
+def test_a_package_of_another_architecture_alone() -> None:
+    assert rows("hi |libcuda1|1-1|source|i386")["libcuda1"].each == (("libcuda1:i386", True),)
+    assert [rows(f"hi |libcuda1|1-1|source|{own}")["libcuda1"].each for own in ("amd64", "all")] == [(), ()]
+
+
 def test_lines_that_are_no_packages_are_left_out() -> None:
     assert packages.parse_packages(Output("dpkg-query: warning\n|||\na|b\n\n")) == {}
 
@@ -97,7 +124,46 @@ def test_two_versions_of_one_package_are_not_whole() -> None:
     found = packages.parse_packages(Output(cut_off + ROCKY))["nvidia-driver-libs"]
     assert (found.version, found.whole, found.held) == ("3:580.105.08-1.el9", False, False)
     both = cut_off.replace("x86_64|", "i686|").replace("580.105.08", "580.95.05") + ROCKY
-    assert packages.parse_packages(Output(both))["nvidia-driver-libs"].whole, "two architectures of one version"
+    found = packages.parse_packages(Output(both))["nvidia-driver-libs"]
+    assert (found.whole, found.held) == (True, True), "two architectures of one version"
+
+
+@pytest.mark.parametrize("locked", ["580.95.05", "580.105.08"])
+def test_a_lock_of_one_version_does_not_hold_the_other(locked: str) -> None:
+    row = "rpm|nvidia-driver-libs|3|{}|1.el9|{}|nvidia-driver-{}-1.el9.src.rpm\n"
+    both = "".join(row.format(v, arch, v) for v, arch in (("580.95.05", "i686"), ("580.105.08", "x86_64")))
+    locks = re.sub(r"(?m)^lock\|nvidia-driver-libs.*\n", "", LOCKS) + f"lock|nvidia-driver-libs-3:{locked}-1.el9.*\n"
+    found = packages.parse_packages(Output(both + locks))["nvidia-driver-libs"]
+    assert (found.version, found.held) == ("3:580.105.08-1.el9", False)
+    assert sorted(found.each) == [("nvidia-driver-libs", False), ("nvidia-driver-libs", True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [
+        ("kernel", True),
+        ("kernel-core", True),
+        ("kernel-uki-virt", True),
+        ("kernel-uki-virt-addons", True),
+        ("kernel-ml", True),
+        ("kernel-ml-core", True),
+        ("kernel-lt", True),
+        ("kernel-lt-devel", True),
+        ("kernel-lt-modules-extra", True),
+        ("kernel-headers", False),
+        ("kernel-ml-headers", False),
+        ("kernel-lt-tools-libs", False),
+        ("kernel-tools", False),
+    ],
+)
+def test_kernels_of_two_versions_are_no_cut_off_transaction(name: str, beside: bool) -> None:
+    lines = "".join(f"rpm|{name}|0|6.{n}|1.el9|x86_64|{name}-6.{n}-1.el9.src.rpm\n" for n in (1, 2))
+    assert packages.parse_packages(Output(lines))[name].whole is beside
+    ours = f"rpm() {{ printf '{name}|x86_64\\n{name}|x86_64\\n'; }}\n" + packages.AUDIT.script.split("redhat)\n")[
+        -1
+    ].removesuffix(";;\nesac")
+    told = subprocess.run(["sh", "-c", ours], capture_output=True, text=True, check=True).stdout
+    assert ("installed in two versions" in told) is not beside
 
 
 SWITCHES = [
@@ -188,6 +254,10 @@ def test_an_empty_index_says_why() -> None:
     cold = Output("", 1, "Error: Cache-only enabled but no cache for 'cuda-rhel9-x86_64'\n")
     assert "no cache for 'cuda-rhel9-x86_64'" in packages.parse_index(cold).complaint
     assert "name no package" in packages.parse_index(Output("")).complaint
+    alone = packages.parse_index(
+        Output(" dkms | 3.0.10-8 | http://deb.debian.org/debian bookworm/main amd64 Packages\n")
+    )
+    assert (alone["dkms"], "name no package" in alone.complaint) == (["3.0.10-8"], True), "main alone has no driver"
 
 
 RELEASES = [
@@ -218,4 +288,5 @@ def test_the_family_is_told_alike_in_shell_and_python(text: str, kind: str | Non
 def test_words_for_hints() -> None:
     rocky = system.parse_os_release(Output("ID=rocky\n"))
     assert family.words(rocky).hold == "dnf versionlock add"
+    assert family.words(rocky).reinstall == "dnf reinstall"
     assert family.words(system.parse_os_release(Output("ID=debian\n"))).hold == "apt-mark hold"

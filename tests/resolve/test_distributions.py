@@ -308,3 +308,21 @@ def test_debians_own_daemon_of_another_version_stays() -> None:
     assert resolve.of_another(BOOKWORM.others, there | {"nvidia-driver-cuda": "580.95.05-1"}) == ["nvidia-driver-cuda"]
     assert resolve.of_another(BOOKWORM.others, there) == []
     assert resolve.of_another(EL9.others, {"nvidia-driver-cuda": R580}) == []
+
+
+def test_a_change_of_flavour_stays_at_the_installed_version() -> None:
+    newer = "580.105.08-0ubuntu0.24.04.1"
+    index = offer(UBUNTU, newer, U580, flavours=("open", "proprietary"))
+    had = installed(UBUNTU, U580, "proprietary")
+    for wanted, modules in (("580", "auto"), ("any", "open")):
+        answer = decide(UBUNTU, wanted, modules=modules, index=index, installed=had)
+        assert (answer["flavour"], answer["version"]) == ("open", "580.95.05")
+
+
+def test_any_version_stays_in_the_branch_that_is_installed() -> None:
+    half = installed(EL9, "3:580.105.08-1.el9")
+    half.pop("nvidia-persistenced")
+    answer = decide(EL9, "any", index=offer(EL9, "3:595.10-1.el9", "3:580.178.04-1.el9"), installed=half)
+    assert answer["version"] == "580.178.04"
+    answer = decide(EL9, "any", index=offer(EL9, "3:595.10-1.el9"), installed=half)
+    assert answer["version"] == "595.10", "nothing of the branch is offered whole"

@@ -115,6 +115,7 @@ def test_the_files_stand_alone() -> None:
     assert filters == [
         "gpuprov_decide",
         "gpuprov_follow",
+        "gpuprov_header_metapackages",
         "gpuprov_index",
         "gpuprov_installed",
         "gpuprov_kernel_package",

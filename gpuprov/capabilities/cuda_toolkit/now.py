@@ -65,7 +65,7 @@ def compilers(ctx: Ctx) -> Outcome:
     told = []
     for version in wanted_minors(ctx.fragment, ctx.facts):
         kit, dashed = found.get(version, Toolkit()), toolchain.dashed(version)
-        hint = f"{family.WORDS[kind(ctx.facts)].install} --reinstall cuda-nvcc-{dashed} cuda-cudart-{dashed}"
+        hint = f"{family.WORDS[kind(ctx.facts)].reinstall} cuda-nvcc-{dashed} cuda-cudart-{dashed}"
         cudart = packaged.get(f"cuda-cudart-{dashed}")
         library = toolchain.upstream(cudart.version) if cudart else ""
         if not kit.cudart or (library and kit.cudart != library):
@@ -138,15 +138,14 @@ def path(ctx: Ctx) -> Outcome:
     evidence="ldconfig -p | grep -E 'libcudart|libcudnn|libnccl'",
 )
 def libraries(ctx: Ctx) -> Outcome:
-    """The linker finds libcudart of each CUDA major, and cuDNN and NCCL of the packages' versions, which are those asked for."""
+    """The linker finds the libcudart of each toolkit, and cuDNN and NCCL of the packages' versions, which are those asked for."""
     block, found = ctx.fragment, ctx.facts.get(TOOLKITS).libraries
-    majors = {toolchain.major(version) for version in wanted_minors(block, ctx.facts)}
-    missing = sorted(name for name in (f"libcudart.so.{major}" for major in majors) if name not in found)
+    told = sorted({toolchain.runtime(version) for version in wanted_minors(block, ctx.facts)})
+    missing = [name for name in told if name not in found]
     if missing:
         return fail(
             " ".join(missing), "not in the linker's cache", f"ldconfig; ls /etc/ld.so.conf.d ({APPLY} runs ldconfig)"
         )
-    told = [f"libcudart.so.{major}" for major in sorted(majors)]
     for library in ("cudnn", "nccl"):
         wanted = getattr(block, library)
         if not wanted:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gpuprov import resolve
+from gpuprov import package_lists, resolve
 from gpuprov.catalog import cuda, fabric
 from gpuprov.catalog.driver_sets import DriverPackages, driver_packages, kernel_module_table
 from gpuprov.probe import modules, pci, system
@@ -173,5 +172,4 @@ def module_package(driver: NvidiaDriver, facts: Facts) -> Package | None:
 
 def header_metapackages(facts: Facts) -> list[str]:
     """The metapackages that bring headers along with each kernel that an installed `linux-image-...` metapackage brings."""
-    images = [name.removeprefix("linux-image-") for name in facts.get(PACKAGES) if re.match(r"linux-image-[a-z]", name)]
-    return [f"linux-headers-{image}" for image in images if not image.endswith(("-dbg", "-unsigned"))]
+    return package_lists.header_metapackages(facts.get(PACKAGES))

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuprov import resolve, sources
 from gpuprov.capabilities import repositories_checks
-from gpuprov.capabilities.base import Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NO_SOURCE,
@@ -89,8 +89,11 @@ def repository(ctx: Ctx) -> Outcome:
         return ok("nothing asked: the host's own package sources do")
     told = ctx.facts.get(REPOSITORIES)
     if not ctx.fragment.repository.url and sources.path(asked["name"], kind) not in told["files"]:
-        return ok(
-            "the host's own package sources do: gpuprov adds NVIDIA's repository only where they offer no whole set"
+        named = [row["url"] for row in told["sources"] if re.search("nvidia|cuda", row["url"], re.IGNORECASE)]
+        if named or sources.others(told, asked, kind):
+            return ok(f"the host's own package sources do: {', '.join(named) or asked['url']}")
+        return skip(
+            "no source of the host is NVIDIA's by its name: whether one has the set, apply sees, and adds NVIDIA's"
         )
     return repositories_checks.judge(told, asked, kind)
 

@@ -6,6 +6,7 @@ from gpuprov import certificates, resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, build_targets, served, versions
 from gpuprov.probe import house, modules, system
+from gpuprov.probe.family import words
 from gpuprov.probe.packages import INDEX, PACKAGES
 from gpuprov.probe.signing import CERTIFICATE_FILE, DKMS_SINCE, ENROLLED, KEY_FILE, MODULE_SIGNING, SETTINGS_FILE
 
@@ -70,7 +71,7 @@ def signing_tool(ctx: Ctx) -> Outcome:
 
 @check(
     "nvidia_driver.signed",
-    *(MODULE_SIGNING, modules.KERNELS),
+    *(MODULE_SIGNING, modules.KERNELS, system.OS_RELEASE),
     fields=("signing",),
     moment="next-boot",
 )
@@ -106,10 +107,13 @@ def signed(ctx: Ctx) -> Outcome:
     if bad or not targets:
         changes = [Change(kind="module", name=one.partition(":")[0], after="signed") for one in bad]
         return fail(expected, "; ".join(bad) or "no kernel found", "gpuprov apply signs them", changes=changes)
+    if not elsewhere and found.pair is None:
+        way = f"{words(ctx.facts.get(system.OS_RELEASE)).install} openssl"
+        return skip(f"openssl is missing: whether {KEY_FILE} is the key of {CERTIFICATE_FILE} is not known; {way}")
     return ok(f"{len(found.modules)} modules of {' '.join(targets)}", expected)
 
 
-def _kept(key: str, certificate: bool, *, pair: bool) -> str:
+def _kept(key: str, certificate: bool, *, pair: bool | None) -> str:
     """What is wrong with the key on the host."""
     if not key:
         return f"{KEY_FILE} is not on the host"
@@ -117,7 +121,7 @@ def _kept(key: str, certificate: bool, *, pair: bool) -> str:
         return f"{KEY_FILE} is of {key}, and must be of {KEY_STATE}"
     if not certificate:
         return f"{CERTIFICATE_FILE} on the host is another certificate, or none"
-    return "" if pair else f"{KEY_FILE} is not the key of {CERTIFICATE_FILE}"
+    return "" if pair is not False else f"{KEY_FILE} is not the key of {CERTIFICATE_FILE}"
 
 
 CHECKS = (signed,)

@@ -2,6 +2,7 @@
 
 import configparser
 import os
+import re
 import tempfile
 import time
 
@@ -9,9 +10,13 @@ import dnf
 import dnf.exceptions
 import dnf.subject
 import hawkey
+import rpm
 
 # What dnf's versionlock reads a line as: https://github.com/rpm-software-management/dnf-plugins-core plugins/versionlock.py
 LOCK_FORMS = [hawkey.FORM_NEVRA, hawkey.FORM_NEVR, hawkey.FORM_NEV, hawkey.FORM_NA, hawkey.FORM_NAME]
+
+# Behind the name: nothing, a version or version-release (with or without epoch and architecture), or an architecture alone.
+LOCKED = re.compile(r"(-(\d+:)?\d[^-\s]*(-[\d*][^-\s]*)?|\.(noarch|x86_64|aarch64|i[3-6]86|ppc64le|s390x))?$")
 
 
 class Refused(Exception):
@@ -94,6 +99,52 @@ def locks(base, lines):
             if query:
                 yield line.strip().startswith("!"), nevra.name, query
                 break
+
+
+def locked_name(line, names):
+    """Which of the names the line locks, "" if none: the longest of those that a version, or nothing, is behind.
+
+    Lines that exclude, comments and globs of names lock none of them.
+    """
+    text = line.strip()
+    fitting = [name for name in names if text.startswith(name) and LOCKED.match(text[len(name) :])]
+    return max(fitting, key=len) if fitting else ""
+
+
+def duplicates(base):
+    """Packages that stand twice in the database, the younger installation last; kernels and their kind may."""
+    groups = {}
+    query = base.sack.query().installed()
+    for package in query.difference(query.filter(provides=list(base.conf.installonlypkgs))):
+        if package.name != "gpg-pubkey":
+            groups.setdefault((package.name, package.arch), []).append(package)
+    return [sorted(group, key=lambda p: p.installtime) for group in groups.values() if len(group) > 1]
+
+
+def identities(packages):
+    return {(package.name, package.arch, full(package)) for package in packages}
+
+
+def in_database():
+    """What rpm itself has now, past all that dnf knew before."""
+    found = set()
+    for header in rpm.TransactionSet().dbMatch():
+        # Bytes in the rpm of early EL 8.
+        name, arch, version, release = (
+            text.decode() if isinstance(text, bytes) else text
+            for text in (header[tag] for tag in ("name", "arch", "version", "release"))
+        )
+        epoch = "%d:" % header["epoch"] if header["epoch"] else ""
+        found.add((name, arch, "%s%s-%s" % (epoch, version, release)))
+    return found
+
+
+def unfinished(coming, going, there):
+    """What a transaction left undone, in words; packages as (name, architecture, version), `there` is what the database has."""
+    lacking = ["%s-%s is not installed" % (name, version) for name, arch, version in sorted(coming - there)]
+    return lacking + [
+        "%s-%s is still installed" % (name, version) for name, arch, version in sorted((going - coming) & there)
+    ]
 
 
 def write(path, lines):

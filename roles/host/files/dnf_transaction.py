@@ -18,7 +18,22 @@ import dnf.subject
 import dnf.transaction
 import hawkey
 import rpm
-from dnf_base import Refused, full, lines_of, lock_file, locks, native, opened, patiently, write
+from dnf_base import (
+    Refused,
+    duplicates,
+    full,
+    identities,
+    in_database,
+    lines_of,
+    lock_file,
+    locked_name,
+    locks,
+    native,
+    opened,
+    patiently,
+    unfinished,
+    write,
+)
 
 DRIVER_VERSION = re.compile(r"\d{3}(\.\d+)+$")
 WORDS = {
@@ -170,9 +185,16 @@ def act_install(request):
         stream, rows = resolved(base, request)
         errors = Errors()
         fetch(base, request, coming(base))
-        patiently(request, base.do_transaction, errors)
+        new, gone = identities(coming(base)), identities(base.transaction.remove_set)
+        try:
+            patiently(request, base.do_transaction, errors)
+        except dnf.exceptions.Error as error:
+            raise Refused("; ".join([str(error)] + errors.lines)) from None
+        # rpm goes on after most scriptlets that fail: what counts is what the database has then.
+        undone = unfinished(new, gone, in_database())
         changed = said(rows) + (["module " + stream] if stream else [])
-        return {"changed": changed, "problem": "; ".join(errors.lines)}
+        problem = "; ".join(undone + errors.lines) if undone else ""
+        return {"changed": changed, "problem": problem, "warnings": errors.lines}
     finally:
         base.close()
 
@@ -218,16 +240,6 @@ def act_refresh(request):
     return {}
 
 
-def duplicates(base):
-    """Packages that stand twice in the database, the younger installation last; kernels and their kind may."""
-    groups = {}
-    query = base.sack.query().installed()
-    for package in query.difference(query.filter(provides=list(base.conf.installonlypkgs))):
-        if package.name != "gpg-pubkey":
-            groups.setdefault((package.name, package.arch), []).append(package)
-    return [sorted(group, key=lambda p: p.installtime) for group in groups.values() if len(group) > 1]
-
-
 def act_state(request):
     """What a transaction that was cut off left twice. With `repair` the older of each goes; the next transaction, which needs
     what this one was to bring, puts its dependencies right."""
@@ -259,10 +271,10 @@ def act_lock(request):
             return {"there": there, "changed": [], "problem": unlocked(path) if there else ""}
         installed = base.sack.query().installed().filterm(name=request["hold"]) if request["hold"] else []
         wanted = sorted({"%s-%s:%s-%s.*" % (p.name, p.epoch, p.version, p.release) for p in installed})
-        names = "|".join(re.escape(name) for name in request["hold"] + request["release"])
-        mine = re.compile(r"(%s)(-(\d+:)?[^-\s]+(-[^-\s]+)?)?\s*$" % names)
+        names = set(request["hold"] + request["release"])
+        known = names.union(package.name for package in base.sack.query().installed())
         before = lines_of(path)
-        gone = [line for line in before if names and mine.match(line) and line.strip() not in wanted]
+        gone = [line for line in before if locked_name(line, known) in names and line.strip() not in wanted]
         new = [line for line in wanted if line not in [other.strip() for other in before]]
         if (gone or new) and not request["check"]:
             write(path, [line for line in before if line not in gone] + new)

@@ -7,6 +7,10 @@ family=$1 flavour=$2 module=$3 pack=$4
 shift 4
 if [ "$family" = debian ]; then files=$(dpkg-query -L "$1"); else files=$(rpm -ql "$1"); fi || { echo "$1 is not installed"; exit 1; }
 source=$(echo "$files" | sed -n 's,^/usr/src/\([^/]*\)/dkms.conf$,/usr/src/\1,p')
+if [ ! -f "$source/dkms.conf" ]; then
+  echo "$1 has no dkms.conf below /usr/src, so DKMS cannot build its modules: install $1 anew, or take a version whose package has one"
+  exit 1
+fi
 shift
 name=$(sed -n 's/^PACKAGE_NAME="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$source/dkms.conf")
 version=${source##*/"$name"-}

@@ -1,0 +1,150 @@
+"""nvidia_driver.build_host: what the tasks on a served host refuse, record and release."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.contracts.test_roles import ROOT, TASKS, tasks_of
+
+BRING: dict[str, Any] = {
+    "name": "Bring",
+    "ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "prebuilt/bring"},
+    "when": "inventory_hostname == 'served'",
+}
+PACKED = {"version": "535.261.03-1", "flavour": "proprietary", "sums": "ab", "sha256": "cd", "kernels": ["6.1.0-47"]}
+VARS: dict[str, Any] = {
+    "nvidia_driver_build_host": "builder",
+    "nvidia_driver_hold": True,
+    "__nvidia_driver_module": "nvidia-kernel-dkms",
+    "__nvidia_driver_set": {"nvidia-kernel-dkms": "535.261.03-1"},
+    "__nvidia_driver_decision": {"flavour": "proprietary"},
+    "__nvidia_driver_kernels": [["kernel", "6.1.0-47", "1", "1"]],
+    "__nvidia_driver_builder_ran": True,
+}
+
+
+def play(folder: Path, tasks: list[dict[str, Any]], known: dict[str, Any] | None = None, **more: Any) -> str:
+    """What ansible-playbook says of these tasks on a build host and a host that it serves, with this description in the cache."""
+    if known is not None:
+        (folder / "cache.json").write_text(json.dumps(known))
+    (folder / "play.yml").write_text(
+        yaml.safe_dump([{"name": "Play", "hosts": "all", "gather_facts": False, "vars": VARS | more, "tasks": tasks}])
+    )
+    hosts: dict[str, Any] = {"builder": {}, "served": {}}
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": hosts, "vars": local}}))
+    places = {"cache": folder / "cache", "file": folder / "host" / "modules.deb"}
+    extra = json.dumps({f"__nvidia_driver_prebuilt_{key}": str(path) for key, path in places.items()})
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", "play.yml", "-e", extra]
+    environment = {
+        **os.environ,
+        "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return f"{done.stdout}{done.stderr}"
+
+
+def builder(action: dict[str, Any]) -> dict[str, Any]:
+    """A task of the build host alone, whose failure is rescued as the driver's installation is."""
+    after = {"name": "Give up", "ansible.builtin.fail": {"msg": "given up"}}
+    task = {"name": "Build", "when": "inventory_hostname == 'builder'", **action}
+    return {"name": "Install", "block": [task, BRING], "rescue": [after]}
+
+
+FAILS = {"ansible.builtin.fail": {"msg": "no compiler"}}
+GIVES = {"ansible.builtin.set_fact": {"__nvidia_driver_gave_out": True}}
+
+
+@pytest.mark.e2e
+def test_a_build_host_that_failed_gives_out_nothing_of_an_earlier_run(tmp_path: Path) -> None:
+    told = play(tmp_path, [builder(FAILS)], PACKED)
+    assert "builder failed in this run; nothing was installed on served" in told
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (PACKED | {"kernels": ["6.1.0-46"]}, "it builds for 6.1.0-46, and served can boot 6.1.0-47"),
+        (PACKED | {"flavour": "open"}, "it has 535.261.03-1 (open), and served would get"),
+        (PACKED | {"version": "535.247.01-1"}, "it has 535.247.01-1 (proprietary), and served would get"),
+        ({}, "has packed no modules in this run"),
+    ],
+)
+def test_what_lies_in_the_cache_is_judged_itself(tmp_path: Path, known: dict[str, Any], reason: str) -> None:
+    assert reason in play(tmp_path, [builder(GIVES)], known)
+
+
+@pytest.mark.e2e
+def test_what_stands_for_the_dkms_package_is_not_brought_again(tmp_path: Path) -> None:
+    """Also where another role has read the packages since: they have it under its own name."""
+    own = "nvidia-kernel-dkms-prebuilt"
+    show = {
+        "name": "Show",
+        "ansible.builtin.debug": {"msg": "again {{ __nvidia_driver_prebuilt_wanted | default('') }}"},
+    }
+    told = play(
+        tmp_path,
+        [builder(GIVES), show],
+        PACKED | {"sums": ""},
+        host_installed={own: "535.261.03-1"},
+        __nvidia_driver_real=[own],
+        __nvidia_driver_installed={own: "535.261.03-1", "nvidia-kernel-dkms": "535.261.03-1"},
+    )
+    assert '"msg": "again False"' in told, told
+
+
+def test_no_role_but_host_sets_what_host_reads() -> None:
+    for path in TASKS:
+        setting = {key for task in tasks_of(path) for key in task.get("ansible.builtin.set_fact", {})}
+        if path.relative_to(ROOT).parts[1] != "host":
+            assert not setting & {"host_installed", "host_installed_rows", "host_index", "host_held"}, path
+
+
+HELD, NEW, OWN = "linux-image-amd64", "linux-image-6.1.0-48-amd64", "linux-image-6.1.0-47-amd64"
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("held", "ours", "recorded"),
+    [
+        ([HELD], [], [NEW, OWN]),
+        ([HELD, OWN, NEW], [OWN, NEW], [NEW, OWN]),
+        ([HELD, OWN], [OWN, "linux-image-6.1.0-46-amd64"], [NEW, OWN]),
+        ([HELD, OWN, NEW], [], []),
+    ],
+    ids=["at first", "again", "a kernel came and one went", "all are the admin's"],
+)
+def test_kernels_that_the_admin_held_are_not_recorded(
+    tmp_path: Path, held: list[str], ours: list[str], recorded: list[str]
+) -> None:
+    lists = ("__nvidia_driver_images_record", "__nvidia_driver_kernel_packages")
+    show = [
+        {"name": "Show", "ansible.builtin.debug": {"msg": f"{{{{ {name} | sort | join(' ') }}}}"}} for name in lists
+    ]
+    facts: dict[str, Any] = {
+        "host_installed": dict.fromkeys([HELD, NEW, OWN, "bash"], "1"),
+        "host_held": held,
+        "__nvidia_driver_images_ours": ours,
+    }
+    role = [
+        {
+            "name": "Read the role's variables",
+            "ansible.builtin.include_vars": {"file": str(ROOT / "roles/nvidia_driver/vars/main.yml")},
+        }
+    ]
+    told = play(tmp_path, role + show, **facts)
+    assert f'"msg": "{" ".join(sorted(recorded))}"' in told, told
+    assert f'"msg": "{" ".join(sorted([HELD, NEW, OWN]))}"' in told, "all are held"
+    told = play(tmp_path, role + show[1:], **{**facts, "nvidia_driver_hold": False})
+    assert told.count(f'"msg": "{" ".join(sorted(ours))}"') == 2, "what is released"

@@ -1,0 +1,116 @@
+"""What a role that fails leaves behind: services that run, packages that are held, package sources as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROLES = Path(__file__).parents[2] / "roles"
+Task = dict[str, Any]
+Met = tuple[Task, tuple[list[Task], ...], bool]
+
+
+def load(path: Path) -> list[Task]:
+    return list(yaml.safe_load(path.read_text(encoding="utf-8")) or [])
+
+
+def asks(task: Task, of: str) -> bool:
+    """Whether a task includes this file of the role host."""
+    return str((task.get("ansible.builtin.include_role") or {}).get("tasks_from", "")) == of
+
+
+def walk(role: Path, tasks: list[Task], around: tuple[list[Task], ...] = (), rescuing: bool = False) -> Iterator[Met]:
+    """The tasks in the order of a run, included files of the role in their places; with the rescues of the blocks around each."""
+    for task in tasks:
+        yield task, around, rescuing
+        yield from walk(
+            role, task.get("block", []), (*around, task["rescue"]) if "rescue" in task else around, rescuing
+        )
+        yield from walk(role, task.get("rescue", []), around, True)
+        yield from walk(role, task.get("always", []), around, rescuing)
+        included = task.get("ansible.builtin.include_tasks")
+        name = included["file"] if isinstance(included, dict) else included
+        if name and "{{" not in name:
+            yield from walk(role, load(role / "tasks" / name), around, rescuing)
+
+
+def run(role: str, act: str) -> list[Met]:
+    return list(walk(ROLES / role, load(ROLES / role / "tasks" / f"{act}.yml")))
+
+
+STOPPING = sorted(
+    (path.parts[len(ROLES.parts)], act)
+    for path in ROLES.glob("*/tasks")
+    for act in ("assert", "install", "configure", "service")
+    if (path / f"{act}.yml").exists()
+    and any(asks(task, "stop_clients") for task, *_ in walk(path.parent, load(path / f"{act}.yml")))
+)
+
+
+def test_the_acts_that_stop_services_are_found() -> None:
+    assert STOPPING == [("fabric_manager", "install"), ("fabric_manager", "service"), ("nvidia_driver", "install")]
+
+
+@pytest.mark.parametrize(("role", "act"), STOPPING)
+def test_what_was_stopped_is_started_again_after_a_failure(role: str, act: str) -> None:
+    for task, rescues, _ in run(role, act):
+        if asks(task, "stop_clients"):
+            assert rescues, f"{role}, {act}: {task['name']}: no rescue"
+            last = [one for one, *_ in walk(ROLES / role, rescues[-1])][-1]
+            assert asks(last, "give_up"), f"{role}, {act}: {task['name']}: {last['name']}"
+
+
+@pytest.mark.parametrize(("role", "act"), STOPPING)
+def test_what_follows_a_stop_in_the_same_act_has_the_same_rescue(role: str, act: str) -> None:
+    """But for the start itself, which tries every service and then says which do not start."""
+    stopped = False
+    for task, rescues, rescuing in run(role, act):
+        stopped = stopped or asks(task, "stop_clients")
+        if stopped and not rescuing and not asks(task, "start_clients"):
+            assert rescues, f"{role}, {act}: {task['name']}"
+
+
+def test_giving_up_tolerates_a_service_that_does_not_start_and_then_fails() -> None:
+    first, last = load(ROLES / "host/tasks/give_up.yml")
+    assert first["ansible.builtin.include_tasks"] == "start_clients.yml"
+    assert first["vars"] == {"host_start_tolerant": True}
+    assert "ansible.builtin.fail" in last
+    assert "host_not_started" in last["ansible.builtin.fail"]["msg"]
+
+
+def test_the_reason_is_kept_before_anything_else_can_fail() -> None:
+    first = load(ROLES / "nvidia_driver/tasks/install/failed.yml")[0]
+    assert first["ansible.builtin.set_fact"] == {"__nvidia_driver_failure": "{{ ansible_failed_result }}"}
+
+
+@pytest.mark.parametrize("packages", ["install/packages.yml", "prebuilt/install.yml"])
+def test_the_set_is_held_right_after_the_transaction(packages: str) -> None:
+    names = [str(task.get("ansible.builtin.include_tasks", "")) for task, *_ in run("nvidia_driver", "install")]
+    block = next(task["block"] for task in load(ROLES / "nvidia_driver/tasks/install.yml") if "block" in task)
+    order = [str(task.get("ansible.builtin.include_tasks", "")) for task in block]
+    assert packages in names
+    assert order[order.index(packages) + 1] == "install/hold.yml"
+
+
+JUDGING = sorted(path.parts[-3] for path in ROLES.glob("*/tasks/assert.yml"))
+
+
+@pytest.mark.parametrize("role", JUDGING)
+def test_act_1_takes_no_package_source_away(role: str) -> None:
+    """A source leaves by an empty url: where one may be empty, the task says that it is not."""
+    for task, _, rescuing in run(role, "assert"):
+        if asks(task, "repository") and "combine(nvidia_driver_repository)" in str(task.get("vars")):
+            assert "url != ''" in str(task.get("when", "")), f"{role}: {task['name']}"
+        file = task.get("ansible.builtin.file") or {}
+        assert rescuing or file.get("state") != "absent" or "source" not in str(file["path"]), f"{role}: {task['name']}"
+
+
+def test_the_source_leaves_after_the_transaction() -> None:
+    names = [str(task.get("ansible.builtin.include_tasks", "")) for task, *_ in run("nvidia_driver", "install")]
+    assert names.index("install/source.yml") > max(
+        names.index("install/packages.yml"), names.index("prebuilt/install.yml")
+    )
