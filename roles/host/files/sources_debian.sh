@@ -1,7 +1,12 @@
 # usage: sources_debian.sh FILE...
-# Prints a configuration for $APT_CONFIG with which apt knows all sources of the host but those in these files.
+# Prints a configuration for $APT_CONFIG with which apt knows all sources of the host but those in these files; nothing, and leaves
+# nothing behind, where the host has none of them.
 set -e
 d=/run/gpuprov/apt
+rm -rf "$d"
+there=
+for f in "$@"; do [ ! -e "$f" ] || there=1; done
+[ -n "$there" ] || exit 0
 mkdir -p "$d"
 rm -rf "$d/sources.list.d"
 mkdir "$d/sources.list.d"
