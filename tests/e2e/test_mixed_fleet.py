@@ -60,7 +60,9 @@ def test_exact_versions_of_a_hundred_mixed_hosts(lab: Lab, fleet: Path) -> None:
     ran = lab.run("plan", fleet, "--quick")
     assert ran.code == 1, ran
     table = ran.out.partition("versions after apply\n")[2].splitlines()
-    told = {line.split()[1].rstrip(":"): line.partition(": ")[2] for line in table if line.startswith("  nvidia_driver ")}
+    told = {
+        line.split()[1].rstrip(":"): line.partition(": ")[2] for line in table if line.startswith("  nvidia_driver ")
+    }
     assert told == {
         "535.261.03": "bookworm[001:040] (40 hosts)",
         "550.163.01": "trixie[001:015] (15 hosts)",

@@ -1,0 +1,44 @@
+"""What package managers print, as the resolver takes it: dnf's index in rpm's order, rows of installed packages."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov import package_lists
+
+
+def test_index_lines_of_dnf_in_any_order() -> None:
+    text = (
+        "kmod-nvidia-open-dkms|3:570.195.03-1.el9\nkmod-nvidia-open-dkms|3:580.95.05-1.el9\n"
+        "kmod-nvidia-open-dkms|3:580.126.09-1.el9\nkmod-nvidia-open-dkms|3:580.95.05-1.el9\n"
+        "dkms|0:3.3.0-1.el9\nnoise\nhalf|\n|1-1\nno-release|1.0\n"
+    )
+    assert package_lists.parse_index(text) == {
+        "kmod-nvidia-open-dkms": ["3:580.126.09-1.el9", "3:580.95.05-1.el9", "3:570.195.03-1.el9"],
+        "dkms": ["3.3.0-1.el9"],
+    }
+
+
+# The pairs of rpm's own test suite that concern digits, letters, ~ and ^: older first.
+# https://github.com/rpm-software-management/rpm/blob/master/tests/rpmvercmp.at
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("1.0-1", "2.0-1"), ("2.0-1", "2.0.1-1"), ("2.0.1-1", "2.0.1a-1"), ("5.5p1-1", "5.5p2-1"), ("10xyz-1", "10.1xyz-1"),
+        ("xyz.4-1", "8-1"), ("xyz.4-1", "2-1"), ("5.6p1-1", "6.5p1-1"), ("6.0-1.1", "6.0.rc1-1"), ("1.0~rc1-1", "1.0-1"),
+        ("1.0~rc1-1", "1.0~rc2-1"), ("1.0-1", "1.0^-1"), ("1.0^-1", "1.0^git1-1"), ("1.0^git1-1", "1.01-1"),
+        ("1.0^20160101-1", "1.0.1-1"), ("1.0~rc1^git1-1", "1.0-1"), ("9:1-1", "10:0-1"), ("580.95.05-1.el9", "3:570.1-1.el9"),
+        ("580.95.05-1.el9", "580.126.09-1.el9"), ("1-1.el9", "1-2.el9"),
+    ],
+)  # fmt: skip
+def test_rpms_order(older: str, newer: str) -> None:
+    assert package_lists.rpm_order(older) < package_lists.rpm_order(newer)
+
+
+def test_rows_of_installed_packages() -> None:
+    text = (
+        "ii |dkms|3.0.10-8|dkms|all|Debian\niF |nvidia-dkms-580-open|580.95.05-1ubuntu1|s|amd64|NVIDIA\n"
+        "rc |gone|1|s|amd64|x\n\nnoise\n"
+    )
+    assert [row[1] for row in package_lists.parse_rows(text)] == ["dkms", "nvidia-dkms-580-open"]
+    assert package_lists.parse_rows(text)[0][4:] == ["all", "Debian"]
