@@ -1,10 +1,10 @@
-# make setup | demo | check | test | molecule | bench; PYTHON chooses the interpreter.
+# make setup | demo | check | test | test-slow | molecule | bench; PYTHON chooses the interpreter.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: setup tools demo check test molecule lint docs bench clean
+.PHONY: setup tools demo check test test-slow molecule lint docs bench clean
 
 $(BIN)/gpuprov: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,8 +27,11 @@ lint: setup
 check: lint            ## everything fast: under 90 seconds
 	$(BIN)/pytest -n 2
 
-test: check tools      ## all tests: also the wheel, and simulated hosts (root, podman, QEMU)
-	$(BIN)/pytest -m 'install or e2e'
+test: check tools      ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
+	$(BIN)/pytest -m '(install or e2e) and not slow' --durations=15 --durations-min=20
+
+test-slow: tools       ## what takes minutes each: real driver builds, machines, a hundred hosts, dnf as well as apt
+	$(BIN)/pytest -m slow --durations=0
 
 molecule: $(addprefix molecule-,$(SCENARIOS))  ## all scenarios on simulated GPU hosts (root, podman, QEMU); molecule-NAME for one
 

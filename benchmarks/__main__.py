@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import hosts
+from benchmarks import hosts, mig_fit
 from benchmarks.clock import Timing, command, row
 from gpuprov.capabilities import CAPABILITIES, HOUSE
 from gpuprov.gather.script import compose
@@ -138,6 +138,8 @@ def main() -> None:
         folder = Path(name)
         os.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
         start_up(max(given.runs, 5))
+        title("MIG placements")
+        mig_fit.main()
         offline(folder, given.many)
         if not given.offline:
             try:

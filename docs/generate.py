@@ -42,10 +42,21 @@ def capability_page(capability: Capability) -> str:
     return HEAD + "\n".join(lines) + "\n"
 
 
+def commands() -> dict[str, click.Command]:
+    """Every command by its words: `check`, `mig`, `mig fit`."""
+    found: dict[str, click.Command] = {}
+    for name, command in cli.commands.items():
+        found[name] = command
+        if isinstance(command, click.Group):
+            found |= {f"{name} {word}": below for word, below in command.commands.items()}
+    return found
+
+
 def command_page() -> str:
     lines = ["# Commands\n"]
-    for name, command in cli.commands.items():
-        context = click.Context(command, info_name=f"gpuprov {name}", max_content_width=100, terminal_width=100)
+    for name, command in commands().items():
+        above = click.Context(cli, info_name="gpuprov", terminal_width=100, **cli.context_settings)
+        context = click.Context(command, above, info_name=name)
         lines += [f"## gpuprov {name}\n", "```text", command.get_help(context), "```\n"]
     lines += [
         "## Exit codes\n",

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gpuprov import __version__, options
+from gpuprov.cli_mig import mig
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -202,8 +203,9 @@ def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: 
 @cli.command()
 @options.inventory
 @click.option("-o", "--out", type=FILE, help="Write to this file instead of standard output.")
+@click.option("--mig-parted", type=FILE, help="Also write the MIG layouts as a mig-parted v1 file, one label per host.")
 @options.json_flag
-def export(sources: tuple[str, ...], out: Path | None, as_json: bool, **reading: Any) -> int:
+def export(sources: tuple[str, ...], out: Path | None, mig_parted: Path | None, as_json: bool, **reading: Any) -> int:
     """Write what the hosts are now as an inventory with specs; hosts need no gpuprov variable yet.
 
     \b
@@ -213,8 +215,9 @@ def export(sources: tuple[str, ...], out: Path | None, as_json: bool, **reading:
     from gpuprov.report import specs
     from gpuprov.report.files import check_writable
 
-    check_writable(out)
-    return specs.show_export(read(options.raw_hosts(sources, reading)), out, as_json=as_json)
+    check_writable(out, mig_parted)
+    exported = read(options.raw_hosts(sources, reading), mig_parted=mig_parted is not None)
+    return specs.show_export(exported, out, as_json=as_json, mig_parted=mig_parted)
 
 
 @cli.command()
@@ -250,6 +253,9 @@ def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
     from gpuprov.report import specs
 
     return specs.show_catalog(table, word, as_json=as_json)
+
+
+cli.add_command(mig)
 
 
 @cli.command()

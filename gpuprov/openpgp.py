@@ -89,6 +89,21 @@ def armoured(data: str | bytes, *, each: bool = False) -> str:
     return "".join(_armour(raw) for raw in (raws if each else [b"".join(raws)]))
 
 
+def rpm_keys(output: str) -> str:
+    """The text of a probe, its lines `@rpmkey ID-RELEASE KEY` with the key's whole fingerprint in place of rpm's ID.
+
+    Before rpm 6 that ID is the last eight digits, which two keys may share. A line without a key stays as it is.
+    """
+    return re.sub(r"(?m)^@rpmkey (\w+)-(\w+) (\S+)$", _whole, output)
+
+
+def _whole(line: re.Match[str]) -> str:
+    try:
+        return f"@rpmkey {keys(line[3])[0]['fingerprint'].lower()}-{line[2]}"
+    except NotAKey:
+        return f"@rpmkey {line[1]}-{line[2]}"
+
+
 def _warnings(found: Sequence[dict[str, Any]], now: float | None) -> list[str]:
     moment = time.time() if now is None else now
     told = []
@@ -251,4 +266,4 @@ class FilterModule:
     """What Ansible loads."""
 
     def filters(self) -> dict[str, Any]:
-        return {"gpuprov_key": judge, "gpuprov_armoured": armoured}
+        return {"gpuprov_key": judge, "gpuprov_armoured": armoured, "gpuprov_rpm_keys": rpm_keys}

@@ -46,6 +46,13 @@ def json_flag(command: C) -> C:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
+def gpu(command: C) -> C:
+    """--gpu: a model of the catalogue."""
+    return click.option("--gpu", required=True, metavar="MODEL", help="A model of gpuprov catalog gpus, or a PCI id.")(
+        command
+    )
+
+
 def capabilities(command: C) -> C:
     """--only: narrow to some capabilities."""
     return click.option("--only", metavar="NAME,...", help="Only these capabilities, e.g. nouveau,nvidia_driver.")(

@@ -6,11 +6,13 @@ Rendered projects carry this file as an Ansible filter plugin, so that checks an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 PRESENT = "iWtFUH"
 """dpkg's states in which a package's files are on the host."""
+OF_KERNEL = "linux-modules-nvidia-"
+"""How names of packages begin whose version is the kernel's, though they are for one version of the driver."""
 
 
 def parse_madison(text: str) -> dict[str, list[str]]:
@@ -61,8 +63,14 @@ def parse_rows(text: str) -> list[list[str]]:
 
 
 def parse_installed(text: str) -> dict[str, str]:
-    """The same lines, of which the first three cells will do -> installed versions by name."""
-    return {row[1]: row[2] for row in parse_rows(text)}
+    """The same lines, of which the first three cells will do -> installed versions by name.
+
+    Of a package in several architectures it is the version in the host's own, which is dpkg's; the rows tell the others.
+    """
+    rows = [[*row, ""] if len(row) < 5 else row for row in parse_rows(text)]
+    own = {"", "all", *(row[4] for row in rows if row[1] == "dpkg")}
+    others = {row[1]: row[2] for row in rows if row[4] not in own}
+    return others | {row[1]: row[2] for row in rows if row[4] in own}
 
 
 def header_metapackages(names: Iterable[str]) -> list[str]:
@@ -76,6 +84,49 @@ def header_metapackages(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(f"linux-headers-{re.sub('^extra-virtual', 'generic', image)}" for image in found))
 
 
+def parse_precompiled(text: str) -> dict[str, dict[str, Any]]:
+    """Packages of precompiled modules: `{offered: versions by name, newest first, installed: version by name, exact}`; the last
+    has, by `NAME=VERSION` of an offered one, the versions of the packages that it needs in exactly these: apt takes the newest else.
+
+    Lines are `offered|NAME|VERSION|DEPENDS` and `installed|...` alike. Where the version is the kernel's, as Ubuntu's is, what the
+    package depends on tells the driver's, which is put before it: `580.95.05-6.8.0-60.63+1` (see `real_versions`).
+    """
+    found: dict[str, dict[str, Any]] = {"offered": {}, "installed": {}, "exact": {}}
+    for line in text.splitlines():
+        kind, name, version, depends = (*line.split("|", 3), "", "", "")[:4]
+        driver = re.search(r"nvidia-kernel-common-\S+ \(>= ([\d.]+)", depends)
+        known = f"{driver[1]}-{version}" if driver else version.removeprefix("0:")
+        if not version or (name.startswith(OF_KERNEL) and not driver):
+            continue
+        if kind == "installed":
+            found["installed"][name] = known
+        elif kind == "offered" and known not in found["offered"].setdefault(name, []):
+            found["offered"][name].append(known)
+            found["exact"][f"{name}={version}"] = dict(re.findall(r"([^\s,|]+) +\(= ([^)]+)\)", depends))
+    return found
+
+
+def real_versions(packages: dict[str, str], exact: Mapping[str, dict[str, str]]) -> dict[str, str]:
+    """Versions as the package manager has them, without the driver's before the kernel's; and what each needs `exact`ly."""
+    real = {n: v.partition("-")[2] if n.startswith(OF_KERNEL) else v for n, v in packages.items()}
+    return real | {n: v for name, version in real.items() for n, v in exact.get(f"{name}={version}", {}).items()}
+
+
+def precompiled_sets(
+    sets: Mapping[str, Iterable[Any]], names: Mapping[str, Iterable[str]], kernels: Iterable[str]
+) -> dict[str, list[Any]]:
+    """A driver's sets (see `gpuprov.resolve`) with the modules of these kernels, whose `names` by flavour have `{kernel}` in them.
+
+    NVIDIA's packages for dnf name the kernel without the distribution's tag and what is behind it.
+    """
+    bare = [re.sub(r"\.el\d.*$", "", release) for release in kernels]
+    more = {
+        kind: [{"name": name.replace("{kernel}", kernel), "min": 0, "max": 9999} for kernel in bare for name in given]
+        for kind, given in names.items()
+    }
+    return {kind: [*rules, *more.get(kind, [])] for kind, rules in sets.items()}
+
+
 class FilterModule:
     """What Ansible loads: the functions above as filters of the rendered project."""
 
@@ -85,5 +136,8 @@ class FilterModule:
             "gpuprov_index": parse_index,
             "gpuprov_installed": parse_installed,
             "gpuprov_madison": parse_madison,
+            "gpuprov_precompiled": parse_precompiled,
+            "gpuprov_precompiled_sets": precompiled_sets,
+            "gpuprov_real_versions": real_versions,
             "gpuprov_rows": parse_rows,
         }

@@ -1,10 +1,10 @@
 """One driver version for which every needed package exists, and the module flavour. Standard library only.
 
-Rendered projects carry this file as an Ansible filter plugin, so that `plan`, `apply` and a plain `ansible-playbook` run
-decide by the same code. Nothing here touches a host.
+Rendered projects carry this file as an Ansible filter plugin: checks and roles decide by the same code. It touches no host.
 A set of packages is a list of rules `{name, min, max}`: `{branch}` and `{version}` in a name are filled in, min and max are
 branches. The first rule that fits a branch names the package of the kernel modules. A rule may have `like`, a pattern of the
 package versions that its archive has, and `companion`: the package is no part of the set, and moves with it where it is there.
+With `proof`, names by `{kernel}`, the flavour is there where one is installed. `{driver}`: `{version}`, and to be offered.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ Followers = Sequence[Rules]
 Names = dict[str, str]
 Index = Mapping[str, list[str]]
 NO_LIMIT = 9999
+PLACES = {"branch": r"\d+", "kernel": r"\d+\.\S+", "kernel_flavour": r"(?!open-)[a-z]\S*"}
 NO_FOLLOWER = "NVIDIA's repository has it: nvidia_driver: {source: nvidia}, or {source: mirror, repository: ...} for a mirror of it"
 NO_DRIVER = "fetch the package lists (apt-get update, dnf makecache), or take NVIDIA's repository: nvidia_driver: {source: nvidia}"
 
@@ -85,7 +86,7 @@ def fitting(rules: Rules, version: str, *, companions: bool = False) -> dict[str
     branch = mine.partition(".")[0]
     number = int(branch) if branch.isdigit() else 0
     now = [r for r in rules if r["min"] <= number <= r["max"] and bool(r.get("companion")) == companions]
-    return {rule["name"].replace("{branch}", branch).replace("{version}", mine): rule for rule in now}
+    return {re.sub("{(version|driver)}", mine, r["name"].replace("{branch}", branch)): r for r in now}
 
 
 def kernel_package(sets: Sets, installed: Names) -> Names:
@@ -93,7 +94,8 @@ def kernel_package(sets: Sets, installed: Names) -> Names:
     found: Names = {}
     for (kind, rules), (name, version) in product(sets.items(), installed.items()):
         first, rule = next(iter(fitting(rules, version).items()), ("", {}))
-        if first == name and is_of(rule, version, upstream(version)):
+        proven = "proof" not in rule or other_names([{"name": one} for one in rule["proof"]], installed)
+        if first == name and proven and is_of(rule, version, upstream(version)):
             found[kind] = name
     return found
 
@@ -101,7 +103,7 @@ def kernel_package(sets: Sets, installed: Names) -> Names:
 def other_names(rules: Rules, installed: Names) -> list[str]:
     """The installed packages that have one of the rules' names, of whatever branch."""
     names = "|".join(re.escape(rule["name"]) for rule in rules) or "(?!)"
-    pattern = re.compile(names.replace(r"\{branch\}", "[0-9]+").replace(r"\{version\}", "[0-9.]+"))
+    pattern = re.compile(re.sub(r"\\{(\w+)\\}", lambda match: PLACES.get(match[1], r"[\d.]+"), names))
     return sorted(name for name in installed if pattern.fullmatch(name))
 
 
@@ -166,7 +168,7 @@ def installed_set(rules: Rules, installed: Names) -> Names:
 
 
 def resolve(wanted: str, needed: Sequence[str], index: Index, installed: Names) -> dict[str, Any]:
-    """The same for any software whose packages have fixed names and must share one version."""
+    """`pick` for any software whose packages have fixed names and must share one version."""
     return pick(wanted, {"": [{"name": name, "min": 0, "max": NO_LIMIT} for name in needed]}, "", index, installed)
 
 
@@ -238,8 +240,7 @@ def _first(names: Names) -> str:
 
 def kernel_versions(sets: Sets, index: Index) -> list[str]:
     """Every version for which some flavour's kernel modules are offered."""
-    known = [(version, rules) for rules in sets.values() for version in _upstreams(index)]
-    names = [(version, next(iter(fitting(rules, version)), "")) for version, rules in known]
+    names = [(v, next(iter(fitting(rules, v)), "")) for rules in sets.values() for v in _upstreams(index)]
     return [version for version, name in names if any(upstream(v) == version for v in index.get(name, []))]
 
 
@@ -296,4 +297,4 @@ class FilterModule:
     """What Ansible loads: the functions above as filters of the rendered project."""
 
     def filters(self) -> dict[str, Any]:
-        return {f"gpuprov_{function.__name__}": function for function in (decide, follow, kernel_package, resolve)}
+        return {f"gpuprov_{each.__name__}": each for each in (decide, flavour, follow, kernel_package, resolve)}

@@ -162,7 +162,7 @@ def plan(output: str, wanted: Mapping[str, Any], key: str, fingerprints: Iterabl
 
 
 def imported(output: str | Mapping[str, Any], fingerprint: str) -> bool:
-    """Whether rpm's database has the key; it is known there by the last eight digits, or from rpm 6 on by all."""
+    """Whether rpm's database has the key. Where the host told only the last eight digits of a key, they decide."""
     told = parse(output) if isinstance(output, str) else output
     wanted = fingerprint.casefold()
     return any(version in (wanted, wanted[-8:]) for version in (row.split("-")[0] for row in told["rpm_keys"]))

@@ -36,10 +36,21 @@ def good(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("name", list(cli.commands))
+COMMANDS = {
+    **cli.commands,
+    **{
+        f"{name} {word}": below
+        for name, group in cli.commands.items()
+        if isinstance(group, click.Group)
+        for word, below in group.commands.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_shows_an_example(name: str) -> None:
-    command = cli.commands[name]
-    text = command.get_help(click.Context(command, info_name=name))
+    above = click.Context(cli, info_name="gpuprov", **cli.context_settings)
+    text = COMMANDS[name].get_help(click.Context(COMMANDS[name], above, info_name=name))
     assert f"gpuprov {name}" in text
 
 

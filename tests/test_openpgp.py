@@ -147,6 +147,17 @@ def test_a_block_that_another_parser_would_read_is_refused() -> None:
     assert "armour is damaged" in openpgp.judge(hidden + made.GOOD, made.GOOD_FINGERPRINT)["problem"]
 
 
+def test_keys_of_rpms_database_are_told_by_their_whole_fingerprint() -> None:
+    text = base64.b64encode(made.OTHER.encode()).decode()
+    lines = [f"@rpmkey 46c74768-1 {text}", "@rpmkey 46c74768-2 bm9uZQ==", "@rpmkey 46c74768-3 ", "@machine x86_64"]
+    assert openpgp.rpm_keys("\n".join(lines)).splitlines() == [
+        f"@rpmkey {made.OTHER_FINGERPRINT.lower()}-1",
+        "@rpmkey 46c74768-2",
+        "@rpmkey 46c74768-3 ",
+        "@machine x86_64",
+    ]
+
+
 def test_a_key_that_is_missing_of_several() -> None:
     both = f"{made.GOOD_FINGERPRINT},{made.OTHER_FINGERPRINT}"
     assert openpgp.judge(made.GOOD, both)["problem"].endswith(f"lacks {made.OTHER_FINGERPRINT}")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import (
+    cgpu,
     container_toolkit,
     cuda_toolkit,
     dcgm,
     fabric_manager,
     host,
     kernel,
+    kubernetes,
+    mig,
+    mps,
     nouveau,
     nvidia_driver,
     persistence,
@@ -26,7 +30,11 @@ CAPABILITIES: tuple[Capability, ...] = (
     vgpu_guest.CAPABILITY,
     fabric_manager.CAPABILITY,
     container_toolkit.CAPABILITY,
+    mig.CAPABILITY,
+    mps.CAPABILITY,
+    kubernetes.CAPABILITY,
     dcgm.CAPABILITY,
+    cgpu.CAPABILITY,
 )
 HOUSE: Capability = host.CAPABILITY
 BY_NAME: dict[str, Capability] = {capability.name: capability for capability in (HOUSE, *CAPABILITIES)}

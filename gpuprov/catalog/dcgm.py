@@ -45,6 +45,8 @@ PATTERNS: dict[Line, str] = {
 """Every package of a line, as a pattern of the whole name. The lines conflict with each other."""
 CUDA: dict[str, int] = {"13": 580, "12": 525, "11": 450}
 """The first driver branch of each user-mode CUDA, which decides the build: https://docs.nvidia.com/datacenter/dcgm/latest"""
+CUDA_BUILD = r"datacenter-gpu-manager-4-(?:.+-)?cuda(\d+)"
+"""How a package of line 4 says for which CUDA major it is, at the beginning of its name."""
 MULTINODE_CUDA = ("12", "13")
 LAST_CUDA_OF_3 = 12
 """Line 3 has no build for CUDA 13: 'Detected unsupported Cuda version', https://github.com/NVIDIA/deepops/pull/1394"""
@@ -138,12 +140,19 @@ def all_names() -> tuple[str, ...]:
 def follow(version: str, of: Line, packages: Mapping[str, str], index: Mapping[str, Sequence[str]],
            installed: Mapping[str, str], cuda: Sequence[str]) -> tuple[dict[str, str], list[str]]:  # fmt: skip
     """What moves along with the set `packages` of package version `version`, and what of DCGM must go instead."""
+    strange = other_builds(installed, cuda)
     here = [name for name in installed if re.fullmatch(PATTERNS[of], name) and name not in packages]
     pieces = [name for name in filled(PIECES, cuda) if of == "4" and name not in packages]
     along = {name: version for name in dict.fromkeys([*here, *pieces])
-             if version in index.get(name, ()) or installed.get(name) == version}  # fmt: skip
+             if name not in strange and (version in index.get(name, ()) or installed.get(name) == version)}  # fmt: skip
     other = [name for name in installed for one in LINES if one != of and re.fullmatch(PATTERNS[one], name)]
     return along, sorted({*other, *(name for name in here if name not in along)})
+
+
+def other_builds(names: Iterable[str], cuda: Sequence[str]) -> list[str]:
+    """The packages of line 4 that are builds for another CUDA major than these: a driver of another major leaves them behind."""
+    found = ((name, re.match(rf"{CUDA_BUILD}(-|$)", name)) for name in names)
+    return [name for name, build in found if build and build[1] not in cuda]
 
 
 def exporter_bound(dcgm: str) -> str:
@@ -190,6 +199,7 @@ def tables() -> dict[str, Any]:
         "all_names": list(all_names()),
         "patterns": dict(PATTERNS),
         "cuda": dict(CUDA),
+        "cuda_build": CUDA_BUILD,
         "last_cuda_of_3": LAST_CUDA_OF_3,
         "before_cuda_13": list(before_cuda_13()),
         "min_branch": MIN_BRANCH,

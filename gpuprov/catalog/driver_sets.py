@@ -10,8 +10,9 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov import resolve
-from gpuprov.catalog.driver_data import Distribution, PackageSet, drivers_file
-from gpuprov.catalog.drivers import branches
+from gpuprov.catalog.driver_data import Distribution, PackageSet
+from gpuprov.catalog.driver_rules import FLAVOURS, NO_LIMIT, PARTS, asked, entries, of_driver, rule
+from gpuprov.catalog.driver_traits import PREBUILT, TRAITS
 from gpuprov.catalog.gpus import Flavour, gpus
 from gpuprov.catalog.packages import distributions, find_distribution
 
@@ -25,13 +26,10 @@ MANAGED = ("debian12", "debian13", "ubuntu2204", "ubuntu2404", "ubuntu2604", "rh
 OWN = {"debian": "debian", "ubuntu": "ubuntu"}
 """The distribution's own archive that has a driver, by ID."""
 
-PARTS = ("kernel-modules", "kernel-common", "firmware", "user-space", "mps", "persistence")
-"""Parts that must share one version; the kernel modules first. What has a version line of its own is no part of the set."""
-
-NO_LIMIT = 9999
-FLAVOURS: tuple[Flavour, ...] = ("proprietary", "open")
-
+BUILDS = ("dkms", "precompiled")
+"""How a host gets its kernel modules: it builds them, or installs those that were built for each of its kernels."""
 GPU_SERVICES = [
+    "gpuprov-mps@*.service",
     "nvidia-persistenced.service",
     "nvidia-gridd.service",
     "nvidia-dcgm-exporter.service",
@@ -42,73 +40,7 @@ GPU_SERVICES = [
 ]
 """Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide wants
 DCGM and itself stopped before a reset; nvidia-persistenced keeps the module in use. An exporter is part of DCGM's unit: it comes
-before it, so that it is noted as running."""
-
-# What tells a driver of one archive from another's on the same host. `versions`: of its packages, where two archives have the
-# same names (NVIDIA's revisions are -0ubuntu1 and -1ubuntu1, Ubuntu's end in the release). `sources`: the source packages,
-# whatever else of which is installed moves along. `conflicts`: packages that bring another driver, unless they are of
-# `sources`. `pin`: names of which none may come in another version.
-_METAPACKAGES = (r"cuda(-runtime|-demo-suite)?(-\d+-\d+)?", r"cuda-drivers.*", r"nvidia-open(-\d+)?")
-_BRANCHED = (
-    r"nvidia-(dkms|driver|kernel-common|kernel-source|utils|compute-utils|headless|headless-no-dkms|firmware)(-\d+)?(-open)?(-[\d.]+)?",
-    r"libnvidia-(cfg1|common|compute|decode|encode|extra|fbc1|gl|gpucomp)(-\d+)?",
-    r"xserver-xorg-video-nvidia(-\d+)?",
-)
-_PREBUILT = (r"linux-(modules|objects)-nvidia-\d.*",)
-_APT = ("nvidia-*", "libnvidia-*", "xserver-xorg-video-nvidia*", "cuda-drivers*", "libxnvctrl*")
-_TRAITS: dict[tuple[str, str], dict[str, Any]] = {
-    ("debian", "debian"): {
-        "sources": ("nvidia-graphics-drivers", "nvidia-open-gpu-kernel-modules"),
-        # NVIDIA's own repository: the metapackages that drag a driver in (not cuda-toolkit and its kind, which bring none), and
-        # the driver's other names; Debian's legacy and tesla branches: other names for the same files.
-        "conflicts": (
-            *_METAPACKAGES,
-            r"nvidia-driver-(pinning|open|cuda|\d+).*",
-            r"nvidia-kernel-open-.*",
-            r"nvidia-(tesla|legacy-\d).*",
-            r"libnvidia-compute.*",
-        ),
-    },
-    ("debian", "nvidia"): {
-        "sources": ("nvidia-(graphics-drivers|driver|settings|xconfig|persistenced|modprobe).*",),
-        "conflicts": (r"nvidia-open-kernel-.*", r"nvidia-(tesla|legacy-\d).*", r"libnvidia-compute.*"),
-        "pin": (*_APT, "libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvoptix1", "firmware-nvidia-gsp"),
-    },
-    ("ubuntu", "ubuntu"): {
-        "sources": (r"nvidia-graphics-drivers-\d+-server",),
-        "conflicts": (
-            *_METAPACKAGES,
-            *_BRANCHED,
-            *_PREBUILT,
-            r"nvidia-driver-(pinning|open).*",
-            r"nvidia-kernel-open-.*",
-        ),
-        "pin": ("nvidia-*-server*", "libnvidia-*-server", "xserver-xorg-video-nvidia-*-server"),
-    },
-    ("ubuntu", "nvidia"): {
-        "versions": r"[\d.]+-[01]ubuntu1",
-        "sources": (r"nvidia-(graphics-drivers(-\d+)?|driver|settings|xconfig|persistenced|modprobe)", "libxnvctrl.*"),
-        "conflicts": (r".*nvidia.*-\d+-server(-open)?(-[\d.]+)?", *_PREBUILT),
-        "pin": _APT,
-    },
-    # Other builders' names: RPM Fusion (akmod-, xorg-x11-drv-), ELRepo (nvidia-x11-drv), negativo17 (dkms-nvidia); and NVIDIA's
-    # precompiled kmod-nvidia-VERSION-KERNEL.
-    ("rhel", "nvidia"): {
-        "sources": (
-            r"nvidia-(driver|kmod|kmod-common|open|persistenced|modprobe|settings|xconfig|libXNVCtrl).*",
-            r"(kmod|dkms)-nvidia.*|xorg-x11-nvidia|cuda-drivers|libnvidia-(ml|cfg|fbc|gpucomp)",
-        ),
-        "conflicts": (
-            r"(akmod|xorg-x11-drv)-nvidia.*|nvidia-x11-drv.*|dkms-nvidia",
-            r"kmod-nvidia(-\d.*|-open-\d.*)?",
-        ),
-        "pin": (
-            *("nvidia-driver*", "nvidia-kmod-common", "nvidia-persistenced", "nvidia-modprobe", "nvidia-settings"),
-            *("nvidia-xconfig", "nvidia-libXNVCtrl*", "nvidia-open", "cuda-drivers*", "kmod-nvidia-*-dkms"),
-            *("libnvidia-ml", "libnvidia-cfg", "libnvidia-fbc", "libnvidia-gpucomp", "xorg-x11-nvidia"),
-        ),
-    },
-}
+before it, so that it is noted as running. A name may be a pattern of a template's instances: those that run are meant."""
 
 
 class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,11 +49,12 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     `proprietary` and `open`: rules `{name, min, max}` of what must share one version, kernel modules first (see
     `gpuprov.resolve`). `extra`: names with a version line of their own. `ask`: every name that an index is asked for.
     `others`: rules of the set that another source has for this distribution, under names that this one's has not; `mark` is on
-    those that no other archive has.
+    those that no other archive has, `built` on those of this source that bring its modules built in another way.
     `sources` and `conflicts`: patterns of source packages that the set is built from, and of packages that bring another driver.
     `modules`: the kernel module's name on disk by flavour, as modprobe and modinfo want it. `streams`: dnf's module stream by
     flavour. `pin`: globs of names that may come in the set's version only. `headers` (`{kernel}` is a kernel's release) and
-    `dkms`: what a module build needs.
+    `dkms`: what a module build needs. `precompiled`: names of packages of modules for one kernel, by flavour; where it has some,
+    the set is that of a host that builds none (see `gpuprov.package_lists.precompiled_sets`).
     """
 
     proprietary: tuple[dict[str, Any], ...]
@@ -136,6 +69,7 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     pin: tuple[str, ...]
     headers: tuple[str, ...]
     dkms: tuple[str, ...]
+    precompiled: dict[str, tuple[str, ...]] = {}
 
     @property
     def sets(self) -> dict[str, tuple[dict[str, Any], ...]]:
@@ -147,6 +81,10 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
         marked = [rule for rule in self.others if rule.get("mark")]
         theirs = any(re.fullmatch(p, name) for p in self.conflicts) and not self.of_source(source_package)
         return theirs or bool(resolve.other_names(marked, {name: ""}))
+
+    def built_otherwise(self, installed: dict[str, str]) -> list[str]:
+        """What is installed of this source that brings its modules in the other way, precompiled or by DKMS."""
+        return resolve.other_names([one for one in self.others if one.get("built")], installed)
 
     def of_source(self, source_package: str) -> bool:
         """Whether a package of this source package belongs to the driver."""
@@ -164,14 +102,16 @@ def sources(distribution: Distribution) -> tuple[Source, ...]:
 
 
 @cache
-def driver_packages(os_id: str, version_id: str, source: str = "auto") -> DriverPackages | None:
+def driver_packages(os_id: str, version_id: str, source: str = "auto", build: str = "dkms") -> DriverPackages | None:
     """The packages for a distribution as /etc/os-release has it; None where gpuprov does not manage its driver, or has none of
-    that source."""
+    that source, or no precompiled modules there."""
     distribution = find_distribution(os_id, version_id)
     if distribution is None or distribution.key not in MANAGED:
         return None
     chosen = default_source(distribution) if source == "auto" else next((s for s in SOURCES if s == source), None)
-    return _packages(distribution, chosen) if chosen and chosen in sources(distribution) else None
+    if not chosen or chosen not in sources(distribution):
+        return None
+    return _precompiled(distribution, chosen) if build == "precompiled" else _packages(distribution, chosen)
 
 
 def _origin(distribution: Distribution, source: Source) -> str:
@@ -191,7 +131,58 @@ def _packages(distribution: Distribution, source: Source) -> DriverPackages:
         for rule in rules
         if rule["name"] not in known and not rule.get("companion")
     }
+    prebuilt = _prebuilt_names(distribution, _origin(distribution, source))
+    theirs |= {name: {"name": name, "min": 0, "max": NO_LIMIT, "mark": True, "built": True} for name in prebuilt}
     return msgspec.structs.replace(mine, others=tuple(theirs.values()))
+
+
+@cache
+def _precompiled(distribution: Distribution, source: Source) -> DriverPackages | None:
+    """The set of a host that installs modules instead of building them; None where the source has no such modules."""
+    mine, origin = _packages(distribution, source), _origin(distribution, source)
+    found = entries(distribution, origin, "prebuilt-modules")
+    if not found:
+        return None
+    names, beside = _by_flavour(found), _prebuilt_names(distribution, origin)
+    modules = [entry for entry in of_driver(entries(distribution, origin, PARTS[0])) if entry.flavour]
+    built = {
+        name: rule(entry, name, "") | {"mark": True, "built": True} for entry in modules for name in entry.packages
+    }
+    asked_for = resolve.other_names(list(built.values()), dict.fromkeys(mine.ask, ""))
+
+    def rules(kind: Flavour) -> tuple[dict[str, Any], ...]:
+        first, *rest = (one for one in mine.sets[kind] if one["name"] not in built)
+        # They follow the newest kernel, so they leave: their name fits no version.
+        leaving = [name for entry in found for name in entry.alternatives]
+        last = [{"name": name, "min": 0, "max": NO_LIMIT, "companion": True} for name in leaving]
+        return ({**first, "proof": list(names.get(kind, ()))}, *rest, *last)
+
+    return msgspec.structs.replace(
+        mine,
+        proprietary=rules("proprietary"),
+        open=rules("open"),
+        others=(*(one for one in mine.others if one["name"] not in beside), *built.values()),
+        ask=tuple(name for name in mine.ask if name not in asked_for),
+        conflicts=tuple(pattern for pattern in mine.conflicts if pattern not in PREBUILT),
+        streams={str(entry.flavour): entry.module_stream for entry in found if entry.module_stream},
+        headers=(),
+        dkms=(),
+        precompiled=names,
+    )
+
+
+def _by_flavour(found: Iterable[PackageSet]) -> dict[str, tuple[str, ...]]:
+    """Names by flavour; where one has the driver's version in it, that is the one that is chosen."""
+    return {str(one.flavour): tuple(n.replace("{version}", "{driver}") for n in one.packages) for one in found}
+
+
+def _prebuilt_names(distribution: Distribution, origin: str) -> list[str]:
+    """Everything that brings precompiled modules."""
+    found = [e for part in ("prebuilt-modules", "prebuilt-objects") for e in entries(distribution, origin, part)]
+    return [
+        *(name for entry in found for name in _by_flavour([entry])[str(entry.flavour)]),
+        *(name for entry in found for name in entry.alternatives),
+    ]
 
 
 def _marks(name: str, conflicts: tuple[str, ...]) -> bool:
@@ -200,37 +191,28 @@ def _marks(name: str, conflicts: tuple[str, ...]) -> bool:
 
 
 def _set(distribution: Distribution, origin: str) -> DriverPackages:
-    traits = _TRAITS[(distribution.id, origin)]
+    traits = TRAITS[(distribution.id, origin)]
     like = str(traits.get("versions", ""))
 
-    def entries(part: str, flavour: Flavour | None = None) -> list[PackageSet]:
-        return [
-            entry
-            for entry in drivers_file().package_sets
-            if entry.part == part
-            and distribution.key in entry.distributions
-            and entry.origin in (origin, "distribution")
-            and flavour in (None, entry.flavour or flavour)
-        ]
+    def found(part: str, flavour: Flavour | None = None) -> list[PackageSet]:
+        return entries(distribution, origin, part, flavour)
 
-    def rules(flavour: Flavour) -> tuple[dict[str, Any], ...]:
-        main = [
-            _rule(e, name, like) for part in PARTS for e in _of_driver(entries(part, flavour)) for name in e.packages
-        ]
-        more = [_rule(e, name, like, companion=True) for e in entries("companions", flavour) for name in e.packages]
+    def rules(kind: Flavour) -> tuple[dict[str, Any], ...]:
+        main = [rule(e, name, like) for part in PARTS for e in of_driver(found(part, kind)) for name in e.packages]
+        more = [rule(e, name, like, companion=True) for e in found("companions", kind) for name in e.packages]
         return (*main, *more)
 
     def names(part: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for entry in entries(part) for name in entry.packages))
+        return tuple(dict.fromkeys(name for entry in found(part) for name in entry.packages))
 
-    modules = {f: entries(PARTS[0], f)[0] for f in FLAVOURS}
+    modules = {f: found(PARTS[0], f)[0] for f in FLAVOURS}
     sets = {flavour: rules(flavour) for flavour in FLAVOURS}
     return DriverPackages(
         proprietary=sets["proprietary"],
         open=sets["open"],
         others=(),
         extra=names("modprobe"),
-        ask=tuple(dict.fromkeys((*_asked((*sets["proprietary"], *sets["open"])), *names("modprobe")))),
+        ask=tuple(dict.fromkeys((*asked((*sets["proprietary"], *sets["open"])), *names("modprobe")))),
         sources=traits["sources"],
         conflicts=traits["conflicts"],
         modules={flavour: entry.module_name or "nvidia" for flavour, entry in modules.items()},
@@ -239,31 +221,6 @@ def _set(distribution: Distribution, origin: str) -> DriverPackages:
         headers=names("kernel-headers"),
         dkms=names("dkms"),
     )
-
-
-def _of_driver(found: Iterable[PackageSet]) -> list[PackageSet]:
-    return [entry for entry in found if entry.version == "driver"]
-
-
-def _rule(entry: PackageSet, name: str, like: str, *, companion: bool = False) -> dict[str, Any]:
-    """A name that holds the branch ends with the newest one that the catalogue knows: a newer one has no name to ask for."""
-    newest = max(int(branch.branch) for branch in branches())
-    most = int(entry.max_branch or (newest if "{branch}" in name else NO_LIMIT))
-    rule = {"name": name, "min": int(entry.min_branch or 0), "max": most}
-    return rule | ({"like": like} if like else {}) | ({"companion": True} if companion else {})
-
-
-def _asked(rules: Iterable[dict[str, Any]]) -> list[str]:
-    """Every name of the rules that can be known beforehand."""
-    known = [int(branch.branch) for branch in branches()]
-    found: dict[str, None] = {}
-    for rule in rules:
-        if "{version}" in rule["name"]:
-            continue
-        numbers = known if "{branch}" in rule["name"] else [0]
-        fits = [n for n in numbers if n == 0 or rule["min"] <= n <= rule["max"]]
-        found |= {rule["name"].replace("{branch}", str(number)): None for number in fits}
-    return list(found)
 
 
 def managed() -> tuple[Distribution, ...]:
@@ -277,18 +234,43 @@ def supported_distributions() -> tuple[str, ...]:
 
 
 def all_driver_packages() -> dict[str, dict[str, Any]]:
-    """`driver_packages` by platform (the catalogue's key of a distribution) and source, for the roles."""
-    return {
-        entry.key: {source: msgspec.to_builtins(_packages(entry, source)) for source in sources(entry)}
-        for entry in managed()
-    }
+    """`driver_packages` by platform (the catalogue's key of a distribution) and source, for the roles; those of a host with
+    precompiled modules as `SOURCE-precompiled`."""
+    tables: dict[str, dict[str, Any]] = {}
+    for entry in managed():
+        known: dict[str, DriverPackages] = {source: _packages(entry, source) for source in sources(entry)}
+        more = {f"{source}-precompiled": _precompiled(entry, source) for source in sources(entry)}
+        known |= {key: names for key, names in more.items() if names}
+        tables[entry.key] = {key: msgspec.to_builtins(names) for key, names in known.items()}
+    return tables
 
 
 def installed_driver(os_id: str, version_id: str, installed: dict[str, str]) -> str:
-    """The package version of the installed kernel modules, of whatever source; empty if there are none."""
-    found = [names for source in SOURCES if (names := driver_packages(os_id, version_id, source))]
+    """The package version of the installed driver, by its kernel modules, of whatever source; empty if there are none."""
+    kinds = [(source, build) for source in SOURCES for build in BUILDS]
+    found = [names for source, build in kinds if (names := driver_packages(os_id, version_id, source, build))]
     kernels = [name for names in found for name in resolve.kernel_package(names.sets, installed).values()]
     return installed[kernels[0]] if kernels else ""
+
+
+@cache
+def of_any_driver(os_id: str, version_id: str) -> tuple[str, str]:
+    """Patterns of the names of packages, and of source packages, that bring a driver, of whatever source."""
+    found = [names for s in SOURCES for b in BUILDS if (names := driver_packages(os_id, version_id, s, b))]
+    rules = [one["name"] for names in found for kind in names.sets.values() for one in (*kind, *names.others)]
+    place = r"\\{(\w+)\\}"
+    mine = [
+        re.sub(place, lambda m: resolve.PLACES.get(m[1], r"[\d.]+"), re.escape(name)) for name in dict.fromkeys(rules)
+    ]
+    conflicts = [pattern for names in found for pattern in names.conflicts]
+    sources_of = [pattern for names in found for pattern in names.sources]
+    return "|".join(dict.fromkeys([*mine, *conflicts])) or "(?!)", "|".join(dict.fromkeys(sources_of)) or "(?!)"
+
+
+def of_any_drivers() -> dict[str, dict[str, str]]:
+    """`of_any_driver` by platform, for the roles."""
+    found = {entry.key: of_any_driver(entry.id, entry.version_id) for entry in managed()}
+    return {key: {"names": names, "sources": sources_of} for key, (names, sources_of) in found.items()}
 
 
 @cache

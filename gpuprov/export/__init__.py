@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gpuprov.capabilities import CAPABILITIES
+from gpuprov.capabilities.mig import reality
 from gpuprov.catalog.gpus import by_pci_id
 from gpuprov.errors import UnreachableError
 from gpuprov.gather import gather
@@ -47,19 +48,24 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """An inventory that `check` and `verify` read, what could not be read for it, and the hosts that could not be reached."""
+    """An inventory that `check` and `verify` read, what could not be read for it, and the hosts that could not be reached.
+
+    `mig_parted`: how GPUs are cut up, as a mig-parted file with one configuration for each host that has MIG.
+    """
 
     inventory: dict[str, Any]
     notes: tuple[str, ...]
     unreachable: tuple[str, ...]
+    mig_parted: dict[str, Any] = {}
 
 
-def export(hosts: Sequence[RawHost]) -> Exported:
+def export(hosts: Sequence[RawHost], *, mig_parted: bool = False) -> Exported:
     """Read the hosts. Connection variables are carried over, secrets left out with a note."""
     found = gather([(raw, probes()) for raw in hosts])
     entries: dict[str, Any] = {}
     notes: list[str] = []
     unreachable: list[str] = []
+    configs: dict[str, Any] = {}
     for raw in hosts:
         facts = found[raw.name]
         if isinstance(facts, UnreachableError):
@@ -71,7 +77,21 @@ def export(hosts: Sequence[RawHost]) -> Exported:
         notes += [f"{raw.name}: {key} is a secret and was left out" for key in secrets]
         kept = {key: value for key, value in sorted(raw.connection.items()) if key not in secrets}
         entries[raw.name] = {**kept, "gpuprov": spec}
-    return Exported({"all": {"hosts": entries}}, tuple(notes), tuple(unreachable))
+        if mig_parted:
+            config, missing = mig_config(facts)
+            configs |= {raw.name: config} if config else {}
+            notes += [f"{raw.name}: not in the mig-parted file: {missing}"] if missing else []
+    parted = {"version": "v1", "mig-configs": configs} if configs else {}
+    return Exported({"all": {"hosts": entries}}, tuple(notes), tuple(unreachable), parted)
+
+
+def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:
+    """The host's configuration in a mig-parted file, or why it has none."""
+    try:
+        config = reality.parted(facts)
+    except ProbeFailed as error:
+        return [], str(error)
+    return config, "" if config else "no GPU has MIG"
 
 
 def _told(fragment: Fragment) -> dict[str, Any]:

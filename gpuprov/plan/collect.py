@@ -28,10 +28,11 @@ def host_plan(
     before = [r for r in concerned if r.moment == "preflight"]
     reasons = tuple(dict.fromkeys(r.reboot for r in failing + before if r.reboot))
     changes = merged(change for r in [*before, *failing] for change in r.changes)
+    drivers = [change for r in [*before, *failing] if r.capability == "nvidia_driver" for change in r.changes]
     state: bool | str = bool(reasons)
     if (
         not reasons
-        and any(change.kind == "package" or change.name == "nvidia" for change in changes)
+        and any(change.kind == "package" or change.name == "nvidia" for change in drivers)
         and _loaded(facts)
     ):
         state, reasons = "unknown", (RELOAD,)

@@ -19,7 +19,8 @@ class Package(msgspec.Struct, frozen=True):
     `held`: neither an administrator's upgrade nor an automatic one moves it. `whole` is false while dpkg has it
     half-configured, unpacked, awaiting a trigger or a reinstall, or while rpm has two versions of it. Both are so only if they are
     so in every architecture that it is installed for. `each`: where there is another than the host's, what the hold command calls
-    it in each (`libcuda1`, `libcuda1:i386`), and whether that one is held.
+    it in each (`libcuda1`, `libcuda1:i386`), and whether that one is held. One that has another version in another architecture
+    stands beside it under that name: it is a package of its own version.
     """
 
     name: str
@@ -93,6 +94,11 @@ def parse_packages(output: Output) -> dict[str, Package]:
         packages[name] = _merged(sorted(ones, key=lambda one: one[0] != one[1].name))
         if "nvidia" in name and name.endswith(SUFFIX):  # stands for the DKMS package
             packages[name.removesuffix(SUFFIX)] = packages[name]
+        packages |= {
+            called: msgspec.structs.replace(one, name=called)
+            for called, one in ones
+            if one.version != packages[name].version
+        }
     return packages or _parse_rpm(rows)
 
 

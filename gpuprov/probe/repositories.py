@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov import sources
+from gpuprov import openpgp, sources
 from gpuprov.probe.base import Probe
 from gpuprov.probe.family import by_family
 
@@ -25,7 +25,9 @@ echo "@arch $(dpkg --print-architecture)"
 )
 _REDHAT = (
     _FILES % "/etc/yum.repos.d/*.repo /etc/pki/rpm-gpg/RPM-GPG-KEY-gpuprov-*"
-    + r"""rpm -q gpg-pubkey --qf '@rpmkey %{VERSION}-%{RELEASE}\n' 2>/dev/null | grep '^@'
+    + r"""for k in $(rpm -q gpg-pubkey 2>/dev/null | grep '^gpg-pubkey-'); do
+  echo "@rpmkey ${k#gpg-pubkey-} $(rpm -q --qf '%{DESCRIPTION}' "$k" 2>/dev/null | base64 | tr -d '\n')"
+done
 echo "@machine $(uname -m)"
 echo "@release $(. /etc/os-release; echo "${VERSION_ID%%.*}")"
 sed -n 's/^gpgcheck *= */@gpgcheck /p' /etc/dnf/dnf.conf 2>/dev/null
@@ -35,7 +37,7 @@ sed -n 's/^gpgcheck *= */@gpgcheck /p' /etc/dnf/dnf.conf 2>/dev/null
 REPOSITORIES: Probe[dict[str, Any]] = Probe(
     "repositories",
     by_family(_DEBIAN, _REDHAT) + "\ntrue",
-    lambda output: sources.parse(output.text),
+    lambda output: sources.parse(openpgp.rpm_keys(output.text)),
     "cat /etc/apt/sources.list.d/* /etc/yum.repos.d/*; ls /etc/apt/keyrings /etc/apt/trusted.gpg.d /etc/pki/rpm-gpg",
 )
 """What `sources.parse` tells: files, sources, and the keys trusted for all."""

@@ -31,7 +31,7 @@ STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")
 STAND_INS = ("L40S", "A100-SXM4-80GB", "T4", "B200")
 """Simulated where a spec needs a GPU and names none: the first that its driver can run."""
 LONGEST = 42
-NEEDS_GPU = frozenset({"nvidia_driver", "persistence"})
+NEEDS_GPU = frozenset({"nvidia_driver", "persistence", "cgpu"})
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +101,7 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
         values |= {"gpu": gpu} if gpu else {}
         values |= {"nvswitch": _nvswitch(spec, notes)} if "nvswitch" not in override else {}
     values.setdefault("container_toolkit", "container_toolkit" in spec.capabilities)
+    values.setdefault("cgpu", "cgpu" in spec.capabilities)
     if "driver" not in override and (driver := _driver(spec, str(values["distribution"]))):
         values["driver"] = driver
         if not known.stands_in:

@@ -13,6 +13,7 @@ import yaml
 from gpuprov import assets, certificates, engines, openpgp, package_lists, reload, resolve, sources
 from gpuprov.catalog import toolchain
 from gpuprov.errors import GpuprovError
+from gpuprov.render.carried import role_files
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
 from gpuprov.spec.model import HostSpec, RawHost, is_secret
 
@@ -43,11 +44,12 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
         name = f"filter_plugins/gpuprov_{module.__name__.rpartition('.')[2]}.py"
         files[name] = Path(str(module.__file__)).read_text(encoding="utf-8")
     files["ansible.cfg"] = "[defaults]\nroles_path = roles\ninventory = inventory.yml\nretry_files_enabled = false\n"
-    root = assets.root()
-    for folder in [root / "playbooks", *(root / "roles" / name for name in ROLES)]:
-        base = folder if folder.name == "playbooks" else root
-        for file in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
-            files[str(file.relative_to(base))] = file.read_text(encoding="utf-8")
+    playbooks = assets.root() / "playbooks"
+    for file in sorted(path for path in playbooks.rglob("*") if path.is_file()):
+        files[str(file.relative_to(playbooks))] = file.read_text(encoding="utf-8")
+    for role in ROLES:
+        for name, file in role_files(role).items():
+            files[f"roles/{role}/{name}"] = file.read_text(encoding="utf-8")
     return Rendered(dict(sorted(files.items())), tuple(left_out))
 
 

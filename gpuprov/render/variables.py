@@ -10,14 +10,21 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import __version__, assets
+from gpuprov import __version__
 from gpuprov.capabilities import CAPABILITIES
-from gpuprov.catalog import cuda, dcgm, fabric, repositories, toolkit, toolkits, vgpu
-from gpuprov.catalog.driver_sets import GPU_SERVICES, all_driver_packages, kernel_module_table
+from gpuprov.capabilities.kubernetes.documents import files as kubernetes_files
+from gpuprov.catalog import cgpu, cuda, dcgm, fabric, mps, repositories, toolkit, toolkits, vgpu
+from gpuprov.catalog.driver_sets import GPU_SERVICES, all_driver_packages, kernel_module_table, of_any_drivers
+from gpuprov.catalog.gpus import gpus
 from gpuprov.catalog.platforms import platforms
 from gpuprov.probe import container_engines, container_toolkit, house, nvidia, signing, virtualization
+from gpuprov.probe.cgpu import CGPU
+from gpuprov.probe.kubernetes import DRIVER_ROOT, NODE
+from gpuprov.probe.precompiled import PRECOMPILED
 from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.probe.runfile import RUNFILE
 from gpuprov.probe.vgpu import GRIDD
+from gpuprov.render.carried import role_files
 from gpuprov.spec.model import Fragment, HostSpec
 
 
@@ -37,6 +44,8 @@ def host_variables(spec: HostSpec) -> dict[str, Any]:
     }
     for name, fragment in spec.capabilities.items():
         variables |= role_variables(name, fragment)
+    if "kubernetes" in spec.capabilities:
+        variables["gpuprov_kubernetes"] = kubernetes_files(spec)
     return variables
 
 
@@ -52,11 +61,17 @@ def fleet_variables() -> dict[str, Any]:
             "cuda_toolkit": {**toolkits.tables(), "scripts": {nvidia.LIBRARIES.name: nvidia.LIBRARIES.script}},
             "gpu_services": GPU_SERVICES,
             "signing": signing_tables(),
+            "precompiled": PRECOMPILED.script,
+            "runfile": {"script": RUNFILE.script, "packages": of_any_drivers()},
             "dcgm": dcgm.tables(),
+            "mps": mps.tables(),
+            "cgpu": {**cgpu.tables(), "scripts": {CGPU.name: CGPU.script}},
             "fabric_manager": fabric.tables(),
+            "kubernetes": {"script": NODE.script, "driver_root": DRIVER_ROOT},
             "vgpu_guest": {**vgpu.tables(), "scripts": {p.name: p.script for p in (virtualization.FUNCTIONS, GRIDD)}},
             "repositories": {**repositories.tables(), "script": REPOSITORIES.script},
             "container_toolkit": {**toolkit.tables(), "scripts": toolkit_scripts()},
+            "mig": {"models": models_by_pci_id()},
         },
     }
 
@@ -72,6 +87,12 @@ def signing_tables() -> dict[str, object]:
             probe.name: probe.script for probe in (signing.ENROLLED, house.DKMS_KEY_ENROLLED, house.SECURE_BOOT)
         },
     }
+
+
+def models_by_pci_id() -> dict[str, str]:
+    """The catalogue's key of each GPU by device and vendor as NVML writes them: "0x233010DE"."""
+    found = {(gpu.key, *entry.id.upper().split(":")) for gpu in gpus() for entry in gpu.pci_ids}
+    return {f"0x{device}{vendor}": key for key, vendor, device in sorted(found)}
 
 
 def toolkit_scripts() -> dict[str, str]:
@@ -93,9 +114,8 @@ def digest(name: str, fragment: Fragment, site: Mapping[str, object] | None = No
 def role_digest(name: str) -> str:
     """sha256 over the files of a role, and over the catalogue's tables that roles decide by."""
     state = hashlib.sha256(json.dumps(fleet_variables(), sort_keys=True).encode())
-    folder = assets.root() / "roles" / name
-    for file in sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
-        state.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
+    for path, file in role_files(name).items():
+        state.update(path.encode() + b"\0" + file.read_bytes() + b"\0")
     return state.hexdigest()
 
 

@@ -116,10 +116,11 @@ def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
     return 0
 
 
-def show_export(exported: Exported, out: Path | None, *, as_json: bool) -> int:
+def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_parted: Path | None = None) -> int:
     """The exported inventory on standard output or in a file; notes and unreachable hosts on standard error.
 
-    Where no host could be read, a file stays as it is, and JSON has no hosts.
+    Where no host could be read, a file stays as it is, and JSON has no hosts. `mig_parted`: the file for the MIG layouts, which
+    stays as it is where no host has one.
     """
     import yaml
 
@@ -133,6 +134,8 @@ def show_export(exported: Exported, out: Path | None, *, as_json: bool) -> int:
         console.result(text)
     elif out is not None and exported.inventory["all"]["hosts"]:
         write_atomic(out, text + "\n")
+    if mig_parted and exported.mig_parted:
+        write_atomic(mig_parted, yaml.safe_dump(exported.mig_parted, sort_keys=False, allow_unicode=True, width=120))
     return 4 if exported.unreachable else 0
 
 

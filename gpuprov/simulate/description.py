@@ -45,6 +45,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     `nvswitch`: generation of the NVSwitches (0: none; 1 to 3 are PCI functions, 4 is seen only in the VPD of NVLink bridges).
     `hcas`: number of InfiniBand HCAs. `kernel`: a release of the distribution's archive (`6.1.0-47-amd64`; empty: the newest).
     `container_toolkit`: the repository offers NVIDIA's Container Toolkit, too (built with Go).
+    `cgpu`: Alibaba's cGPU is there, as files only (containers with GPUs).
     `memory` in MiB and `cpus` count for machines only. `faults` are planted once the host is up.
     A description without `gpu` is a plain Debian host with nothing simulated but its existence.
     """
@@ -59,6 +60,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     repositories: tuple[Repository, ...] = ()
     mirror: bool = False
     container_toolkit: bool = False
+    cgpu: bool = False
     memory: Annotated[int, msgspec.Meta(ge=512)] = 2048
     cpus: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
     user: User = "gpuadmin"
@@ -88,6 +90,12 @@ def check(described: Description) -> None:
         raise GpuprovError(
             f'distribution is "{known.key}" and kind is "machine", whose userland would be Debian\'s',
             hint=f"kind: container; machines are {' or '.join(distributions.REAL)}",
+        )
+    if described.cgpu and (described.kind == "machine" or described.gpu is None):
+        why = 'kind is "machine"' if described.gpu else "there is no gpu"
+        raise GpuprovError(
+            f"cgpu is true and {why}: cGPU is simulated as files, in containers with GPUs",
+            hint="kind: container, and gpu: {model: ...}; or leave cgpu out",
         )
     if described.kernel and known.stands_in:
         raise GpuprovError(

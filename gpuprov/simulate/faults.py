@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
+from gpuprov.catalog.mig import class_of
 from gpuprov.errors import GpuprovError
+from gpuprov.simulate import faults_sharing as sharing
 from gpuprov.simulate.description import Description, Kind
 from gpuprov.simulate.parts.base import FAULTS as FOLDER
 
@@ -67,6 +69,14 @@ TABLE: tuple[Fault, ...] = (
         heal="systemctl restart nvidia-fabricmanager",
     ),
     Fault(
+        "cgpu-forgets",
+        "cGPU's module was loaded anew and every GPU has its start values",
+        "cgpu.settings",
+        plant="/usr/lib/gpuprov-sim/cgpu",
+        heal="systemctl restart gpuprov-cgpu 2>&1 || true",
+        kinds=("container",),
+    ),
+    Fault(
         "gpu-client",
         "a user's process holds a GPU",
         "nvidia_driver.clients",
@@ -74,6 +84,67 @@ TABLE: tuple[Fault, ...] = (
         heal="systemctl stop gpuprov-sim-client 2>&1 || true",
         moment="plan",
         kinds=("machine",),
+    ),
+    Fault(
+        "mig-instance-gone",
+        "the MIG instances are gone, as after a reset of the GPUs",
+        "mig.instances",
+        plant=sharing.NO_INSTANCES,
+        heal=sharing.MIG_AGAIN,
+    ),
+    Fault(
+        "mig-instance-foreign",
+        "somebody made other MIG instances: one for each whole GPU",
+        "mig.instances",
+        plant=sharing.OTHER_INSTANCES,
+        heal=sharing.MIG_AGAIN,
+    ),
+    Fault(
+        "mig-mode-off",
+        "MIG mode is off, as after the module was loaded anew under a Hopper GPU",
+        "mig.mode",
+        plant=sharing.MODE_OFF,
+        heal=sharing.MIG_AGAIN,
+    ),
+    Fault(
+        "mig-instance-client",
+        "a user's process is on the first MIG device",
+        "mig.clients",
+        plant=sharing.mig_client(),
+        heal=sharing.NO_CLIENT,
+        moment="plan",
+        kinds=("container",),
+    ),
+    Fault(
+        "mig-client-stays",
+        "a user's process is on the first MIG device, and does not go when it is told to (SIGTERM)",
+        "mig.clients",
+        plant=sharing.mig_client("trap '' TERM; "),
+        heal=sharing.NO_CLIENT,
+        moment="plan",
+        kinds=("container",),
+    ),
+    Fault(
+        "mps-daemon-killed",
+        "the MPS daemons are killed, and stay away",
+        "mps.daemons",
+        plant=sharing.MPS_STOP,
+        heal=sharing.MPS_AGAIN,
+    ),
+    Fault(
+        "mps-limit-changed",
+        "somebody told the MPS daemons another share of threads (parameter: percent)",
+        "mps.limits",
+        plant=sharing.MPS_LIMIT,
+        heal=sharing.MPS_AGAIN,
+        parameter="33",
+    ),
+    Fault(
+        "exclusive-mode-lost",
+        "the GPUs are in compute mode DEFAULT, as after the module was loaded anew",
+        "mps.compute_mode",
+        plant="nvidia-smi -c DEFAULT >/dev/null",
+        heal="nvidia-smi -c EXCLUSIVE_PROCESS >/dev/null",
     ),
     Fault(
         "mirror-fails",
@@ -135,6 +206,10 @@ def check(description: Description) -> None:
             raise GpuprovError(
                 f'fault "{fault.name}" needs a {" or ".join(fault.kinds)}, the host is a {description.kind}'
             )
+        if fault.name.startswith("mig-") and description.gpu and class_of(description.gpu.known) is None:
+            raise GpuprovError(f'fault "{fault.name}" needs GPUs with MIG, {description.gpu.model} has none')
+        if fault.name == "cgpu-forgets" and not description.cgpu:
+            raise GpuprovError(f'fault "{fault.name}" needs a host with cGPU', hint="describe it: cgpu: true")
         if not description.gpu and fault.name not in ("boot-full", "dpkg-interrupted"):
             raise GpuprovError(
                 f'fault "{fault.name}" needs a host with simulated GPUs', hint="describe them: gpu: {model: ...}"

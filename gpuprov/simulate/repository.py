@@ -19,6 +19,7 @@ from gpuprov.simulate import (
     repository_signing,
     sources,
     standins_driver,
+    standins_runfile,
     standins_toolkit,
     tools,
 )
@@ -27,11 +28,14 @@ from gpuprov.simulate.parts import fabric
 from gpuprov.simulate.repository_debian import Archive, Package, closure
 from gpuprov.simulate.repository_plan import Plan, plan, upstream
 from gpuprov.simulate.repository_standins import CHANGED, KERNEL, Content, keep, standin
+from gpuprov.simulate.repository_versions import versions
 
+RUNFILES = "runfile"
+"""The folder of NVIDIA's .run files, below the one that is served."""
 EXTRA = ("nvidia-persistenced",)
 """What gpuprov installs beside the driver's set."""
 CODE = ("repository*.py", "standin*.py", "extras_*.py", "debs.py", "rpms.py", "distributions.py", "parts/fabric.py",
-        "parts/packages_files/*.c", "parts/fabric_files/*")  # fmt: skip
+        "parts/packages_files/*.c", "parts/fabric_files/*", "standins_files/*")  # fmt: skip
 
 
 def repository(description: Description, content: Content | None = None, *, rebuild: bool = False) -> Path:
@@ -66,6 +70,8 @@ def _build(made: Path, description: Description, content: Content) -> None:
             with repository_signing.signer(repository_signing.VENDOR) as signer:
                 rows += repository_others.nvidia(folder, description, signer)
                 signer.export(folder)
+        for version in versions(description.driver):
+            rows.append((standins_runfile.write(folder / RUNFILES, version).name, "stand-in"))
         table = "".join(f"{name}\t{kind}\n" for name, kind in sorted(rows))
         (folder / "CONTENT.tsv").write_text(table, encoding="utf-8")
         for path in (folder, *folder.rglob("*")):

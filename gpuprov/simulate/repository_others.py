@@ -12,6 +12,7 @@ from gpuprov.simulate import (
     standins_el,
     standins_nvidia_apt,
     standins_nvidia_dnf,
+    standins_precompiled,
     standins_toolkit,
     standins_ubuntu,
 )
@@ -44,6 +45,7 @@ def distribution(folder: Path, description: Description, signer: Signer) -> Rows
         made += [
             package for version in versions(description.driver) for package in standins_ubuntu.packages(known, version)
         ]
+        made += standins_precompiled.ubuntu(known, versions(description.driver))
     made += standins.extras(known, "distribution")
     files = debs.build(pool, made)
     release = Release("Ubuntu", "Ubuntu", known.codename, "restricted")
@@ -57,6 +59,7 @@ def nvidia(folder: Path, description: Description, signer: Signer) -> Rows:
     offered = versions(description.driver)
     if known.family == "redhat":
         made = [package for version in offered for package in standins_nvidia_dnf.packages(known, version)]
+        made += standins_nvidia_dnf.precompiled(known, offered)
         files = rpms.build(place, [*made, *standins.extras(known, "nvidia")])
         modules = standins_nvidia_dnf.modulemd(known, offered) if int(known.major) < 10 else ""
         repository_index.rpm(place, signer, modules)

@@ -12,6 +12,7 @@ from functools import partial
 from gpuprov.catalog.drivers import Version, branch_of
 from gpuprov.catalog.packages import package_names, package_sets
 from gpuprov.simulate import standins_driver as pieces
+from gpuprov.simulate import standins_precompiled
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric, silicon
 from gpuprov.simulate.parts.base import text
@@ -20,6 +21,8 @@ from gpuprov.simulate.standin import Standin
 from gpuprov.simulate.standins_catalogue import whole
 from gpuprov.simulate.standins_driver import RPM
 
+PLAIN_SINCE = 10
+"""The first EL whose packages are in no module stream."""
 EPOCH = 3
 """NVIDIA's driver packages for dnf carry this epoch."""
 MODULES: dict[str, Flavour] = {"kmod-nvidia-open-dkms": "open", "kmod-nvidia-latest-dkms": "proprietary"}
@@ -112,9 +115,17 @@ def _names(distribution: Distribution, part: str, version: str) -> list[str]:
     return [name for entry in sets for name in package_names(entry, version)]
 
 
+def precompiled(distribution: Distribution, versions: Iterable[str]) -> list[Standin]:
+    """Modules for the distribution's kernel, where the repository has module streams for them."""
+    if int(distribution.major) >= PLAIN_SINCE:
+        return []
+    return [standins_precompiled.nvidia(distribution, version, EPOCH) for version in versions]
+
+
 @dataclass(frozen=True)
 class Stream:
-    """One module stream of nvidia-driver, of one flavour; `versions`: the driver versions that it has."""
+    """One module stream of nvidia-driver, of one flavour; `versions`: the driver versions that it has. Without `kernel` its modules
+    are precompiled."""
 
     name: str
     kernel: str
@@ -129,6 +140,7 @@ def streams(versions: Iterable[str]) -> list[Stream]:
     for branch, of_branch in branches.items():
         made.append(Stream(f"{branch}-open", "kmod-nvidia-open-dkms", tuple(of_branch)))
         made.append(Stream(f"{branch}-dkms", "kmod-nvidia-latest-dkms", tuple(of_branch)))
+        made.append(Stream(branch, "", tuple(of_branch)))
     made.append(Stream("open-dkms", "kmod-nvidia-open-dkms", tuple(ordered)))
     made.append(Stream("latest-dkms", "kmod-nvidia-latest-dkms", tuple(ordered)))
     return made
@@ -147,17 +159,19 @@ def modulemd(distribution: Distribution, versions: Iterable[str]) -> str:
 
 def _document(distribution: Distribution, stream: Stream) -> str:
     others = {name for name in MODULES if name != stream.kernel} | {"cuda-drivers", "nvidia-open"}
-    meta = "nvidia-open" if MODULES[stream.kernel] == "open" else "cuda-drivers"
-    artifacts = [
-        f"{package.name}-{package.epoch}:{package.version}.x86_64"
-        for version in stream.versions
-        for package in packages(distribution, version)
-        if package.name == meta or package.name not in others
-    ]
+    built = [] if stream.kernel else precompiled(distribution, stream.versions)
+    meta = {"open": "nvidia-open", "proprietary": "cuda-drivers"}.get(MODULES.get(stream.kernel, ""), "")
+    offered = [*(p for version in stream.versions for p in packages(distribution, version)), *built]
+    artifacts = [f"{p.name}-{p.epoch}:{p.version}.x86_64" for p in offered if p.name == meta or p.name not in others]
     managers = _names(distribution, "fabric-manager", stream.versions[-1])
-    common = [stream.kernel, meta, "nvidia-driver", "nvidia-driver-cuda", "nvidia-driver-libs", "nvidia-driver-cuda-libs",
+    kernels = [stream.kernel, meta] if stream.kernel else [package.name for package in built[-1:]]
+    common = [*kernels, "nvidia-driver", "nvidia-driver-cuda", "nvidia-driver-libs", "nvidia-driver-cuda-libs",
               "nvidia-modprobe", "nvidia-persistenced", "libnvidia-ml", "libnvidia-cfg"]  # fmt: skip
-    profiles = {"default": common, "ks": [name for name in common if name != stream.kernel], "fm": [*common, *managers]}
+    profiles = {
+        "default": common,
+        "ks": [name for name in common if name not in kernels[:1]],
+        "fm": [*common, *managers],
+    }
     number = "".join(f"{int(part):03d}" for part in stream.versions[-1].split("."))
     lines = [
         *("---", "document: modulemd", "version: 2", "data:", "  name: nvidia-driver", f'  stream: "{stream.name}"'),

@@ -44,6 +44,7 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 SITE_VARIABLES = frozenset(
     {
+        "cgpu_module_timeout",
         "container_toolkit_repository",
         "container_toolkit_repository_key",
         "host_free_space",

@@ -116,7 +116,7 @@ def _files(block: object) -> list[tuple[str, str]]:
     if not isinstance(block, Fragment):
         return []
     names = [one.name for one in msgspec.structs.fields(block)]
-    return [(key, getattr(block, key)) for key in names if key in ("key_file", "certificate_file")]
+    return [(key, getattr(block, key)) for key in names if key in ("key_file", "certificate_file", "file")]
 
 
 def expected(block: Mapping[str, Any]) -> list[str]:

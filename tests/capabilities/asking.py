@@ -11,7 +11,16 @@ from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.explain import all_checks
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec
-from tests.capabilities import cuda_host, dcgm_host, toolkit_host, vgpu_host
+from tests.capabilities import (
+    cgpu_host,
+    cuda_host,
+    dcgm_host,
+    kubernetes_host,
+    mig_host,
+    mps_host,
+    toolkit_host,
+    vgpu_host,
+)
 from tests.probe import captured
 
 CHECKS = {check.id: check for check in all_checks()}
@@ -123,6 +132,8 @@ GOOD: dict[str, Output | str] = {
     "enrolled_certificates": "",
     "module_signing": "",
     "prebuilt_modules": "",
+    "precompiled_modules": "",
+    "runfile": "",
     "apply_marker": "",
     "initramfs": initrd("usr/lib/modules/6.1.0-47-amd64/updates/dkms/nvidia-current.ko"),
     "loaded_modules": captured("loaded_modules", "driver_in_use"),
@@ -145,6 +156,10 @@ GOOD: dict[str, Output | str] = {
     **toolkit_host.PROBES,
     **cuda_host.PROBES,
     **dcgm_host.PROBES,
+    **kubernetes_host.PROBES,
+    **mps_host.PROBES,
+    **cgpu_host.PROBES,
+    **mig_host.PROBES,
     **vgpu_host.PROBES,
 }
 

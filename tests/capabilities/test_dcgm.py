@@ -58,6 +58,13 @@ ROWS = [
     Row("one line", "dcgm.leftovers", None, {}, "pass"),
     Row("3 beside 4", "dcgm.leftovers", None, {"dcgm_packages": packages(*host.SET, datacenter_gpu_manager="1:3.3.9")}, "fail",
         "datacenter-gpu-manager", "gpuprov apply"),
+    Row("the build of the driver that was there before", "dcgm.leftovers", None, DRIVER_580 | {"dcgm_packages": packages(
+        *host.SET, *(name.replace("12", "13") for name in host.SET[1:]))}, "fail", CUDA, "gpuprov apply removes"),
+    Row("both builds for Volta", "dcgm.leftovers", None, DRIVER_580 | V100 | {"dcgm_packages": packages(
+        *host.SET, *(name.replace("12", "13") for name in host.SET[1:]))}, "pass", "CUDA 13 and 12"),
+    Row("a part of another build", "dcgm.leftovers", None,
+        {"dcgm_packages": packages(*host.SET, "datacenter-gpu-manager-4-cuda13-nccl")}, "fail", "cuda13-nccl"),
+    Row("no driver tells", "dcgm.leftovers", None, {"driver_libraries": "", "loaded_driver": ""}, "pass"),
     Row("configuration of 3", "dcgm.leftovers", None,
         {"dcgm_packages": packages(*host.SET, datacenter_gpu_manager_config="3.1")}, "fail", "datacenter-gpu-manager-config"),
     Row("4 where 3 is wanted", "dcgm.leftovers", Dcgm(version="3"), {}, "fail", CORE),

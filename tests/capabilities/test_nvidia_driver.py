@@ -44,6 +44,14 @@ ROWS = [
     ),
     Row("one package is missing", PACKAGES, None, {"packages": without("libcuda1")}, "fail", "not installed: libcuda1"),
     Row(
+        "the 32-bit library stayed behind",
+        PACKAGES,
+        None,
+        {"packages": f"native|amd64\nhi |libcuda1|{NEWER}|nvidia-graphics-drivers|i386\n{packages()}"},
+        "fail",
+        "libcuda1=535.261.03 libcuda1:i386=535.309.01",
+    ),
+    Row(
         "the metapackage is pinned, and user space moved on",
         PACKAGES,
         None,
@@ -223,7 +231,7 @@ def test_nvidia_driver(row: Row) -> None:
 
 def exported(text: str, options: str = "") -> object:
     given: dict[str, Output | str] = {key: GOOD[key] for key in ("os_release", "nvidia_functions")}
-    told: Facts = facts(**given, packages=text, modprobe_config=options)
+    told: Facts = facts(**given, packages=text, modprobe_config=options, runfile="")
     return nvidia_driver.CAPABILITY.export(told)
 
 

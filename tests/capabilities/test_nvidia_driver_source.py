@@ -115,9 +115,12 @@ ROWS = [
     Row("Ubuntu: another archive's packages that are no part of its set", LEFTOVERS, B570,
         {**ON_UBUNTU, "packages": dpkg(U570) + f"ii |nvidia-driver-580-open|{N570}|nvidia-graphics-drivers-580\n"}, "fail",
         "nvidia-driver-580-open", "apt-get purge nvidia-driver-580-open"),
-    Row("Ubuntu: precompiled modules", LEFTOVERS, B570,
+    Row("Ubuntu: precompiled modules of another driver", LEFTOVERS, B570,
+        {**ON_UBUNTU, "packages": dpkg(U570) + "ii |linux-modules-nvidia-570-generic|6.8.0-51.52|linux-restricted-modules\n"},
+        "fail", "linux-modules-nvidia-570-generic"),
+    Row("Ubuntu: precompiled modules of this one leave in the transaction", LEFTOVERS, B570,
         {**ON_UBUNTU, "packages": dpkg(U570) + "ii |linux-modules-nvidia-570-server-generic|6.8.0-51.52|linux-restricted-modules\n"},
-        "fail", "linux-modules-nvidia-570-server-generic"),
+        "pass"),
     Row("EL: another builder's", LEFTOVERS, OPEN, {"os_release": ROCKY, "packages": rpm(R580, "xorg-x11-drv-nvidia-cuda")}, "fail",
         "xorg-x11-drv-nvidia-cuda", "dnf remove"),
     Row("EL: nothing in the way", LEFTOVERS, OPEN, ON_ROCKY, "pass"),
@@ -240,5 +243,5 @@ def test_a_cuda_that_runs_by_compatibility_is_a_warning(driver: NvidiaDriver, to
     ],
 )
 def test_export_tells_the_source(os_release: str, text: str, expected: NvidiaDriver | None) -> None:
-    told = facts(os_release=os_release, nvidia_functions=H100, packages=text, modprobe_config="")
+    told = facts(os_release=os_release, nvidia_functions=H100, packages=text, modprobe_config="", runfile="")
     assert nvidia_driver.CAPABILITY.export(told) == expected

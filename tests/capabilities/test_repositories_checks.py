@@ -106,6 +106,17 @@ def test_a_key_file_that_is_gone() -> None:
     assert "No such file" in outcome.found
 
 
+def with_short_id_of_good(text: str) -> str:
+    """A line for another key that has the last eight digits of the good one, as rpm before 6 would show it."""
+    return f"@rpmkey {made.GOOD_FINGERPRINT[-8:].lower()}-1 {base64.b64encode(text.encode()).decode()}"
+
+
+def test_rpm_has_a_key_with_the_same_last_digits_only() -> None:
+    outcome = ask("redhat", host("redhat", None, with_short_id_of_good(made.OTHER)))
+    assert (outcome.status, outcome.hint) == ("fail", f"rpm --import {KEYS['redhat']}")
+    assert ask("redhat", host("redhat", None, with_short_id_of_good(made.GOOD))).status == "pass"
+
+
 def test_a_source_that_another_capability_put_there() -> None:
     assert ask("debian", host("debian"), {**WANTED, "name": "dcgm", "of": "dcgm.repository"}).status == "pass"
 

@@ -18,7 +18,7 @@ from gpuprov.catalog.gpus import GpusFile, gpus
 from gpuprov.errors import GpuprovError
 
 DATA = Path(reader.__file__).parent / "data"
-FILES = ("gpus", "mig", "drivers", "cuda", "symptoms", "toolkits", "vgpu", "repositories")
+FILES = ("gpus", "mig", "drivers", "cuda", "symptoms", "toolkits", "vgpu", "repositories", "cgpu", "kubernetes", "mps")
 
 
 def raw(name: str) -> dict[str, Any]:

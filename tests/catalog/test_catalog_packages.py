@@ -69,10 +69,10 @@ def test_every_managed_distribution_has_whole_tables() -> None:
             for flavour in ("proprietary", "open"):
                 assert table[flavour], (key, source)
                 assert table["modules"][flavour]
-                kernel = table[flavour][0]["name"]
-                assert "dkms" in kernel, "the kernel modules come first"
-            assert list(table["dkms"]) == ["dkms"]
-            assert all("{kernel}" in name for name in table["headers"])
+                first = table[flavour][0]
+                assert "dkms" in first["name"] or "proof" in first, "the kernel modules come first, or tell the flavour"
+            assert list(table["dkms"]) == ([] if table["precompiled"] else ["dkms"])
+            assert all("{kernel}" in name for name in (*table["headers"], *sum(table["precompiled"].values(), ())))
             assert not [name for name in table["ask"] if "{" in name]
             own = [name for name in table["ask"] if re.fullmatch("|".join(table["conflicts"]), name)]
             assert own == [], (key, source, "a set that conflicts with itself")
@@ -85,5 +85,8 @@ def test_modules_streams_are_for_el_8_and_9() -> None:
         "open": "nvidia-driver:{branch}-open",
     }
     assert tables["rhel10"]["nvidia"]["streams"] == {}
-    assert set(tables["rhel8"]) == {"nvidia", "mirror"}
-    assert set(tables["ubuntu2604"]) == {"distribution", "nvidia", "mirror"}
+    assert tables["rhel9"]["nvidia-precompiled"]["streams"] == {"proprietary": "nvidia-driver:{branch}"}
+    assert set(tables["rhel8"]) == {"nvidia", "mirror", "nvidia-precompiled", "mirror-precompiled"}
+    assert set(tables["rhel10"]) == {"nvidia", "mirror"}
+    assert set(tables["ubuntu2604"]) == {"distribution", "nvidia", "mirror", "distribution-precompiled"}
+    assert set(tables["debian12"]) == {"distribution", "nvidia", "mirror"}

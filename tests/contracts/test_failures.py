@@ -52,7 +52,13 @@ STOPPING = sorted(
 
 
 def test_the_acts_that_stop_services_are_found() -> None:
-    assert STOPPING == [("fabric_manager", "install"), ("fabric_manager", "service"), ("nvidia_driver", "install")]
+    roles = (
+        ("fabric_manager", "install"),
+        ("fabric_manager", "service"),
+        ("mig", "service"),
+        ("nvidia_driver", "install"),
+    )
+    assert tuple(STOPPING) == roles
 
 
 @pytest.mark.parametrize(("role", "act"), STOPPING)

@@ -13,6 +13,7 @@ PACKAGE = Path(__file__).parents[2] / "gpuprov"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
+    ("cli_mig",),
     ("options",),
     ("rehearse",),
     ("apply",),
@@ -21,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("gather",),
     ("fleet",),
     ("capabilities",),
+    ("mig",),
     ("inventory", "spec", "probe", "catalog", "simulate"),
     (
         "resolve",
@@ -33,6 +35,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "console",
         "assets",
         "keep",
+        "mig_layout",
+        "mig_fit",
     ),
     ("errors",),
 )

@@ -30,15 +30,14 @@ def versions(lab: Lab) -> tuple[str, str]:
 
 @pytest.fixture(scope="session")
 def first(lab: Lab) -> First:
-    """A fresh host, planned, then applied; its disk is the snapshot `newest`."""
-    machine = lab.machine("first")
+    """A fresh host with simulated GPUs, whose modules build in seconds: planned, then applied; its disk is the snapshot `newest`."""
+    machine = lab.simulated("first")
     inventory = str(lab.inventory(SPEC, machine))
     before = machine.state()
     plan = lab.run("plan", inventory)
     between = machine.state()
     applied = lab.run("apply", inventory, "--yes")
     if applied.code == 0:
-        lab.keep_compiler_cache(machine)
         lab.freeze(machine, "newest")
     return First(machine, inventory, before, plan, between, applied)
 
@@ -51,12 +50,9 @@ def newest(first: First) -> str:
 
 
 @pytest.fixture(scope="session")
-def moved(lab: Lab, versions: tuple[str, str]) -> Moved:
-    """A host with simulated GPUs, whose modules build in seconds: the newest driver was there, then the second newest. Its disk
-    is the snapshot `older`."""
-    machine = lab.simulated("moved")
-    newest = lab.run("apply", lab.inventory(SPEC, machine), "--yes")
-    assert newest.code == 0, newest
+def moved(lab: Lab, newest: str, versions: tuple[str, str]) -> Moved:
+    """A host with simulated GPUs that had the newest driver, then got the second newest. Its disk is the snapshot `older`."""
+    machine = lab.simulated("moved", newest)
     machine.has_driver(versions[0])
     applied = lab.run("apply", lab.inventory(spec_of(versions[1]), machine), "--yes")
     if applied.code == 0:

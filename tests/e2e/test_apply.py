@@ -89,7 +89,7 @@ def test_plan_after_apply_has_nothing_to_do(first: First, lab: Lab) -> None:
 
 
 def test_one_more_field_runs_its_role_only(newest: str, lab: Lab) -> None:
-    machine = lab.machine("field", newest)
+    machine = lab.simulated("field", newest)
     folder = lab.inventory({**SPEC, "kernel": {"limits": {"memlock": "unlimited"}}}, machine)
     ran = lab.run("apply", folder, "--yes", "--json")
     assert ran.code == 0, ran

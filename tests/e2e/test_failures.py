@@ -97,7 +97,7 @@ def test_interrupted_while_modules_are_built(lab: Lab, older: str, versions: tup
 
 
 def test_two_applies_at_once(lab: Lab, newest: str, versions: tuple[str, str]) -> None:
-    machine = lab.machine("twice", newest)
+    machine = lab.simulated("twice", newest)
     folder = lab.inventory(spec_of(versions[0]), machine)
     one = lab.start("apply", folder, "--yes", "--full")
     machine.wait_for("test -e /run/gpuprov/lock/owner.json", 120)
@@ -111,7 +111,7 @@ def test_two_applies_at_once(lab: Lab, newest: str, versions: tuple[str, str]) -
 
 
 def test_a_host_that_is_down_does_not_stop_the_others(lab: Lab, newest: str) -> None:
-    down, up = lab.machine("down", newest), lab.machine("up", newest)
+    down, up = lab.simulated("down", newest), lab.simulated("up", newest)
     folder = lab.inventory(spec_of("535"), down, up)
     up.sh("apt-mark unhold nvidia-smi >/dev/null")
     container.down(down.name)

@@ -32,7 +32,7 @@ MENDED = ("not-held", "nouveau-not-kept-out", "module-gone", "persistenced-off",
 @pytest.mark.parametrize("fault", FAULTS)
 def test_fault_is_found(lab: Lab, newest: str, fault: str) -> None:
     script, check = FAULTS[fault]
-    machine = lab.machine("fault", newest)
+    machine = lab.simulated("fault", newest)
     folder = lab.inventory(SPEC, machine)
     machine.sh(f"exec >/dev/null 2>&1\n{script}")
     ran = lab.run("verify", folder, "--json")
@@ -43,7 +43,7 @@ def test_fault_is_found(lab: Lab, newest: str, fault: str) -> None:
 
 
 def test_apply_mends_faults(lab: Lab, newest: str, versions: tuple[str, str]) -> None:
-    machine = lab.machine("mended", newest)
+    machine = lab.simulated("mended", newest)
     for fault in MENDED:
         machine.sh(f"exec >/dev/null 2>&1\n{FAULTS[fault][0]}")
     ran = lab.run("apply", lab.inventory(SPEC, machine), "--yes")
@@ -54,7 +54,7 @@ def test_apply_mends_faults(lab: Lab, newest: str, versions: tuple[str, str]) ->
 def test_export_check_verify_round_trip(lab: Lab, newest: str, versions: tuple[str, str]) -> None:
     import yaml
 
-    machine = lab.machine("export", newest)
+    machine = lab.simulated("export", newest)
     exported = lab.run("export", lab.inventory(None, machine))
     assert exported.code == 0, exported
     written = lab.folder / "exported.yaml"

@@ -13,7 +13,7 @@ from gpuprov.simulate import hosts, inventory
 from gpuprov.simulate.description import Description, Gpus
 from tests.e2e.lab import Lab
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 GPUS = Gpus(model="L40S", count=2)
 OTHERS = "570.124.06,580"
 FLEET = {

@@ -59,13 +59,13 @@ def test_no_space_in_var(lab: Lab, first: object) -> None:
 
 
 def test_clock_far_off(lab: Lab, newest: str) -> None:
-    machine = lab.machine("clock", newest)
+    machine = lab.simulated("clock", newest)
     machine.write("/usr/local/bin/date", FAST_CLOCK, "0755")
     refused(lab, machine, "ahead", "timedatectl set-ntp true")
 
 
 def test_neither_root_nor_become(lab: Lab, newest: str) -> None:
-    machine = lab.machine("user", newest)
+    machine = lab.simulated("user", newest)
     folder = lab.inventory(SPEC, machine)
     hosts = folder / "hosts.yaml"
     hosts.write_text(hosts.read_text().replace("ansible_become: true", "ansible_become: false"))
@@ -77,13 +77,13 @@ def test_neither_root_nor_become(lab: Lab, newest: str) -> None:
 
 
 def test_foreign_runfile_installation(lab: Lab, newest: str) -> None:
-    machine = lab.machine("runfile", newest)
+    machine = lab.simulated("runfile", newest)
     machine.write("/usr/bin/nvidia-uninstall", "#!/bin/sh\n", "0755")
     refused(lab, machine, "runfile", "--uninstall")
 
 
 def test_damaged_lock_is_refused_until_it_is_broken(lab: Lab, newest: str) -> None:
-    machine = lab.machine("lock", newest)
+    machine = lab.simulated("lock", newest)
     machine.write("/run/gpuprov/lock/owner.json", '{"pid": 1')
     refused(lab, machine, "damaged")
     ran = lab.run("apply", lab.inventory(SPEC, machine), "--yes", "--full", "--break-lock")
@@ -91,7 +91,7 @@ def test_damaged_lock_is_refused_until_it_is_broken(lab: Lab, newest: str) -> No
 
 
 def test_damaged_receipt_is_put_aside(lab: Lab, newest: str) -> None:
-    machine = lab.machine("receipt", newest)
+    machine = lab.simulated("receipt", newest)
     machine.write("/var/lib/gpuprov/receipt.json", '{"schema": 1, "capab')
     ran = lab.run("apply", lab.inventory(SPEC, machine), "--yes", "--json")
     assert ran.code == 0, ran

@@ -36,7 +36,7 @@ def recap(text: str) -> dict[str, int]:
 
 
 def test_rendered_project_runs_without_gpuprov(lab: Lab, newest: str, ansible: list[str], tmp_path: Path) -> None:
-    machine = lab.machine("render", newest)
+    machine = lab.simulated("render", newest)
     folder = lab.inventory(SPEC, machine)
     assert lab.run("render", folder, "--out", tmp_path / "project").code == 0
     machine.sh(
@@ -54,7 +54,7 @@ def test_rendered_project_runs_without_gpuprov(lab: Lab, newest: str, ansible: l
 
 
 def test_one_capability_has_its_own_playbook(lab: Lab, newest: str, ansible: list[str], tmp_path: Path) -> None:
-    machine = lab.machine("single", newest)
+    machine = lab.simulated("single", newest)
     assert lab.run("render", lab.inventory(SPEC, machine), "--out", tmp_path / "project").code == 0
     machine.sh("rm /etc/modprobe.d/gpuprov.conf; systemctl -q disable nvidia-persistenced")
     command = ["-i", str(tmp_path / "project/inventory.yml"), str(tmp_path / "project/persistence.yml")]

@@ -93,7 +93,7 @@ class Stage:
         return judge(sources.parse(self.sh(f"set +e\n{REPOSITORIES.script}")), self.block, self.family)
 
 
-@pytest.fixture(scope="module", params=list(HOSTS))
+@pytest.fixture(scope="module", params=["debian", pytest.param("redhat", marks=pytest.mark.slow)])
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     family: Family = request.param
     folder = tmp_path_factory.mktemp("repositories")

@@ -45,7 +45,7 @@ def test_verify_refuses_the_other_version(lab: Lab, older: str, versions: tuple[
 def test_unknown_version_names_the_nearest_and_changes_nothing(
     lab: Lab, newest: str, versions: tuple[str, str]
 ) -> None:
-    machine = lab.machine("unknown", newest)
+    machine = lab.simulated("unknown", newest)
     before = machine.state()
     ran = lab.run("apply", lab.inventory(spec_of("535.998.77"), machine), "--yes")
     assert ran.code == 3, ran

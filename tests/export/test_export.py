@@ -13,13 +13,14 @@ from gpuprov.export import probes, spec_of
 from gpuprov.fleet import judge
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import RawHost
+from tests.capabilities import cgpu_host
 from tests.capabilities.asking import B200, FABRIC_MANAGER, H100, OPEN, facts, good, packages, units
 from tests.probe import captured
 
 PARAMETER = "options nvidia-current NVreg_RestrictProfilingToAdminUsers=1\n"
 CONFIGURED = f"blacklist nouveau\nblacklist nova_core\noptions nouveau modeset=0\n{PARAMETER}"
-WHOLE_GPU: dict[str, Output | str] = {"gpu_functions": "", "gridd": ""}
-"""The good host's GPU without the vGPU and its licence."""
+WHOLE_GPU: dict[str, Output | str] = {"gpu_functions": "", "gridd": "", "cgpu": cgpu_host.ABSENT, "mps": ""}
+"""The good host's GPU without the vGPU and its licence, and shared by nobody's daemon or module."""
 FULL: dict[str, Output | str] = {
     **WHOLE_GPU,
     "modprobe_config": CONFIGURED + PARAMETER.replace("-current", "") + PARAMETER.replace("-current", "-current-open"),

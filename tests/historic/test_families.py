@@ -187,10 +187,9 @@ def test_14_the_kernel_of_el_or_ubuntu_moved_on() -> None:
     assert f"kernel-devel-{following}" in [change.name for change in told["nvidia_driver.headers"].changes]
     prebuilt = f"ii |linux-modules-nvidia-580-server-open-{UBUNTUS_KERNEL}|6.8.0-60.63|linux-restricted-modules\n"
     told = caught_on(
-        "Ubuntu", "14", "nvidia_driver.leftovers", packages=dpkg(UBUNTUS) + ubuntus_fabric() + prebuilt,
-        along=["nvidia_driver.source"],
+        "Ubuntu", "14", "nvidia_driver.precompiled", packages=dpkg(UBUNTUS) + ubuntus_fabric() + prebuilt
     )  # fmt: skip
-    assert "linux-modules-nvidia" in told["nvidia_driver.leftovers"].found
+    assert "linux-modules-nvidia" in told["nvidia_driver.precompiled"].found
 
 
 @pytest.mark.parametrize("asked", ["any", "580", VERSION])

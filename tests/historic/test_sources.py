@@ -118,7 +118,7 @@ def test_35_dcgm_does_not_know_the_drivers_cuda() -> None:
     plain: dict[str, Output | str] = {"nvidia_functions": H100}
     moved: dict[str, Any] = {"driver_libraries": cuda_host.DRIVER}
     dcgm = HostSpec(name="gpu1", capabilities={"dcgm": Dcgm()})
-    told = caught("35", "dcgm.version", base=plain, asked=dcgm, **moved)
+    told = caught("35", "dcgm.version", along=["dcgm.leftovers"], base=plain, asked=dcgm, **moved)
     assert "datacenter-gpu-manager-4-cuda13" in told["dcgm.version"].found
     three = judged(HostSpec(name="gpu1", capabilities={"dcgm": Dcgm(version="3")}), **plain, **moved)
     assert three["dcgm.driver"].status == "fail"

@@ -164,6 +164,11 @@ def test_a_loaded_driver_whose_packages_move_leaves_the_reboot_unknown() -> None
     found = host_plan(spec, results, facts, Decision(RUN, {}), NOW)
     assert found.reboot == "unknown"
     assert "a loaded driver would be replaced" in found.reboot_reasons[0]
+    beside = [
+        Result(host="gpu1", capability="dcgm", check="dcgm.version", status="fail", changes=(PACKAGE,)),
+    ]
+    decision = Decision({"dcgm": "a check fails"}, {})
+    assert host_plan(spec, beside, facts, decision, NOW).reboot is False
 
 
 @pytest.mark.parametrize(

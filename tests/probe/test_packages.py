@@ -67,6 +67,13 @@ def test_one_package_of_two_architectures(native: str, other: str, held: bool, w
         found = rows(*order)["libcuda1"]
         assert (found.version, found.held, found.whole) == ("535.261.03-1", held, whole)
         assert found.each == (("libcuda1", native[0] == "h"), ("libcuda1:i386", other[0] == "h"))
+        beside = rows(*order)["libcuda1:i386"]
+        assert (beside.name, beside.version, beside.source) == ("libcuda1:i386", "535.216.03-1", "source")
+
+
+def test_one_version_in_two_architectures_is_one_package() -> None:
+    lines = ("hi |libcuda1|1-1|source|amd64", "hi |libcuda1|1-1|source|i386")
+    assert [set(rows(*order)) for order in (lines, lines[::-1])] == [{"libcuda1"}, {"libcuda1"}]
 
 
 def test_a_package_of_another_architecture_alone() -> None:

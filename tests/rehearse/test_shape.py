@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.catalog.gpus import find_gpu
@@ -131,6 +132,15 @@ def test_what_cannot_be_simulated_is_told(variable: object, message: str, hint: 
     assert shape.description is None
     assert message in shape.problem
     assert hint in shape.hint
+
+
+def test_cgpu_is_simulated_in_containers_only() -> None:
+    given = pair("gpu01", gpu=GpuSpec(model="T4", count=2), capabilities={"cgpu": Cgpu()})
+    assert described(given).cgpu
+    assert described(pair("gpu01", capabilities={"cgpu": Cgpu()})).gpu, "it needs a GPU"
+    shape = one(given, kind="machine")
+    assert shape.description is None
+    assert 'cgpu is true and kind is "machine"' in shape.problem
 
 
 def test_a_gpu_that_the_driver_can_run_stands_in() -> None:

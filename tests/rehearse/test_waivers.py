@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities import CAPABILITIES
+from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.errors import GpuprovError
 from gpuprov.explain import all_checks
 from gpuprov.probe.base import Output
@@ -19,6 +20,7 @@ from gpuprov.simulate.waivers import Row, Waiver, judge
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import GpuSpec, HostSpec
 from gpuprov.verify.evaluate import evaluate, probes_of
+from tests.capabilities import mig_host
 from tests.capabilities.asking import B200, H100, NO_GPU, NVSWITCH, PODMAN, facts, good
 from tests.rehearse.stage import result
 
@@ -75,11 +77,17 @@ FULL = HostSpec(
     name="h",
     gpu=GpuSpec(model="H100-SXM5-80GB", count=1),
     capabilities={one.name: one.fragment() for one in CAPABILITIES}
-    | {"kernel": Kernel(command_line={"iommu": "pt"}, blacklist=("nouveau",))},
+    | {
+        "kernel": Kernel(command_line={"iommu": "pt"}, blacklist=("nouveau",)),
+        "mig": Mig(layout=(LayoutEntry(gpus="all", instances={"7g.80gb": 1}),)),
+    },
 )
 """Every capability there is: whoever adds one decides here what a simulated host cannot prove of it."""
 
 
+MIG = {"mig": mig_host.state(mig_host.gpu(("7g.80gb", 0, (7,))))}
+IN_CONTAINER = PODMAN | {"mig_capabilities": mig_host.capabilities("gpu0/mig/gi1/access", "gpu0/mig/gi1/ci0/access")}
+"""A simulated container shows the device files of MIG instances; a simulated machine does not."""
 ALONE = {"nvidia_functions": H100}
 ON_BOARD = {"nvidia_functions": H100 + NVSWITCH}
 BRIDGED = {"nvidia_functions": B200, "fabric_bridges": "0000:d0:00.0\n"}
@@ -88,13 +96,13 @@ BRIDGED = {"nvidia_functions": B200, "fabric_bridges": "0000:d0:00.0\n"}
 @pytest.mark.parametrize(
     ("kind", "gpu", "nvswitch", "changed"),
     [
-        ("container", True, 0, PODMAN | ALONE),
-        ("container", True, 3, PODMAN | ON_BOARD),
-        ("container", True, 4, PODMAN | BRIDGED),
+        ("container", True, 0, IN_CONTAINER | MIG | ALONE),
+        ("container", True, 3, IN_CONTAINER | MIG | ON_BOARD),
+        ("container", True, 4, IN_CONTAINER | MIG | BRIDGED),
         ("container", False, 0, PODMAN | NO_GPU),
-        ("machine", True, 0, ALONE),
-        ("machine", True, 3, ON_BOARD),
-        ("machine", True, 4, BRIDGED),
+        ("machine", True, 0, MIG | ALONE),
+        ("machine", True, 3, MIG | ON_BOARD),
+        ("machine", True, 4, MIG | BRIDGED),
         ("machine", False, 0, NO_GPU),
     ],
 )

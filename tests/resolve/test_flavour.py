@@ -114,12 +114,16 @@ def test_the_files_stand_alone() -> None:
     filters, packages, foreign = json.loads(done.stdout)
     assert filters == [
         "gpuprov_decide",
+        "gpuprov_flavour",
         "gpuprov_follow",
         "gpuprov_header_metapackages",
         "gpuprov_index",
         "gpuprov_installed",
         "gpuprov_kernel_package",
         "gpuprov_madison",
+        "gpuprov_precompiled",
+        "gpuprov_precompiled_sets",
+        "gpuprov_real_versions",
         "gpuprov_reload_reasons",
         "gpuprov_resolve",
         "gpuprov_rows",

@@ -35,6 +35,20 @@ def test_rpms_order(older: str, newer: str) -> None:
     assert package_lists.rpm_order(older) < package_lists.rpm_order(newer)
 
 
+@pytest.mark.parametrize("native", ["amd64", "i386"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_two_architectures_the_hosts_own_tells_the_version(native: str, turned: bool) -> None:
+    lines = [
+        f"ii |dpkg|1.21|dpkg|{native}|Debian",
+        "ii |libcuda1|535.261.03-1|s|amd64|Debian",
+        "ii |libcuda1|535.216.03-1|s|i386|Debian",
+        "ii |libglx|1-1|s|armhf|Debian",
+    ]
+    found = package_lists.parse_installed("\n".join(lines[::-1] if turned else lines))
+    wanted = {"amd64": "535.261.03-1", "i386": "535.216.03-1"}[native]
+    assert found == {"dpkg": "1.21", "libcuda1": wanted, "libglx": "1-1"}
+
+
 def test_rows_of_installed_packages() -> None:
     text = (
         "ii |dkms|3.0.10-8|dkms|all|Debian\niF |nvidia-dkms-580-open|580.95.05-1ubuntu1|s|amd64|NVIDIA\n"

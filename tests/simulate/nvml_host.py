@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -54,6 +55,17 @@ class Host:
         """Remove a file of the host."""
         self._path(path).unlink()
 
+    def capabilities(self, gpu: int = 0) -> dict[str, str]:
+        """What the driver shows of a GPU's MIG instances, by path below capabilities/gpuN/mig, and that it shows them from now on."""
+        folder = self._path(f"/proc/driver/nvidia/capabilities/gpu{gpu}/mig")
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path("/dev/nvidia-caps").mkdir(parents=True, exist_ok=True)
+        return {str(file.relative_to(folder)): file.read_text() for file in sorted(folder.rglob("access"))}
+
+    def nodes(self) -> set[str]:
+        """The names of the device files of capabilities."""
+        return {file.name for file in self._path("/dev/nvidia-caps").iterdir()}
+
     def loaded(self, version: str) -> None:
         """The version of the loaded kernel module."""
         line = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {version}  Tue Apr  8 12:41:17 UTC 2025\n"
@@ -79,3 +91,16 @@ class Host:
             os.environ.pop(ROOT)
             if old is not None:
                 os.environ[ROOT] = old
+
+
+@contextmanager
+def holding(*files: Path) -> Iterator[int]:
+    """A process that has these files open; its pid."""
+    opened = " ".join(f"{number}<{file}" for number, file in enumerate(files, start=3))
+    with subprocess.Popen(["sh", "-c", f"exec {opened}; echo; exec sleep 60"], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ H100 = Gpus(model="H100-SXM5-80GB", count=8)
         ({"gpus": 8}, "gpus"),
         ({"nvswitch": 5}, "nvswitch"),
         ({"kernel": "newest"}, "kernel"),
+        ({"cgpu": True}, "cgpu is true and there is no gpu"),
+        ({"cgpu": True, "kind": "machine", "gpu": {"model": "T4"}}, 'cgpu is true and kind is "machine"'),
         ([], "object"),
     ],
 )
@@ -68,6 +71,14 @@ def test_table_has_ten_columns_and_no_empty_one() -> None:
     assert all(all(row) for row in rows)
 
 
+@pytest.mark.parametrize("fault", faults.TABLE, ids=lambda fault: fault.name)
+def test_the_scripts_of_a_fault_are_shell(fault: faults.Fault) -> None:
+    done = subprocess.run(
+        ["bash", "-n"], input=f"{fault.plant}\n{fault.heal}\n", text=True, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_every_fault_is_found_by_a_check_that_exists() -> None:
     known = {check.id for check in all_checks()}
     assert {fault.caught_by for fault in faults.TABLE if fault.moment != "apply"} <= known
@@ -78,6 +89,8 @@ def test_every_fault_is_found_by_a_check_that_exists() -> None:
     [
         (Description(faults=("gpu-lots",)), 'fault is "gpu-lots"; allowed: gpu-lost'),
         (Description(gpu=H100, faults=("nouveau-bound",)), 'fault "nouveau-bound" needs a machine, the host is a container'),
+        (Description(gpu=H100, faults=("cgpu-forgets",)), 'fault "cgpu-forgets" needs a host with cGPU'),
+        (Description(gpu=Gpus(model="L40S"), faults=("mig-mode-off",)), "needs GPUs with MIG, L40S has none"),
         (Description(faults=("gpu-lost=1",)), 'fault "gpu-lost" needs a host with simulated GPUs'),
     ],
 )  # fmt: skip

@@ -14,7 +14,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.simulate import disk_files, machine
 from gpuprov.simulate.description import Description, Gpus
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FIRST, SECOND, TAG = "e2e-machine-a", "e2e-machine-b", "e2e-machine"
 DESCRIPTION = Description(kind="machine", gpu=Gpus(model="H100-SXM5-80GB", count=2), memory=1024)
 

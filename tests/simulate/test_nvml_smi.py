@@ -13,7 +13,7 @@ import pytest
 from gpuprov.simulate import debs, image, sources
 from gpuprov.simulate.repository_debian import Archive
 from gpuprov.simulate.repository_plan import upstream
-from tests.simulate.nvml_host import ROOT, Host
+from tests.simulate.nvml_host import ROOT, Host, holding
 
 pytestmark = pytest.mark.e2e
 
@@ -129,3 +129,46 @@ def test_mig_mode_is_pending_while_a_client_holds_an_ampere_gpu(smi: Smi, tmp_pa
         client.kill()
     smi.run(host, "-mig", "1")
     assert smi.run(host, *query) == (0, "Enabled, Enabled\n")
+
+
+def test_a_reset_ends_what_is_pending(smi: Smi, tmp_path: Path) -> None:
+    host = Host(tmp_path, "A100-SXM4-40GB", 2, version=smi.version)
+    query = ("--query-gpu=mig.mode.current,mig.mode.pending", "--format=csv,noheader")
+    with host.write("/dev/nvidia1", "").open() as held, subprocess.Popen(["sleep", "60"], stdin=held) as client:
+        held.close()
+        smi.run(host, "-mig", "1")
+        assert smi.run(host, *query) == (0, "Enabled, Enabled\nDisabled, Enabled\n")
+        status, text = smi.run(host, "--gpu-reset")
+        assert status != 0
+        assert "could not be reset:\n  GPU 00000001:11:00.0: In use by another client" in text
+        client.kill()
+    status, text = smi.run(host, "-r", "-i", "1")
+    assert (status, text) == (0, "GPU 00000001:11:00.0 was successfully reset.\nAll done.\n")
+    assert smi.run(host, *query) == (0, "Enabled, Enabled\nEnabled, Enabled\n")
+    smi.run(host, "mig", "-cgi", "9", "-C")
+    assert smi.run(host, "-r")[0] == 0
+    assert smi.run(host, "-L")[1].count("MIG") == 0
+
+
+def test_compute_mode(smi: Smi, tmp_path: Path) -> None:
+    host = Host(tmp_path, "H100-SXM5-80GB", 2, version=smi.version)
+    query = ("--query-gpu=compute_mode", "--format=csv,noheader")
+    assert smi.run(host, "-i", "0", "-c", "EXCLUSIVE_PROCESS")[0] == 0
+    assert smi.run(host, *query) == (0, "Exclusive_Process\nDefault\n")
+    smi.run(host, "-mig", "1", "-i", "0")
+    assert "not supported on a MIG-enabled device" in smi.run(host, "-i", "0", "-c", "EXCLUSIVE_PROCESS")[1]
+    assert smi.run(host, *query) == (0, "Default\nDefault\n")
+
+
+def test_processes(smi: Smi, tmp_path: Path) -> None:
+    host = Host(tmp_path, "H100-SXM5-80GB", 2, version=smi.version)
+    host.capabilities()
+    smi.run(host, "-mig", "1", "-i", "0")
+    smi.run(host, "mig", "-i", "0", "-cgi", "9", "-C")
+    whole, memory = host.write("/dev/nvidia1", ""), host.write("/dev/nvidia-uvm", "")
+    with holding(whole, memory) as one, holding(tmp_path / "dev/nvidia-caps/nvidia-cap22") as two:  # gpu0/gi2/ci0
+        assert re.search(rf"\| +0 +2 +0 +{two} +C +\S*sleep", smi.run(host)[1])
+        assert re.search(rf"\| +1 +N/A +N/A +{one} +C +\S*sleep", smi.run(host)[1])
+        told = smi.run(host, "--query-compute-apps=pid,gpu_bus_id", "--format=csv,noheader")
+        assert told == (0, f"{two}, 00000001:10:00.0\n{one}, 00000001:11:00.0\n")
+        assert "In use by another client" in smi.run(host, "mig", "-i", "0", "-dci")[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -161,3 +162,43 @@ def _parameters(configuration: str, name: str, version: str) -> dict[str, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(program, "PROGRAMS", silicon.FOLDER / "nvidia")
         return program.parameters(configuration, name, version)
+
+
+def test_minor_numbers_of_mig_are_the_drivers() -> None:
+    """As public listings of /proc/driver/nvidia-caps/mig-minors have them."""
+    number = {name: at for at, name in enumerate([*program.MIG, *program.minors()], start=1)}
+    assert (number["config"], number["monitor"], number["gpu0/gi0/access"], number["gpu0/gi0/ci0/access"]) == (
+        1,
+        2,
+        3,
+        4,
+    )
+    assert (number["gpu0/gi9/access"], number["gpu3/gi3/ci3/access"], number["gpu6/gi11/ci7/access"]) == (84, 439, 920)
+
+
+def test_a_reload_keeps_the_capabilities_and_a_new_module_begins_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "proc").mkdir()
+    monkeypatch.setattr(program, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(program, "CAPS", tmp_path / "caps")
+    monkeypatch.setattr(os, "mknod", lambda path, *_: Path(path).touch())
+    functions = [[d.role, str(d.index)] for d in devices("hgx", HGX)]
+
+    def show(driver: str, *, again: bool) -> list[str]:
+        program.show_capabilities(functions, {"driver": driver}, again=again)
+        return sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+
+    base = ["caps/nvidia-cap1", "caps/nvidia-cap2", "proc/nvidia-caps/mig-minors",
+            "proc/nvidia/capabilities/mig/config", "proc/nvidia/capabilities/mig/monitor"]  # fmt: skip
+    assert show("nvidia", again=False) == base
+    assert (tmp_path / "caps/nvidia-cap1").stat().st_mode & 0o777 == 0o400
+    assert (tmp_path / "proc/nvidia/capabilities/mig/monitor").read_text().splitlines()[:2] == [
+        "DeviceFileMinor: 2",
+        "DeviceFileMode: 292",
+    ]
+    instance = tmp_path / "proc/nvidia/capabilities/gpu1/mig/gi1"
+    instance.mkdir()
+    (instance / "access").touch()
+    assert len(show("nvidia", again=True)) == len(base) + 1
+    assert not any(path.startswith("caps") for path in show("nouveau", again=True))

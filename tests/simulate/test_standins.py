@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from gpuprov.errors import GpuprovError
+from gpuprov.package_lists import parse_precompiled
 from gpuprov.simulate import debs, rpms, standins, standins_driver, standins_el
 from gpuprov.simulate import standins_nvidia_apt as nvidia_apt
 from gpuprov.simulate import standins_nvidia_dnf as nvidia_dnf
+from gpuprov.simulate import standins_precompiled as precompiled
 from gpuprov.simulate import standins_ubuntu as ubuntu
 from gpuprov.simulate.distributions import DISTRIBUTIONS, Distribution, Repository
 from gpuprov.simulate.parts import nvml
@@ -137,13 +139,34 @@ def test_module_streams() -> None:
     found = {
         document["data"]["stream"]: document["data"] for document in documents if document["document"] == "modulemd"
     }
-    assert set(found) == {"570-open", "570-dkms", "580-open", "580-dkms", "open-dkms", "latest-dkms"}
+    assert set(found) == {"570", "570-open", "570-dkms", "580", "580-open", "580-dkms", "open-dkms", "latest-dkms"}
+    precompiled = found["580"]["artifacts"]["rpms"]
+    assert "kmod-nvidia-580.178.04-5.14.0-570.12.1-3:580.178.04-3.el9_6.x86_64" in precompiled
+    assert "libnvidia-ml-3:580.178.04-1.el9.x86_64" in precompiled
+    assert not [name for name in precompiled if "dkms" in name or ":570" in name]
     artifacts = found["580-open"]["artifacts"]["rpms"]
     assert "kmod-nvidia-open-dkms-3:580.178.04-1.el9.x86_64" in artifacts
     assert not [name for name in artifacts if name.startswith(("kmod-nvidia-latest", "cuda-drivers")) or ":570" in name]
     assert {"default", "ks", "fm"} <= set(found["580-dkms"]["profiles"])
     assert "nvidia-fabric-manager" in found["570-open"]["profiles"]["fm"]["rpms"]
     assert documents[-1]["data"]["stream"] == "latest-dkms"
+
+
+def test_precompiled_modules_tell_their_driver_as_the_real_ones_do(tmp_path: Path) -> None:
+    made = [p for p in precompiled.ubuntu(NOBLE, ["580.178.04", "580.95.05"]) if p.name.startswith("linux-modules")]
+    name = "linux-modules-nvidia-580-server-open-6.8.0-60-generic"
+    found = {p.version: p.requires for p in made if p.name == name}
+    assert set(found) == {"6.8.0-60.60", "6.8.0-60.60+1"}, "the kernel's version, one package for each driver"
+    assert "nvidia-kernel-common-580-server (>= 580.178.04)" in found["6.8.0-60.60+1"]
+    lines = [f"offered|{name}|{version}|{', '.join(requires)}\n" for version, requires in found.items()]
+    offered = parse_precompiled("".join(lines))["offered"][name]
+    assert offered == ["580.95.05-6.8.0-60.60", "580.178.04-6.8.0-60.60+1"]
+    shown = tmp_path / "nvidia.ko"
+    shown.write_bytes(precompiled.module("580.95.05", "open"))
+    assert b"version=580.95.05\0license=Dual MIT/GPL\0" in shown.read_bytes()
+    kmod = nvidia_dnf.precompiled(ROCKY9, ["580.178.04"])[0]
+    assert (kmod.name, kmod.epoch) == ("kmod-nvidia-580.178.04-5.14.0-570.12.1", 3)
+    assert nvidia_dnf.precompiled(ROCKY10, ["580.178.04"]) == []
 
 
 def test_kernels_of_the_dnf_family() -> None:

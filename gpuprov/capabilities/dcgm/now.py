@@ -52,11 +52,13 @@ def version(ctx: Ctx) -> Outcome:
 
 @check("dcgm.leftovers", *BASE_PROBES, evidence=PACKAGES)
 def leftovers(ctx: Ctx) -> Outcome:
-    """Nothing of the other release line is installed: 3 and 4 bring the same programs and units."""
+    """Nothing of the other release line is installed (3 and 4 bring the same programs and units), nor a build for another CUDA."""
     found = mine(ctx.facts)
-    line = catalogue.line(ctx.fragment.version, found, builds(ctx.fragment, branch_now(ctx.facts), ctx.facts))
+    cuda = builds(ctx.fragment, branch_now(ctx.facts), ctx.facts)
+    line = catalogue.line(ctx.fragment.version, found, cuda)
     other = [name for name in found if not re.fullmatch(catalogue.PATTERNS[line], name)]
-    expected = f"packages of DCGM {line} only"
+    other += [name for name in catalogue.other_builds(found, cuda) if cuda and name not in other]
+    expected = f"packages of DCGM {line} only" + (f", for CUDA {' and '.join(cuda)}" if line == "4" and cuda else "")
     if other:
         return fail(expected, f"also installed: {', '.join(other)}", "gpuprov apply removes them")
     return ok(expected)

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from gpuprov import resolve
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.nvidia_driver import built_once, machine, now, origin, preflight, signed
+from gpuprov.capabilities.nvidia_driver import built_once, machine, now, origin, precompiled, preflight, runfile, signed
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, package_names, versions
 from gpuprov.catalog import cuda, driver_data, drivers, gpus
-from gpuprov.catalog.driver_sets import SOURCES, driver_packages
+from gpuprov.catalog.driver_sets import BUILDS, SOURCES, driver_packages
 from gpuprov.probe import modules, system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.packages import PACKAGES
+from gpuprov.probe.runfile import RUNFILE
 from gpuprov.spec import repository, signing
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
@@ -56,6 +57,8 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     yield from cuda_problems(driver)
     yield from source_problems(driver)
     yield from signing.problems(driver.signing, (HERE, "signing"))
+    yield from precompiled.problems(driver)
+    yield from runfile.problems(host, driver)
     for name in driver.module_parameters:
         if not name.startswith("NVreg_"):
             message = f'nvidia_driver.module_parameters: the nvidia module has no parameter "{name}"'
@@ -123,45 +126,45 @@ def contribute(_host: HostSpec, driver: NvidiaDriver) -> Kernel | None:
 def export(facts: Facts) -> Fragment | None:
     """The driver whose kernel modules are installed, of the source whose whole set is there. A mirror of NVIDIA's repository
     cannot be told from it."""
+    if driver := runfile.exported(facts):
+        return driver
     release, installed = facts.get(system.OS_RELEASE), versions(facts)
-    known = [(source, driver_packages(release.id, release.version, source)) for source in ("auto", *SOURCES[:2])]
+    kinds = [(source, build) for source in ("auto", *SOURCES[:2]) for build in BUILDS]
+    known = [(kind, driver_packages(release.id, release.version, *kind)) for kind in kinds]
     found = [
-        (s, names, kernel)
-        for s, names in known
+        (kind, names, kernel)
+        for kind, names in known
         if names
         for kernel in resolve.kernel_package(names.sets, installed).items()
     ]
     if not any(names for _, names in known):
         package_names(NvidiaDriver(), facts)  # says why
     whole = [one for one in found if resolve.installed_set(one[1].sets[one[2][0]], installed)]
-    for source, names, (flavour, kernel) in (whole or found)[:1]:
+    for (source, build), names, (flavour, kernel) in (whole or found)[:1]:
         options = facts.get(modules.MODPROBE).options.get(modules.underscored(names.modules[flavour]), {})
         return NvidiaDriver(
             version=resolve.upstream(installed[kernel]),
             kernel_modules="open" if flavour == "open" else "proprietary",
             source="nvidia" if source == "nvidia" else "auto",
+            build="precompiled" if build == "precompiled" else "dkms",
             module_parameters={k: v for k, v in options.items() if k.startswith("NVreg_")},
             hold=facts.get(PACKAGES)[kernel].held,
         )
     return None
 
 
+CHECKS = (
+    *(*now.CHECKS, *signed.CHECKS, *built_once.CHECKS, *origin.CHECKS, *precompiled.CHECKS, *runfile.CHECKS),
+    *(*preflight.CHECKS, *signed.PREFLIGHT, *built_once.PREFLIGHT, *origin.PREFLIGHT, *machine.CHECKS),
+)
 CAPABILITY = Capability(
     name=HERE,
     summary="the NVIDIA driver: one version for kernel modules and user space, built for every kernel, held as a set",
     fragment=NvidiaDriver,
-    checks=now.CHECKS
-    + signed.CHECKS
-    + built_once.CHECKS
-    + origin.CHECKS
-    + preflight.CHECKS
-    + signed.PREFLIGHT
-    + built_once.PREFLIGHT
-    + origin.PREFLIGHT
-    + machine.CHECKS,
+    checks=tuple(map(runfile.either, CHECKS)),
     rules=rules,
     contribute=contribute,
     fleet_rules=built_once.fleet_rules,
     export=export,
-    export_probes=(*BASE_PROBES, modules.MODPROBE),
+    export_probes=(*BASE_PROBES, modules.MODPROBE, RUNFILE),
 )

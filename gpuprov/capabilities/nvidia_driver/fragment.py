@@ -8,13 +8,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gpuprov import package_lists, resolve
-from gpuprov.catalog import cuda, fabric
+from gpuprov.catalog import cuda, drivers, fabric
 from gpuprov.catalog.driver_sets import DriverPackages, driver_packages, kernel_module_table
 from gpuprov.probe import modules, pci, system
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.family import family
 from gpuprov.probe.modules import KernelModules
 from gpuprov.probe.packages import PACKAGES, Package
+from gpuprov.probe.precompiled import Precompiled
 from gpuprov.spec.kernel import ParameterName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
@@ -22,7 +23,26 @@ from gpuprov.spec.signing import Signing
 
 VERSION = r"^(any|[0-9]{3}|[0-9]{3}\.[0-9]{1,3}(\.[0-9]{1,2})?)$"
 CUDA = r"^([0-9]{1,2}(\.[0-9]{1,2}){0,2})?$"
+FLAVOURS = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have"
+NO_FLAVOUR = "there are no precompiled modules of the {} flavour, which the host needs"
+BUILD_IT = "nvidia_driver: {build: dkms}; or kernel_modules: proprietary, where the GPU runs with them"
 NO_SOURCE = "EL has no driver in its own repositories: source nvidia, or mirror with a repository"
+
+
+class Runfile(Fragment, frozen=True):
+    """NVIDIA's .run file: where it is, and its checksum. An empty block names none."""
+
+    url: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^$|^https?://[^/@\s]+/[^\s]+$",
+            description="https://HOST/PATH or http://HOST/PATH, without user name and password; the host fetches it",
+        ),
+    ] = ""
+    file: Annotated[str, msgspec.Meta(description="or a file beside the inventory, which is copied to the host")] = ""
+    sha256: Annotated[
+        str, msgspec.Meta(pattern=r"^([0-9A-Fa-f]{64})?$", description="the 64 hexadecimal digits of sha256sum")
+    ] = ""
 
 
 class NvidiaDriver(Fragment, frozen=True):
@@ -40,13 +60,21 @@ class NvidiaDriver(Fragment, frozen=True):
         msgspec.Meta(description="auto decides by the GPU's PCI id and the branch"),
     ] = "auto"
     source: Annotated[
-        Literal["auto", "distribution", "nvidia", "mirror"],
+        Literal["auto", "distribution", "nvidia", "mirror", "runfile"],
         msgspec.Meta(
-            description="The distribution's own archive, NVIDIA's repository, or the site's mirror of the latter. auto is the "
-            "first where the distribution has a driver (Debian, Ubuntu), else the second"
+            description="The distribution's own archive, NVIDIA's repository, the site's mirror of the latter, or NVIDIA's .run "
+            "file. auto is the first where the distribution has a driver (Debian, Ubuntu), else the second"
         ),
     ] = "auto"
+    build: Annotated[
+        Literal["dkms", "precompiled"],
+        msgspec.Meta(
+            description="dkms builds the kernel modules on the host, for every kernel; precompiled installs those that Ubuntu (or, "
+            "for EL 8 and 9, NVIDIA's repository) has for each of its kernels, without a compiler"
+        ),
+    ] = "dkms"
     repository: Repository = Repository()
+    runfile: Runfile = Runfile()
     module_parameters: Annotated[
         dict[ParameterName, Scalar],
         msgspec.Meta(description="Parameters of the nvidia module, e.g. NVreg_RestrictProfilingToAdminUsers"),
@@ -88,7 +116,8 @@ BASE_PROBES = (system.OS_RELEASE, pci.NVIDIA_FUNCTIONS, PACKAGES)
 def offered(driver: NvidiaDriver, facts: Facts) -> DriverPackages | None:
     """The driver's packages on this host's distribution; None if its driver is not managed, or not of the wanted source."""
     release = facts.get(system.OS_RELEASE)
-    return driver_packages(release.id, release.version, driver.source)
+    source = "auto" if driver.source == "runfile" else driver.source
+    return driver_packages(release.id, release.version, source, driver.build)
 
 
 def package_names(driver: NvidiaDriver, facts: Facts) -> DriverPackages:
@@ -98,6 +127,8 @@ def package_names(driver: NvidiaDriver, facts: Facts) -> DriverPackages:
         release = facts.get(system.OS_RELEASE)
         if driver.source == "distribution" and family(release) == "redhat":
             raise ProbeFailed(NO_SOURCE)
+        if driver.build == "precompiled":
+            raise ProbeFailed(f"{release.name or release.id} has no precompiled modules of source {driver.source}")
         raise ProbeFailed(f"no driver package names are known for {release.name or release.id}")
     return names
 
@@ -118,21 +149,44 @@ def decide(
     facts: Facts,
     index: dict[str, list[str]] | None = None,
     beside: tuple[resolve.Rules, ...] = (),
+    built: Precompiled | None = None,
 ) -> Decision:
-    """What this host shall have. Without an index only an installed whole set can be the answer."""
-    names = package_names(driver, facts)
+    """What this host shall have. Without an index only an installed whole set can be the answer. `built`: precompiled modules, of
+    which every kernel that can boot must have its own."""
+    on_bus = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+    if driver.source == "runfile":
+        return _of_runfile(driver, on_bus)
+    names, installed = package_names(driver, facts), versions(facts)
+    sets: resolve.Sets = names.sets
+    if built is not None and names.precompiled:
+        kernels = [kernel.release for kernel in build_targets(facts)]
+        sets = package_lists.precompiled_sets(sets, names.precompiled, kernels)
+        index, installed = {**(index or {}), **built.offered}, {**installed, **built.installed}
     answer = resolve.decide(
         driver.version,
         driver.kernel_modules,
-        [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))],
+        on_bus,
         kernel_module_table(),
-        names.sets,
+        sets,
         index or {},
-        versions(facts),
+        installed,
         beside=beside,
         cuda=cuda.floor(driver.cuda) if driver.cuda else "",
         others=names.others,
     )
+    answer["packages"] = package_lists.real_versions(answer["packages"], built.exact if built else {})
+    if names.precompiled and not answer["problem"] and answer["flavour"] not in names.precompiled:
+        answer |= {"problem": NO_FLAVOUR.format(answer["flavour"]), "hint": BUILD_IT}
+    elif names.precompiled and answer["problem"]:
+        near = "remove the kernel that has none" if answer["hint"] == resolve.NO_DRIVER else answer["hint"]
+        answer["hint"] = f"{near}; or nvidia_driver: {{build: dkms}}, which builds for any kernel that has headers"
+    return msgspec.convert(answer, Decision)
+
+
+def _of_runfile(driver: NvidiaDriver, on_bus: list[str]) -> Decision:
+    branch = drivers.branch_of(driver.version)
+    choice = resolve.flavour(driver.kernel_modules, on_bus, kernel_module_table(), branch)
+    answer = {**choice, "version": driver.version, "branch": branch, "packages": {}, "kept": False, "hint": FLAVOURS}
     return msgspec.convert(answer, Decision)
 
 
@@ -168,6 +222,14 @@ def module_package(driver: NvidiaDriver, facts: Facts) -> Package | None:
     """The installed package that the kernel modules come from."""
     found = resolve.kernel_package(package_names(driver, facts).sets, versions(facts))
     return next((facts.get(PACKAGES)[name] for name in found.values()), None)
+
+
+def installed_version(driver: NvidiaDriver, facts: Facts) -> str:
+    """The driver version of the installed modules: of their package, or the runfile's; empty if there are none."""
+    if driver.source == "runfile":
+        return driver.version
+    package = module_package(driver, facts)
+    return resolve.upstream(package.version) if package else ""
 
 
 def header_metapackages(facts: Facts) -> list[str]:

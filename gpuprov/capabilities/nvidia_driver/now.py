@@ -12,7 +12,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     decide,
     header_metapackages,
     installed_set,
-    module_package,
+    installed_version,
     needed,
     package_names,
     served,
@@ -98,6 +98,8 @@ def headers(ctx: Ctx) -> Outcome:
     """Every kernel that can boot has its headers, and the next one brings its own: without them DKMS builds nothing."""
     if served(ctx.host, ctx.fragment):
         return ok(f"not needed: the modules come from {ctx.fragment.build_host}")
+    if ctx.fragment.build == "precompiled":
+        return ok("not needed: the modules are precompiled")
     targets = build_targets(ctx.facts)
     if not targets:
         return fail("kernel headers", "no kernel and no kernel headers found", "install the headers of the kernel")
@@ -123,16 +125,17 @@ def headers(ctx: Ctx) -> Outcome:
 )
 def modules_built(ctx: Ctx) -> Outcome:
     """Every kernel that can boot has the NVIDIA module on disk, of the same version as the packages."""
-    kernel_package = module_package(ctx.fragment, ctx.facts)
-    if kernel_package is None:
+    wanted = installed_version(ctx.fragment, ctx.facts)
+    if not wanted:
         return fail("kernel modules", "no kernel module package is installed", "gpuprov apply")
-    wanted = resolve.upstream(kernel_package.version)
     targets = build_targets(ctx.facts)
     if not targets:
         return fail(f"{wanted} for every kernel", "no kernel found to build for", "install the headers of the kernel")
     wrong = [f"{kernel.release}: {kernel.nvidia or 'none'}" for kernel in targets if kernel.nvidia != wanted]
     if wrong:
         hint = "dkms status; the log of a failed build is /var/lib/dkms/NAME/VERSION/build/make.log"
+        if ctx.fragment.build == "precompiled":
+            hint = "gpuprov apply, where precompiled modules of that kernel are offered; else remove the kernel"
         return fail(f"{wanted} for every kernel", "; ".join(wrong), hint)
     return ok(f"{wanted} for {' '.join(kernel.release for kernel in targets)}")
 
@@ -146,6 +149,8 @@ def autobuild(ctx: Ctx) -> Outcome:
         return ok(
             f"DKMS builds nothing here: the modules come from {ctx.fragment.build_host}, and the kernels are held"
         )
+    if ctx.fragment.build == "precompiled":
+        return ok("DKMS builds nothing here: the modules are precompiled")
     if ctx.facts.get(NO_AUTOINSTALL):
         return fail(
             "DKMS builds for new kernels",
@@ -170,8 +175,7 @@ def loaded(ctx: Ctx) -> Outcome:
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the loaded module is the machine's, not this host's")
     running = ctx.facts.get(nvidia.DRIVER).version
-    package = module_package(ctx.fragment, ctx.facts)
-    wanted = resolve.upstream(package.version) if package else ""
+    wanted = installed_version(ctx.fragment, ctx.facts)
     if not running:
         change = Change(kind="module", name="nvidia", after="loaded")
         return fail(
@@ -199,6 +203,8 @@ def user_space(ctx: Ctx) -> Outcome:
     """The libraries that programs load are of the packages' version, and nvidia-smi gets an answer where there is a GPU."""
     libraries = ctx.facts.get(nvidia.LIBRARIES)
     present = {resolve.upstream(package.version) for package in installed_set(ctx.fragment, ctx.facts).values()}
+    if ctx.fragment.source == "runfile":
+        present = {ctx.fragment.version}
     wanted = max(present, key=resolve.order, default="")
     absent = [name for name in ("libcuda", "libnvidia-ml") if name not in libraries]
     if absent:
@@ -256,7 +262,8 @@ def module_parameters(ctx: Ctx) -> Outcome:
         return ok("nothing asked")
     listed = " ".join(f"{key}={value}" for key, value in wanted.items())
     decision = decide(ctx.fragment, ctx.facts)
-    module = modules.underscored(package_names(ctx.fragment, ctx.facts).modules[decision.flavour])
+    names = package_names(ctx.fragment, ctx.facts).modules
+    module = "nvidia" if ctx.fragment.source == "runfile" else modules.underscored(names[decision.flavour])
     configured = ctx.facts.get(modules.MODPROBE).options.get(module, {})
     wrong = [f"{key}={configured.get(key, 'missing')}" for key, value in wanted.items() if configured.get(key) != value]
     if wrong:

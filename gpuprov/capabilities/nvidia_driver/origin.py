@@ -14,14 +14,14 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     NO_SOURCE,
     NvidiaDriver,
     decide,
-    module_package,
+    installed_version,
     offered,
     package_names,
     versions,
 )
 from gpuprov.catalog import cuda as catalogue
 from gpuprov.catalog import find_distribution
-from gpuprov.catalog.driver_sets import default_source
+from gpuprov.catalog.driver_sets import default_source, driver_packages
 from gpuprov.catalog.driver_sets import sources as known_sources
 from gpuprov.probe import nvidia, system
 from gpuprov.probe.base import Facts
@@ -60,7 +60,8 @@ def source(ctx: Ctx) -> Outcome:
     if wanted == "distribution":
         fits = {name for name in fits if names.of_source(found[name].source)}
     theirs = resolve.of_another(names.others, present)
-    foreign = [name for name, package in found.items() if name in theirs or names.foreign(name, package.source)]
+    known = names.built_otherwise(present)  # nvidia_driver.precompiled tells of these
+    foreign = [n for n, p in found.items() if n not in known and (n in theirs or names.foreign(n, p.source))]
     wrong = [f"{name} {present[name]}" for name in (*sorted({*mine} - fits), *foreign)]
     if wrong:
         hint = (
@@ -101,7 +102,7 @@ def repository(ctx: Ctx) -> Outcome:
 @check(
     "nvidia_driver.source_offered",
     *(system.OS_RELEASE, system.PLATFORM),
-    fields=("source", "repository"),
+    fields=("source", "repository", "build"),
     moment="preflight",
     evidence="cat /etc/os-release; uname -m",
 )
@@ -113,6 +114,9 @@ def source_offered(ctx: Ctx) -> Outcome:
     if distribution is None:
         return fail("a distribution whose driver gpuprov manages", told, "see host.supported")
     if offered(ctx.fragment, ctx.facts) is None:
+        if ctx.fragment.build == "precompiled" and driver_packages(release.id, release.version, ctx.fragment.source):
+            hint = "nvidia_driver: {build: dkms}; Ubuntu's archive has them, and NVIDIA's repository for EL 8 and 9"
+            return fail(f"precompiled modules of source {ctx.fragment.source}", f"{told} has none", hint)
         allowed = ", ".join(known_sources(distribution))
         redhat = ctx.fragment.source == "distribution" and family(release) == "redhat"
         return fail(f"source {ctx.fragment.source}", f"{told} has no such source", NO_SOURCE if redhat else allowed)
@@ -138,10 +142,9 @@ def cuda(ctx: Ctx) -> Outcome:
     if not wanted:
         return ok("nothing asked")
     expected = f"CUDA {wanted}: driver {catalogue.floor(wanted)} or newer"
-    package = module_package(ctx.fragment, ctx.facts)
-    if package is None:
+    mine = installed_version(ctx.fragment, ctx.facts)
+    if not mine:
         return fail(expected, "no driver package is installed", "gpuprov apply")
-    mine = resolve.upstream(package.version)
     support = catalogue.supports(mine, wanted)
     if not support.runs:
         return fail(expected, f"{mine} is installed: {support.reason}", "gpuprov apply")

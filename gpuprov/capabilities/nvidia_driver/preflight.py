@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 from gpuprov import reload, resolve
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
@@ -24,22 +26,32 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.family import words
 from gpuprov.probe.packages import INDEX, PACKAGES
 from gpuprov.probe.prebuilt import SUFFIX
+from gpuprov.probe.precompiled import PRECOMPILED
 
 Ctx = Context[NvidiaDriver]
 BUILD_SPACE = 3000
 """MiB that a driver's packages, their unpacked files and a DKMS build take in /var, measured with 535 on Debian 12 and rounded up."""
 
 
+DECISION_PROBES = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS)
+
+
+def decided(ctx: Ctx) -> Decision:
+    """What this host shall have, of what its package index has."""
+    built = ctx.facts.get(PRECOMPILED) if ctx.fragment.build == "precompiled" else None
+    return decide(ctx.fragment, ctx.facts, ctx.facts.get(INDEX), followers(ctx.host, ctx.facts), built)
+
+
 @check(
     "nvidia_driver.resolvable",
-    *(*BASE_PROBES, INDEX, *repositories_checks.COMING),
-    fields=("version", "kernel_modules", "cuda"),
+    *(*DECISION_PROBES, *repositories_checks.COMING),
+    fields=("version", "kernel_modules", "cuda", "build"),
     moment="preflight",
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """One exact version exists for which the host's repositories have every package of the set."""
     index = ctx.facts.get(INDEX)
-    decision = decide(ctx.fragment, ctx.facts, index, followers(ctx.host, ctx.facts))
+    decision = decided(ctx)
     wanted = f"{ctx.fragment.version} ({decision.flavour})"
     names = package_names(ctx.fragment, ctx.facts)
     # A source that is still to come may have packages under the names of one that is there (Debian's non-free, NVIDIA's).
@@ -104,12 +116,12 @@ def leftovers(ctx: Ctx) -> Outcome:
     return ok("no other driver")
 
 
-@check("nvidia_driver.space", *BASE_PROBES, INDEX, system.SPACE, modules.KERNELS, moment="preflight")
+@check("nvidia_driver.space", *DECISION_PROBES, system.SPACE, moment="preflight")
 def space(ctx: Ctx) -> Outcome:
     """/var has room for the packages and a DKMS build, if there is anything to install."""
-    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(INDEX), followers(ctx.host, ctx.facts))
+    decision = decided(ctx)
     built = all(kernel.nvidia == decision.version for kernel in build_targets(ctx.facts))
-    if decision.kept and built:
+    if built and (decision.kept or ctx.fragment.source == "runfile"):
         return skip("nothing to install")
     free = ctx.facts.get(system.SPACE).get("/var", 0)
     if free < BUILD_SPACE:
@@ -121,14 +133,14 @@ def space(ctx: Ctx) -> Outcome:
 
 @check(
     "nvidia_driver.clients",
-    *(*BASE_PROBES, INDEX, nvidia.CLIENTS, nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER),
+    *(*DECISION_PROBES, nvidia.CLIENTS, nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER),
     moment="preflight",
 )
 def clients(ctx: Ctx) -> Outcome:
     """No user's process holds a GPU while its driver would leave the kernel; services are stopped and started again."""
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: the loaded driver is the machine's, not this host's")
-    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(INDEX), followers(ctx.host, ctx.facts))
+    decision = decided(ctx)
     driver = ctx.facts.get(nvidia.DRIVER)
     loaded = {
         "version": driver.version,
@@ -148,8 +160,9 @@ def clients(ctx: Ctx) -> Outcome:
     changes += [
         Change(kind="client", name=f"{c.command} ({c.unit or 'process'} {c.pid})", after="stopped") for c in holders
     ]
-    services = ctx.host.site.get("host_gpu_services", GPU_SERVICES)
-    users = [c for c in holders if c.unit not in (services if isinstance(services, list) else GPU_SERVICES)]
+    given = ctx.host.site.get("host_gpu_services", GPU_SERVICES)
+    services = [str(name) for name in (given if isinstance(given, list) else GPU_SERVICES)]
+    users = [c for c in holders if not any(fnmatchcase(c.unit, name) for name in services)]
     if users:
         listed = ", ".join(f"{client.command} pid {client.pid} {client.unit}".strip() for client in users)
         hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"

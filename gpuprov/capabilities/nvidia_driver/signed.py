@@ -6,7 +6,7 @@ from gpuprov import certificates, resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, build_targets, served, versions
 from gpuprov.probe import house, modules, system
-from gpuprov.probe.family import words
+from gpuprov.probe.family import family, words
 from gpuprov.probe.packages import INDEX, PACKAGES
 from gpuprov.probe.signing import CERTIFICATE_FILE, DKMS_SINCE, ENROLLED, KEY_FILE, MODULE_SIGNING, SETTINGS_FILE
 
@@ -16,7 +16,7 @@ KEY_STATE = "root 600"
 
 @check(
     "nvidia_driver.secure_boot",
-    *(house.SECURE_BOOT, house.DKMS_KEY_ENROLLED, ENROLLED, system.CONTAINER),
+    *(house.SECURE_BOOT, house.DKMS_KEY_ENROLLED, ENROLLED, system.CONTAINER, system.OS_RELEASE),
     fields=("signing",),
     moment="preflight",
 )
@@ -26,6 +26,8 @@ def secure_boot(ctx: Ctx) -> Outcome:
         return skip(f"{container} container: the machine's kernel loads modules, not this host")
     if not ctx.facts.get(house.SECURE_BOOT):
         return ok("Secure Boot is off, or the machine has no EFI")
+    if ctx.fragment.build == "precompiled":
+        return _signed_elsewhere(ctx)
     file = ctx.fragment.signing.certificate_file
     if file:
         mine = certificates.of_file(file)["fingerprint"]
@@ -43,6 +45,16 @@ def secure_boot(ctx: Ctx) -> Outcome:
         "(nvidia_driver.signing), or switch Secure Boot off"
     )
     return fail("Secure Boot off, or the DKMS key enrolled", "Secure Boot is on, the DKMS key is not enrolled", hint)
+
+
+def _signed_elsewhere(ctx: Ctx) -> Outcome:
+    """Ubuntu's precompiled modules are signed as its kernel is, NVIDIA's for dnf with a key that no firmware has by itself
+    (https://github.com/NVIDIA/yum-packaging-precompiled-kmod/issues/67)."""
+    if family(ctx.facts.get(system.OS_RELEASE)) == "debian":
+        return ok("Secure Boot is on, and precompiled modules are signed by Canonical, as the kernel is")
+    hint = "build: dkms, with nvidia_driver.signing and an enrolled certificate; or switch Secure Boot off"
+    found = "Secure Boot is on, and NVIDIA has signed its precompiled modules with a key of its own"
+    return fail("Secure Boot off, or modules signed with an enrolled key", found, hint)
 
 
 @check(

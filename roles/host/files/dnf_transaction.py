@@ -208,7 +208,9 @@ def act_read(request):
             vendor = package.vendor or ""
             source = (package.sourcerpm or package.name).rsplit("-", 2)[0]
             rows.append(["ii", package.name, full(package), source, package.arch, vendor if vendor != "<NULL>" else ""])
-            installed[package.name] = full(package)
+            # Of a package in several architectures, the host's own: the rows tell the others.
+            if package.name not in installed or package.arch in native(base):
+                installed[package.name] = full(package)
         if request["names"]:
             # Also what is in streams that are not enabled: to choose a stream, one must see what is in it.
             everything = base.sack.query(flags=hawkey.IGNORE_MODULAR_EXCLUDES).available()

@@ -44,3 +44,5 @@ for kernel in "$@"; do
   fi
   echo "installed for $kernel"
 done
+# What DKMS found in the place of its own modules it would put back when it goes: over precompiled ones, for instance.
+rm -rf "/var/lib/dkms/$name/original_module"

@@ -30,6 +30,7 @@ typedef enum {
 
 enum { NVML_ARCH_AMPERE = 7 };
 enum { NVML_CLOCK_GRAPHICS, NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_CLOCK_VIDEO };
+enum { NVML_COMPUTEMODE_DEFAULT, NVML_COMPUTEMODE_EXCLUSIVE_THREAD, NVML_COMPUTEMODE_PROHIBITED, NVML_COMPUTEMODE_EXCLUSIVE_PROCESS };
 enum { NVML_FEATURE_DISABLED, NVML_FEATURE_ENABLED };
 enum { NVML_FABRIC_NOT_SUPPORTED, NVML_FABRIC_NOT_STARTED, NVML_FABRIC_IN_PROGRESS, NVML_FABRIC_COMPLETED };
 enum { NVML_TOPOLOGY_NODE = 40, NVML_TOPOLOGY_SYSTEM = 50 };
@@ -57,6 +58,21 @@ typedef struct {
 typedef struct {
     unsigned gpu, memory;
 } nvmlUtilization_t;
+
+/* Version 1 ended before the instances. */
+typedef struct {
+    unsigned pid;
+    unsigned long long usedGpuMemory;
+    unsigned gpuInstanceId, computeInstanceId;
+} nvmlProcessInfo_t;
+
+typedef struct {
+    unsigned pid;
+    unsigned long long usedGpuMemory;
+} nvmlProcessInfo_v1_t;
+
+#define NVML_VALUE_NOT_AVAILABLE (-1ULL)
+#define NVML_NO_INSTANCE 0xFFFFFFFFU
 
 typedef struct {
     unsigned fieldId, scopeId;

@@ -1,4 +1,4 @@
-/* nvidia-smi asks for a table of NVML's undocumented functions and does not start without one. Three things in it matter to
+/* nvidia-smi asks for a table of NVML's undocumented functions and does not start without one. A few things in it matter to
    nvidia-smi 535 and 550, and were found by watching what they call and print; the rest says "not supported", and
    nvidia-smi goes on with the documented functions. */
 #include <stdint.h>
@@ -6,7 +6,8 @@
 #include "sim.h"
 
 #define ENTRIES 512
-enum { TOPOLOGY = 23, PROCESSES_FIRST = 213, PROCESSES_LAST = 215 };
+enum { TOPOLOGY = 23, COMPUTE_PROCESSES = 213, GRAPHICS_PROCESSES = 214, MPS_PROCESSES = 215 };
+enum { PRIMARY = 20, RESET = 168, RESET_FABRIC = 169, GROUP_MAKE = 182, GROUP_LIST = 183, GROUP_FREE = 184 };
 enum { SAME_NODE = 3, OTHER_NODE = 4 }; /* above: so many NVLinks and OTHER_NODE */
 
 nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *address, nvmlDevice_t *device);
@@ -29,14 +30,6 @@ static nvmlReturn_t topology(const char *one, const char *other, int *level) {
     return NVML_SUCCESS;
 }
 
-/* Processes of a GPU or MIG device: compute, graphics, MPS. */
-static nvmlReturn_t processes(nvmlDevice_t device, unsigned *count) {
-    const struct gpu *gpu;
-    nvmlReturn_t result = device_any(device, &gpu);
-    if (result == NVML_SUCCESS) *count = 0;
-    return result;
-}
-
 /* The first entry is the size of the table in bytes. */
 EXPORT nvmlReturn_t nvmlInternalGetExportTable(const uintptr_t **table, const void *id) {
     static uintptr_t entries[ENTRIES];
@@ -44,7 +37,14 @@ EXPORT nvmlReturn_t nvmlInternalGetExportTable(const uintptr_t **table, const vo
     entries[0] = sizeof entries;
     for (unsigned i = 1; i < ENTRIES; i++) entries[i] = (uintptr_t)unknown;
     entries[TOPOLOGY] = (uintptr_t)topology;
-    for (unsigned i = PROCESSES_FIRST; i <= PROCESSES_LAST; i++) entries[i] = (uintptr_t)processes;
+    entries[COMPUTE_PROCESSES] = (uintptr_t)processes_shown;
+    entries[GRAPHICS_PROCESSES] = entries[MPS_PROCESSES] = (uintptr_t)no_processes;
+    entries[PRIMARY] = (uintptr_t)reset_is_primary;
+    entries[RESET] = (uintptr_t)reset_devices;
+    entries[RESET_FABRIC] = (uintptr_t)reset_fabric;
+    entries[GROUP_MAKE] = (uintptr_t)reset_group_make;
+    entries[GROUP_LIST] = (uintptr_t)reset_group_list;
+    entries[GROUP_FREE] = (uintptr_t)reset_group_free;
     *table = entries;
     return NVML_SUCCESS;
 }

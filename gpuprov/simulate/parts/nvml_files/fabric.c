@@ -1,4 +1,4 @@
-/* NVLink fabric, fields and processes. */
+/* NVLink fabric and fields. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,27 +63,3 @@ EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvm
     for (int i = 0; result == NVML_SUCCESS && i < count; i++) values[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
     return result;
 }
-
-/* Nothing computes on a simulated GPU. */
-static nvmlReturn_t no_processes(nvmlDevice_t device, unsigned *count) {
-    const struct gpu *gpu;
-    nvmlReturn_t result = device_any(device, &gpu);
-    if (result == NVML_SUCCESS && !count) return NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS) *count = 0;
-    return result;
-}
-
-#define NO_PROCESSES(function) \
-    EXPORT nvmlReturn_t function(nvmlDevice_t device, unsigned *count, void *infos) { \
-        return (void)infos, no_processes(device, count); \
-    }
-
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses)
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2)
-NO_PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3)
-NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
-NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
-NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
-NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)

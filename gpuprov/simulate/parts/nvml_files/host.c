@@ -1,5 +1,4 @@
-/* The state of the simulated host around the library: loaded driver, faults, clients, persistence mode, boots. */
-#include <dirent.h>
+/* The state of the simulated host around the library: loaded driver, faults, persistence mode, boots. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +38,7 @@ bool host_gpu_lost(unsigned index) {
 }
 
 /* Whether the process is a living persistence daemon: not another one with its number, nor one that nobody waited for. */
-static bool is_daemon(int pid) {
+bool host_is_daemon(int pid) {
     char path[64], line[128] = "";
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *file = fopen(path, "re");
@@ -49,43 +48,13 @@ static bool is_daemon(int pid) {
     return found;
 }
 
-static bool holds(const char *pid, const char *device) {
-    char folder[64], link[PATH_SIZE], target[PATH_SIZE];
-    bool found = false;
-    snprintf(folder, sizeof folder, "/proc/%.16s/fd", pid);
-    DIR *files = opendir(folder);
-    if (!files) return false;
-    for (struct dirent *entry; !found && (entry = readdir(files));) {
-        snprintf(link, sizeof link, "%.64s/%.32s", folder, entry->d_name);
-        ssize_t length = readlink(link, target, sizeof target - 1);
-        if (length <= 0) continue;
-        target[length] = '\0';
-        found = !strcmp(target, device);
-    }
-    closedir(files);
-    return found && !is_daemon(atoi(pid)); /* nvidia-smi asks the daemon to let go before it resets a GPU */
-}
-
-bool host_gpu_has_clients(unsigned index) {
-    char device[PATH_SIZE], path[64];
-    bool found = false;
-    snprintf(path, sizeof path, "/dev/nvidia%u", index);
-    host_path(device, path);
-    DIR *processes = opendir("/proc");
-    if (!processes) return false;
-    for (struct dirent *entry; !found && (entry = readdir(processes));)
-        if (atoi(entry->d_name) > 0 && atoi(entry->d_name) != getpid()) found = holds(entry->d_name, device);
-    closedir(processes);
-    return found;
-}
-
 /* The state file holds the pid of the daemon that keeps the GPU, or 0: switched on for good by an NVML client. */
 bool host_persistence(unsigned index) {
     char path[64], line[32];
     snprintf(path, sizeof path, "/run/gpuprov-sim/persistence/%u", index);
     if (!read_line(path, line, sizeof line)) return false;
     int pid = atoi(line);
-    return pid == 0 || is_daemon(pid);
+    return pid == 0 || host_is_daemon(pid);
 }
 
 nvmlReturn_t host_set_persistence(unsigned index, bool on) {
@@ -102,17 +71,20 @@ nvmlReturn_t host_set_persistence(unsigned index, bool on) {
     return fclose(file) == 0 ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
-/* Differs from boot to boot. A container keeps its kernel's boot id, so the file that its boot makes counts too. */
+/* Differs from boot to boot, and from one loading of the kernel module to the next. A container keeps its kernel's boot id and
+   loads no module, so the file that its boot makes counts too. */
 void host_boot_marker(char *buffer, size_t size) {
     char name[PATH_SIZE], kernel[64] = "";
-    struct stat booted = {0};
+    struct stat booted = {0}, module = {0};
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (file) {
         if (fgets(kernel, sizeof kernel, file)) kernel[strcspn(kernel, "\n")] = '\0';
         fclose(file);
     }
     (void)stat(host_path(name, "/run/gpuprov-sim/booted"), &booted);
-    snprintf(buffer, size, "%s/%lld.%09ld", kernel, (long long)booted.st_mtim.tv_sec, booted.st_mtim.tv_nsec);
+    (void)stat(host_path(name, "/sys/module/nvidia"), &module); /* a new folder each time */
+    snprintf(buffer, size, "%s/%lld.%09ld/%llu", kernel, (long long)booted.st_mtim.tv_sec, booted.st_mtim.tv_nsec,
+             (unsigned long long)module.st_ino);
 }
 
 /* Whoever may write the state is who may change it: root. */

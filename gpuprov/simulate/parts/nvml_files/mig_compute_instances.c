@@ -159,6 +159,7 @@ EXPORT nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t instance) {
     unsigned gi, ci;
     nvmlReturn_t result = open_ci(instance, true, &mig, &gi, &ci);
     if (result != NVML_SUCCESS) return result;
+    if (ci_has_clients(mig.gpu, gi, ci)) return mig_close(&mig, false), NVML_ERROR_IN_USE;
     mig.gi[gi].ci[ci].used = false;
     return mig_close(&mig, true);
 }

@@ -71,6 +71,7 @@ EXPORT nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t instance) {
     if (result != NVML_SUCCESS) return result;
     for (unsigned id = 0; id < MAX_CI; id++)
         if (mig.gi[gi].ci[id].used) return mig_close(&mig, false), NVML_ERROR_IN_USE;
+    if (gi_has_clients(mig.gpu, gi)) return mig_close(&mig, false), NVML_ERROR_IN_USE;
     mig.gi[gi].used = false;
     return mig_close(&mig, true);
 }

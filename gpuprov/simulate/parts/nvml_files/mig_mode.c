@@ -41,6 +41,7 @@ EXPORT nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned mode, nvm
         *activation = NVML_ERROR_IN_USE;
     else
         mig.current = mig.pending;
+    if (mig.current == mode) compute_mode_forget(gpu->index);
     return mig_close(&mig, true);
 }
 

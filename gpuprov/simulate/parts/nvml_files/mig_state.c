@@ -36,9 +36,13 @@ static void parse(FILE *file, struct mig *mig, char *marker) {
 
 /* What is left of the state after a boot. */
 static void booted(struct mig *mig) {
-    bool keeps = config_number("architecture", 0) == NVML_ARCH_AMPERE;
+    if (config_number("architecture", 0) != NVML_ARCH_AMPERE) mig->pending = false;
+    mig_reset(mig);
+}
+
+void mig_reset(struct mig *mig) {
     memset(mig->gi, 0, sizeof mig->gi);
-    mig->current = mig->pending = keeps && mig->pending;
+    mig->current = mig->pending;
 }
 
 static int lock(unsigned gpu, bool write) {
@@ -98,6 +102,7 @@ static bool save_file(const struct mig *mig) {
 
 nvmlReturn_t mig_close(struct mig *mig, bool save) {
     bool good = !save || save_file(mig);
+    if (save && good) caps_show(mig);
     if (mig->lock >= 0) close(mig->lock);
     mig->lock = -1;
     return good ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;

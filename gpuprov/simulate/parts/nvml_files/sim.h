@@ -52,11 +52,41 @@ unsigned own_branch(void);
 const char *host_path(char buffer[PATH_SIZE], const char *path);
 nvmlReturn_t host_driver(void);
 bool host_gpu_lost(unsigned index);
-bool host_gpu_has_clients(unsigned index);
+/* Whether the process is a living persistence daemon. */
+bool host_is_daemon(int pid);
 bool host_persistence(unsigned index);
 nvmlReturn_t host_set_persistence(unsigned index, bool on);
 void host_boot_marker(char *buffer, size_t size);
 bool host_is_root(void);
+
+/* clients.c: processes that have a device file open, but for this one and the persistence daemon. */
+/* How many; the first `room` of them. */
+unsigned clients_of(const char *device, unsigned pids[], unsigned room);
+bool host_gpu_has_clients(unsigned index);
+bool gi_has_clients(unsigned gpu, unsigned gi);
+bool ci_has_clients(unsigned gpu, unsigned gi, unsigned ci);
+
+/* capabilities.c: /proc/driver/nvidia/capabilities and /dev/nvidia-caps. */
+#define CAP_OF_GI (-1)
+/* The device file of a compute instance; CAP_OF_GI: that of its GPU instance. */
+void cap_path(char *buffer, size_t size, unsigned gpu, unsigned gi, int ci);
+struct mig;
+/* As the driver shows them for this state; nothing on a host that shows none. */
+void caps_show(const struct mig *mig);
+
+/* compute_mode.c */
+void compute_mode_forget(unsigned gpu);
+
+/* reset.c, processes.c: entries of the export table. */
+struct process;
+nvmlReturn_t reset_is_primary(nvmlDevice_t device, unsigned *is_primary);
+nvmlReturn_t reset_fabric(unsigned *state);
+nvmlReturn_t reset_group_make(void **group, const nvmlDevice_t *devices, unsigned count);
+nvmlReturn_t reset_group_list(void *group, char *addresses[], unsigned *count);
+nvmlReturn_t reset_group_free(void *group);
+nvmlReturn_t reset_devices(unsigned count, const nvmlDevice_t *devices, nvmlReturn_t *results, unsigned *failed);
+nvmlReturn_t processes_shown(nvmlDevice_t device, unsigned *count, struct process *shown);
+nvmlReturn_t no_processes(nvmlDevice_t device, unsigned *count);
 
 /* system.c */
 bool initialized(void);
@@ -90,6 +120,8 @@ struct mig {
 nvmlReturn_t mig_open(unsigned gpu, bool write, struct mig *mig);
 nvmlReturn_t mig_close(struct mig *mig, bool save);
 bool mig_capable(void);
+/* No instances, and the mode as it was asked for: what a reset of the GPU leaves. */
+void mig_reset(struct mig *mig);
 
 /* mig_placement.c */
 const struct profile *profile_by_nvml_id(unsigned id);

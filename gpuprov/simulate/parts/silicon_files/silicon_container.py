@@ -2,7 +2,8 @@
 """gpuprov simulation, in a container: PCI functions, /proc/driver/nvidia and device files as a booted GPU host shows them.
 
 A container has no kernel of its own, so nothing is really loaded. What a machine with these files on its disk would have loaded at
-boot is worked out once (`silicon boot`) and stays until the container is restarted; `silicon reload` only switches faults.
+boot is worked out once (`silicon boot`) and stays until the container is restarted; `silicon reload` only switches faults. The files
+of MIG instances are not made here, but kept: the stand-in NVML makes them with the instances.
 """
 
 import json
@@ -25,6 +26,11 @@ MODULES = Path("/lib/modules")
 SYSFS, PROC = Path("/sys/bus/pci/devices"), Path("/proc/driver")
 LOADED = RUN / "loaded.json"
 RESTRICT = "RestrictProfilingToAdminUsers"  # /proc/driver/nvidia/params shows it as RmProfilingAdminOnly
+BOOTED = RUN / "booted"  # the stand-in NVML knows by its time that all is as after a boot
+CAPS = Path("/dev/nvidia-caps")
+MIG = {"config": 0o400, "monitor": 0o444}
+"""Capabilities of MIG by what they allow, and the modes of their files; their minor numbers are 1 and 2, 0 is fabric-mgmt's."""
+MOST_GPUS, MOST_INSTANCES, MOST_COMPUTE = 32, 15, 8  # as the driver's table of minor numbers has them
 NULL = os.makedev(1, 3)
 Table = list[list[str]]
 State = dict[str, Any]
@@ -34,7 +40,7 @@ def main(verb: str) -> None:
     RUN.mkdir(exist_ok=True)
     if verb == "boot":
         LOADED.write_text(json.dumps(booted()))
-        (RUN / "booted").write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
+        loaded_now()
     elif verb != "reload":
         sys.exit("usage: silicon boot|reload")
     if not SYSFS.is_dir():
@@ -45,9 +51,18 @@ def main(verb: str) -> None:
     if (other := fault("version-mismatch")) is not None and state["version"]:
         state["version"] = other or another(state["version"])
     functions = [line.split("\t") for line in TABLE.read_text().splitlines()]
+    again = verb == "reload" and (PROC / "nvidia").exists()
     show_pci(functions, state["driver"])
-    show_proc(functions, state)
+    show_proc(functions, state, again=again)
     show_nodes(functions, state)
+    show_capabilities(functions, state, again=again)
+    if verb == "reload" and not again and state["driver"] == "nvidia":
+        loaded_now()
+
+
+def loaded_now() -> None:
+    """A module that was loaded just now knows of no MIG instance, nor of any other setting."""
+    BOOTED.write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
 
 
 def fault(name: str) -> str | None:
@@ -134,14 +149,16 @@ def show_pci(functions: Table, driver: str) -> None:
         subprocess.run(["mount", "--bind", TREE, SYSFS], check=True)
 
 
-def show_proc(functions: Table, state: State) -> None:
+def show_proc(functions: Table, state: State, *, again: bool) -> None:
     if not os.path.ismount(PROC):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "gpuprov-sim", PROC], check=True)
     folder = PROC / "nvidia"
-    shutil.rmtree(folder, ignore_errors=True)
+    if not again or state["driver"] != "nvidia":
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(PROC / "nvidia-caps", ignore_errors=True)
     if state["driver"] != "nvidia":
         return
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     line = (
         "Open Kernel Module for x86_64  {}  Release Build  (gpuprov-stand-in)"
         if state["open"]
@@ -155,7 +172,7 @@ def show_proc(functions: Table, state: State) -> None:
     for function in functions:
         role, index, address, name, uuid = *function[:3], *function[7:9]
         if role == "gpu":
-            (folder / "gpus" / address).mkdir(parents=True)
+            (folder / "gpus" / address).mkdir(parents=True, exist_ok=True)
             (folder / "gpus" / address / "information").write_text(
                 f"Model: \t\t {name}\nIRQ:   \t\t 0\nGPU UUID: \t {uuid}\nVideo BIOS: \t ??.??.??.??.??\n"
                 "Bus Type: \t PCIe\nDMA Size: \t 47 bits\nDMA Mask: \t 0x7fffffffffff\n"
@@ -183,6 +200,38 @@ def show_nodes(functions: Table, state: State) -> None:
             os.mknod(node, 0o020000, NULL)
         os.chmod(node, int(shown["DeviceFileMode"]))
         os.chown(node, int(shown["DeviceFileUID"]), int(shown["DeviceFileGID"]))
+
+
+def show_capabilities(functions: Table, state: State, *, again: bool) -> None:
+    """Those that a loaded driver has before there is any MIG instance.
+
+    https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
+    """
+    if again and state["driver"] == "nvidia":
+        return
+    shutil.rmtree(CAPS, ignore_errors=True)
+    if state["driver"] != "nvidia":
+        return
+    folder = PROC / "nvidia" / "capabilities"
+    for index in (function[1] for function in functions if function[0] == "gpu"):
+        (folder / f"gpu{index}" / "mig").mkdir(parents=True)
+    (folder / "mig").mkdir()
+    CAPS.mkdir()
+    for minor, (name, mode) in enumerate(MIG.items(), start=1):
+        (folder / "mig" / name).write_text(f"DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: 1\n")
+        os.chmod(folder / "mig" / name, mode)
+        os.mknod(CAPS / f"nvidia-cap{minor}", 0o020000, NULL)
+        os.chmod(CAPS / f"nvidia-cap{minor}", mode)
+    (PROC / "nvidia-caps").mkdir()
+    lines = [f"{name} {minor}\n" for minor, name in enumerate([*MIG, *minors()], start=1)]
+    (PROC / "nvidia-caps" / "mig-minors").write_text("".join(lines))
+
+
+def minors() -> list[str]:
+    """What has a minor number of its own, from 3 on, whether it is there or not."""
+    instances = [f"gpu{gpu}/gi{number}" for gpu in range(MOST_GPUS) for number in range(MOST_INSTANCES)]
+    parts = ["", *(f"/ci{number}" for number in range(MOST_COMPUTE))]
+    return [f"{instance}{part}/access" for instance in instances for part in parts]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,69 @@
+"""`python -m benchmarks.mig_fit`: how long the search for MIG placements takes, against what is promised.
+
+Every set of instances of every GPU whose placements are known is fitted, and so is every set with one instance too many, which
+is where a reason and what fits instead are searched as well. The slowest counts. Exits with 1 where a promise is not kept.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+
+from gpuprov.catalog.gpus import gpus
+from gpuprov.mig import Model, model_of
+from gpuprov.mig_fit import fit, layouts
+from gpuprov.mig_layout import Instance
+
+FIT, LAYOUTS = 0.05, 1.0
+
+
+def seconds(work: Callable[[], object], runs: int = 3) -> float:
+    """CPU seconds, the best of a few runs."""
+    best = float("inf")
+    for _ in range(runs):
+        started = time.process_time()
+        work()
+        best = min(best, time.process_time() - started)
+    return best
+
+
+def slowest_fit(model: Model) -> float:
+    """Of all maximal layouts, and of each with one more instance of each profile."""
+    grid = model.grid or 0
+    asked = []
+    for layout in layouts(model.profiles, grid):
+        wanted = [Instance(one.profile) for one in layout]
+        asked += [wanted, *([*wanted, Instance(profile.name)] for profile in model.profiles)]
+    return max(seconds(partial(fit, model.profiles, grid, wanted), 1) for wanted in asked)
+
+
+def shape(model: Model) -> object:
+    """GPUs of one shape differ in the names of their profiles only."""
+    return model.grid, tuple(profile[1:] for profile in model.profiles)
+
+
+def main() -> int:
+    """Print a row for each shape of GPU."""
+    models = {one.mig.profile_class: model_of(one) for one in gpus() if one.mig.profile_class}
+    shapes: dict[object, list[str]] = {}
+    for name, model in models.items():
+        if model.grid is not None:
+            shapes.setdefault(shape(model), []).append(name)
+    kept = True
+    sys.stdout.write(f"  {'GPUs':<34} {'slices':>6} {'layouts':>8} {'all layouts':>12} {'slowest fit':>12}\n")
+    for names in shapes.values():
+        model = models[names[0]]
+        grid, count = model.grid or 0, len(layouts(model.profiles, model.grid or 0))
+        listing, one = seconds(partial(layouts, model.profiles, grid)), slowest_fit(model)
+        told = names[0] + (f" and {len(names) - 1} more classes" if len(names) > 1 else "")
+        sys.stdout.write(f"  {told:<34} {grid:>6} {count:>8} {listing * 1000:>9.1f} ms {one * 1000:>9.1f} ms\n")
+        kept = kept and listing < LAYOUTS and one < FIT
+    promise = f"any fit < {FIT * 1000:.0f} ms, all layouts < {LAYOUTS:.0f} s"
+    sys.stdout.write(f"  promised: {promise}: {'kept' if kept else 'BROKEN'}\n")
+    return 0 if kept else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,103 @@
+"""`cgpu`: the settings of Alibaba's cGPU, which shares GPUs between containers, where its module is installed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.cgpu.checks import CHECKS, asked_driver
+from gpuprov.capabilities.cgpu.fragment import Cgpu
+from gpuprov.catalog import cgpu as catalogue
+from gpuprov.probe.base import Facts
+from gpuprov.probe.cgpu import CGPU
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.problem import Path, Problem
+
+HERE = "cgpu"
+NODES = tuple(node.key for node in catalogue.cgpu_file().nodes)
+
+
+def rules(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
+    yield from _values(host, block)
+    yield from _neighbours(host)
+    asked = asked_driver(host.capabilities.get("nvidia_driver"))
+    known = catalogue.newest()
+    if asked and (why := catalogue.unfit(known.last, asked)):
+        hint = f"a driver of {', '.join(known.branches)}, or ask Alibaba for a cGPU newer than {known.last}"
+        message = f"cgpu: nvidia_driver.version is {asked}, and {why}"
+        yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+
+
+def _values(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
+    for key in ("max_inst", "prio_ratio"):
+        if value := getattr(block, key):
+            yield from _bounds((HERE, key), key, value, ", or 0, which leaves what the module has")
+    count = host.gpu.count if host.gpu else None
+    for index, values in block.gpus.items():
+        place: Path = (HERE, "gpus", index)
+        if count is not None and int(index) >= count:
+            message = f'cgpu.gpus names GPU "{index}", and the host has {count}'
+            yield Problem(path=place, message=message, hint=f"allowed: 0 to {count - 1}")
+        if not values:
+            message = f'cgpu.gpus: "{index}" says nothing'
+            yield Problem(path=place, message=message, hint=f"allowed: {', '.join(NODES)}")
+        for key, value in values.items():
+            yield from _bounds((*place, key), key, value, "")
+
+
+def _bounds(place: Path, key: str, value: int, more: str) -> Iterable[Problem]:
+    least, most = catalogue.bounds(key)
+    if not least <= value <= most:
+        name = ".".join(str(part) for part in place)
+        yield Problem(
+            path=place, message=f"{name} is {value}", hint=f"allowed: a whole number from {least} to {most}{more}"
+        )
+
+
+def _neighbours(host: HostSpec) -> Iterable[Problem]:
+    """GPUs are shared in one way: https://www.alibabacloud.com/help/doc-detail/191140.html"""
+    shared = {
+        "mig": "MIG cuts the GPUs up" if getattr(host.capabilities.get("mig"), "mode", "") == "enabled" else "",
+        "mps": "MPS shares the GPUs" if "mps" in host.capabilities else "",
+    }
+    for name, why in shared.items():
+        if why:
+            message = f"cgpu contradicts {name}: {why}, too"
+            yield Problem(path=(HERE,), message=message, hint=f"cgpu: false, or {name}: false")
+
+
+def export(facts: Facts) -> Fragment | None:
+    """What most GPUs have, and what is different on single ones."""
+    state = facts.get(CGPU)
+    found = {gpu.index: {key: int(text) for key, text in gpu.settings.items() if text.isdigit()} for gpu in state.gpus}
+    inside = {
+        index: {
+            key: value for key, value in values.items() if catalogue.bounds(key)[0] <= value <= catalogue.bounds(key)[1]
+        }
+        for index, values in found.items()
+    }
+    if not state.version or not any("policy" in values for values in inside.values()):
+        return None
+    usual: dict[str, int] = {}
+    for key in NODES:
+        counted = Counter(values[key] for values in inside.values() if key in values)
+        if counted:
+            usual[key] = counted.most_common(1)[0][0]
+    single = {
+        str(index): others
+        for index, values in inside.items()
+        if (others := {key: value for key, value in values.items() if usual.get(key) != value})
+    }
+    return Cgpu(**usual, gpus=single)  # type: ignore[arg-type]
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="Alibaba's cGPU where it is installed: policy, instances and priority of each GPU, set again at each boot",
+    fragment=Cgpu,
+    checks=CHECKS,
+    rules=rules,
+    export=export,
+    export_probes=(CGPU,),
+)

@@ -1,0 +1,179 @@
+"""Can the host have cGPU's settings, has it them, and will it have them after a reboot."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.cgpu.fragment import Cgpu, lines, wanted
+from gpuprov.catalog import cgpu as catalogue
+from gpuprov.probe import nvidia
+from gpuprov.probe.cgpu import CGPU
+from gpuprov.probe.cgpu import Cgpu as State
+
+Ctx = Context[Cgpu]
+FIELDS = ("policy", "max_inst", "prio_ratio", "gpus")
+APPLY = "gpuprov apply"
+READ = f"head -v {catalogue.ROOT}/[0-9]*/*"
+
+
+@check(
+    "cgpu.module",
+    CGPU,
+    fields=FIELDS,
+    moment="preflight",
+    evidence=f"cat {catalogue.ROOT}/version; ls -R {catalogue.ROOT}",
+)
+def module(ctx: Ctx) -> Outcome:
+    """cGPU's kernel module is there, and has a folder for each GPU and a file for each setting that is asked for."""
+    state = ctx.facts.get(CGPU)
+    expected = f"{catalogue.ROOT} with a folder for each GPU"
+    if not state.version and state.installed:
+        return fail(
+            expected,
+            f"cGPU is not loaded, although {state.installed[0]} is installed",
+            f"modprobe {state.installed[0]}",
+        )
+    if not state.version:
+        return fail(expected, f"no {catalogue.ROOT}/version: cGPU is not installed", catalogue.INSTALLER)
+    if not state.gpus:
+        return fail(expected, f"cGPU {state.version} has no GPU", "load the NVIDIA driver, then cGPU's module anew")
+    there = {gpu.index for gpu in state.gpus}
+    count = (ctx.host.gpu.count if ctx.host.gpu else None) or 0
+    if len(there) < count:
+        told = f"cGPU {state.version} has {len(there)} of {count} GPUs: {_words(there)}"
+        return fail(expected, told, "load cGPU's module anew when the driver has all GPUs")
+    strange = [index for index in ctx.fragment.gpus if int(index) not in there]
+    if strange:
+        told = f"no {', '.join(f'{catalogue.ROOT}/{index}' for index in strange)}; GPUs: {_words(there)}"
+        return fail(f"GPUs {', '.join(ctx.fragment.gpus)} of cgpu.gpus", told, "correct cgpu.gpus")
+    lacking = sorted({key for gpu in state.gpus for key in wanted(ctx.fragment, gpu.index) if key not in gpu.settings})
+    if lacking:
+        told = f"cGPU {state.version} has no {', '.join(lacking)}"
+        return fail(
+            f"{', '.join(lacking)} of each GPU", told, f"a newer cGPU, or take {', '.join(lacking)} out of the spec"
+        )
+    return ok(f"cGPU {state.version}, GPUs {_words(there)}")
+
+
+@check(
+    "cgpu.alone",
+    CGPU,
+    moment="preflight",
+    evidence="nvidia-smi --query-gpu=mig.mode.current --format=csv; pgrep -fa nvidia-cuda-mps",
+)
+def alone(ctx: Ctx) -> Outcome:
+    """No GPU is in MIG mode that the spec does not switch off, and no MPS daemon runs: a GPU is shared in one way."""
+    state = ctx.facts.get(CGPU)
+    leaves = getattr(ctx.host.capabilities.get("mig"), "mode", "") == "disabled"
+    cut = () if leaves else state.mig
+    found = [f"MIG mode is on: {' '.join(cut)}"] * bool(cut) + ["an MPS daemon runs"] * state.mps
+    if found:
+        way = ["nvidia-smi -mig 0"] * bool(cut) + ["stop the MPS daemon, and whatever starts it"] * state.mps
+        return fail("cGPU alone, without MIG and MPS", "; ".join(found), f"{'; '.join(way)}; or cgpu: false")
+    if not state.version:
+        return skip("cGPU is not loaded: see cgpu.module")
+    return ok("neither MIG nor MPS beside cGPU")
+
+
+@check(
+    "cgpu.driver",
+    CGPU,
+    nvidia.DRIVER,
+    moment="preflight",
+    evidence=f"cat {catalogue.ROOT}/version /proc/driver/nvidia/version",
+)
+def driver(ctx: Ctx) -> Outcome:
+    """This cGPU works with the driver that is loaded or asked for, by Alibaba's table."""
+    state = ctx.facts.get(CGPU)
+    if not state.version:
+        return skip("cGPU is not loaded: see cgpu.module")
+    asked = asked_driver(ctx.host.capabilities.get("nvidia_driver"))
+    versions = dict.fromkeys(one for one in (asked, ctx.facts.get(nvidia.DRIVER).version) if one)
+    wrong = [why for version in versions if (why := catalogue.unfit(state.version, version))]
+    if wrong:
+        return fail(
+            f"a driver that cGPU {state.version} works with", wrong[0], "another driver, or a newer cGPU from Alibaba"
+        )
+    documented = "" if catalogue.drivers_of(state.version) else ", a version that Alibaba's table does not have"
+    return ok(f"cGPU {state.version}{documented}; driver {', '.join(versions) or 'not loaded'}")
+
+
+def asked_driver(block: object) -> str:
+    """The branch or version that a spec asks for: `570`; empty for none in figures."""
+    version = str(getattr(block, "version", ""))
+    return version if version.replace(".", "").isdigit() else ""
+
+
+@check("cgpu.settings", CGPU, fields=FIELDS, evidence=READ)
+def settings(ctx: Ctx) -> Outcome:
+    """Each GPU has, read back from /proc/cgpu_km, what is asked for."""
+    state = ctx.facts.get(CGPU)
+    if not state.version or not state.gpus:
+        return fail("cGPU's settings of each GPU", "cGPU is not loaded", "see cgpu.module")
+    told, changes = [], []
+    for gpu in state.gpus:
+        for key, value in wanted(ctx.fragment, gpu.index).items():
+            found = gpu.settings.get(key, "not there") or "empty"
+            if found != str(value):
+                told.append(f"GPU {gpu.index} {key} is {found}")
+                changes.append(
+                    Change(kind="setting", name=f"{catalogue.ROOT}/{gpu.index}/{key}", before=found, after=str(value))
+                )
+    expected = "; ".join(dict.fromkeys(_asked(ctx.fragment, gpu.index) for gpu in state.gpus))
+    if told:
+        return fail(expected, ", ".join(told), f"systemctl restart {catalogue.UNIT} ({APPLY} does)", changes=changes)
+    return ok(f"{expected}, on {len(state.gpus)} GPUs", expected)
+
+
+@check(
+    "cgpu.boot",
+    CGPU,
+    fields=FIELDS,
+    moment="next-boot",
+    evidence=f"systemctl status {catalogue.UNIT}; cat {catalogue.CONFIG}",
+)
+def boot(ctx: Ctx) -> Outcome:
+    """The unit that sets them at boot is enabled, has what is asked for, and did not fail."""
+    state = ctx.facts.get(CGPU)
+    asked = lines(ctx.fragment)
+    if state.config != asked:
+        change = Change(
+            kind="file", name=catalogue.CONFIG, before="; ".join(state.config or ()), after="; ".join(asked)
+        )
+        told = f"{catalogue.CONFIG} {'does not exist' if state.config is None else 'says ' + ('; '.join(state.config) or 'nothing')}"
+        return fail("; ".join(asked), told, APPLY, changes=[change])
+    if state.active == "failed":
+        change = Change(kind="service", name=catalogue.UNIT, before="failed", after="active")
+        hint = f"journalctl -u {catalogue.UNIT}; a module that is loaded after the boot is too late: see cgpu.module"
+        return fail(f"{catalogue.UNIT} ran", f"{catalogue.UNIT} failed{said(state)}", hint, changes=[change])
+    return answers.enabled(catalogue.UNIT, state.load, state.file)
+
+
+def said(state: State) -> str:
+    """The last thing that the unit's program said of itself."""
+    mine = [line for line in state.log if line.startswith("cgpu: ")]
+    return f' ("{mine[-1][:160]}")' if mine else ""
+
+
+@check("cgpu.version", CGPU, evidence=f"cat {catalogue.ROOT}/version")
+def version(ctx: Ctx) -> Outcome:
+    """This cGPU is not one that is known to lock up the kernel."""
+    state = ctx.facts.get(CGPU)
+    if not state.version:
+        return fail("cGPU's version", "cGPU is not loaded", "see cgpu.module")
+    if catalogue.deadlocks(state.version):
+        last = catalogue.cgpu_file().deadlock.last
+        return fail(f"cGPU newer than {last}", f"cGPU {state.version} can lock up the kernel, as all up to {last}",
+                    "a newer cGPU from Alibaba")  # fmt: skip
+    return ok(f"cGPU {state.version}")
+
+
+def _asked(block: Cgpu, index: int) -> str:
+    return " ".join(f"{key}={value}" for key, value in wanted(block, index).items())
+
+
+def _words(indices: set[int]) -> str:
+    return " ".join(str(index) for index in sorted(indices))
+
+
+CHECKS = (settings, boot, version, module, alone, driver)

@@ -1,0 +1,61 @@
+"""The `cgpu` block, and the lines of its configuration on the host."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.spec.model import Fragment
+
+Node = Literal["max_inst", "policy", "prio_ratio"]
+Index = Annotated[
+    str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]?)$", description='a GPU\'s folder in /proc/cgpu_km, in quotes: "0"')
+]
+
+
+class Cgpu(Fragment, frozen=True):
+    """Settings of Alibaba's cGPU, which is installed already: each GPU's policy and limits, now and again at each boot."""
+
+    policy: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0,
+            le=5,
+            description="how containers share a GPU's time: 0 average, 1 preemptive, 2 by weight, 3 fixed, 4 weak, 5 the driver's own",
+        ),
+    ] = 1
+    max_inst: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=25, description="containers on a GPU at most, 1 to 25; 0 leaves what the module has"),
+    ] = 0
+    prio_ratio: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0,
+            le=99,
+            description="percent of a GPU that a high-priority container may take, 20 to 99; 0 leaves what the module has",
+        ),
+    ] = 0
+    gpus: Annotated[
+        dict[Index, dict[Node, int]],
+        msgspec.Meta(description="what is different on single GPUs, by the index that cGPU gives them"),
+    ] = {}
+
+
+def general(block: Cgpu) -> dict[str, int]:
+    """What every GPU shall have, in the order in which it is written; a 0 of max_inst and prio_ratio asks for nothing."""
+    asked = {"max_inst": block.max_inst, "policy": block.policy, "prio_ratio": block.prio_ratio}
+    return {key: value for key, value in asked.items() if value or key == "policy"}
+
+
+def wanted(block: Cgpu, index: int) -> dict[str, int]:
+    """What this GPU shall have."""
+    return general(block) | {str(key): value for key, value in block.gpus.get(str(index), {}).items()}
+
+
+def lines(block: Cgpu) -> tuple[str, ...]:
+    """The configuration on the host: `GPU NODE VALUE`, where a later line wins."""
+    single = ((index, key, values[key]) for index, values in block.gpus.items() for key in sorted(values))
+    rows = (*(("*", key, value) for key, value in general(block).items()), *single)
+    return tuple(f"{index} {key} {value}" for index, key, value in rows)

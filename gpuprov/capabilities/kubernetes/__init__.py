@@ -1,0 +1,21 @@
+"""`kubernetes`: what a GPU node needs in a cluster: device plugin, GPU operator, labels; rendered, and compared with the host."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.kubernetes import node, now
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.capabilities.kubernetes.reading import export
+from gpuprov.capabilities.kubernetes.rules import fleet_rules, rules
+from gpuprov.probe import kubernetes
+
+CAPABILITY = Capability(
+    name="kubernetes",
+    summary="What a GPU node needs in Kubernetes: one device plugin and its sharing, GPU-operator values, labels, RuntimeClass",
+    fragment=Kubernetes,
+    checks=now.CHECKS + node.CHECKS,
+    rules=rules,
+    fleet_rules=fleet_rules,
+    export=export,
+    export_probes=(kubernetes.FILES,),
+)

@@ -1,0 +1,230 @@
+"""What a node's files say: plain values by file name, and the same as the text that is written to the host."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from gpuprov.capabilities.kubernetes import layout
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes, MpsSharing, SharedResource, TimeSlicing
+from gpuprov.catalog import kubernetes as catalogue
+from gpuprov.probe import kubernetes
+from gpuprov.spec.model import HostSpec
+
+HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
+GPU = "nvidia.com/gpu"
+RUNTIME = "nvidia"
+"""The runtime's name in the engines, and its RuntimeClass's."""
+DRIVER_ROOT = "/"
+CDI = ("cdi-annotations", "cdi-cri")
+"""What the operator has the plugin use where its value cdi.enabled is true:
+https://github.com/NVIDIA/gpu-operator/blob/main/controllers/object_controls.go"""
+Document = dict[str, Any]
+
+
+def shared(block: Kubernetes) -> TimeSlicing | MpsSharing | None:
+    """How the plugin shares GPUs; None where it does not."""
+    sharing = block.device_plugin.sharing
+    return sharing.mps if sharing.mps.resources else sharing.time_slicing if sharing.time_slicing.resources else None
+
+
+def plugin_config(block: Kubernetes) -> Document:
+    """The plugin's own configuration: https://github.com/NVIDIA/k8s-device-plugin/tree/v0.20.0/api/config/v1"""
+    own = block.device_plugin
+    flags = {
+        "migStrategy": own.mig_strategy,
+        "failOnInitError": own.fail_on_init_error,
+        "plugin": {
+            "passDeviceSpecs": own.pass_device_specs,
+            "deviceListStrategy": list(own.device_list_strategy),
+            "deviceIDStrategy": own.device_id_strategy,
+        },
+    }
+    made: Document = {"version": "v1", "flags": flags}
+    if ways := shared(block):
+        made["sharing"] = {
+            "mps" if isinstance(ways, MpsSharing) else "timeSlicing": {
+                "renameByDefault": ways.rename_by_default,
+                "failRequestsGreaterThanOne": ways.fail_requests_greater_than_one,
+                "resources": [{"name": one.name, "replicas": one.replicas} for one in ways.resources],
+            }
+        }
+    return made
+
+
+def plugin_values(block: Kubernetes) -> Document:
+    """Values of the chart nvidia-device-plugin."""
+    name = block.device_plugin.config
+    return {
+        "config": {"map": {name: text(plugin_config(block))}, "default": name},
+        "gfd": {"enabled": True},
+        "nvidiaDriverRoot": DRIVER_ROOT,
+        "runtimeClassName": RUNTIME,
+    }
+
+
+def operator_values(host: HostSpec, block: Kubernetes) -> Document:
+    """Values of the chart gpu-operator: on is what is asked of it, off what the host brings."""
+    asked, own = block.gpu_operator, block.device_plugin
+    plugin: Document = {"enabled": block.plugin == "nvidia"}
+    if block.plugin == "nvidia":
+        data = {own.config: text(plugin_config(block))}
+        plugin["config"] = {"create": True, "name": "gpuprov-device-plugin", "default": own.config, "data": data}
+    manager: Document = {"enabled": asked.mig_manager}
+    if asked.mig_manager and "mig" in host.capabilities:
+        data = {"config.yaml": text(mig_config(host))}
+        manager["config"] = {"create": True, "name": "gpuprov-mig-parted", "default": catalogue.LAYOUT, "data": data}
+    return {
+        "cdi": {"enabled": set(own.device_list_strategy) == set(CDI)},
+        "driver": {"enabled": asked.driver},
+        "toolkit": {"enabled": asked.toolkit},
+        "mig": {"strategy": own.mig_strategy},
+        "devicePlugin": plugin,
+        "migManager": manager,
+        "dcgm": {"enabled": False},
+        "dcgmExporter": {"enabled": asked.dcgm_exporter},
+    }
+
+
+def mig_config(host: HostSpec) -> Document:
+    """The host's layout as a file of mig-parted's."""
+    return {"version": "v1", "mig-configs": {catalogue.LAYOUT: layout.parted(host)}}
+
+
+def runtime_class() -> Document:
+    """The RuntimeClass that the charts' pods ask for."""
+    kind = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass"}
+    return {**kind, "metadata": {"name": RUNTIME}, "handler": RUNTIME}
+
+
+def hami_values(block: Kubernetes) -> Document:
+    """Values of HAMi's chart. Its mode stands in a table of nodes, by name."""
+    own = block.hami
+    values: Document = {
+        "deviceSplitCount": own.split_count,
+        "deviceMemoryScaling": own.memory_scaling,
+        "deviceCoreScaling": own.core_scaling,
+        "migStrategy": own.mig_strategy,
+        "runtimeClassName": RUNTIME,
+    }
+    if block.node:
+        node = {
+            "name": block.node,
+            "operatingmode": own.mode,
+            "devicesplitcount": own.split_count,
+            "devicememoryscaling": own.memory_scaling,
+            "migstrategy": own.mig_strategy,
+        }
+        values["nodeConfiguration"] = {"config": json.dumps({"nodeconfig": [node]}, indent=2) + "\n"}
+    return {"devicePlugin": values}
+
+
+def labels(host: HostSpec, block: Kubernetes) -> dict[str, str]:
+    """Every label that the node needs, and those that the spec adds."""
+    made: dict[str, str] = {}
+    if block.plugin == "nvidia":
+        made[catalogue.PLUGIN_CONFIG] = block.device_plugin.config
+        made |= {catalogue.MPS_CAPABLE: "true"} if block.device_plugin.sharing.mps.resources else {}
+    elif block.plugin == "hami":
+        made[catalogue.HAMI_NODE] = "on"
+    else:
+        made[catalogue.GPUSHARE_NODE] = "true"
+    if block.gpu_operator.enabled and block.gpu_operator.mig_manager and "mig" in host.capabilities:
+        made[catalogue.MIG_LABEL] = catalogue.LAYOUT
+    return {**made, **block.labels}
+
+
+def unwanted(host: HostSpec, block: Kubernetes) -> dict[str, str]:
+    """Labels by which something would run on the node that is not of its strategy."""
+    others = {catalogue.MPS_CAPABLE: "true", catalogue.GPUSHARE_NODE: "true"}
+    return {key: value for key, value in others.items() if key not in labels(host, block)}
+
+
+def allocatable(block: Kubernetes, gpus: Iterable[tuple[bool, tuple[str, ...]]]) -> dict[str, int]:
+    """What NVIDIA's plugin makes of these GPUs: resource and count. A GPU: whether it is in MIG mode, its MIG devices' profiles."""
+    strategy = block.device_plugin.mig_strategy
+    found: Counter[str] = Counter()
+    for on, profiles in gpus:
+        if not on or strategy == "none":
+            found[GPU] += 1
+        else:
+            found.update(catalogue.mig_resource(one) if strategy == "mixed" else GPU for one in profiles)
+    ways = shared(block)
+    resources: tuple[SharedResource, ...] = ways.resources if ways else ()
+    times = {one.name: one.replicas for one in resources}
+    suffix = ".shared" if ways and ways.rename_by_default else ""
+    return {f"{name}{suffix if name in times else ''}": count * times.get(name, 1) for name, count in found.items()}
+
+
+def summary(host: HostSpec, block: Kubernetes) -> Document:
+    """What the node will offer, for readers and for a comparison with the cluster."""
+    ways = shared(block)
+    sharing = "none" if ways is None else "mps" if isinstance(ways, MpsSharing) else "time-slicing"
+    told: Document = {"migStrategy": block.device_plugin.mig_strategy, "sharing": sharing}
+    if ways:
+        told["replicas"] = {one.name: one.replicas for one in ways.resources}
+    gpus = layout.planned(host)
+    return told if gpus is None else {**told, "allocatable": dict(sorted(allocatable(block, gpus).items()))}
+
+
+def documents(host: HostSpec, block: Kubernetes) -> dict[str, Document]:
+    """Every file of the node, by name. Raises layout.NotExpressible where the MIG manager cannot be told the layout."""
+    made: dict[str, Document] = {}
+    if block.plugin == "nvidia":
+        made[catalogue.DEVICE_PLUGIN] = plugin_config(block)
+        made[catalogue.SUMMARY] = summary(host, block)
+    if block.gpu_operator.enabled:
+        made[catalogue.OPERATOR_VALUES] = operator_values(host, block)
+        if block.gpu_operator.mig_manager and "mig" in host.capabilities:
+            made[catalogue.MIG_CONFIG] = mig_config(host)
+    else:
+        made[catalogue.RUNTIME_CLASS] = runtime_class()
+        if block.plugin == "nvidia":
+            made[catalogue.PLUGIN_VALUES] = plugin_values(block)
+    if block.plugin == "hami":
+        made[catalogue.HAMI_VALUES] = hami_values(block)
+    elif block.plugin == "gpushare":
+        made[catalogue.GPUSHARE_VALUES] = {"masterCount": block.gpushare.master_count}
+    made[catalogue.NODE_LABELS] = {"metadata": {"labels": labels(host, block)}}
+    return dict(sorted(made.items()))
+
+
+def text(document: Mapping[str, Any]) -> str:
+    """A document as YAML; text of several lines stands as such."""
+    import yaml  # 10 ms
+
+    return yaml.dump(dict(document), Dumper=_dumper(), sort_keys=False, width=120, allow_unicode=True)
+
+
+@cache
+def _dumper() -> Any:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Writes lists below their key indented, as charts do."""
+
+        def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+            super().increase_indent(flow, False)
+
+    def block_text(dumper: Dumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, block_text)
+    return Dumper
+
+
+def files(host: HostSpec) -> dict[str, Any]:
+    """What the role needs beside the fragment: the text of each file, and the labels of the node."""
+    block = host.capabilities["kubernetes"]
+    assert isinstance(block, Kubernetes)
+    texts = {name: HEADER + text(document) for name, document in documents(host, block).items()}
+    return {
+        "directory": kubernetes.DIRECTORY,
+        "known": list(catalogue.FILES),
+        "texts": texts,
+        "labels": labels(host, block),
+        "unwanted": unwanted(host, block),
+    }

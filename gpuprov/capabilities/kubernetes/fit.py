@@ -1,0 +1,72 @@
+"""Whether GPUs as they are, or as a spec wants them, suit the node's strategy: one judge for `check` and for `verify`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.capabilities.kubernetes.layout import device_names
+from gpuprov.probe.mig import MigState
+
+Seen = tuple[bool, tuple[str, ...]]
+"""A GPU: whether it is in MIG mode, and the profiles of its MIG devices."""
+
+
+def seen(state: MigState) -> list[Seen]:
+    """The GPUs of a host."""
+    return [
+        (
+            gpu.current,
+            tuple(
+                name
+                for one in gpu.instances
+                if one.compute
+                for name in device_names(one.profile, [part.slices for part in one.compute])
+            ),
+        )
+        for gpu in state.gpus
+    ]
+
+
+def misfit(block: Kubernetes, gpus: Sequence[Seen]) -> tuple[str, str]:
+    """Why these GPUs do not go with the node's strategy, and the way out; empty where they do."""
+    on = [index for index, (enabled, _) in enumerate(gpus) if enabled]
+    if not on:
+        return "", ""
+    named = f"GPU {on[0]} is in MIG mode"
+    if block.plugin == "gpushare":
+        return f"{named}, which gpushare does not know", "plugin: nvidia, or mig.mode: disabled"
+    if block.plugin == "hami":
+        if block.hami.mig_strategy == "none" and block.hami.mode != "mig":
+            return f"{named}, and hami.mig_strategy none gives no MIG devices out", "hami.mig_strategy: mixed"
+        return "", ""
+    own = block.device_plugin
+    if own.sharing.mps.resources:
+        return (
+            f"{named}, where the device plugin's MPS does not work",
+            "time_slicing in place of mps, or mig.mode: disabled",
+        )
+    if own.mig_strategy == "none":
+        return (
+            f"{named}, which strategy none offers as a whole GPU that no program can use",
+            "mig_strategy: single or mixed",
+        )
+    if own.mig_strategy == "single":
+        return _single(gpus, on)
+    return "", ""
+
+
+def _single(gpus: Sequence[Seen], on: Sequence[int]) -> tuple[str, str]:
+    """Strategy single wants every GPU in MIG mode, none empty, and one profile."""
+    if off := [index for index in range(len(gpus)) if index not in on]:
+        return f"GPU {on[0]} is in MIG mode and GPU {off[0]} is not: strategy single wants all or none", MIXED
+    if empty := [index for index in on if not gpus[index][1]]:
+        return f"GPU {empty[0]} is in MIG mode without MIG devices, on which strategy single fails", EMPTY
+    profiles = sorted({profile for _, names in gpus for profile in names})
+    if len(profiles) > 1:
+        return f"MIG devices of {len(profiles)} profiles ({', '.join(profiles)}): strategy single wants one", MIXED
+    return "", ""
+
+
+MIXED = "mig_strategy: mixed, or the same layout on all GPUs"
+EMPTY = "mig.layout: give it instances, then gpuprov apply; mig_strategy: mixed leaves it out"

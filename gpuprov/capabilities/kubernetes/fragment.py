@@ -1,0 +1,172 @@
+"""The `kubernetes` block: one strategy for a node, in the words of the charts that it is for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.spec.model import Fragment
+
+Word = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$", description="a label's value"),
+]
+LabelValue = Annotated[
+    str, msgspec.Meta(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$", description="a label's value")
+]
+LabelKey = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$",
+        description="a label's key, PREFIX/NAME or NAME",
+    ),
+]
+DeviceList = Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"]
+
+
+class SharedResource(Fragment, frozen=True):
+    """One resource of the node, advertised several times."""
+
+    replicas: Annotated[int, msgspec.Meta(description="how often each device of the resource is advertised, 2 or more")]
+    name: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^nvidia\.com/(gpu|mig-[0-9a-z][0-9a-z.-]*)$",
+            description="nvidia.com/gpu, or with mig_strategy mixed nvidia.com/mig-PROFILE (a + in it is a dot)",
+        ),
+    ] = "nvidia.com/gpu"
+    rename: Annotated[
+        str, msgspec.Meta(description="the plugin knows NAME.shared only, which rename_by_default gives")
+    ] = ""
+    devices: Annotated[
+        Literal["all"] | int | tuple[int | str, ...], msgspec.Meta(description="the plugin shares all devices or none")
+    ] = "all"
+
+
+class TimeSlicing(Fragment, frozen=True):
+    """Pods take turns on a GPU, without limits of memory between them."""
+
+    rename_by_default: Annotated[bool, msgspec.Meta(description="advertise NAME.shared instead of NAME")] = False
+    fail_requests_greater_than_one: Annotated[
+        bool, msgspec.Meta(description="refuse a pod that asks for more than one share, which gives it no more time")
+    ] = False
+    resources: Annotated[
+        tuple[SharedResource, ...], msgspec.Meta(description="what is shared; none: no time slicing")
+    ] = ()
+
+
+class MpsSharing(Fragment, frozen=True):
+    """Pods run on a GPU at once through the device plugin's own MPS daemon, each with an equal part of memory and threads."""
+
+    rename_by_default: Annotated[bool, msgspec.Meta(description="advertise NAME.shared instead of NAME")] = False
+    fail_requests_greater_than_one: Annotated[
+        bool,
+        msgspec.Meta(description="refuse a pod that asks for more than one share; plugins before 0.20 always do"),
+    ] = True
+    resources: Annotated[
+        tuple[SharedResource, ...], msgspec.Meta(description="what is shared (nvidia.com/gpu only); none: no MPS")
+    ] = ()
+
+
+class Sharing(Fragment, frozen=True):
+    """How the plugin shares GPUs: one way for the whole node, or none."""
+
+    time_slicing: TimeSlicing = TimeSlicing()
+    mps: MpsSharing = MpsSharing()
+
+
+class DevicePlugin(Fragment, frozen=True):
+    """A configuration of NVIDIA's device plugin, as its ConfigMap has it."""
+
+    config: Annotated[
+        Word, msgspec.Meta(description="its name in the ConfigMap, and the value of nvidia.com/device-plugin.config")
+    ] = "default"
+    mig_strategy: Annotated[
+        Literal["none", "single", "mixed"],
+        msgspec.Meta(
+            description="single: MIG devices of one profile as nvidia.com/gpu; mixed: each profile as nvidia.com/mig-PROFILE"
+        ),
+    ] = "none"
+    device_list_strategy: Annotated[
+        tuple[DeviceList, ...], msgspec.Meta(min_length=1, description="how the runtime is told which GPUs a pod has")
+    ] = ("envvar",)
+    device_id_strategy: Annotated[
+        Literal["uuid", "index"], msgspec.Meta(description="by what GPUs are named to the runtime")
+    ] = "uuid"
+    fail_on_init_error: Annotated[
+        bool, msgspec.Meta(description="the plugin ends on a node without usable GPUs; false: it waits")
+    ] = True
+    pass_device_specs: Annotated[
+        bool, msgspec.Meta(description="also name the device files to the kubelet (for its CPU manager)")
+    ] = False
+    sharing: Sharing = Sharing()
+
+
+class GpuOperator(Fragment, frozen=True):
+    """Values for the GPU operator's chart. What the host brings, the operator must not bring too."""
+
+    enabled: Annotated[bool, msgspec.Meta(description="render values for the operator's chart")] = False
+    driver: Annotated[bool, msgspec.Meta(description="the operator brings the driver, in a container")] = False
+    toolkit: Annotated[bool, msgspec.Meta(description="the operator brings the container toolkit")] = False
+    mig_manager: Annotated[
+        bool,
+        msgspec.Meta(description="the operator's MIG manager runs too; beside `mig` it knows that layout and no other"),
+    ] = False
+    dcgm_exporter: Annotated[bool, msgspec.Meta(description="the operator's dcgm-exporter, with its own engine")] = (
+        False
+    )
+
+
+class Hami(Fragment, frozen=True):
+    """Values for HAMi's chart."""
+
+    split_count: Annotated[int, msgspec.Meta(ge=1, le=1000, description="at most so many pods on one GPU")] = 10
+    memory_scaling: Annotated[
+        float, msgspec.Meta(gt=0, le=100, description="over 1: more GPU memory is promised than there is")
+    ] = 1.0
+    core_scaling: Annotated[float, msgspec.Meta(gt=0, le=100, description="over 1: more compute is promised")] = 1.0
+    mig_strategy: Annotated[
+        Literal["none", "mixed"], msgspec.Meta(description="mixed: MIG devices of the host are given out")
+    ] = "none"
+    mode: Annotated[
+        Literal["hami-core", "mig"],
+        msgspec.Meta(description="hami-core: limits inside the pod; mig: HAMi makes MIG instances itself on this node"),
+    ] = "hami-core"
+
+
+class Gpushare(Fragment, frozen=True):
+    """Values for the chart of Alibaba's gpushare."""
+
+    master_count: Annotated[
+        int, msgspec.Meta(ge=1, le=99, description="control-plane nodes, whose scheduler gets the extender")
+    ] = 3
+
+
+class Kubernetes(Fragment, frozen=True):
+    """What a GPU node needs in Kubernetes, rendered to /etc/gpuprov/kubernetes and compared with the host. One strategy."""
+
+    plugin: Annotated[
+        Literal["nvidia", "hami", "gpushare"],
+        msgspec.Meta(description="the one device plugin of the node; the block of another must be left out"),
+    ] = "nvidia"
+    node: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?$",
+            description="the node's name in the cluster; empty: the host's own",
+        ),
+    ] = ""
+    labels: Annotated[
+        dict[LabelKey, LabelValue], msgspec.Meta(description="more labels of the node, beside those that follow")
+    ] = {}
+    label_node: Annotated[
+        bool,
+        msgspec.Meta(
+            description="set the labels with kubectl and the kubelet's own credentials; false: the site sets them"
+        ),
+    ] = False
+    device_plugin: DevicePlugin = DevicePlugin()
+    gpu_operator: GpuOperator = GpuOperator()
+    hami: Hami = Hami()
+    gpushare: Gpushare = Gpushare()

@@ -1,0 +1,146 @@
+"""The layout of the host's `mig` block: in the form of a mig-parted file, and what it makes of the GPUs of the spec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from gpuprov import mig_layout
+from gpuprov.catalog.gpus import Gpu, find_gpu
+from gpuprov.catalog.reader import read_yaml
+from gpuprov.errors import GpuprovError
+from gpuprov.spec.model import Fragment, HostSpec
+
+Entry = dict[str, Any]
+
+
+class NotExpressible(Exception):
+    """A layout that a mig-parted file cannot say; one line."""
+
+
+def of_host(host: HostSpec) -> dict[str, Any] | None:
+    """The `mig` block as plain values; None where the host has none."""
+    block: Fragment | None = host.capabilities.get("mig")
+    return None if block is None else msgspec.json.decode(msgspec.json.encode(block))
+
+
+def selected(block: dict[str, Any]) -> list[Entry] | None:
+    """The entries of the block's mig-parted file; None where it names none. Raises NotExpressible where it cannot be read."""
+    path, label = str(block.get("config_file", "")), str(block.get("selected", ""))
+    if not path:
+        return None
+    try:
+        read = _read(path, os.stat(path).st_mtime_ns)
+    except (OSError, GpuprovError) as error:
+        raise NotExpressible(f"{path} cannot be read: {error}") from error
+    configs = read.get("mig-configs") if isinstance(read, dict) else None
+    if not isinstance(configs, dict) or not configs:
+        raise NotExpressible(f"{path} has no mig-configs")
+    found = configs.get(label) if label else next(iter(configs.values())) if len(configs) == 1 else None
+    if not isinstance(found, list):
+        raise NotExpressible(f'{path} has no layout "{label}"; it has: {", ".join(map(str, configs))}')
+    return found
+
+
+@lru_cache(maxsize=8)
+def _read(path: str, _changed: int) -> object:
+    with open(path, "rb") as file:
+        return read_yaml(file.read(), path)
+
+
+def parted(host: HostSpec) -> list[Entry]:
+    """The host's layout as the entries of a mig-parted file. Raises NotExpressible."""
+    block = of_host(host)
+    if block is None:
+        raise NotExpressible("the host has no mig block")
+    if (taken := selected(block)) is not None:
+        return taken
+    on = block.get("mode", "enabled") == "enabled"
+    if not on or not block.get("layout"):
+        return [{"devices": "all", "mig-enabled": on, **({"mig-devices": {}} if on else {})}]
+    return [one for place, entry in enumerate(block["layout"]) for one in _entries(entry, f"mig.layout[{place}]")]
+
+
+def _entries(entry: Entry, place: str) -> Iterable[Entry]:
+    on = entry.get("mode", "enabled") == "enabled"
+    body: Entry = {"mig-enabled": on}
+    if on:
+        body["mig-devices"] = _devices(entry.get("instances", {}), place)
+    if entry["gpus"] == "all":
+        yield {"devices": "all", **body}
+        return
+    indexes = [one for one in entry["gpus"] if isinstance(one, int)]
+    if indexes:
+        yield {"devices": indexes, **body}
+    for name in (one for one in entry["gpus"] if not isinstance(one, int)):
+        gpu = find_gpu(name)
+        if gpu is None:
+            raise NotExpressible(f"{place}.gpus has {name}: a mig-parted file names GPUs by index or model only")
+        yield {"device-filter": [device_filter(one.id) for one in gpu.pci_ids], "devices": "all", **body}
+
+
+def device_filter(identifier: str) -> str:
+    """`10de:2330` as a mig-parted file has it: device, then vendor."""
+    vendor, _, device = identifier.partition(":")
+    return f"0x{device.upper()}{vendor.upper()}"
+
+
+def _devices(instances: Any, place: str) -> dict[str, int]:
+    if isinstance(instances, dict):
+        return dict(instances)
+    made: dict[str, int] = {}
+    for one in instances:
+        if one.get("placement") is not None:
+            raise NotExpressible(f"{place}.instances has a placement, which a mig-parted file cannot say")
+        count = int(one.get("count", 1))
+        parts = one.get("compute") or {}
+        for name, number in ({f"{c}.{one['profile']}": n for c, n in parts.items()} or {one["profile"]: 1}).items():
+            made[name] = made.get(name, 0) + number * count
+    return made
+
+
+def planned(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]] | None:
+    """For each GPU of the spec: whether it is in MIG mode, and the profiles of its MIG devices. None where the spec does not say."""
+    gpu = find_gpu(host.gpu.model) if host.gpu else None
+    if gpu is None or host.gpu is None or host.gpu.count is None:
+        return None
+    block = of_host(host)
+    if block is None:
+        return [(False, ())] * host.gpu.count
+    gpus = [_stand_in(gpu, index) for index in range(host.gpu.count)]
+    try:
+        entries = mig_layout.normalise(str(block["mode"]), block["layout"], selected(block))
+        wanted = mig_layout.targets(entries, gpus)
+    except (mig_layout.LayoutError, NotExpressible):
+        return None
+    return [_told(wanted[one.index]) for one in gpus] if len(wanted) == len(gpus) else None
+
+
+def somewhere(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]]:
+    """One GPU in MIG mode, where the layout has any, however many GPUs there are and whichever it names."""
+    try:
+        entries = parted(host)
+    except NotExpressible:
+        block = of_host(host) or {}
+        entries = [{"mig-enabled": one.get("mode", "enabled") == "enabled"} for one in block.get("layout", [])]
+    return [(True, ("a profile",))] if any(one.get("mig-enabled") for one in entries) else []
+
+
+def _stand_in(gpu: Gpu, index: int) -> mig_layout.Gpu:
+    pci = device_filter(gpu.pci_ids[0].id)
+    return mig_layout.Gpu(index, "", "", gpu.key, gpu.name, pci, "", gpu.mig.capable)
+
+
+def _told(target: mig_layout.Target) -> tuple[bool, tuple[str, ...]]:
+    names = [name for one in target.instances for name in device_names(one.profile, one.compute)]
+    return target.enabled, tuple(names)
+
+
+def device_names(profile: str, compute: Iterable[int]) -> list[str]:
+    """The names of the MIG devices of a GPU instance: one for each of its compute instances."""
+    whole = int(profile.partition("g.")[0])
+    return [profile if size == whole else f"{size}c.{profile}" for size in compute] or [profile]

@@ -1,0 +1,165 @@
+"""Is the host what a GPU node needs: a kubelet that lives, NVIDIA's runtime in its engine, nobody else who manages the GPUs."""
+
+from __future__ import annotations
+
+from gpuprov import engines, resolve
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.kubernetes.documents import CDI
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.capabilities.kubernetes.rules import branch
+from gpuprov.catalog import kubernetes as catalogue
+from gpuprov.catalog.gpus import by_pci_id
+from gpuprov.probe import kubernetes, nvidia, pci
+from gpuprov.probe.container_engines import ENGINES
+from gpuprov.probe.container_toolkit import TOOLKIT
+
+Ctx = Context[Kubernetes]
+APPLY = "gpuprov apply"
+VOLUME_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
+ENVVAR = "accept-nvidia-visible-devices-envvar-when-unprivileged"
+"""Settings of the runtime: https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details (deviceListStrategy)"""
+CONFIG = "/etc/nvidia-container-runtime/config.toml"
+
+
+@check("kubernetes.kubelet", kubernetes.NODE, evidence="systemctl status kubelet")
+def kubelet(ctx: Ctx) -> Outcome:
+    """The kubelet lives, and starts at boot."""
+    found = ctx.facts.get(kubernetes.NODE).services
+    if not found:
+        return skip("no kubelet on this host: the node has not joined a cluster, or its kubelet is none of systemd's")
+    live = [one for one in found if one.active == "active"]
+    if not live and not ctx.facts.get(kubernetes.NODE).kubeconfig:
+        return skip(f"{found[0].name} is {found[0].active}: the node has not joined a cluster")
+    if not live:
+        one = found[0]
+        change = Change(kind="service", name=one.name, before=one.active, after="active")
+        return fail(f"{one.name} active", one.active, f"journalctl -u {one.name} -n 30", changes=[change])
+    if live[0].file != "enabled":
+        hint = f"systemctl enable {live[0].name}"
+        return fail(f"{live[0].name} enabled", f"{live[0].name} is {live[0].file or 'not enabled'}", hint)
+    return ok(f"{live[0].name} active, enabled")
+
+
+@check(
+    "kubernetes.runtime",
+    *(ENGINES, TOOLKIT, kubernetes.NODE),
+    fields=("device_plugin",),
+    evidence=f"containerd config dump; crio status config; cat {CONFIG}",
+)
+def runtime(ctx: Ctx) -> Outcome:
+    """The engine that pods run in has NVIDIA's runtime, and takes GPUs in the way that the device plugin names them."""
+    if ctx.fragment.gpu_operator.enabled and ctx.fragment.gpu_operator.toolkit:
+        return ok("the operator registers the runtime")
+    if not ctx.facts.get(kubernetes.NODE).services:
+        return skip("no kubelet on this host, so no engine that its pods would run in")
+    found = {name: one for name, one in ctx.facts.get(ENGINES).items() if name in ("containerd", "crio")}
+    live = {name: one for name, one in found.items() if one["active"] == "active"} or found
+    if not live:
+        return skip("neither containerd nor cri-o has a unit here: k3s, RKE2 and MicroK8s bring an engine of their own")
+    ways = ctx.fragment.device_plugin.device_list_strategy if ctx.fragment.plugin == "nvidia" else ()
+    expected = f"runtime {engines.NAME} in {', '.join(live)}" + (f", GPUs by {', '.join(ways)}" if ways else "")
+    toolkit = ctx.facts.get(TOOLKIT)
+    for name, engine in live.items():
+        try:
+            told = engines.registered(name, engines.configuration(name, engine))
+        except ValueError as error:
+            return fail(expected, str(error), "mend it; see container_toolkit.configured")
+        if told["path"] not in engines.PROGRAMS:
+            hint = f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
+            return fail(expected, f"{name} has no runtime {engines.NAME}", hint)
+        if set(ways) & set(CDI) and name == "containerd" and (why := without_cdi(engine["version"], told["cdi"])):
+            return fail(expected, why, f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}; or [envvar]")
+    if "volume-mounts" in ways and engines.at(toolkit.settings, VOLUME_MOUNTS) is not True:
+        return fail(expected, f"{VOLUME_MOUNTS} is not true in {CONFIG}", f"set it there, or {CDI[1]}")
+    if ways == ("envvar",) and engines.at(toolkit.settings, ENVVAR) is False:
+        return fail(
+            expected, f"{ENVVAR} is false in {CONFIG}", "device_list_strategy: [volume-mounts], or set it to true"
+        )
+    return ok(expected)
+
+
+def without_cdi(version: str, said: bool | None) -> str:
+    """Why containerd takes no CDI devices; empty where it does."""
+    if engines.number(version) < engines.CDI_SINCE["containerd"]:
+        return f"containerd {version} knows no CDI"
+    if said is False or (said is None and engines.number(version) < (2,)):
+        return "CDI is off in containerd (enable_cdi)"
+    return ""
+
+
+@check(
+    "kubernetes.one_manager",
+    kubernetes.NODE,
+    fields=("plugin", "gpu_operator"),
+    evidence=f"mount | grep {kubernetes.DRIVER_ROOT}; ls {kubernetes.TOOLKIT_ROOT}; ps -e | grep -E 'nvidia-|gpushare|vGPU'",
+)
+def one_manager(ctx: Ctx) -> Outcome:
+    """Nothing in the cluster manages what the host manages: driver, toolkit, MIG; and only the node's own device plugin runs."""
+    found, asked = ctx.facts.get(kubernetes.NODE).managers, ctx.fragment.gpu_operator
+    expected = f"device plugin {ctx.fragment.plugin}, and nobody else who manages the host's GPUs"
+    told = []
+    if kubernetes.DRIVER in found and not (asked.enabled and asked.driver):
+        told.append((f"the operator's driver is at {kubernetes.DRIVER_ROOT}", "driver.enabled=false"))
+    if kubernetes.TOOLKIT in found and not (asked.enabled and asked.toolkit):
+        told.append((f"the operator's toolkit is in {kubernetes.TOOLKIT_ROOT}", "toolkit.enabled=false"))
+    if kubernetes.MIG_MANAGER in found and "mig" in ctx.host.capabilities and not asked.mig_manager:
+        told.append(("nvidia-mig-manager runs beside mig", "migManager.enabled=false"))
+    if told:
+        what, value = "; ".join(one for one, _ in told), ",".join(one for _, one in told)
+        return fail(
+            expected, what, f"helm upgrade the operator with {catalogue.OPERATOR_VALUES} (--set {value}), then reboot"
+        )
+    others = [name for name, plugins in OTHERS.items() if name in found and ctx.fragment.plugin not in plugins]
+    if others:
+        return fail(
+            expected,
+            f"another device plugin runs: {', '.join(others)}",
+            "delete its DaemonSet, or its label of this node",
+        )
+    return ok(expected)
+
+
+OTHERS = {
+    kubernetes.PLUGIN: ("nvidia", "hami"),
+    kubernetes.HAMI: ("hami",),
+    kubernetes.GPUSHARE: ("gpushare",),
+}
+"""Processes of device plugins, each with the strategies it belongs to."""
+
+
+@check(
+    "kubernetes.replicas",
+    *(pci.NVIDIA_FUNCTIONS, nvidia.LIBRARIES),
+    fields=("device_plugin",),
+    moment="preflight",
+    evidence="lspci -nn -d 10de:; nvidia-smi",
+)
+def replicas(ctx: Ctx) -> Outcome:
+    """With MPS, no GPU of the host gets more replicas than the plugin and the driver allow."""
+    wanted = max((one.replicas for one in ctx.fragment.device_plugin.sharing.mps.resources), default=0)
+    if not wanted or ctx.fragment.plugin != "nvidia":
+        return ok("no MPS by the device plugin")
+    here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
+    installed = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "")
+    own = branch(ctx.host) or (resolve.order(installed)[0] if installed else 0)
+    limit, why = catalogue.replica_limit([gpu for one in here if (gpu := by_pci_id(one.identifier))], own)
+    if wanted > limit:
+        return fail(f"at most {limit} replicas", f"{wanted}: {why}", f"replicas: {limit} or fewer")
+    return ok(f"{wanted} of at most {limit}")
+
+
+@check("kubernetes.kubectl", kubernetes.NODE, fields=("label_node",), moment="preflight", evidence="command -v kubectl")
+def asked(ctx: Ctx) -> Outcome:
+    """Where the host is to label its node, it has kubectl, a kubelet's credentials, and a cluster that answers."""
+    found = ctx.facts.get(kubernetes.NODE)
+    if not ctx.fragment.label_node:
+        return ok("the site sets the labels")
+    if found.unasked:
+        hint = "label_node: false until the node has joined; the site sets the labels"
+        return fail("kubectl and the kubelet's credentials", found.unasked, hint)
+    if found.labels is None:
+        return fail("an answer of the cluster", found.complaint, f"kubectl --kubeconfig={found.kubeconfig} get node")
+    return ok(f"{found.kubectl}, as {found.name}")
+
+
+CHECKS = (kubelet, runtime, one_manager, replicas, asked)

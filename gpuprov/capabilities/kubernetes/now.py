@@ -1,0 +1,177 @@
+"""Is it as rendered: the files, the GPUs that the strategy is for, and what the cluster says of the node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.kubernetes import documents, fit, layout
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.catalog import kubernetes as catalogue
+from gpuprov.catalog.reader import read_yaml
+from gpuprov.errors import GpuprovError
+from gpuprov.probe import kubernetes, mig, pci, system
+
+Ctx = Context[Kubernetes]
+APPLY = "gpuprov apply"
+COUNTS = "allocatable"
+GPUS = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
+
+
+@check(
+    "kubernetes.files",
+    kubernetes.FILES,
+    fields=("plugin", "node", "labels", "device_plugin", "gpu_operator", "hami", "gpushare"),
+    moment="next-boot",
+)
+def files(ctx: Ctx) -> Outcome:
+    """Every file of the node says what the spec asks for, and none is left of what it no longer asks for."""
+    found = ctx.facts.get(kubernetes.FILES)
+    try:
+        wanted = documents.documents(ctx.host, ctx.fragment)
+    except layout.NotExpressible as error:
+        return fail("the layout of mig as a mig-parted file", str(error), "gpu_operator.mig_manager: false")
+    told: list[str] = []
+    changes: list[Change] = []
+    for name in catalogue.FILES:
+        place = f"{kubernetes.DIRECTORY}/{name}"
+        wrong = difference(found.get(name), wanted.get(name))
+        if wrong:
+            told.append(f"{name} {wrong}")
+            after = "written" if name in wanted else "removed"
+            changes.append(Change(kind="file", name=place, before=wrong, after=after))
+    expected = f"{kubernetes.DIRECTORY}: {', '.join(wanted)}"
+    return fail(expected, "; ".join(told), APPLY, changes=changes) if told else ok(expected)
+
+
+def difference(text: str | None, wanted: dict[str, Any] | None) -> str:
+    """How a file differs in what it means; empty where it does not."""
+    if text is None or wanted is None:
+        return "is absent" if wanted is not None else "is left over" if text is not None else ""
+    try:
+        read = read_yaml(text, "it")
+    except GpuprovError:
+        return "is not YAML"
+    if not isinstance(read, dict):
+        return "is no mapping"
+    if (
+        COUNTS not in read
+    ):  # a spec that an export made says how many GPUs there are, and the one that it was applied by did not
+        wanted = {key: value for key, value in wanted.items() if key != COUNTS}
+    keys = [key for key in {**wanted, **read} if read.get(key) != wanted.get(key)]
+    return f"differs in {', '.join(map(str, keys))}" if keys else ""
+
+
+def gpus_of(ctx: Ctx) -> tuple[list[fit.Seen], Outcome | None]:
+    """The GPUs as NVML has them; or why that cannot be told."""
+    state, container = ctx.facts.get(mig.STATE), ctx.facts.get(system.CONTAINER)
+    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return [], skip("no NVIDIA GPU on the PCI bus")
+    if state.complaint and container:
+        return [], skip(f"{container} container without a loaded driver of its machine's: {state.complaint}")
+    if state.complaint or state.unread:
+        return [], fail("GPUs that answer", state.complaint or "; ".join(state.unread), "see nvidia_driver.loaded")
+    return fit.seen(state), None
+
+
+@check("kubernetes.mig_strategy", *GPUS, fields=("device_plugin", "hami"), evidence="nvidia-smi -L")
+def mig_strategy(ctx: Ctx) -> Outcome:
+    """The GPUs are in the MIG mode, and cut up in the way, that the node's strategy is for."""
+    gpus, unknown = gpus_of(ctx)
+    if unknown:
+        return unknown
+    own = {"nvidia": ctx.fragment.device_plugin.mig_strategy, "hami": ctx.fragment.hami.mig_strategy}
+    expected = f"GPUs for plugin {ctx.fragment.plugin}, strategy {own.get(ctx.fragment.plugin, 'none')}"
+    found, hint = fit.misfit(ctx.fragment, gpus)
+    if found:
+        return fail(expected, found, hint)
+    return ok(f"{len(gpus)} GPUs, {sum(on for on, _ in gpus)} in MIG mode", expected)
+
+
+def offered(block: Kubernetes, gpus: list[fit.Seen]) -> dict[str, int]:
+    """What the node's plugin makes of the GPUs: resource and count."""
+    if block.plugin == "nvidia":
+        return documents.allocatable(block, gpus)
+    if block.plugin == "gpushare":
+        return {"aliyun.com/gpu-count": len(gpus)}
+    return {documents.GPU: len(gpus) * block.hami.split_count}
+
+
+@check(
+    "kubernetes.allocatable",
+    *(*GPUS, kubernetes.NODE),
+    fields=("device_plugin", "hami"),
+    evidence="kubectl get node NAME -o jsonpath={.status.allocatable}; nvidia-smi -L",
+)
+def allocatable(ctx: Ctx) -> Outcome:
+    """The cluster may give out as many GPUs, MIG devices and shares as the host's GPUs and the spec come to."""
+    gpus, unknown = gpus_of(ctx)
+    if unknown:
+        return unknown
+    block, node = ctx.fragment, ctx.facts.get(kubernetes.NODE)
+    made = offered(block, gpus)
+    plan = documents.summary(ctx.host, block).get(COUNTS) if block.plugin == "nvidia" else None
+    if plan is not None and plan != made:
+        hint = f"{catalogue.SUMMARY} is of the spec's GPUs and mig: see host.gpu and the checks of mig"
+        return fail(shown(plan), f"the host's GPUs come to {shown(made)}", hint)
+    if node.unasked:
+        return skip(f"the GPUs come to {shown(made)}; the cluster was not asked: {node.unasked}")
+    if node.allocatable is None:
+        return fail(shown(made), f"kubectl: {node.complaint}", "is the API server reachable, has the node joined?")
+    if block.plugin == "hami" and (block.hami.mode == "mig" or any(on for on, _ in gpus)):
+        made = {}
+    wrong = [f"{name}: {node.allocatable.get(name, '0')}" for name, count in made.items()
+             if node.allocatable.get(name, "0") != str(count)]  # fmt: skip
+    if block.plugin == "nvidia":
+        wrong += [
+            f"{name}: {count}"
+            for name, count in node.allocatable.items()
+            if name.startswith((documents.GPU, "nvidia.com/mig-")) and name not in made and count != "0"
+        ]
+    if wrong:
+        hint = "is the plugin's pod on this node ready, and its configuration the one of node-labels.yaml? Then see its log"
+        return fail(shown(made), f"node {node.name} has {', '.join(wrong)}", hint)
+    return ok(shown(made))
+
+
+def shown(resources: dict[str, int]) -> str:
+    """`nvidia.com/gpu: 8`."""
+    return ", ".join(f"{name}: {count}" for name, count in sorted(resources.items())) or "no GPU resources"
+
+
+@check(
+    "kubernetes.labels",
+    kubernetes.NODE,
+    fields=("labels", "label_node", "node"),
+    evidence="kubectl get node NAME --show-labels",
+)
+def labels(ctx: Ctx) -> Outcome:
+    """The node in the cluster is this host, and has the labels by which the charts' pods find it, and none of another strategy's."""
+    wanted, node = documents.labels(ctx.host, ctx.fragment), ctx.facts.get(kubernetes.NODE)
+    expected = ", ".join(f"{key}={value}" for key, value in wanted.items())
+    if node.unasked:
+        return skip(f"the cluster was not asked for {expected}: {node.unasked}")
+    if ctx.fragment.node and node.name != ctx.fragment.node:
+        hint = "name it so in kubernetes.node, or leave node out"
+        return fail(f"node {ctx.fragment.node}", f"the kubelet calls it {node.name}", hint)
+    if node.labels is None:
+        return fail(expected, f"kubectl: {node.complaint}", "is the API server reachable, has the node joined?")
+    wrong = {key: node.labels.get(key) for key, value in wanted.items() if node.labels.get(key) != value}
+    others = [key for key, value in documents.unwanted(ctx.host, ctx.fragment).items() if node.labels.get(key) == value]
+    if others and not wrong:
+        made = [Change(kind="setting", name=f"label {key}", before=node.labels[key], after="removed") for key in others]
+        found = ", ".join(f"{key}={node.labels[key]}" for key in others)
+        by_hand = f"as an administrator: kubectl label node {node.name} {' '.join(f'{key}-' for key in others)}"
+        own = ctx.fragment.label_node
+        return fail(f"no {', '.join(others)}", found, APPLY if own else by_hand, changes=made if own else ())
+    if wrong:
+        told = ", ".join(f"no {key}" if value is None else f"{key}={value}" for key, value in wrong.items())
+        by_hand = f"kubectl patch node {node.name} --patch-file {kubernetes.DIRECTORY}/{catalogue.NODE_LABELS}"
+        made = [Change(kind="setting", name=f"label {key}", before=value or "", after=wanted[key])
+                for key, value in wrong.items()]  # fmt: skip
+        own = ctx.fragment.label_node
+        return fail(expected, told, APPLY if own else f"as an administrator: {by_hand}", changes=made if own else ())
+    return ok(expected)
+
+
+CHECKS = (files, mig_strategy, allocatable, labels)

@@ -1,0 +1,92 @@
+"""A node's files, read back as a spec."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.catalog import kubernetes as catalogue
+from gpuprov.catalog.reader import read_yaml
+from gpuprov.engines import at
+from gpuprov.errors import GpuprovError
+from gpuprov.probe import kubernetes
+from gpuprov.probe.base import Facts
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import Fragment
+
+FOLLOWING = (
+    *(
+        catalogue.PLUGIN_CONFIG,
+        catalogue.MPS_CAPABLE,
+        catalogue.MIG_LABEL,
+        catalogue.HAMI_NODE,
+        catalogue.GPUSHARE_NODE,
+    ),
+)
+"""Labels that follow from the rest of a spec."""
+
+
+def snake(name: str) -> str:
+    """`renameByDefault` as a spec has it."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=ID)(?=[A-Z])", "_", name).lower()
+
+
+def export(facts: Facts) -> Fragment | None:
+    """What gpuprov's files on the host ask for; None without them."""
+    try:
+        read = {name: read_yaml(text, name) for name, text in facts.get(kubernetes.FILES).items()}
+    except GpuprovError:
+        return None
+    labels = at(read.get(catalogue.NODE_LABELS), "metadata", "labels")
+    if not isinstance(labels, dict):
+        return None
+    told: dict[str, Any] = {"labels": {key: value for key, value in labels.items() if key not in FOLLOWING}}
+    if catalogue.DEVICE_PLUGIN in read:
+        told["device_plugin"] = plugin(read[catalogue.DEVICE_PLUGIN], labels.get(catalogue.PLUGIN_CONFIG))
+    elif catalogue.HAMI_VALUES in read:
+        told |= {"plugin": "hami", **hami(read[catalogue.HAMI_VALUES])}
+    elif catalogue.GPUSHARE_VALUES in read:
+        told |= {"plugin": "gpushare", "gpushare": {"master_count": at(read[catalogue.GPUSHARE_VALUES], "masterCount")}}
+    if catalogue.OPERATOR_VALUES in read:
+        told["gpu_operator"] = operator(read[catalogue.OPERATOR_VALUES])
+    block, _ = convert(told, Kubernetes)
+    return block if isinstance(block, Kubernetes) else None
+
+
+def plugin(read: object, name: object) -> dict[str, Any]:
+    """The block of a plugin's configuration."""
+    made: dict[str, Any] = {"config": name} if name else {}
+    flags = at(read, "flags") or {}
+    own = {**flags, **(at(flags, "plugin") or {})}
+    for key in ("migStrategy", "failOnInitError", "passDeviceSpecs", "deviceListStrategy", "deviceIDStrategy"):
+        if key in own:
+            made[snake(key)] = own[key]
+    for key, name_here in (("timeSlicing", "time_slicing"), ("mps", "mps")):
+        if way := at(read, "sharing", key):
+            made["sharing"] = {name_here: {snake(one): value for one, value in way.items()}}
+    return made
+
+
+def operator(read: object) -> dict[str, Any]:
+    """The block of an operator's values."""
+    parts = {"driver": "driver", "toolkit": "toolkit", "mig_manager": "migManager", "dcgm_exporter": "dcgmExporter"}
+    return {"enabled": True, **{name: at(read, key, "enabled") is True for name, key in parts.items()}}
+
+
+def hami(read: object) -> dict[str, Any]:
+    """The block of HAMi's values, and the node's name where a mode is given for it."""
+    values = at(read, "devicePlugin") or {}
+    keys = {
+        "split_count": "deviceSplitCount",
+        "memory_scaling": "deviceMemoryScaling",
+        "core_scaling": "deviceCoreScaling",
+        "mig_strategy": "migStrategy",
+    }
+    block = {name: values[key] for name, key in keys.items() if key in values}
+    table = at(values, "nodeConfiguration", "config")
+    if not table:
+        return {"hami": block}
+    one = json.loads(table)["nodeconfig"][0]
+    return {"node": one["name"], "hami": {**block, "mode": one["operatingmode"]}}

@@ -1,0 +1,251 @@
+"""What a node cannot be, known without any host: two strategies at once, and settings that the plugins ignore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from gpuprov import resolve
+from gpuprov.capabilities.kubernetes import documents, fit, layout
+from gpuprov.capabilities.kubernetes.fragment import (
+    DevicePlugin,
+    Gpushare,
+    Hami,
+    Kubernetes,
+    MpsSharing,
+    SharedResource,
+    Sharing,
+    TimeSlicing,
+)
+from gpuprov.catalog import kubernetes as catalogue
+from gpuprov.catalog.gpus import find_gpu
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Path, Problem, dotted
+
+HERE = "kubernetes"
+SHARING: Path = (HERE, "device_plugin", "sharing")
+OPERATOR: Path = (HERE, "gpu_operator")
+
+
+def problem(path: Path, told: str, hint: str, *, warning: bool = False) -> Problem:
+    """A problem whose message begins with its place."""
+    return Problem(path=path, message=f"{dotted(path)} {told}", hint=hint, severity="warning" if warning else "error")
+
+
+def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
+    """Everything that is wrong with the block, on this host."""
+    yield from plugins(block)
+    yield from sharing(host, block)
+    yield from beside(host, block)
+    yield from operator(host, block)
+    yield from hami(host, block)
+    yield from node_labels(host, block)
+    gpus = layout.planned(host)
+    found, hint = fit.misfit(block, layout.somewhere(host) if gpus is None else gpus)
+    if found:
+        path: Path = (HERE, "device_plugin", "mig_strategy") if block.plugin == "nvidia" else (HERE, "plugin")
+        yield Problem(path=path, message=f"{dotted(path)}: by mig, {found}", hint=hint)
+
+
+def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
+    """One name of a configuration, one content: a cluster's ConfigMap has each name once."""
+    first: dict[str, tuple[str, Kubernetes]] = {}
+    for host in hosts:
+        block = host.capabilities.get(HERE)
+        if not isinstance(block, Kubernetes) or block.plugin != "nvidia":
+            continue
+        name = block.device_plugin.config
+        other, theirs = first.setdefault(name, (host.name, block))
+        if documents.plugin_config(theirs) != documents.plugin_config(block):
+            told = f'is "{name}", and {other} has another configuration of that name'
+            path: Path = (HERE, "device_plugin", "config")
+            yield (
+                host.name,
+                problem(path, told, "a name of its own, unless they are in different clusters", warning=True),
+            )
+
+
+def plugins(block: Kubernetes) -> Iterable[Problem]:
+    """One device plugin per node: what is said of another would have no effect."""
+    others = {"hami": block.hami != Hami(), "gpushare": block.gpushare != Gpushare()}
+    for name, said in others.items():
+        if said and block.plugin != name:
+            yield problem(
+                (HERE, name), f"has no effect: kubernetes.plugin is {block.plugin}", f"plugin: {name}, or leave it out"
+            )
+    if block.plugin != "nvidia" and block.device_plugin.sharing != Sharing():
+        told = f"has no effect: kubernetes.plugin is {block.plugin}, and one node has one strategy of sharing"
+        yield problem(SHARING, told, "plugin: nvidia, or leave it out")
+    kept = DevicePlugin(sharing=block.device_plugin.sharing)
+    if block.gpu_operator.enabled:  # whose feature discovery goes by it too
+        kept = msgspec.structs.replace(kept, mig_strategy=block.device_plugin.mig_strategy)
+    if block.plugin != "nvidia" and block.device_plugin != kept:
+        told = f"has no effect: kubernetes.plugin is {block.plugin}"
+        yield problem((HERE, "device_plugin"), told, "plugin: nvidia, or leave it out")
+    own = block.device_plugin.device_list_strategy
+    for place, value in enumerate(own):
+        if value in own[:place]:
+            path: Path = (HERE, "device_plugin", "device_list_strategy", place)
+            yield problem(path, f'is "{value}" again', "take one out")
+
+
+def sharing(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
+    """Time slicing or MPS, of whole resources, within the limits."""
+    own = block.device_plugin.sharing
+    if own.mps.resources and own.time_slicing.resources:
+        yield problem(SHARING, "has mps and time_slicing: the plugin takes mps and ignores the other", "leave one out")
+    ways: tuple[tuple[str, TimeSlicing | MpsSharing], ...] = (("time_slicing", own.time_slicing), ("mps", own.mps))
+    for name, way in ways:
+        path: Path = (*SHARING, name)
+        if not way.resources and way != type(way)():
+            yield problem(
+                path, "shares nothing: it has no resources", "resources: [{name: nvidia.com/gpu, replicas: 4}]"
+            )
+        yield from resources(block, path, way, way.resources)
+    if own.mps.resources:
+        yield from mps(host, block)
+
+
+def resources(
+    block: Kubernetes, path: Path, way: TimeSlicing | MpsSharing, wanted: Sequence[SharedResource]
+) -> Iterable[Problem]:
+    """Each resource: once, of the node, with fields that the plugin honours."""
+    names = [one.name for one in wanted]
+    for number, one in enumerate(wanted):
+        here: Path = (*path, "resources", number)
+        if one.name in names[:number]:
+            yield problem((*here, "name"), f'is "{one.name}" again', "name each resource once")
+        if one.replicas < catalogue.MIN_REPLICAS:
+            hint = f"allowed: {catalogue.MIN_REPLICAS} or more; without sharing leave the resource out"
+            yield problem((*here, "replicas"), f"is {one.replicas}", hint)
+        if one.devices != "all":
+            told = "names devices, which the plugin ignores: it shares every GPU of the node alike"
+            yield problem(
+                (*here, "devices"), told, "leave devices out; MIG GPUs are shared apart by mig_strategy: mixed"
+            )
+        suffixed = f"{one.name}.shared" if way.rename_by_default else ""
+        if one.rename not in ("", suffixed):
+            told = f'is "{one.rename}", which the plugin ignores'
+            yield problem((*here, "rename"), told, f"leave it out; rename_by_default: true makes it {one.name}.shared")
+        if one.name != documents.GPU and block.device_plugin.mig_strategy != "mixed":
+            told = f'is "{one.name}", which there is with mig_strategy mixed only'
+            yield problem((*here, "name"), told, f"mig_strategy: mixed, or {documents.GPU}")
+
+
+def mps(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
+    """The plugin's MPS: whole GPUs only, as many clients as it allows."""
+    path: Path = (*SHARING, "mps")
+    if block.device_plugin.mig_strategy != "none":
+        told = f"does not work with mig_strategy {block.device_plugin.mig_strategy}: the plugin has MPS for whole GPUs only"
+        yield problem(path, told, "mig_strategy: none, or time_slicing in place of mps")
+    gpu = find_gpu(host.gpu.model) if host.gpu else None
+    limit, why = catalogue.replica_limit([gpu] if gpu else [], branch(host))
+    for number, one in enumerate(block.device_plugin.sharing.mps.resources):
+        here: Path = (*path, "resources", number)
+        if one.name != documents.GPU:
+            yield problem(
+                (*here, "name"), f'is "{one.name}": MPS shares {documents.GPU} only', f"name: {documents.GPU}"
+            )
+        if one.replicas > limit:
+            yield problem((*here, "replicas"), f"is {one.replicas}, over {limit}: {why}", f"allowed: 2 to {limit}")
+
+
+def branch(host: HostSpec) -> int:
+    """The driver branch that the spec asks for; 0 where it does not."""
+    version = str(getattr(host.capabilities.get("nvidia_driver"), "version", "any"))
+    return resolve.order(version)[0] if version[:1].isdigit() else 0
+
+
+def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
+    """What other capabilities of the host do not go with."""
+    own = block.device_plugin.sharing
+    if "mps" in host.capabilities:
+        hint = "take mps out of the spec, or the sharing out of kubernetes"
+        if own.mps.resources:
+            yield problem((*SHARING, "mps"), "starts MPS daemons of its own beside the host's (mps)", hint)
+        if own.time_slicing.resources:
+            told = "lets pods take turns on GPUs that the host's MPS (mps) has in EXCLUSIVE_PROCESS"
+            yield problem((*SHARING, "time_slicing"), told, hint)
+        if block.plugin != "nvidia":
+            yield problem((HERE, "plugin"), f"is {block.plugin}, which shares GPUs by itself, beside the host's MPS (mps)",
+                          "take mps out of the spec, or plugin: nvidia")  # fmt: skip
+    if "cgpu" in host.capabilities and (block.plugin == "hami" or documents.shared(block)):
+        path: Path = (HERE, "plugin") if block.plugin == "hami" else SHARING
+        yield problem(
+            path, "shares GPUs that cgpu shares already", "cgpu: false, or take the sharing out of kubernetes"
+        )
+    toolkit = host.capabilities.get("container_toolkit")
+    runtimes: Sequence[str] = getattr(toolkit, "runtimes", ())
+    if toolkit and runtimes and not {"containerd", "crio"} & set(runtimes):
+        told = f"is {', '.join(runtimes)}: a kubelet takes containerd or cri-o"
+        yield problem(("container_toolkit", "runtimes"), told, "add containerd or crio", warning=True)
+    if block.plugin == "gpushare" and toolkit and not getattr(toolkit, "default_runtime", False):
+        told = "is gpushare, whose pods ask for no RuntimeClass: they need NVIDIA's runtime as the default one"
+        yield problem((HERE, "plugin"), told, "container_toolkit.default_runtime: true")
+
+
+def operator(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
+    """Nothing is brought twice, by the host and by the operator."""
+    own = block.gpu_operator
+    asked = {
+        "driver": ("nvidia_driver", "installs the driver"),
+        "toolkit": ("container_toolkit", "installs the toolkit"),
+        "dcgm_exporter": ("dcgm", "runs DCGM; two engines take the profiling counters from each other"),
+    }
+    said = [name for name in (*asked, "mig_manager") if getattr(own, name)]
+    if not own.enabled:
+        for name in said:
+            yield problem((*OPERATOR, name), "has no effect without the operator", "enabled: true, or leave it out")
+        return
+    for name in said:
+        capability, does = asked.get(name, ("", ""))
+        if capability in host.capabilities:
+            hint = "dcgm.exporter: true in place of it" if name == "dcgm_exporter" else "leave it out"
+            told = f"is true, and the host {does} ({capability})"
+            yield problem((*OPERATOR, name), told, f"{hint}, or take {capability} out of the spec")
+    for capability in ("persistence", "fabric_manager"):
+        if own.driver and capability in host.capabilities:
+            told = f"is true: its container runs a daemon of its own beside the host's ({capability})"
+            yield problem((*OPERATOR, "driver"), told, f"leave it out, or {capability}: false")
+    cdi = set(block.device_plugin.device_list_strategy)
+    if block.plugin == "nvidia" and cdi & set(documents.CDI) and cdi != set(documents.CDI):
+        path: Path = (HERE, "device_plugin", "device_list_strategy")
+        told = f"is {', '.join(block.device_plugin.device_list_strategy)}: with CDI the operator sets {' and '.join(documents.CDI)}"
+        yield problem(path, told, f"[{', '.join(documents.CDI)}], or [envvar]")
+    if own.mig_manager and "mig" in host.capabilities:
+        try:
+            layout.parted(host)
+        except layout.NotExpressible as error:
+            told = f"is true, and its file cannot have the layout: {error}"
+            yield problem((*OPERATOR, "mig_manager"), told, "mig_manager: false; the host makes the layout itself")
+
+
+def hami(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
+    """HAMi's own MIG mode."""
+    if block.plugin != "hami" or block.hami.mode != "mig":
+        return
+    path: Path = (HERE, "hami", "mode")
+    if not block.node:
+        yield problem(
+            path, "is mig, which HAMi takes from a table of nodes by name", "kubernetes.node: the node's name"
+        )
+    if "mig" in host.capabilities:
+        yield problem(path, "is mig: HAMi makes MIG instances itself, and so does the host (mig)",
+                      "mode: hami-core and mig_strategy: mixed, or take mig out of the spec")  # fmt: skip
+
+
+def node_labels(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
+    """Labels that mean something already, and labels that a kubelet may not set."""
+    own = documents.labels(host, msgspec.structs.replace(block, labels={}))
+    for key, value in block.labels.items():
+        path: Path = (HERE, "labels", key)
+        if key in own and own[key] != value:
+            told = f'is "{value}", and the node needs "{own[key]}" there'
+            yield problem(path, told, "leave it out: it follows from the rest of kubernetes")
+        elif key == catalogue.MIG_LABEL and "mig" in host.capabilities:
+            told = "makes the operator's MIG manager change a layout that the host keeps (mig)"
+            yield problem(path, told, "leave it out, or gpu_operator.mig_manager: true with the same layout")
+        if block.label_node and not catalogue.kubelet_may_set(key):
+            told = "may not be set with a kubelet's credentials (NodeRestriction)"
+            yield problem(path, told, "leave it out, or label_node: false and set it as an administrator")

@@ -1,0 +1,19 @@
+"""`mig`: MIG mode, GPU instances and compute instances: fitted before anything moves, applied through NVML, kept across reboots."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.mig import boot, now, preflight, reality, rules
+from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.probe import mig, pci
+
+CAPABILITY = Capability(
+    name="mig",
+    summary="MIG mode, GPU instances and compute instances: fitted exactly, applied through NVML, kept across reboots",
+    fragment=Mig,
+    checks=now.CHECKS + boot.CHECKS + preflight.CHECKS,
+    rules=rules.rules,
+    export=reality.export,
+    export_probes=(mig.STATE, mig.BOOT, pci.NVIDIA_FUNCTIONS),
+    follows=("nvidia_driver",),
+)

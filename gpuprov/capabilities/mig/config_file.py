@@ -1,0 +1,109 @@
+"""A mig-parted file (`version: v1`) on the controller: one of its configurations, read with the file's own meaning.
+
+https://github.com/NVIDIA/mig-parted/blob/main/api/spec/v1/spec.go
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gpuprov import mig_layout
+from gpuprov.spec.build import show, unknown_key
+
+KEYS = ("version", "mig-configs")
+ENTRY_KEYS = ("device-filter", "devices", "mig-enabled", "mig-devices")
+
+
+class Trouble(NamedTuple):
+    """What is wrong, and with which field of the spec."""
+
+    field: str
+    message: str
+    hint: str
+
+
+class Selected(NamedTuple):
+    """The entries under the label, or what keeps them from being read."""
+
+    entries: list[dict[str, Any]]
+    troubles: tuple[Trouble, ...] = ()
+
+
+def read(path: str, label: str) -> Selected:
+    """The file's configuration of this label, or its only one. Never raises."""
+    try:
+        known = os.stat(path)
+        loaded = _load(path, known.st_mtime_ns, known.st_size)
+    except OSError as error:
+        hint = "the path is one on this machine, where gpuprov runs"
+        return _refused("config_file", f"{path} cannot be read here: {error.strerror}", hint)
+    except ValueError as error:
+        return _refused("config_file", f"{path} is no YAML: {error}", "correct the file")
+    return _select(path, label, loaded)
+
+
+@lru_cache(maxsize=8)
+def _load(path: str, _changed: int, _size: int) -> object:
+    import yaml
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return yaml.load(Path(path).read_bytes(), Loader=loader)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def _refused(field: str, message: str, hint: str) -> Selected:
+    return Selected([], (Trouble(field, message, hint),))
+
+
+def _select(path: str, label: str, loaded: object) -> Selected:
+    if not isinstance(loaded, Mapping):
+        return _refused("config_file", f"{path} is no mig-parted file", "it has version: v1 and mig-configs")
+    if loaded.get("version") != "v1":
+        hint = 'write version: v1, and the configurations under "mig-configs"'
+        return _refused("config_file", f"{path}: version is {show(loaded.get('version'))}, and not v1", hint)
+    for key in loaded:
+        if key not in KEYS:
+            _, message, hint = unknown_key((), key, list(KEYS))
+            return _refused("config_file", f"{path}: {message}", hint)
+    configs = loaded.get("mig-configs")
+    if not isinstance(configs, Mapping) or not configs:
+        return _refused("config_file", f"{path}: mig-configs has no configuration", "name one: all-disabled: [...]")
+    labels = [str(name) for name in configs]
+    if not label and len(labels) > 1:
+        return _refused("selected", f"{path} has {len(labels)} configurations, and none is selected", _named(labels))
+    if label and label not in labels:
+        close = difflib.get_close_matches(label, labels, n=1, cutoff=0.6)
+        return _refused(
+            "selected", f'{path} has no "{label}"', f'did you mean "{close[0]}"?' if close else _named(labels)
+        )
+    chosen = next(value for name, value in configs.items() if str(name) == (label or labels[0]))
+    return _judged(f"{path}: {label or labels[0]}", chosen)
+
+
+def _named(labels: list[str]) -> str:
+    return "selected: one of " + ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+
+
+def _judged(place: str, entries: object) -> Selected:
+    if not isinstance(entries, list) or not entries:
+        return _refused("config_file", f"{place} has no entry", "a configuration is a list with at least one entry")
+    troubles = []
+    for number, entry in enumerate(entries):
+        strange = [key for key in entry if key not in ENTRY_KEYS] if isinstance(entry, Mapping) else []
+        if strange:
+            _, message, hint = unknown_key((), strange[0], list(ENTRY_KEYS))
+            troubles.append(Trouble("config_file", f"{place}[{number}]: {message}", hint))
+            continue
+        try:
+            mig_layout.normalise("enabled", [], [entry])
+        except mig_layout.LayoutError as error:
+            text = str(error).removeprefix("entry 0")
+            troubles.append(Trouble("config_file", f"{place}[{number}]{text}", "correct the file"))
+    return Selected([] if troubles else entries, tuple(troubles))

@@ -1,0 +1,117 @@
+"""Whether the instances of a `mig` block can be on the GPUs that it names, as far as the catalogue knows them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov import mig_layout
+from gpuprov.capabilities.mig import host
+from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.catalog import gpus
+from gpuprov.catalog.gpus import Gpu
+from gpuprov.mig import model_of
+from gpuprov.mig.judge import instead, judge, of_driver
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Path, Problem
+
+HERE = "mig"
+
+
+def driver_of(spec: HostSpec) -> str:
+    """The driver that the spec asks for, as far as it says which; empty where it does not."""
+    version = str(getattr(spec.capabilities.get("nvidia_driver"), "version", ""))
+    return "" if version == "any" else version
+
+
+def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Problem]:
+    """What cannot be on the GPUs that each entry names, as far as their model is known."""
+    try:
+        entries = host.entries(block)
+    except mig_layout.LayoutError:
+        return  # told already
+    met = 0
+    for number, entry in enumerate(entries):
+        path: Path = (HERE, "selected") if entry.parted else (HERE, "layout", number, "instances")
+        said = f"mig.selected: {entry.place}" if entry.parted else f"mig.layout[{number}].instances"
+        for model in models(entry, gpu):
+            met += 1
+            if entry.enabled and entry.instances:
+                for problem in fit_problems(path, said, model, entry.instances, driver_of(spec)):
+                    yield msgspec.structs.replace(problem, path=_inside(block, problem.path))
+    if gpu and entries and entries[0].parted and not met:
+        name = block.selected or "the configuration"
+        message = f"mig.selected: no entry of {name} is for {gpu.key}: its device-filter has other PCI ids"
+        ids = ", ".join(f"0x{one.id.partition(':')[2].upper()}10DE" for one in gpu.pci_ids)
+        yield Problem(path=(HERE, "selected"), message=message, hint=f"an entry without device-filter, or with {ids}")
+
+
+def _inside(block: Mig, path: Path) -> Path:
+    """The place of a GPU instance's profile in a layout: its key, where the instances are written as counts."""
+    if path[1] != "layout":
+        return path[:2]
+    if len(path) < 5:
+        return path
+    instances = block.layout[int(path[2])].instances
+    keys = (
+        [key for key in instances if mig_layout.parse_profile(key).gpu_instance == path[4]]
+        if isinstance(instances, dict)
+        else []
+    )
+    return (*path[:4], keys[0]) if keys else path[:4]
+
+
+def models(entry: mig_layout.Entry, gpu: Gpu | None) -> list[Gpu]:
+    """The models that an entry is for; without a model in the spec, those that it names itself."""
+    if entry.parted:
+        wanted = [ids[0] for text in entry.filters if (ids := mig_layout.filter_ids(text))]
+        return [one for one in (gpu,) if one and (not entry.filters or {*wanted} & _ids(one))]
+    named = [known for name in entry.gpus or () if isinstance(name, str) and (known := gpus.find_gpu(name))]
+    others = entry.gpus is None or len(named) < len(entry.gpus)
+    if gpu:
+        return [gpu] if others or gpu in named else []
+    return list({known.key: known for known in named}.values())
+
+
+def _ids(gpu: Gpu) -> set[int]:
+    return {int(f"{one.id.partition(':')[2]}10de", 16) for one in gpu.pci_ids}
+
+
+def fit_problems(
+    path: Path, said: str, gpu: Gpu, instances: Sequence[mig_layout.Instance], driver: str
+) -> Iterable[Problem]:
+    """Profiles that the model does not have, that its driver does not have, and sets that do not fit."""
+    model = model_of(gpu)
+    known = [profile.name for profile in model.profiles]
+    unknown = [name for name in dict.fromkeys(one.profile for one in instances) if name not in known]
+    for name in unknown if known else ():
+        message = f"{said}: {gpu.key} has no profile {name}"
+        yield Problem(path=(*path, name), message=message, hint=_instead(name, known))
+    if unknown:
+        return
+    fit = judge(model, instances)
+    if fit.reason:
+        severity: Any = "warning" if model.grid is not None and model.sure == "unconfirmed" else "error"
+        message = f"{said} does not fit on {gpu.key}: {fit.reason}"
+        yield Problem(path=path, message=message, hint=instead(model, instances, fit), severity=severity)
+        return
+    for message, hint in of_driver(model, instances, driver):
+        yield Problem(path=path, message=f"{said}: {message}", hint=hint)
+    if model.grid is None:
+        message = f"{said}: where MIG instances can be on {gpu.key} is not known; the host decides"
+        yield Problem(path=path, message=message, hint="gpuprov plan asks the host", severity="warning")
+
+
+def _instead(name: str, known: list[str]) -> str:
+    """The profile of as many slices and the same attributes; else those that resemble it; else all."""
+    wanted = mig_layout.parse_profile(name)
+    alike = [
+        one
+        for one in known
+        if (other := mig_layout.parse_profile(one)).slices == wanted.slices and other.attributes == wanted.attributes
+    ]
+    close = alike or difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f'did you mean "{close[0]}"? it has {", ".join(known)}' if close else f"it has {', '.join(known)}"

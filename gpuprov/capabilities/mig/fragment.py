@@ -1,0 +1,105 @@
+"""The `mig` block: which GPUs are in MIG mode, and how each is cut up."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from gpuprov.spec.model import Fragment
+
+Mode = Literal["enabled", "disabled"]
+Count = Annotated[int, msgspec.Meta(ge=1, le=64)]
+Profile = Annotated[
+    str,
+    msgspec.Meta(description="a MIG profile's name such as 3g.40gb, 1c.3g.40gb or 1g.10gb+me"),
+]
+Slices = Annotated[
+    str, msgspec.Meta(pattern=r"^[1-9][0-9]*c$", description="the slices of a compute instance: 1c, 2c, ...")
+]
+Selector = (
+    Annotated[int, msgspec.Meta(ge=0, le=63)]
+    | Annotated[
+        str, msgspec.Meta(min_length=1, description='"0000:3b:00.0", "GPU-<uuid>" or a model of gpuprov catalog gpus')
+    ]
+)
+
+
+class GpuInstance(Fragment, frozen=True, omit_defaults=True):
+    """GPU instances of one profile, where their place or their compute instances matter."""
+
+    profile: Profile
+    placement: Annotated[int, msgspec.Meta(ge=0, le=63, description="the first memory slice")] | None = None
+    count: Count = 1
+    compute: dict[Slices, Count] = {}
+
+
+ProfileCounts = dict[Profile, Count]
+GpuInstances = tuple[GpuInstance, ...]
+COUNTS_SCHEMA = {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1, "maximum": 64}}
+INSTANCES_SCHEMA = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "profile": {"type": "string"},
+            "placement": {"type": "integer", "minimum": 0, "maximum": 63},
+            "count": {"type": "integer", "minimum": 1, "maximum": 64},
+            "compute": COUNTS_SCHEMA,
+        },
+        "required": ["profile"],
+        "additionalProperties": False,
+    },
+}
+Instances = Annotated[
+    dict[str, Any] | tuple[Any, ...],
+    msgspec.Meta(
+        description="how many MIG devices of which profile, or a list with profile, placement, count, compute",
+        extra_json_schema={"allOf": [{"anyOf": [COUNTS_SCHEMA, INSTANCES_SCHEMA]}]},
+    ),
+]
+"""ProfileCounts or GpuInstances. The rules tell them apart, so that a finding has the place of what is wrong inside."""
+
+
+class LayoutEntry(Fragment, frozen=True, omit_defaults=True):
+    """What the GPUs that `gpus` names shall be."""
+
+    gpus: Literal["all"] | tuple[Selector, ...]
+    mode: Mode = "enabled"
+    instances: Instances = {}
+
+
+class Mig(Fragment, frozen=True):
+    """MIG mode, GPU instances and compute instances, applied through NVML and again at each boot."""
+
+    mode: Annotated[
+        Mode,
+        msgspec.Meta(description="without layout and config_file: the MIG mode of every GPU that has MIG"),
+    ] = "enabled"
+    layout: Annotated[
+        tuple[LayoutEntry, ...],
+        msgspec.Meta(
+            description="entries in order: the last that names a GPU wins; a GPU that none names stays as it is"
+        ),
+    ] = ()
+    config_file: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^(/.*)?$",
+            description="the absolute path of a mig-parted v1 file on the controller, in place of layout",
+        ),
+    ] = ""
+    selected: Annotated[
+        str, msgspec.Meta(description="the label in config_file; it may be left out where the file has one only")
+    ] = ""
+
+
+def plain_layout(block: Mig) -> list[dict[str, Any]]:
+    """The layout as plain dicts, as the role and mig_layout take it."""
+    return [plain_entry(entry) for entry in block.layout]
+
+
+def plain_entry(entry: LayoutEntry) -> dict[str, Any]:
+    """An entry as a plain dict, without what is at its default."""
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(entry))
+    return found

@@ -1,0 +1,216 @@
+"""Are the GPUs cut up as the block says: mode, GPU instances, compute instances, CDI devices, device files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpuprov import mig_fit, mig_layout
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.mig import host
+from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.catalog import toolkit
+from gpuprov.probe import mig, pci, system
+from gpuprov.probe.container_toolkit import CDI
+from gpuprov.probe.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
+
+Ctx = Context[Mig]
+APPLY = "gpuprov apply"
+STATE = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
+HOST_STATE = (*STATE, mig.HOLDERS, mig.CAPABILITIES)
+FIELDS = ("mode", "layout", "config_file", "selected")
+
+
+def unreadable(ctx: Ctx) -> Outcome | None:
+    """The answer where nobody can say how the GPUs are; None where it can be said."""
+    state = ctx.facts.get(mig.STATE)
+    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return skip("no NVIDIA GPU on the PCI bus: there is nothing to cut up")
+    kind = ctx.facts.get(system.CONTAINER)
+    if state.complaint and kind:
+        return skip(f"{kind} container without a loaded driver of its machine's: {state.complaint}")
+    if state.complaint:
+        return fail("GPUs that NVML tells of", state.complaint, "see nvidia_driver.loaded")
+    if state.unread:
+        return fail("GPUs that answer", "; ".join(state.unread), "dmesg | grep -E 'NVRM|Xid'; reset the GPU or reboot")
+    return None
+
+
+def wanted(ctx: Ctx) -> list[host.Needs] | Outcome:
+    """What each GPU needs that the block is about; or the answer where that cannot be said."""
+    if answer := unreadable(ctx):
+        return answer
+    state = ctx.facts.get(mig.STATE)
+    theirs = [user for user in users(ctx) if not host.is_service(user.holder.unit, ctx.host)]
+    try:
+        targets = host.asked(ctx.fragment, state)
+        found = [host.needs(gpu, targets[gpu.index], theirs) for gpu in state.gpus if gpu.index in targets]
+    except mig_layout.LayoutError as error:
+        hint = "correct mig in the spec; nvidia-smi -L lists the GPUs"
+        return fail("a layout for this host's GPUs", f"mig: {error}", hint)
+    if not found and not host.enables(ctx.fragment):
+        return ok("no GPU here has MIG, and none is asked for")
+    if not found:
+        listed = ", ".join(f"{gpu.told} {gpu.name}" for gpu in state.gpus) or "no GPU"
+        hint = "mig: false for this host, or an entry whose gpus are here"
+        return fail("a GPU with MIG that the layout names", f"the host has {listed}", hint)
+    return found
+
+
+def users(ctx: Ctx) -> tuple[mig.User, ...]:
+    """Who is on the GPUs."""
+    return mig.users(ctx.facts.get(mig.STATE), ctx.facts.get(mig.HOLDERS), ctx.facts.get(mig.CAPABILITIES))
+
+
+@check(
+    "mig.mode",
+    *(*HOST_STATE, MACHINE, FUNCTIONS),
+    fields=FIELDS,
+    evidence="nvidia-smi --query-gpu=pci.bus_id,mig.mode.current,mig.mode.pending --format=csv",
+)
+def mode(ctx: Ctx) -> Outcome:
+    """Each GPU is in the MIG mode that is asked for, and no other mode waits for its next reset."""
+    found = wanted(ctx)
+    if isinstance(found, Outcome):
+        return found
+    bad = [one for one in found if one.mode]
+    if not bad:
+        on = sum(one.target.enabled for one in found)
+        return ok(f"enabled on {on}, disabled on {len(found) - on} GPUs")
+    expected = told((one.gpu, _word(one.target.enabled)) for one in bad)
+    changes = [change for one in bad for change in host.changes(one)[:1]]
+    pending = [one for one in bad if one.gpu.pending == one.target.enabled]
+    reboot = ""
+    if any(host.resets(one.gpu) for one in pending) and not ctx.facts.get(system.CONTAINER):
+        reboot = reset_by_reboot(ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS))
+    hint = f"MIG mode waits for a reset of the GPU; reboot the VM: {reboot}" if reboot else _way(ctx, pending)
+    return fail(expected, told((one.gpu, _mode(one.gpu)) for one in bad), hint, changes=changes, reboot=reboot)
+
+
+def _way(ctx: Ctx, pending: Sequence[host.Needs]) -> str:
+    if not pending:
+        return APPLY
+    here = {one.gpu.index for one in pending}
+    holders = ", ".join(dict.fromkeys(str(user.holder) for user in users(ctx) if user.gpu in here))
+    held = f", which is held by {holders}" if holders else ""
+    return f"MIG mode waits for a reset of the GPU{held}: {APPLY} stops services that hold it, and resets it"
+
+
+def _word(enabled: bool) -> str:
+    return "enabled" if enabled else "disabled"
+
+
+def _mode(gpu: mig.MigGpu) -> str:
+    waits = "" if gpu.pending == gpu.current else f", {_word(gpu.pending)} is pending"
+    return f"{_word(gpu.current)}{waits}"
+
+
+@check("mig.instances", *HOST_STATE, fields=FIELDS, evidence="nvidia-smi mig -lgi; nvidia-smi mig -lci")
+def instances(ctx: Ctx) -> Outcome:
+    """Each GPU has exactly the GPU instances and compute instances that are asked for, each at its place where one is named."""
+    found = wanted(ctx)
+    if isinstance(found, Outcome):
+        return found
+    expected = told((one.gpu, _asked(one)) for one in found)
+    for one in found:
+        if one.problem:
+            return fail(expected, one.problem, "correct mig in the spec: gpuprov mig fit, gpuprov mig layouts")
+    bad = [one for one in found if one.instances]
+    if bad:
+        changes = [change for one in bad for change in host.changes(one)[one.mode :]]
+        return fail(expected, told((one.gpu, _there(one.gpu)) for one in bad), APPLY, changes=changes)
+    return ok(told((one.gpu, _there(one.gpu)) for one in found), expected)
+
+
+def told(words: Iterable[tuple[mig.MigGpu, str]]) -> str:
+    """The words of each GPU; those of which the same is said, together."""
+    alike: dict[str, list[mig.MigGpu]] = {}
+    for gpu, text in words:
+        alike.setdefault(text, []).append(gpu)
+    names = {
+        text: gpus[0].told if len(gpus) == 1 else f"GPUs {', '.join(str(gpu.index) for gpu in gpus)}"
+        for text, gpus in alike.items()
+    }
+    return "; ".join(f"{names[text]}: {text}" for text in alike)
+
+
+def _asked(one: host.Needs) -> str:
+    if not one.target.enabled:
+        return "no instance, MIG mode disabled"
+    parts = [
+        f"{part.profile}{'' if part.start is None else f' at {part.start}'}"
+        + ("" if not part.compute else f" with {', '.join(f'{size}c' for size in part.compute)}")
+        for part in one.target.instances
+    ]
+    return mig_fit.named(parts) or "no instance"
+
+
+def _there(gpu: mig.MigGpu) -> str:
+    found = sorted(gpu.instances, key=lambda one: one.start)
+    return ", ".join(host.named(one.profile, one.start, host.present(one)) for one in found) or "no instance"
+
+
+@check("mig.cdi", *(*STATE, CDI), evidence="nvidia-ctk cdi list; nvidia-smi -L")
+def devices(ctx: Ctx) -> Outcome:
+    """Containers can have every MIG device: the CDI specification names each, where the spec asks for container_toolkit."""
+    if "container_toolkit" not in ctx.host.capabilities:
+        return ok("the spec has no container_toolkit: nothing asked")
+    if answer := unreadable(ctx):
+        return answer
+    parts = [(gpu, part) for gpu in ctx.facts.get(mig.STATE).gpus for one in gpu.instances for part in one.compute]
+    specified = {name for one in ctx.facts.get(CDI) for name in one.devices}
+    names = [(f"{gpu.number}:{part.number}", part.uuid) for gpu, part in parts]
+    missing = [name for name, uuid in names if not {name, uuid} & specified]
+    if missing:
+        folder = getattr(ctx.host.capabilities["container_toolkit"], "cdi_directory", "/var/run/cdi")
+        change = Change(kind="file", name=f"{folder}/{toolkit.SPECIFICATION}", after="made anew")
+        hint = "systemctl restart nvidia-cdi-refresh.service, or gpuprov-cdi-refresh.service with a toolkit before 1.18"
+        return fail(
+            f"{len(parts)} MIG devices in the CDI specification",
+            f"not in it: {' '.join(missing)}",
+            hint,
+            changes=[change],
+        )
+    return ok(f"{len(parts)} MIG devices in the CDI specification")
+
+
+@check("mig.capabilities", *(*STATE, mig.CAPABILITIES), evidence=mig.CAPABILITIES.evidence)
+def capabilities(ctx: Ctx) -> Outcome:
+    """Users without root can use each instance: its device file in /dev/nvidia-caps is there, and they may read it."""
+    if answer := unreadable(ctx):
+        return answer
+    known = ctx.facts.get(mig.CAPABILITIES)
+    state = ctx.facts.get(mig.STATE)
+    paths = [path for gpu in state.gpus for path in _paths(gpu)]
+    kind = ctx.facts.get(system.CONTAINER)
+    if not paths:
+        return ok("no instance: nothing asked")
+    if not known and kind:
+        return skip(f"{kind} container: the files of the driver's capabilities are its machine's")
+    files = {one.path: one for one in known}
+    untold = [path for path in paths if path not in files]
+    absent = [files[path].node for path in paths if path in files and not files[path].mode]
+    closed = [
+        one for path in paths if (one := files.get(path)) and one.mode and not one.kept and not int(one.mode, 8) & 0o4
+    ]
+    expected = f"{len(paths)} device files that everyone may read"
+    if untold:
+        hint = "see nvidia_driver.loaded; the driver makes a file for each instance"
+        return fail(expected, f"not in /proc/driver/nvidia/capabilities: {' '.join(untold)}", hint)
+    if absent:
+        changes = [Change(kind="file", name=node, after="made") for node in absent]
+        hint = f"{APPLY}; nvidia-modprobe -f /proc/driver/nvidia/capabilities/... makes one"
+        return fail(expected, f"not there: {' '.join(absent)}", hint, changes=changes)
+    if closed:
+        listed = ", ".join(f"{one.node} {one.mode} {one.owner}" for one in closed)
+        return fail(expected, listed, f"chmod o+r {' '.join(one.node for one in closed)}")
+    return ok(expected)
+
+
+def _paths(gpu: mig.MigGpu) -> list[str]:
+    folders = [(f"gpu{gpu.minor}/mig/gi{one.id}", one) for one in gpu.instances]
+    return [f"{folder}/access" for folder, _ in folders] + [
+        f"{folder}/ci{part.id}/access" for folder, one in folders for part in one.compute
+    ]
+
+
+CHECKS = (mode, instances, devices, capabilities)

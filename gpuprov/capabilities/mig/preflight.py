@@ -1,0 +1,115 @@
+"""Can the host's GPUs be cut up so, and whose work would end: decided before anything is changed."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.mig import host
+from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.capabilities.mig.now import HOST_STATE, unreadable, users, wanted
+from gpuprov.catalog import gpus as catalogue
+from gpuprov.probe import mig, nvidia, pci, system
+from gpuprov.probe.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
+
+Ctx = Context[Mig]
+
+
+def driverless(ctx: Ctx) -> str:
+    """Why the GPUs cannot be asked before apply, where that is no fault: the driver comes with the same apply."""
+    state = ctx.facts.get(mig.STATE)
+    if not state.complaint:
+        return ""
+    if "nvidia_driver" in ctx.host.capabilities and not ctx.facts.get(nvidia.DRIVER).version:
+        return f"the driver is installed by the same apply ({state.complaint})"
+    return ""
+
+
+@check(
+    "mig.fits",
+    *(*HOST_STATE, nvidia.DRIVER),
+    fields=("mode", "layout", "config_file", "selected"),
+    moment="preflight",
+    evidence="nvidia-smi mig -lgipp; gpuprov mig fit",
+)
+def fits(ctx: Ctx) -> Outcome:
+    """The layout names GPUs of this host, they have MIG, and its instances fit on each of them."""
+    if reason := driverless(ctx):
+        return skip(reason)
+    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return fail("GPUs with MIG", "no NVIDIA GPU on the PCI bus", "take mig out of this host's spec (mig: false)")
+    state = ctx.facts.get(mig.STATE)
+    found = wanted(ctx)
+    if isinstance(found, Outcome) and found.status == "fail" and state.gpus and not any(g.capable for g in state.gpus):
+        return fail("GPUs with MIG", _without(state), "take mig out of this host's spec (mig: false)")
+    if isinstance(found, Outcome):
+        return found
+    problems = [one.problem for one in found if one.problem]
+    if problems:
+        return fail(
+            "instances that fit", "; ".join(problems), "correct mig in the spec; gpuprov mig layouts lists what fits"
+        )
+    return ok(f"fits on {len(found)} of {len(state.gpus)} GPUs")
+
+
+def _without(state: mig.MigState) -> str:
+    told = []
+    for gpu in state.gpus:
+        known = catalogue.by_pci_id(gpu.pci)
+        oldest = [one.version for one in known.mig.min_vbios] if known else []
+        why = f" (VBIOS {oldest[0]} or newer, and compute mode by NVIDIA's displaymodeselector)" if oldest else ""
+        told.append(f"{gpu.told} {gpu.name} has no MIG{why}")
+    return "; ".join(told) or "NVML lists no GPU"
+
+
+@check(
+    "mig.clients",
+    *(*HOST_STATE, nvidia.DRIVER),
+    moment="preflight",
+    evidence="nvidia-smi; fuser -v /dev/nvidia* /dev/nvidia-caps/*",
+)
+def clients(ctx: Ctx) -> Outcome:
+    """No user's process is on an instance that must go or a GPU whose MIG mode changes; where that is a reset, none is on any GPU."""
+    if reason := driverless(ctx):
+        return skip(reason)
+    found = unreadable(ctx) or wanted(ctx)
+    if isinstance(found, Outcome):
+        return skip("see mig.fits") if found.status == "fail" else found
+    met = dict.fromkeys(user.holder for one in found for user in users(ctx) if host.concerns(one, user))
+    if any(one.gpu.current != one.target.enabled and host.resets(one.gpu) for one in found):
+        met |= dict.fromkeys(ctx.facts.get(mig.HOLDERS))  # all that hold a GPU is stopped for a reset
+    changes = [change for one in found for change in host.changes(one)]
+    changes += [Change(kind="client", name=str(holder), after="stopped") for holder in met]
+    theirs = [holder for holder in met if not host.is_service(holder.unit, ctx.host)]
+    if theirs:
+        hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"
+        listed = ", ".join(str(holder) for holder in theirs)
+        return fail("no process of a user on what must go", listed, hint, changes=changes)
+    told = f"{len(met)} services are stopped for it" if met else "nobody is on what must go"
+    return Outcome(status="pass", expected="services only", found=told, changes=tuple(changes))
+
+
+@check(
+    "mig.resettable",
+    *(*HOST_STATE, nvidia.DRIVER, MACHINE, FUNCTIONS),
+    moment="preflight",
+    evidence="systemd-detect-virt --vm; cat /sys/bus/pci/devices/*/reset_method",
+)
+def resettable(ctx: Ctx) -> Outcome:
+    """GPUs that change their MIG mode by a reset (Ampere) may be reset on this host: some hypervisors allow it to no VM."""
+    if reason := driverless(ctx):
+        return skip(reason)
+    found = unreadable(ctx) or wanted(ctx)
+    if isinstance(found, Outcome):
+        return skip("see mig.fits") if found.status == "fail" else found
+    switched = [one.gpu for one in found if one.gpu.current != one.target.enabled and host.resets(one.gpu)]
+    named = " ".join(gpu.address for gpu in switched)
+    if not switched or ctx.facts.get(system.CONTAINER):
+        return ok(f"{named}: in a container, reset by NVML" if switched else "no GPU is reset")
+    why = reset_by_reboot(ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS))
+    if not why:
+        return ok(f"{named}: reset when the MIG mode changes")
+    waiting = [gpu for gpu in switched if gpu.pending == gpu.current]
+    first = "".join(f"nvidia-smi -i {gpu.address} -mig {int(not gpu.current)}; " for gpu in waiting)
+    return fail(f"{named}: GPUs that may be reset", why, f"{first}reboot the VM; then gpuprov apply")
+
+
+CHECKS = (fits, clients, resettable)

@@ -1,0 +1,114 @@
+"""How a host's GPUs are cut up, written as a `mig` block and as a mig-parted configuration."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from gpuprov import mig_layout
+from gpuprov.capabilities.mig import host
+from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
+from gpuprov.probe import mig, pci
+from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import Fragment
+
+NO_DRIVER = "libnvidia-ml.so"
+"""In the complaint of a host without the driver's library."""
+Cut = tuple[bool, tuple[tuple[str, tuple[int, ...]], ...]]
+"""Whether a GPU is in MIG mode, and its instances: profile, sizes of compute instances."""
+
+
+def export(facts: Facts) -> Fragment | None:
+    """The block; None where no GPU is in MIG mode and gpuprov does not keep one out of it."""
+    state = facts.get(mig.STATE)
+    if state.complaint and NO_DRIVER not in state.complaint and pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)):
+        raise ProbeFailed(state.complaint)
+    kept = facts.get(mig.BOOT).unit.file == "enabled"
+    if not any(gpu.current for gpu in state.gpus) and not (kept and any(gpu.capable for gpu in state.gpus)):
+        return None
+    groups = grouped(state)
+    if not any(enabled for enabled, _ in groups):
+        return Mig(mode="disabled")
+    entries = [_entry(cut, _chosen(state, indexes)) for cut, indexes in groups.items()]
+    return Mig(layout=tuple(entries))
+
+
+def parted(facts: Facts) -> list[dict[str, Any]]:
+    """The entries of a mig-parted configuration; none where no GPU has MIG.
+
+    mig-parted counts MIG devices and says no places. Raises ProbeFailed for what its counts would read otherwise.
+    """
+    state = facts.get(mig.STATE)
+    if state.complaint:
+        raise ProbeFailed(state.complaint)
+    entries = []
+    for (enabled, instances), indexes in grouped(state).items():
+        counts = _counts(instances)
+        entry: dict[str, Any] = {"devices": _chosen(state, indexes), "mig-enabled": enabled, "mig-devices": counts}
+        if not _says(counts, instances):
+            told = ", ".join(f"GPU {index}" for index in indexes)
+            raise ProbeFailed(
+                f"{told}: mig-parted would put these compute instances into other GPU instances: {counts}"
+            )
+        entries.append(entry)
+    return entries
+
+
+def grouped(state: mig.MigState) -> dict[Cut, list[int]]:
+    """GPUs with MIG by how they are cut up. Raises ProbeFailed for what no spec can say."""
+    found: dict[Cut, list[int]] = {}
+    if state.unread:
+        raise ProbeFailed("; ".join(state.unread))
+    for gpu in (gpu for gpu in state.gpus if gpu.capable):
+        for one in gpu.instances:
+            try:
+                mig_layout.parse_profile(one.profile)
+            except mig_layout.LayoutError as error:
+                raise ProbeFailed(f"{gpu.told}: {error}") from error
+        empty = [one for one in gpu.instances if not one.compute]
+        if empty:
+            raise ProbeFailed(f"{gpu.told}: {empty[0].profile} has no compute instance, which no spec says")
+        order = sorted(gpu.instances, key=lambda one: (-one.size, one.profile, one.start))
+        cut = tuple((one.profile, host.present(one)) for one in order)
+        found.setdefault((gpu.current, cut), []).append(gpu.index)
+    return found
+
+
+def _chosen(state: mig.MigState, indexes: Sequence[int]) -> Any:
+    return "all" if len(indexes) == sum(gpu.capable for gpu in state.gpus) else list(indexes)
+
+
+def _counts(instances: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
+    """MIG devices as mig-parted names and counts them."""
+    names = []
+    for profile, compute in instances:
+        whole = mig_layout.parse_profile(profile).slices
+        names += [profile if size == whole else f"{size}c.{profile}" for size in compute]
+    return dict(Counter(names))
+
+
+def _says(counts: dict[str, int], instances: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
+    """Whether the counts, read again, are these instances."""
+    (entry,) = mig_layout.normalise("enabled", [{"gpus": "all", "instances": counts}])
+    read = Counter((one.profile, host.sizes(one.profile, one.compute)) for one in entry.instances)
+    return read == Counter(instances)
+
+
+def _entry(cut: Cut, gpus: Any) -> LayoutEntry:
+    enabled, instances = cut
+    asked: Any = _counts(instances)
+    if not _says(asked, instances):
+        asked = [_item(*part, count) for part, count in Counter(instances).items()]
+    plain = {"gpus": gpus, "mode": "enabled" if enabled else "disabled", "instances": asked}
+    entry, findings = convert(plain, LayoutEntry)
+    if not isinstance(entry, LayoutEntry):
+        raise ProbeFailed(findings[0][1])
+    return entry
+
+
+def _item(profile: str, compute: tuple[int, ...], count: int) -> dict[str, Any]:
+    whole = compute == host.sizes(profile, ())
+    sizes = {} if whole else {"compute": {f"{size}c": many for size, many in Counter(compute).items()}}
+    return {"profile": profile, **({"count": count} if count > 1 else {}), **sizes}

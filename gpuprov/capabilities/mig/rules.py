@@ -1,0 +1,168 @@
+"""What is wrong with a `mig` block before any host is asked: by the catalogue, the driver's version and the other blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpuprov import mig_layout
+from gpuprov.capabilities.mig import config_file
+from gpuprov.capabilities.mig.fitting import HERE, driver_of, entry_problems
+from gpuprov.capabilities.mig.fragment import GpuInstances, Mig, ProfileCounts, plain_entry
+from gpuprov.catalog import gpus
+from gpuprov.catalog.gpus import Gpu
+from gpuprov.mig import model_of
+from gpuprov.mig.judge import of_model
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Path, Problem
+
+OFF = "switch it off for these hosts: mig: false"
+
+
+def rules(host_spec: HostSpec, block: Mig) -> Iterable[Problem]:
+    yield from contradictions(block)
+    shapes = list(shape_problems(block))
+    yield from shapes
+    if block.mode == "disabled" and not block.layout and not block.config_file:
+        return
+    gpu = gpus.find_gpu(host_spec.gpu.model) if host_spec.gpu else None
+    if gpu:
+        yield from hardware_problems(gpu, driver_of(host_spec))
+        yield from fabric_problems(host_spec, gpu)
+    if gpu and not gpu.mig.capable:
+        return
+    if not shapes:
+        yield from selector_problems(host_spec, gpu, block)
+        yield from entry_problems(host_spec, gpu, block)
+
+
+def contradictions(block: Mig) -> Iterable[Problem]:
+    if block.layout and block.config_file:
+        message = "mig.layout and mig.config_file exclude each other: one of them says how GPUs are cut up"
+        yield Problem(path=(HERE, "config_file"), message=message, hint="take one of them out")
+    if block.selected and not block.config_file:
+        message = f'mig.selected is "{block.selected}", and there is no mig.config_file that it could be a label of'
+        yield Problem(
+            path=(HERE, "selected"), message=message, hint="config_file: /path/of/config.yaml, or take selected out"
+        )
+    if block.mode == "disabled" and (block.layout or block.config_file):
+        other = "layout" if block.layout else "config_file"
+        message = f"mig.mode is disabled, and mig.{other} asks for something"
+        yield Problem(
+            path=(HERE, "mode"), message=message, hint=f"take mode out, or {other}; an entry has a mode of its own"
+        )
+    if block.mode == "enabled" and not block.layout and not block.config_file:
+        message = "mig asks for MIG mode without instances: no CUDA program finds a GPU then"
+        hint = "layout: [{gpus: all, instances: {PROFILE: COUNT}}]; gpuprov catalog mig lists profiles"
+        yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+
+
+def shape_problems(block: Mig) -> Iterable[Problem]:
+    """What cannot be read in the layout, or in the file that stands for it."""
+    for number, entry in enumerate(block.layout):
+        path: Path = (HERE, "layout", number)
+        kind: Any = ProfileCounts if isinstance(entry.instances, dict) else GpuInstances
+        _, found = convert(entry.instances, kind, (*path, "instances"))
+        for name in named_profiles(entry.instances):
+            try:
+                mig_layout.parse_profile(name)
+            except mig_layout.LayoutError as error:
+                hint = "gpuprov catalog mig lists profiles"
+                found.append(((*path, "instances"), f"mig.layout[{number}].instances: {error}", hint))
+        yield from (Problem(path=where, message=message, hint=hint) for where, message, hint in found)
+        if not entry.gpus:
+            hint = "gpus: all, or a list of indexes, PCI addresses, UUIDs and models"
+            yield Problem(path=(*path, "gpus"), message=f"mig.layout[{number}].gpus is an empty list", hint=hint)
+        elif not found:
+            try:
+                mig_layout.normalise("enabled", [plain_entry(entry)])
+            except mig_layout.LayoutError as error:
+                text = str(error).replace("layout[0]", f"mig.layout[{number}]", 1)
+                yield Problem(path=path, message=text, hint="gpuprov explain mig.layout")
+    if block.config_file:
+        for trouble in config_file.read(block.config_file, block.selected).troubles:
+            yield Problem(
+                path=(HERE, trouble.field), message=f"mig.{trouble.field}: {trouble.message}", hint=trouble.hint
+            )
+
+
+def named_profiles(instances: Any) -> list[str]:
+    """The texts that stand where a profile's name belongs."""
+    listed = (
+        instances if isinstance(instances, dict) else [one.get("profile") for one in instances if isinstance(one, dict)]
+    )
+    return [name for name in listed if isinstance(name, str)]
+
+
+def hardware_problems(gpu: Gpu, driver: str) -> Iterable[Problem]:
+    """A GPU without MIG, and a driver that is too old for MIG on this GPU."""
+    if not gpu.mig.capable:
+        severity = "warning" if gpu.mig.confidence == "unconfirmed" else "error"
+        message = f"mig: {gpu.key} has no MIG"
+        yield Problem(path=(HERE,), message=message, hint=OFF, severity=severity)  # type: ignore[arg-type]
+    for message, hint in of_model(model_of(gpu), driver) if gpu.mig.capable else ():
+        yield Problem(path=(HERE,), message=f"mig: {message}", hint=hint)
+
+
+def fabric_problems(spec: HostSpec, gpu: Gpu) -> Iterable[Problem]:
+    """On NVSwitches of A100, Fabric Manager's modes for virtual machines do not go with MIG; from H100 on they do.
+
+    https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
+    """
+    mode = str(getattr(spec.capabilities.get("fabric_manager"), "fabric_mode", "bare-metal"))
+    if mode != "bare-metal" and gpu.nvswitch and gpu.nvswitch.generation == 2:
+        message = f"mig: with fabric_manager.fabric_mode {mode}, partitions of several {gpu.key} cannot be activated in MIG mode"
+        hint = "fabric_mode: bare-metal, or MIG on GPUs that are given out alone"
+        yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+
+
+def selector_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Problem]:
+    """Names that are no GPU of these hosts, and GPUs that one entry names twice."""
+    count = spec.gpu.count if spec.gpu else None
+    for number, entry in enumerate(block.layout):
+        for place, name in enumerate(entry.gpus if entry.gpus != "all" else ()):
+            path: Path = (HERE, "layout", number, "gpus", place)
+            said = f"mig.layout[{number}].gpus[{place}]"
+            if name in entry.gpus[:place]:
+                yield Problem(path=path, message=f"{said}: {name} is named twice", hint="take one out")
+            elif isinstance(name, int):
+                if count is not None and name >= count:
+                    message = f"{said} is {name}, and the host has {count} GPU{'s' * (count != 1)}"
+                    yield Problem(path=path, message=message, hint=f"allowed: 0 to {count - 1}, or correct gpu.count")
+            elif not _is_hardware(name):
+                yield from _model_problem(path, said, name, gpu)
+    for number, chosen in parted_indexes(block):
+        if count is not None and (far := [index for index in chosen if index >= count]):
+            message = (
+                f"mig.selected: entry {number} names GPU {far[0]}, and the host has {count} GPU{'s' * (count != 1)}"
+            )
+            hint = f"allowed: 0 to {count - 1}; mig-parted passes over others"
+            yield Problem(path=(HERE, "selected"), message=message, hint=hint, severity="warning")
+
+
+def parted_indexes(block: Mig) -> Iterator[tuple[int, list[int]]]:
+    if block.config_file:
+        for number, entry in enumerate(config_file.read(block.config_file, block.selected).entries):
+            if isinstance(entry["devices"], list):
+                yield number, entry["devices"]
+
+
+def _is_hardware(name: str) -> bool:
+    """Whether it is a PCI address or a UUID, which no catalogue knows."""
+    return name.upper().startswith("GPU-") or mig_layout.is_address(name) is not None
+
+
+def _model_problem(path: Path, said: str, name: str, gpu: Gpu | None) -> Iterable[Problem]:
+    known = gpus.find_gpu(name)
+    if known is None:
+        near = gpus.nearest_gpu(name)
+        hint = (
+            f'did you mean "{near[0]}"?'
+            if near
+            else "an index, 0000:3b:00.0, GPU-<uuid>, or a model of gpuprov catalog gpus"
+        )
+        yield Problem(path=path, message=f'{said} is "{name}", which is no PCI address, UUID or known model', hint=hint)
+    elif gpu and known.key != gpu.key:
+        message = f'{said} is "{name}", and the GPUs of the host are {gpu.key}'
+        yield Problem(path=path, message=message, hint="correct it, or gpu.model")

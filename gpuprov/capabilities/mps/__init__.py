@@ -1,0 +1,93 @@
+"""`mps`: MPS control daemons as services, for the host, GPUs or MIG devices, with their limits and the environment of clients."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.mps import clients, now, preflight
+from gpuprov.capabilities.mps.fragment import Mps
+from gpuprov.capabilities.mps.rules import HERE, rules
+from gpuprov.catalog import mps as catalogue
+from gpuprov.probe import mps
+from gpuprov.probe.base import Facts
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import Fragment
+
+
+def export(facts: Facts) -> Fragment | None:
+    """The daemons that gpuprov's units run, by what they were started with and what they answer."""
+    state = facts.get(mps.MPS)
+    enabled = sorted(name for name, (_, on) in state.units.items() if on)
+    running = {daemon.unit.removeprefix("gpuprov-mps@").removesuffix(".service"): daemon for daemon in state.daemons}
+    found = [running[name] for name in enabled if name in running]
+    if not enabled or len(found) != len(enabled) or any(daemon.complaint for daemon in found):
+        return None
+    gpus = {gpu.uuid: gpu for gpu in state.gpus}
+    first = found[0]
+    told: dict[str, Any] = {"scope": "host", "protocol": first.protocol}
+    if any(device.startswith("MIG-") for device in first.devices):
+        told |= {"scope": "mig"}
+    elif [daemon.devices for daemon in found] != [tuple(gpus)]:
+        single = enabled == sorted(f"gpu{gpu.index}" for gpu in state.gpus)
+        rows = [
+            {
+                "name": name,
+                "gpus": [gpus[device].index if device in gpus else device for device in running[name].devices],
+            }
+            for name in enabled
+        ]
+        told |= {"scope": "gpu"} if single else {"scope": "groups", "groups": rows}
+    modes = {gpus[device].mode for daemon in found for device in daemon.devices if device in gpus}
+    told |= {"compute_mode": "default"} if modes == {"Default"} and told["scope"] != "mig" else {}
+    told["active_thread_percentage"] = int(float(first.percentage))
+    told["priority"] = "below-normal" if first.priority == catalogue.PRIORITIES["below-normal"] else "normal"
+    limits = {
+        str(gpus[device].index): value
+        for daemon in found
+        for device, value in zip(daemon.devices, daemon.limits, strict=False)
+        if value and device in gpus
+    }
+    same = len(set(limits.values())) == 1 and len(limits) == sum(len(daemon.devices) for daemon in found)
+    told["pinned_memory_limit"] = {"all": next(iter(limits.values()))} if same else limits
+    told["static_partitions"] = list(next(iter(first.partitions.values()), ()))
+    written = _written(state.files.get(catalogue.STATE, ""))
+    told |= {"container_directory": written.get("container_directory", ""), "shm_size": written.get("shm", "")}
+    told |= {"user": written.get("user", ""), "profile": catalogue.PROFILE in state.files, "units": _units(state.files)}
+    block, _ = convert(told, Mps)
+    return block if isinstance(block, Mps) else None
+
+
+def _written(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _units(files: dict[str, str]) -> dict[str, str]:
+    """Services that are clients, by gpuprov's drop-ins."""
+    found = {}
+    for path, text in files.items():
+        lines = [
+            line.partition("=")[2]
+            for line in text.splitlines()
+            if line.startswith(f"EnvironmentFile={catalogue.RUNTIME}/")
+        ]
+        if path.endswith(".d/50-gpuprov-mps.conf") and lines:
+            found[path.split("/")[-2].removesuffix(".d")] = lines[0].rpartition("/")[2].removesuffix(".env")
+    return found
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="MPS control daemons as services, for the host, GPUs or MIG devices, with limits that outlive a restart",
+    fragment=Mps,
+    checks=now.CHECKS + clients.CHECKS + preflight.CHECKS,
+    rules=rules,
+    export=export,
+    export_probes=(mps.MPS,),
+    follows=("nvidia_driver", "mig"),
+)

@@ -1,0 +1,125 @@
+"""Do clients find their daemon: login shells, services, containers; and is there shared memory for them."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.mps.fragment import STATE, Mps, group_names, wanted
+from gpuprov.capabilities.mps.now import unjudged
+from gpuprov.catalog import mps as catalogue
+from gpuprov.probe import mps
+
+Ctx = Context[Mps]
+APPLY = "gpuprov apply"
+
+
+def drop_in(unit: str) -> str:
+    """gpuprov's own settings of a service that is a client."""
+    return f"/etc/systemd/system/{unit}.d/50-gpuprov-mps.conf"
+
+
+def environment_file(daemon: str) -> str:
+    """What a daemon's clients set; its unit writes it at each start."""
+    return f"{catalogue.RUNTIME}/{daemon}.env"
+
+
+def instances(ctx: Ctx) -> list[str]:
+    """Daemons and partitions that have an environment of their own."""
+    state = ctx.facts.get(mps.MPS)
+    rows = wanted(ctx.fragment, state)[0]
+    names = (
+        [one.name for one in rows]
+        if ctx.fragment.scope != "mig"
+        else [name for name, (_, on) in state.units.items() if on]
+    )
+    parts = [f"{name}-{number}" for name in names for number in range(len(ctx.fragment.static_partitions))]
+    return names + parts
+
+
+@check("mps.profile", mps.MPS, fields=("profile",), moment="next-boot", evidence=f"cat {catalogue.PROFILE}")
+def profile(ctx: Ctx) -> Outcome:
+    """Login shells set the daemon's directories, if they are to be clients; else nothing of gpuprov's does."""
+    files = ctx.facts.get(mps.MPS).files
+    there, asked = catalogue.PROFILE in files, ctx.fragment.profile
+    if there != asked:
+        before, after = ("", "written") if asked else ("there", "removed")
+        change = Change(kind="file", name=catalogue.PROFILE, before=before, after=after)
+        found = f"{catalogue.PROFILE} is {'there' if there else 'absent'}"
+        return fail("written" if asked else "absent", found, APPLY, changes=[change])
+    if there:
+        name = next(iter(group_names(ctx.fragment)), "host")
+        if environment_file(name) not in files[catalogue.PROFILE]:
+            return fail("the environment of the daemon", f"{catalogue.PROFILE} names another", APPLY)
+    return ok(f"{catalogue.PROFILE} written" if there else "login shells are no clients by gpuprov")
+
+
+@check("mps.units", mps.MPS, fields=("units",), moment="next-boot", evidence=f"cat {drop_in('UNIT')}")
+def units(ctx: Ctx) -> Outcome:
+    """Each service that is a client has the environment of its daemon and starts behind it; no other has a drop-in of gpuprov's."""
+    files, told, changes = ctx.facts.get(mps.MPS).files, [], []
+    for unit, name in ctx.fragment.units.items():
+        if f"EnvironmentFile={environment_file(name)}" not in files.get(drop_in(unit), "").splitlines():
+            told.append(f"{unit} is not told of {name}")
+            changes.append(Change(kind="file", name=drop_in(unit), after=f"client of {name}"))
+    known = {drop_in(unit) for unit in ctx.fragment.units}
+    for path in files:
+        if path.endswith("/50-gpuprov-mps.conf") and path not in known:
+            told.append(f"{path} is not asked for")
+            changes.append(Change(kind="file", name=path, after="removed"))
+    if told:
+        return fail(f"drop-ins for {len(ctx.fragment.units)} services", "; ".join(told), APPLY, changes=changes)
+    return ok(
+        ", ".join(f"{unit}: {name}" for unit, name in ctx.fragment.units.items()) or "no service is a client by gpuprov"
+    )
+
+
+@check(
+    "mps.environment",
+    *STATE,
+    fields=("container_directory",),
+    evidence=f"cat {catalogue.RUNTIME}/*.env",
+)
+def environment(ctx: Ctx) -> Outcome:
+    """Every daemon has written the environment of its clients as it is now, and the snippet for containers where one is asked for."""
+    if answer := unjudged(ctx):
+        return answer
+    state = ctx.facts.get(mps.MPS)
+    names, folder = instances(ctx), ctx.fragment.container_directory
+    expected = f"{catalogue.RUNTIME}/NAME.env" + (f" and {folder}/NAME.yaml" if folder else "")
+    paths = {name: [environment_file(name), *([f"{folder}/{name}.yaml"] if folder else [])] for name in names}
+    missing = [path for given in paths.values() for path in given if path not in state.files]
+    if missing:
+        changes = [Change(kind="file", name=path, after="written") for path in missing]
+        return fail(expected, f"not there: {' '.join(missing)}", f"{APPLY}, or restart the units", changes=changes)
+    for daemon in state.daemons:
+        name = daemon.unit.removeprefix("gpuprov-mps@").removesuffix(".service")
+        for path in paths.get(name, ()):
+            if daemon.pipe not in state.files[path] or (
+                ctx.fragment.scope == "mig" and daemon.devices[0] not in state.files[path]
+            ):
+                return fail(
+                    f"{path} names {daemon.pipe}",
+                    "it names another directory or device",
+                    f"systemctl restart {daemon.unit}",
+                )
+    return ok(f"{len(names)} environments" if names else "no daemon", expected)
+
+
+@check("mps.shm", mps.MPS, fields=("shm_size",), evidence="df -h /dev/shm")
+def shm(ctx: Ctx) -> Outcome:
+    """/dev/shm is at least as large as asked for: clients and server share pinned memory through it. The units enlarge it at start."""
+    size = ctx.fragment.shm_size
+    there = ctx.facts.get(mps.MPS).shm
+    if not size:
+        return ok("not asked for")
+    least = int(size[:-1]) * (1024 if size.endswith("G") else 1)
+    if there is None:
+        return fail(size, "/dev/shm is not mounted", "mount -t tmpfs tmpfs /dev/shm")
+    if there < least:
+        change = Change(kind="setting", name="/dev/shm", before=f"{there} MiB", after=size)
+        return fail(
+            f"{size} or more", f"{there} MiB", f"{APPLY}; mount -o remount,size={size} /dev/shm", changes=[change]
+        )
+    return ok(f"{there} MiB", f"{size} or more")
+
+
+CHECKS = (profile, units, environment, shm)

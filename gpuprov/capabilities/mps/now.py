@@ -1,0 +1,280 @@
+"""Are the daemons as wanted: one for each, alive, answering, with its limits, its user's server, its GPUs in their compute mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, branch_now, limit_for, shown, wanted, without_gpu
+from gpuprov.catalog import by_pci_id
+from gpuprov.catalog import mps as catalogue
+from gpuprov.probe import mps, nvidia, pci
+from gpuprov.probe.mps import Daemon
+
+Ctx = Context[Mps]
+APPLY = "gpuprov apply"
+LOG = "journalctl -u 'gpuprov-mps@*' -n 30"
+
+
+def unit(name: str) -> str:
+    """The unit of a daemon."""
+    return catalogue.UNITS.replace("*", name)
+
+
+def pairs(ctx: Ctx) -> Iterable[tuple[Wanted, Daemon]]:
+    """Each wanted daemon that runs, with its process."""
+    state = ctx.facts.get(mps.MPS)
+    for one in wanted(ctx.fragment, state)[0]:
+        for daemon in state.daemons:
+            if daemon.devices == one.devices and daemon.unit.startswith("gpuprov-mps@"):
+                yield one, daemon
+
+
+def called(one: Wanted, daemon: Daemon) -> str:
+    """What a daemon is called."""
+    return one.name or daemon.unit.removeprefix("gpuprov-mps@").removesuffix(".service")
+
+
+def unjudged(ctx: Ctx) -> Outcome | None:
+    """The answer where there is nothing to compare: no GPU, or devices that cannot have these daemons."""
+    if reason := without_gpu(ctx.facts):
+        return skip(reason)
+    problem = wanted(ctx.fragment, ctx.facts.get(mps.MPS))[1]
+    return fail(f"daemons of scope {ctx.fragment.scope}", problem, "see mps.gpus") if problem else None
+
+
+@check(
+    "mps.enabled",
+    *STATE,
+    fields=("scope", "groups"),
+    moment="next-boot",
+    evidence="systemctl list-units --all 'gpuprov-mps@*'",
+)
+def enabled(ctx: Ctx) -> Outcome:
+    """The unit of every wanted daemon starts at boot, and no other daemon's."""
+    if answer := unjudged(ctx):
+        return answer
+    state = ctx.facts.get(mps.MPS)
+    names = {name for name, (_, on) in state.units.items() if on}
+    expected = wanted(ctx.fragment, state)[0]
+    if ctx.fragment.scope == "mig":
+        told = f"{len(names)} units enabled"
+        more = len(names) - len(expected)
+        return ok(told) if not more else fail(f"{len(expected)} units enabled", told, APPLY)
+    missing, extra = {one.name for one in expected} - names, names - {one.name for one in expected}
+    changes = [Change(kind="service", name=unit(name), after="enabled") for name in sorted(missing)]
+    changes += [Change(kind="service", name=unit(name), before="enabled", after="removed") for name in sorted(extra)]
+    if missing or extra:
+        words = [f"not enabled: {' '.join(sorted(missing))}"] * bool(missing) + [
+            f"not wanted: {' '.join(sorted(extra))}"
+        ] * bool(extra)
+        return fail(
+            f"units of {' '.join(one.name for one in expected) or 'no daemon'}",
+            "; ".join(words),
+            APPLY,
+            changes=changes,
+        )
+    return ok(f"enabled: {' '.join(sorted(names)) or 'none'}")
+
+
+def in_the_way(daemon: Daemon, taken: set[str]) -> bool:
+    """Whether a daemon that is not wanted is gpuprov's own, or has a device of a wanted one: without UUIDs it may have any."""
+    known = all(device.startswith(("GPU-", "MIG-")) for device in daemon.devices)
+    overlaps = not daemon.devices or not known or bool(taken & set(daemon.devices))
+    return daemon.unit.startswith("gpuprov-mps@") or (bool(taken) and overlaps)
+
+
+@check("mps.daemons", *STATE, fields=("scope", "groups", "protocol"), evidence="systemctl status 'gpuprov-mps@*'")
+def daemons(ctx: Ctx) -> Outcome:
+    """One control daemon of its unit lives and answers for each wanted set of devices, and no other daemon has one of them."""
+    if answer := unjudged(ctx):
+        return answer
+    state = ctx.facts.get(mps.MPS)
+    rows = wanted(ctx.fragment, state)[0]
+    found = list(pairs(ctx))
+    expected = f"{len(rows)} daemons, each answering by protocol {ctx.fragment.protocol}"
+    missing = [one for one in rows if one not in [row for row, _ in found]]
+    if missing:
+        first = missing[0]
+        states = ", ".join(
+            f"{unit(name)} is {active}" for name, (active, _) in state.units.items() if name == first.name
+        )
+        told = f"no daemon for {first.name or first.devices[0]}" + (f": {states}" if states else "")
+        change = Change(kind="service", name=unit(first.name or "gpu0-mig0"), after="active")
+        return fail(expected, told, LOG, changes=[change])
+    mine = [daemon.pid for _, daemon in found]
+    taken = {device for one in rows for device in one.devices}
+    others = [daemon for daemon in state.daemons if daemon.pid not in mine and in_the_way(daemon, taken)]
+    if others:
+        shown_as = ", ".join(
+            f"pid {one.pid} ({one.unit or 'of no unit'}, {one.pipe or catalogue.PIPES['v2']})" for one in others
+        )
+        hint = f"{APPLY} stops gpuprov's; end others: echo quit | CUDA_MPS_PIPE_DIRECTORY=... {catalogue.CONTROL}"
+        return fail(expected, f"daemons that are not wanted: {shown_as}", hint)
+    for one, daemon in found:
+        restart = Change(kind="service", name=unit(called(one, daemon)), before="running", after="restarted")
+        if daemon.complaint:
+            return fail(
+                expected,
+                f"{called(one, daemon)}: {daemon.complaint}",
+                f"systemctl restart {daemon.unit}",
+                changes=[restart],
+            )
+        if daemon.old:
+            told = f"{called(one, daemon)} runs a program that was replaced since, by another driver's"
+            return fail(expected, told, f"{APPLY}, or systemctl restart {daemon.unit}", changes=[restart])
+        if daemon.protocol != ctx.fragment.protocol:
+            return fail(expected, f"{called(one, daemon)} has protocol {daemon.protocol}", APPLY, changes=[restart])
+    return ok(", ".join(f"{called(one, daemon)}: pid {daemon.pid}" for one, daemon in found) or "no daemon", expected)
+
+
+def differences(ctx: Ctx, one: Wanted, daemon: Daemon) -> Iterable[tuple[str, str, str]]:
+    """Limits of a daemon that are others than the spec's: what, found, wanted."""
+    fragment, state = ctx.fragment, ctx.facts.get(mps.MPS)
+    percentage = f"{fragment.active_thread_percentage}.0"
+    if daemon.percentage != percentage:
+        yield "active thread percentage", daemon.percentage or "none", percentage
+    if daemon.priority != catalogue.PRIORITIES[fragment.priority]:
+        yield "client priority", daemon.priority or "none", catalogue.PRIORITIES[fragment.priority]
+    for number, device in enumerate(one.devices if fragment.protocol == "v2" else one.devices[:1]):
+        value = shown(limit_for(fragment, device, state))
+        there = daemon.limits[number] if number < len(daemon.limits) else ""
+        if there not in (value, limit_for(fragment, device, state)):
+            yield f"memory limit of {device}", there or "none", value or "none"
+    for server in daemon.servers if not fragment.static_partitions else ():
+        if server.percentage and server.percentage != percentage:
+            yield f"active thread percentage of server {server.pid}", server.percentage, percentage
+
+
+@check(
+    "mps.limits",
+    *STATE,
+    fields=("active_thread_percentage", "pinned_memory_limit", "priority"),
+    evidence=f"echo get_default_active_thread_percentage | {catalogue.CONTROL}",
+)
+def limits(ctx: Ctx) -> Outcome:
+    """Every daemon says the limits that the spec has: they are lost with a daemon, and anybody can change them."""
+    if answer := unjudged(ctx):
+        return answer
+    found = list(pairs(ctx))
+    answering = [(one, daemon) for one, daemon in found if not daemon.complaint]
+    told, changes = [], []
+    for one, daemon in answering:
+        for what, there, value in differences(ctx, one, daemon):
+            told.append(f"{called(one, daemon)}: {what} is {there}, wanted {value}")
+            changes.append(Change(kind="setting", name=f"{called(one, daemon)}: {what}", before=there, after=value))
+    expected = f"{ctx.fragment.active_thread_percentage} % of the threads, priority {ctx.fragment.priority}"
+    if ctx.fragment.pinned_memory_limit:
+        expected += ", memory " + ", ".join(f"{key} {value}" for key, value in ctx.fragment.pinned_memory_limit.items())
+    if told:
+        return fail(expected, "; ".join(told), APPLY, changes=changes)
+    if len(answering) < len(wanted(ctx.fragment, ctx.facts.get(mps.MPS))[0]):
+        return fail(expected, "a daemon does not run or does not answer", "see mps.daemons")
+    return ok(expected)
+
+
+@check("mps.static_partitions", *STATE, fields=("static_partitions",), evidence=f"echo lspart | {catalogue.CONTROL}")
+def static_partitions(ctx: Ctx) -> Outcome:
+    """Every GPU has the SM partitions that the spec has, and no other."""
+    if answer := unjudged(ctx):
+        return answer
+    value = sorted(ctx.fragment.static_partitions)
+    for one, daemon in pairs(ctx):
+        for device in one.devices:
+            there = sorted(n for key, chunks in daemon.partitions.items() if device.startswith(key) for n in chunks)
+            if there != value:
+                change = Change(kind="setting", name=f"SM partitions of {device}", before=str(there), after=str(value))
+                return fail(
+                    f"partitions of {value} chunks",
+                    f"{called(one, daemon)}: {there} on {device}",
+                    APPLY,
+                    changes=[change],
+                )
+    if value and not list(pairs(ctx)):
+        return fail(f"partitions of {value} chunks", "no daemon runs", "see mps.daemons")
+    return ok(f"partitions of {value} chunks" if value else "none")
+
+
+@check(
+    "mps.compute_mode",
+    *STATE,
+    fields=("compute_mode",),
+    evidence="nvidia-smi --query-gpu=index,compute_mode --format=csv",
+)
+def compute_mode(ctx: Ctx) -> Outcome:
+    """The daemons' GPUs are in the compute mode asked for, which their units set at each start; GPUs in MIG mode are in Default."""
+    if answer := unjudged(ctx):
+        return answer
+    state = ctx.facts.get(mps.MPS)
+    rows = wanted(ctx.fragment, state)[0]
+    if not rows:
+        return ok("no daemon is asked for")
+    value = "Exclusive_Process" if ctx.fragment.exclusive else "Default"
+    mine = {device for one in rows for device in one.devices}
+    wrong = [gpu for gpu in state.gpus if gpu.mode not in (value, "[N/A]") and ({gpu.uuid, *gpu.mig_devices} & mine)]
+    if wrong:
+        changes = [
+            Change(kind="setting", name=f"compute mode of GPU {gpu.index}", before=gpu.mode, after=value)
+            for gpu in wrong
+        ]
+        told = ", ".join(f"GPU {gpu.index}: {gpu.mode}" for gpu in wrong)
+        return fail(value, told, f"{APPLY}; nvidia-smi -c does it too, until the next boot", changes=changes)
+    return ok(value)
+
+
+@check("mps.servers", *STATE, fields=("user",), evidence=f"echo get_server_list | {catalogue.CONTROL}")
+def servers(ctx: Ctx) -> Outcome:
+    """With a user, each daemon has that user's server and nobody else's: a daemon serves one user at a time, and others wait."""
+    if answer := unjudged(ctx):
+        return answer
+    state, user = ctx.facts.get(mps.MPS), ctx.fragment.user
+    rows = [(called(one, daemon), server) for one, daemon in pairs(ctx) for server in daemon.servers]
+    sick = [
+        f"{name}: server {server.pid} is {server.status}" for name, server in rows if server.status.upper() == "FAULT"
+    ]
+    if sick:
+        return fail(
+            "servers that work", ", ".join(sick), "end its clients; the server restarts by itself, or restart the unit"
+        )
+    listed = ", ".join(
+        f"{name}: server {server.pid} of uid {server.uid}, {server.clients} clients" for name, server in rows
+    )
+    if not user or ctx.fragment.protocol == "v3":
+        return ok(listed or "no server; the first client of a user starts one")
+    number = int(user) if user.isdigit() else state.users.get(user)
+    if number is None:
+        return fail(f"a server of {user}", f"the host has no user {user}", "make the user, or correct mps.user")
+    served = {name for name, server in rows if server.uid == number}
+    strangers = [f"{name}: uid {server.uid}" for name, server in rows if server.uid != number]
+    if strangers:
+        hint = f"end the other user's clients; {user} waits until they are gone"
+        return fail(f"servers of {user} only", ", ".join(strangers), hint)
+    missing = [called(one, daemon) for one, daemon in pairs(ctx) if called(one, daemon) not in served]
+    if missing or not served:
+        log = f"see control.log in {catalogue.LOGS}"
+        return fail(f"a server of {user}", f"no server: {' '.join(missing) or 'no daemon runs'}", f"{APPLY}; {log}")
+    return ok(listed)
+
+
+@check("mps.clients", *(mps.MPS, nvidia.LIBRARIES, nvidia.DRIVER, pci.NVIDIA_FUNCTIONS), fields=("clients",))
+def clients(ctx: Ctx) -> Outcome:
+    """The driver and the GPUs that are there take as many clients on a device as are planned; on a MIG device its share of them."""
+    planned, branch = ctx.fragment.clients, branch_now(ctx.facts)
+    models = [by_pci_id(gpu.identifier) for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
+    limit = min(
+        (catalogue.client_limit(model, branch) for model in models), default=catalogue.client_limit(None, branch)
+    )
+    slices = [size for gpu in ctx.facts.get(mps.MPS).gpus for size in gpu.mig_devices.values()]
+    if ctx.fragment.scope == "mig" and slices and planned > (share := catalogue.mig_share(limit, min(slices))):
+        told = f"inferred {share} on the smallest MIG device ({min(slices)} compute slices)"
+        return fail(f"{planned} clients on each MIG device", told, f"clients: {share}, or larger MIG devices")
+    if planned > limit:
+        return fail(
+            f"{planned} clients on a device",
+            f"{limit} with driver branch {branch}",
+            f"clients: {limit}, or a newer driver",
+        )
+    return ok(f"{limit} clients on a device", f"{planned} or more" if planned else "not asked for")
+
+
+CHECKS = (enabled, daemons, limits, static_partitions, compute_mode, servers, clients)

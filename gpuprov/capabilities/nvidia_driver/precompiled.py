@@ -1,0 +1,92 @@
+"""`build`: modules that the distribution or NVIDIA has built, one package for each kernel, or those that DKMS builds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpuprov import package_lists, resolve
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.nvidia_driver.fragment import (
+    BASE_PROBES,
+    NvidiaDriver,
+    build_targets,
+    decide,
+    module_package,
+    package_names,
+    versions,
+)
+from gpuprov.probe import modules, system
+from gpuprov.probe.family import words
+from gpuprov.probe.packages import PACKAGES
+from gpuprov.spec.problem import Problem
+
+Ctx = Context[NvidiaDriver]
+HERE = "nvidia_driver"
+KERNELS = r"linux-image-.*|kernel(-(core|modules|modules-core|modules-extra|uek|uek-core))?"
+"""Packages that bring a kernel which boots."""
+
+
+def problems(driver: NvidiaDriver) -> Iterable[Problem]:
+    """What precompiled modules contradict."""
+    if driver.build != "precompiled":
+        return
+    path, told = (HERE, "build"), "nvidia_driver.build is precompiled"
+    if driver.signing.key_file:
+        message = f"{told}: whoever built the modules has signed them, nvidia_driver.signing would sign none"
+        yield Problem(path=path, message=message, hint="no signing; or build: dkms, whose modules the site's key signs")
+    if driver.build_host:
+        message = f"{told}: nothing is built, and nvidia_driver.build_host is {driver.build_host}"
+        yield Problem(path=path, message=message, hint="no build_host; or build: dkms")
+    if driver.source == "runfile":
+        yield Problem(path=path, message=f"{told}, and a runfile has its modules built by DKMS", hint="build: dkms")
+
+
+def of_kernel(ctx: Ctx, flavour: str, kernel: str) -> list[str]:
+    """The packages of modules that a kernel needs, for the driver that is installed."""
+    names, mine = package_names(ctx.fragment, ctx.facts), module_package(ctx.fragment, ctx.facts)
+    given = {flavour: names.precompiled.get(flavour, ())}
+    rules = package_lists.precompiled_sets({flavour: []}, given, [kernel])[flavour]
+    return list(resolve.fitting(rules, mine.version)) if mine else []
+
+
+@check(
+    "nvidia_driver.precompiled",
+    *(*BASE_PROBES, modules.KERNELS),
+    fields=("build",),
+    moment="next-boot",
+    evidence="dpkg -l 'linux-modules-nvidia-*' 'linux-image-*'; rpm -qa 'kmod-nvidia*' 'kernel*'; apt-mark showhold",
+)
+def precompiled(ctx: Ctx) -> Outcome:
+    """Modules come from where `build` says: from DKMS, or from a package for every kernel that can boot; that is held, and so are the
+    kernels, for a new one would boot without a driver."""
+    names, found, present = package_names(ctx.fragment, ctx.facts), ctx.facts.get(PACKAGES), versions(ctx.facts)
+    beside = names.built_otherwise(present)
+    if ctx.fragment.build == "dkms":
+        if beside:
+            return fail("modules that DKMS builds", f"precompiled: {' '.join(beside)}", "gpuprov apply takes them away")
+        return ok("DKMS builds the modules")
+    expected = "precompiled modules for every kernel that can boot, held with the kernels"
+    if beside:
+        hint = "gpuprov apply takes it away: what DKMS has built is loaded before what was precompiled"
+        return fail(expected, f"installed beside them: {' '.join(beside)}", hint)
+    flavour = decide(ctx.fragment, ctx.facts).flavour
+    wanted = {kernel.release: of_kernel(ctx, flavour, kernel.release) for kernel in build_targets(ctx.facts)}
+    lacking = [kernel for kernel, names_of in wanted.items() if not names_of or not set(names_of) <= found.keys()]
+    if lacking or not wanted:
+        changes = [Change(kind="package", name=f"modules of {kernel}", after="installed") for kernel in lacking]
+        hint = "gpuprov apply installs them where they are offered; else remove that kernel, or nvidia_driver: {build: dkms}"
+        return fail(expected, f"none for {' '.join(lacking)}" if lacking else "no kernel found", hint, changes=changes)
+    mine = [name for names_of in wanted.values() for name in names_of]
+    if broken := [name for name in mine if not found[name].whole]:
+        repair = words(ctx.facts.get(system.OS_RELEASE)).repair
+        return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; gpuprov apply")
+    kernels = [name for name, one in found.items() if name == one.name and re.fullmatch(KERNELS, name)]
+    loose = [name for name in (*mine, *kernels) if not found[name].held]
+    if loose and ctx.fragment.hold:
+        command = f"{words(ctx.facts.get(system.OS_RELEASE)).hold} {' '.join(loose)}"
+        return fail(expected, f"not held: {' '.join(loose)}", command, changes=[Change(kind="setting", name=command)])
+    return ok(f"{' '.join(mine)}", expected)
+
+
+CHECKS = (precompiled,)

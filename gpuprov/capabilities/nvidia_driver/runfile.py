@@ -1,0 +1,219 @@
+"""`source: runfile`: the driver of NVIDIA's own installer. No package owns it, so the checks of packages ask other questions."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path as File
+
+from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, Runfile, decide
+from gpuprov.capabilities.nvidia_driver.preflight import refusals
+from gpuprov.catalog.driver_sets import of_any_driver
+from gpuprov.probe import modules, nvidia, runfile, system
+from gpuprov.probe.base import Facts
+from gpuprov.probe.family import words
+from gpuprov.probe.packages import PACKAGES, Package
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Problem
+
+Ctx = Context[NvidiaDriver]
+Answer = Callable[[Ctx], Outcome]
+HERE = "nvidia_driver"
+EXACT = re.compile(r"\d{3}(\.\d+){1,2}")
+NEEDED = (*BASE_PROBES, runfile.RUNFILE, nvidia.DRIVER, system.CONTAINER)
+LISTED = "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*'"
+NOTHING = "nothing to hold: no upgrade moves what no package owns; see nvidia_driver.runfile_alone"
+
+
+def wanted(driver: NvidiaDriver) -> bool:
+    """Whether the driver comes from a .run file."""
+    return driver.source == "runfile"
+
+
+def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
+    """What a .run file needs, and what it contradicts."""
+    given, path = driver.runfile, (HERE, "runfile")
+    if not wanted(driver):
+        if given != Runfile():
+            message = f"nvidia_driver.runfile is not used by source {driver.source}"
+            yield Problem(path=path, message=message, hint="source: runfile, or leave the runfile out")
+        return
+    if not EXACT.fullmatch(driver.version):
+        message = f'nvidia_driver.version is "{driver.version}", and a runfile has exactly one'
+        yield Problem(path=(HERE, "version"), message=message, hint='that one, like version: "580.95.05"')
+    if bool(given.url) == bool(given.file):
+        told = "both a url and a file" if given.url else "neither a url nor a file"
+        hint = "runfile: {url: https://.../NVIDIA-Linux-x86_64-VERSION.run, sha256: ...}, or file: one beside the inventory"
+        yield Problem(path=path, message=f"nvidia_driver.runfile has {told}", hint=hint)
+    elif given.file and not File(given.file).is_file():
+        message = f"nvidia_driver.runfile.file {given.file} is not there"
+        yield Problem(path=(*path, "file"), message=message, hint="put it there, or name its url")
+    if not given.sha256:
+        message = "nvidia_driver.runfile has no sha256: root would run whatever is in the file"
+        yield Problem(
+            path=path, message=message, hint="sha256: what sha256sum says of it, compared with NVIDIA's own page"
+        )
+    if driver.build_host:
+        message = f"nvidia_driver.build_host is {driver.build_host}, and a runfile's modules are built on each host"
+        yield Problem(path=(HERE, "build_host"), message=message, hint="no build_host, or a source of packages")
+    if driver.repository.url:
+        message = "nvidia_driver.repository is not used by source runfile"
+        yield Problem(path=(HERE, "repository"), message=message, hint="leave it out")
+    if "fabric_manager" in host.capabilities:
+        message = "fabric_manager follows the driver's packages, and nvidia_driver.source is runfile, which has none"
+        hint = "source: nvidia, whose repository has both in one version; or fabric_manager: false"
+        yield Problem(path=(HERE, "source"), message=message, hint=hint)
+
+
+def exported(facts: Facts) -> NvidiaDriver | None:
+    """The driver that a runfile brought; where gpuprov did not install it, the rules ask for the file and its checksum."""
+    mine = facts.get(runfile.RUNFILE)
+    if not mine.version:
+        return None
+    options = facts.get(modules.MODPROBE).options.get("nvidia", {})
+    given = Runfile(**{key: mine.ours.get(key, "") for key in ("url", "file", "sha256")})
+    return NvidiaDriver(
+        version=mine.version,
+        source="runfile",
+        runfile=given if mine.ours.get("version") == mine.version else Runfile(),
+        kernel_modules="open" if all(mine.open.values()) else "proprietary",
+        module_parameters={k: v for k, v in options.items() if k.startswith("NVreg_")},
+    )
+
+
+def driver_packages(facts: Facts) -> dict[str, Package]:
+    """Installed packages of any driver: each would overwrite files of the .run file's, or has."""
+    release = facts.get(system.OS_RELEASE)
+    names, sources = of_any_driver(release.id, release.version)
+    found = facts.get(PACKAGES)
+    return {
+        n: p for n, p in found.items() if n == p.name and (re.fullmatch(names, n) or re.fullmatch(sources, p.source))
+    }
+
+
+def alone(ctx: Ctx) -> Outcome:
+    """Whether no package of a driver is there."""
+    found = driver_packages(ctx.facts)
+    if found:
+        purge = words(ctx.facts.get(system.OS_RELEASE)).purge
+        listed = " ".join(f"{name}={package.version}" for name, package in found.items())
+        return fail("no package of a driver", listed, f"remove them: {purge} {' '.join(found)}; then gpuprov apply")
+    return ok("no package of a driver")
+
+
+def leftovers(ctx: Ctx) -> Outcome:
+    """Packages and a .run file overwrite each other's files: the one is taken away before the other comes."""
+    return alone(ctx)
+
+
+def resolvable(ctx: Ctx) -> Outcome:
+    decision, mine = decide(ctx.fragment, ctx.facts), ctx.facts.get(runfile.RUNFILE)
+    expected = f"{decision.version} ({decision.flavour}) of a runfile"
+    if decision.problem:
+        return fail(expected, decision.problem, decision.hint)
+    if refused := refusals(ctx.facts, decision):
+        return fail(expected, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
+    changes: list[Change] = []
+    if mine.version != decision.version or _wrong_flavour(ctx):
+        changes = [Change(kind="package", name="NVIDIA's runfile", before=mine.version, after=decision.version)]
+    told = f"{decision.version} ({decision.flavour}: {decision.reason})"
+    return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes), version=decision.version)
+
+
+def packages(ctx: Ctx) -> Outcome:
+    mine, version = ctx.facts.get(runfile.RUNFILE), ctx.fragment.version
+    if mine.unreadable and not mine.version:
+        return fail(version, f"{runfile.RECORD} may not be read", "let gpuprov become root on the host")
+    if mine.version != version:
+        return fail(f"{version} of a runfile", mine.version or "no runfile installation", "gpuprov apply")
+    return ok(f"{mine.version} of a runfile", version)
+
+
+def flavour(ctx: Ctx) -> Outcome:
+    decision, mine, loaded = (
+        decide(ctx.fragment, ctx.facts),
+        ctx.facts.get(runfile.RUNFILE),
+        ctx.facts.get(nvidia.DRIVER),
+    )
+    expected = f"{decision.flavour}: {decision.reason}"
+    if not mine.open:
+        return fail(expected, "no kernel has an NVIDIA module", "gpuprov apply")
+    if wrong := _wrong_flavour(ctx):
+        other = "proprietary" if decision.flavour == "open" else "open"
+        return fail(expected, f"{other} for {' '.join(wrong)}", "gpuprov apply installs the other flavour")
+    running = "open" if loaded.open else "proprietary"
+    if loaded.version and running != decision.flavour and not ctx.facts.get(system.CONTAINER):
+        hint = "the module on disk is right: reload it or reboot"
+        return fail(expected, f"loaded: {running}", hint, reboot="the other flavour is loaded")
+    return ok(decision.flavour, expected)
+
+
+def _wrong_flavour(ctx: Ctx) -> list[str]:
+    is_open = decide(ctx.fragment, ctx.facts).flavour == "open"
+    return [kernel for kernel, other in ctx.facts.get(runfile.RUNFILE).open.items() if other != is_open]
+
+
+def source(ctx: Ctx) -> Outcome:
+    mine = ctx.facts.get(runfile.RUNFILE)
+    if not mine.programs:
+        return fail("runfile", "no runfile installation", "gpuprov apply")
+    return ok(f"runfile: {' '.join(mine.programs)}", "runfile")
+
+
+def source_offered(ctx: Ctx) -> Outcome:
+    return ok(ctx.fragment.runfile.url or ctx.fragment.runfile.file, "runfile")
+
+
+def held(_ctx: Ctx) -> Outcome:
+    return ok(NOTHING)
+
+
+ANSWERS: Mapping[str, Answer] = {
+    f"{HERE}.{answer.__name__}": answer
+    for answer in (resolvable, leftovers, packages, flavour, held, source, source_offered)
+}
+
+
+def either(one: Check) -> Check:
+    """The check, which asks its question of a .run file's driver where the spec wants that."""
+    answer = ANSWERS.get(one.id)
+    if answer is None:
+        return one
+
+    def run(ctx: Ctx) -> Outcome:
+        return answer(ctx) if wanted(ctx.fragment) else one.run(ctx)
+
+    probes = (*one.probes, *(each for each in NEEDED if each not in one.probes))
+    return dataclasses.replace(one, run=run, probes=probes)
+
+
+@check(
+    "nvidia_driver.runfile",
+    runfile.RUNFILE,
+    fields=("runfile",),
+    evidence=f"cat {runfile.OURS}; head -n 1 {runfile.RECORD}",
+)
+def recorded(ctx: Ctx) -> Outcome:
+    """The driver was installed from the file that has the checksum of the spec."""
+    if not wanted(ctx.fragment):
+        return ok("nothing asked")
+    mine, given = ctx.facts.get(runfile.RUNFILE), ctx.fragment.runfile.sha256.lower()
+    known = mine.ours.get("sha256", "")
+    if known != given:
+        # Of another version it comes anyway, and nvidia_driver.resolvable says so.
+        same = mine.version == ctx.fragment.version
+        changes = [Change(kind="package", name="NVIDIA's runfile", before=known[:12], after=given[:12])] * same
+        told = known or "not known of which file: gpuprov did not install it"
+        return fail(given, told, "gpuprov apply installs the file of the spec", changes=changes)
+    return ok(given)
+
+
+@check("nvidia_driver.runfile_alone", *BASE_PROBES, fields=("source",), moment="next-boot", evidence=LISTED)
+def runfile_alone(ctx: Ctx) -> Outcome:
+    """Beside a runfile's driver no package of one is installed: an upgrade that brings libnvidia-... would replace its files."""
+    return alone(ctx) if wanted(ctx.fragment) else ok("nothing asked: the driver comes from packages")
+
+
+CHECKS = (recorded, runfile_alone)

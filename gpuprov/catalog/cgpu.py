@@ -1,0 +1,131 @@
+"""Alibaba Cloud's cGPU: the nodes of /proc/cgpu_km, what a policy's number means, which drivers a version works with."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+ROOT = "/proc/cgpu_km"
+CONFIG = "/etc/gpuprov/cgpu.conf"
+PROGRAM = "/usr/local/lib/gpuprov/cgpu/cgpu.sh"
+UNIT = "gpuprov-cgpu.service"
+INSTALLER = (
+    "gpuprov does not install cGPU, which is Alibaba's: on ACK, label the node ack.node.gpu.schedule=cgpu; elsewhere, install.sh of "
+    "Alibaba's package"
+)
+
+
+class Policy(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A value of the node `policy`."""
+
+    value: int
+    name: str
+    meaning: str
+
+
+class Node(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file in a GPU's folder, and the values that it takes."""
+
+    key: str
+    least: int
+    most: int
+
+
+class Module(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kernel module that brings /proc/cgpu_km."""
+
+    key: str
+
+
+class Drivers(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The driver branches that the cGPU versions from `first` to `last` work with, each with its newest driver or nothing."""
+
+    first: str
+    last: str
+    branches: dict[str, str]
+
+
+class Until(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The newest version that has a defect."""
+
+    last: str
+
+
+class CgpuFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/cgpu.yaml"""
+
+    sources: dict[str, Source]
+    policies: tuple[Policy, ...]
+    nodes: tuple[Node, ...]
+    modules: tuple[Module, ...]
+    drivers: tuple[Drivers, ...]
+    deadlock: Until
+    facts: tuple[Note, ...] = ()
+
+
+def cgpu_file() -> CgpuFile:
+    """The file, read once."""
+    return load("cgpu", CgpuFile)
+
+
+def bounds(key: str) -> tuple[int, int]:
+    """The least and the greatest value of a node."""
+    return next((node.least, node.most) for node in cgpu_file().nodes if node.key == key)
+
+
+def policy(value: int) -> str:
+    """A policy's number with its name: `1 (preemptive)`."""
+    return next((f"{value} ({one.name})" for one in cgpu_file().policies if one.value == value), str(value))
+
+
+def order(version: str) -> tuple[int, ...]:
+    """The numbers that a version begins with, by which versions are compared."""
+    match = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+def drivers_of(version: str) -> Drivers | None:
+    """What is documented of a cGPU version; None for one that no documentation names, such as a newer one."""
+    return next((one for one in cgpu_file().drivers if order(one.first) <= order(version) <= order(one.last)), None)
+
+
+def newest() -> Drivers:
+    """What is documented of the newest cGPU versions."""
+    return max(cgpu_file().drivers, key=lambda one: order(one.last))
+
+
+def unfit(version: str, driver: str) -> str:
+    """Why a cGPU version does not work with a driver (`570`, `470.199.02`), or nothing: it does, or nobody has documented it."""
+    known = drivers_of(version)
+    if known is None or not driver:
+        return ""
+    branch = driver.partition(".")[0]
+    if branch not in known.branches:
+        return f"cGPU {known.first} to {known.last} work with drivers of {', '.join(known.branches)}, not with {driver}"
+    last = known.branches[branch]
+    if last and "." in driver and order(driver) > order(last):
+        return f"cGPU {known.first} to {known.last} work with drivers of {branch} up to {last}, not with {driver}"
+    return ""
+
+
+def deadlocks(version: str) -> bool:
+    """Whether this version is known to lock up the kernel."""
+    return () < order(version) <= order(cgpu_file().deadlock.last)
+
+
+def tables() -> dict[str, Any]:
+    """What the role decides by."""
+    return {
+        "root": ROOT,
+        "config": CONFIG,
+        "program": PROGRAM,
+        "unit": UNIT,
+        "installer": INSTALLER,
+        "nodes": [node.key for node in cgpu_file().nodes],
+        "modules": [module.key for module in cgpu_file().modules],
+        "drivers": [{"first": one.first, "last": one.last, "branches": one.branches} for one in cgpu_file().drivers],
+    }

@@ -1,0 +1,73 @@
+"""What tells a driver of one archive from another's on the same host: patterns of versions, sources, conflicts, pins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PREBUILT = (r"linux-(modules|objects)-nvidia-\d.*", r"kmod-nvidia-\d.*")
+"""Kernel modules that Ubuntu has built, by driver branch and kernel; and NVIDIA's for dnf, kmod-nvidia-VERSION-KERNEL."""
+
+# What tells a driver of one archive from another's on the same host. `versions`: of its packages, where two archives have the
+# same names (NVIDIA's revisions are -0ubuntu1 and -1ubuntu1, Ubuntu's end in the release). `sources`: the source packages,
+# whatever else of which is installed moves along. `conflicts`: packages that bring another driver, unless they are of
+# `sources`. `pin`: names of which none may come in another version.
+_METAPACKAGES = (r"cuda(-runtime|-demo-suite)?(-\d+-\d+)?", r"cuda-drivers.*", r"nvidia-open(-\d+)?")
+_BRANCHED = (
+    r"nvidia-(dkms|driver|kernel-common|kernel-source|utils|compute-utils|headless|headless-no-dkms|firmware)(-\d+)?(-open)?(-[\d.]+)?",
+    r"libnvidia-(cfg1|common|compute|decode|encode|extra|fbc1|gl|gpucomp)(-\d+)?",
+    r"xserver-xorg-video-nvidia(-\d+)?",
+)
+_APT = ("nvidia-*", "libnvidia-*", "xserver-xorg-video-nvidia*", "cuda-drivers*", "libxnvctrl*")
+TRAITS: dict[tuple[str, str], dict[str, Any]] = {
+    ("debian", "debian"): {
+        "sources": ("nvidia-graphics-drivers", "nvidia-open-gpu-kernel-modules"),
+        # NVIDIA's own repository: the metapackages that drag a driver in (not cuda-toolkit and its kind, which bring none), and
+        # the driver's other names; Debian's legacy and tesla branches: other names for the same files.
+        "conflicts": (
+            *_METAPACKAGES,
+            r"nvidia-driver-(pinning|open|cuda|\d+).*",
+            r"nvidia-kernel-open-.*",
+            r"nvidia-(tesla|legacy-\d).*",
+            r"libnvidia-compute.*",
+        ),
+    },
+    ("debian", "nvidia"): {
+        "sources": ("nvidia-(graphics-drivers|driver|settings|xconfig|persistenced|modprobe).*",),
+        "conflicts": (r"nvidia-open-kernel-.*", r"nvidia-(tesla|legacy-\d).*", r"libnvidia-compute.*"),
+        "pin": (*_APT, "libcuda1", "libcudadebugger1", "libnvcuvid1", "libnvoptix1", "firmware-nvidia-gsp"),
+    },
+    ("ubuntu", "ubuntu"): {
+        "sources": (r"nvidia-graphics-drivers-\d+-server",),
+        "conflicts": (
+            *_METAPACKAGES,
+            *_BRANCHED,
+            *PREBUILT,
+            r"nvidia-driver-(pinning|open).*",
+            r"nvidia-kernel-open-.*",
+        ),
+        "pin": ("nvidia-*-server*", "libnvidia-*-server", "xserver-xorg-video-nvidia-*-server"),
+    },
+    ("ubuntu", "nvidia"): {
+        "versions": r"[\d.]+-[01]ubuntu1",
+        "sources": (r"nvidia-(graphics-drivers(-\d+)?|driver|settings|xconfig|persistenced|modprobe)", "libxnvctrl.*"),
+        "conflicts": (r".*nvidia.*-\d+-server(-open)?(-[\d.]+)?", *PREBUILT),
+        "pin": _APT,
+    },
+    # Other builders' names: RPM Fusion (akmod-, xorg-x11-drv-), ELRepo (nvidia-x11-drv), negativo17 (dkms-nvidia).
+    ("rhel", "nvidia"): {
+        "sources": (
+            r"nvidia-(driver|kmod|kmod-common|open|persistenced|modprobe|settings|xconfig|libXNVCtrl).*",
+            r"(kmod|dkms)-nvidia.*|xorg-x11-nvidia|cuda-drivers|libnvidia-(ml|cfg|fbc|gpucomp)",
+        ),
+        "conflicts": (
+            r"(akmod|xorg-x11-drv)-nvidia.*|nvidia-x11-drv.*|dkms-nvidia",
+            r"kmod-nvidia(-open-\d.*)?",
+            *PREBUILT,
+        ),
+        "pin": (
+            *("nvidia-driver*", "nvidia-kmod-common", "nvidia-persistenced", "nvidia-modprobe", "nvidia-settings"),
+            *("nvidia-xconfig", "nvidia-libXNVCtrl*", "nvidia-open", "cuda-drivers*", "kmod-nvidia-*-dkms"),
+            *("libnvidia-ml", "libnvidia-cfg", "libnvidia-fbc", "libnvidia-gpucomp", "xorg-x11-nvidia"),
+        ),
+    },
+}

@@ -1,0 +1,124 @@
+"""GPUs in Kubernetes: labels of nodes, limits of sharing, and the files that a node's values are rendered to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from gpuprov.catalog.gpus import Gpu
+from gpuprov.catalog.reader import Fact, Source, load
+
+DEVICE_PLUGIN = "device-plugin.yaml"
+PLUGIN_VALUES = "device-plugin-values.yaml"
+OPERATOR_VALUES = "gpu-operator-values.yaml"
+MIG_CONFIG = "mig-parted.yaml"
+RUNTIME_CLASS = "runtimeclass.yaml"
+NODE_LABELS = "node-labels.yaml"
+SUMMARY = "allocatable.yaml"
+HAMI_VALUES = "hami-values.yaml"
+GPUSHARE_VALUES = "gpushare-values.yaml"
+FILES = (
+    *(DEVICE_PLUGIN, PLUGIN_VALUES, OPERATOR_VALUES, MIG_CONFIG, RUNTIME_CLASS, NODE_LABELS, SUMMARY),
+    *(HAMI_VALUES, GPUSHARE_VALUES),
+)
+"""Every file that can be rendered; one that a spec does not ask for is removed."""
+PLUGIN_CONFIG, MIG_LABEL, MPS_CAPABLE = (
+    "nvidia.com/device-plugin.config",
+    "nvidia.com/mig.config",
+    "nvidia.com/mps.capable",
+)
+HAMI_NODE, GPUSHARE_NODE = "gpu", "gpushare"
+LAYOUT = "gpuprov"
+"""What the layout of `mig` is called in the MIG manager's ConfigMap."""
+MIN_REPLICAS = 2
+
+
+class Chart(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A chart, and the release whose values were read."""
+
+    name: str
+    version: str
+
+
+class Label(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A label that something in the cluster goes by."""
+
+    key: str
+    meaning: str
+
+
+class Replicas(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many replicas the plugin allows with MPS from a compute capability on."""
+
+    compute_capability: str
+    replicas: int
+
+
+class Clients(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many clients MPS has per device from a driver branch on."""
+
+    branch: str
+    clients: int
+
+
+class Allowed(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A label under kubernetes.io that a kubelet may set on its own node; `*` stands for any name."""
+
+    key: str
+
+
+class KubernetesFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/kubernetes.yaml"""
+
+    sources: dict[str, Source]
+    charts: tuple[Chart, ...]
+    labels: tuple[Label, ...]
+    plugin_replicas: tuple[Replicas, ...]
+    mps_clients: tuple[Clients, ...]
+    kubelet_labels: tuple[Allowed, ...]
+
+
+def known() -> KubernetesFile:
+    """The file."""
+    return load("kubernetes", KubernetesFile)
+
+
+def _number(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def replica_limit(gpus: Iterable[Gpu], branch: int = 0) -> tuple[int, str]:
+    """The most replicas with the plugin's MPS on all of these GPUs with a driver of this branch (0: not known), and why."""
+    rows = sorted(known().plugin_replicas, key=lambda row: _number(row.compute_capability))
+    limit, why = rows[-1].replicas, "the device plugin's own limit"
+    for gpu in gpus:
+        own = [row for row in rows if _number(row.compute_capability) <= _number(gpu.compute_capability)]
+        if own and own[-1].replicas < limit:
+            limit, why = own[-1].replicas, f"the device plugin's limit for {gpu.key}"
+    clients = [row.clients for row in known().mps_clients if int(row.branch) <= branch]
+    if branch and clients[-1] < limit:
+        limit, why = clients[-1], f"the clients that MPS of driver branch {branch} has per GPU"
+    return limit, why
+
+
+def kubelet_may_set(key: str) -> bool:
+    """Whether NodeRestriction lets a kubelet give its own node this label."""
+    prefix = key.rpartition("/")[0]
+    if prefix == "node-restriction.kubernetes.io" or prefix.endswith(".node-restriction.kubernetes.io"):
+        return False
+    if not re.search(r"(^|\.)(kubernetes|k8s)\.io$", prefix):
+        return True
+    for allowed in known().kubelet_labels:
+        if key == allowed.key:
+            return True
+        room = allowed.key.removesuffix("/*")
+        if room != allowed.key and (prefix == room or prefix.endswith(f".{room}")):
+            return True
+    return False
+
+
+def mig_resource(profile: str) -> str:
+    """The resource of MIG devices of a profile with strategy mixed."""
+    return f"nvidia.com/mig-{profile.replace('+', '.')}"

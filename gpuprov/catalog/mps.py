@@ -1,0 +1,142 @@
+"""NVIDIA's Multi-Process Service: client limits, what a driver branch has, packages of its programs, paths that gpuprov uses."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.catalog.gpus import Gpu
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+CONTROL = "nvidia-cuda-mps-control"
+UNIT = "gpuprov-mps@.service"
+UNITS = "gpuprov-mps@*.service"
+PROGRAM_DIRECTORY = "/usr/local/lib/gpuprov/mps"
+STATE = "/etc/gpuprov/mps.json"
+RUNTIME = "/run/gpuprov/mps"
+"""Where each running daemon has NAME.env, the environment of its clients."""
+# https://docs.nvidia.com/deploy/mps/appendix-environment-variables.html: the defaults of protocol 2, and of protocol 3 for root.
+PIPES = {"v2": "/tmp/nvidia-mps", "v3": "/run/nvidia-mps"}
+PIPE_BASE = "/run/nvidia-mps"
+LOGS = "/var/log/nvidia-mps"
+SERVER = "gpuprov"
+"""The named server of protocol 3 that has the spec's limits."""
+PROFILE = "/etc/profile.d/gpuprov-mps.sh"
+PRIORITIES = {"normal": "0", "below-normal": "1"}
+"""Client priorities as the control program writes them."""
+
+Feature = Literal["v3", "static_partitions"]
+
+
+class ClientLimit(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Clients of one device from a compute capability and a driver branch on."""
+
+    clients: int
+    compute_capability: str = ""
+    min_branch: str = ""
+
+
+class FeatureFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first driver branch, and the first compute capability, that have a feature of the daemon."""
+
+    feature: Feature
+    min_branch: str
+    compute_capability: str = ""
+
+
+class Scaling(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The compute slices of a whole GPU, by which a MIG device's share of the limit is reckoned."""
+
+    slices: int
+
+
+class ProgramPackages(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Packages of a family of distributions, one of which has the programs."""
+
+    family: Literal["debian", "redhat"]
+    packages: tuple[str, ...]
+    min_branch: str = ""
+
+
+class MpsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/mps.yaml"""
+
+    sources: dict[str, Source]
+    client_limits: tuple[ClientLimit, ...]
+    mig_scaling: Scaling
+    features: tuple[FeatureFact, ...]
+    packages: tuple[ProgramPackages, ...]
+    facts: tuple[Note, ...] = ()
+
+
+def mps_file() -> MpsFile:
+    """The file, read once."""
+    return load("mps", MpsFile)
+
+
+def capability(text: str) -> tuple[int, ...]:
+    """A compute capability for comparing; one that is not known counts as the newest."""
+    parts = text.split(".")
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else (99,)
+
+
+def client_limit(gpu: Gpu | None, branch: int) -> int:
+    """How many clients a whole GPU takes with a driver of this branch (0: not known, then the most that any has)."""
+    return limit_of(gpu.compute_capability if gpu else "", branch)
+
+
+def limit_of(compute_capability: str, branch: int) -> int:
+    """The limit of a compute capability (empty: not known)."""
+    reached = capability(compute_capability)
+    fitting = [
+        one.clients
+        for one in mps_file().client_limits
+        if reached >= capability(one.compute_capability or "0") and (not branch or branch >= int(one.min_branch or 0))
+    ]
+    return fitting[-1]
+
+
+def mig_share(limit: int, slices: int) -> int:
+    """What is left of the limit for a compute instance of this many slices; never 0. Inferred: see data/mps.yaml."""
+    return max(1, limit * slices // mps_file().mig_scaling.slices)
+
+
+def lacks(feature: Feature, branch: int, gpu: Gpu | None = None) -> str:
+    """Why a driver branch or a GPU does not have a feature; empty if it does, or where branch and GPU are not known."""
+    fact = next(one for one in mps_file().features if one.feature == feature)
+    if branch and branch < int(fact.min_branch):
+        return f"driver branch {branch} has none; the first is {fact.min_branch}"
+    if gpu and capability(gpu.compute_capability) < capability(fact.compute_capability or "0"):
+        return (
+            f"{gpu.key} has compute capability {gpu.compute_capability}; the first with it is {fact.compute_capability}"
+        )
+    return ""
+
+
+def program_packages(family: str, branch: int) -> tuple[str, ...]:
+    """The packages that may have the programs for a driver of this branch, the likeliest first."""
+    found = (
+        name.format(branch=branch)
+        for one in mps_file().packages
+        if one.family == family and branch >= int(one.min_branch or 0)
+        for name in one.packages
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def tables() -> dict[str, Any]:
+    """What the role decides by."""
+    return {
+        "control": CONTROL,
+        "unit": UNIT,
+        "program_directory": PROGRAM_DIRECTORY,
+        "state": STATE,
+        "features": {one.feature: int(one.min_branch) for one in mps_file().features},
+        "packages": [
+            {"family": one.family, "packages": list(one.packages), "since": int(one.min_branch or 0)}
+            for one in mps_file().packages
+        ],
+        "paths": {"pipes": PIPES, "pipe_base": PIPE_BASE, "logs": LOGS, "runtime": RUNTIME, "profile": PROFILE,
+                  "server": SERVER, "priorities": PRIORITIES},
+    }  # fmt: skip

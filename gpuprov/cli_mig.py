@@ -1,0 +1,50 @@
+"""The commands `gpuprov mig ...`: parse, call, return the exit code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpuprov import options
+
+
+@click.group()
+def mig() -> None:
+    """Which MIG instances fit on a GPU model. Touches no host.
+
+    \b
+    Example: gpuprov mig fit --gpu H100-SXM5-80GB 1g.10gb=2 2g.20gb 3g.40gb
+    """
+
+
+@mig.command()
+@click.argument("words", metavar="PROFILE[@SLICE][=COUNT]...", nargs=-1, required=True)
+@options.gpu
+@click.option("--driver", default="", metavar="VERSION", help="Judge for this driver branch or version, too.")
+@options.json_flag
+@options.common
+def fit(words: tuple[str, ...], gpu: str, driver: str, as_json: bool, **_given: Any) -> int:
+    """Show where MIG instances are placed on a GPU, or why they do not fit and what does (exit code 2).
+
+    \b
+    Example: gpuprov mig fit --gpu A100-SXM4-80GB 3g.40gb@4 1c.3g.40gb=3
+    """
+    from gpuprov.mig import command
+
+    return command.show_fit(gpu, words, driver, as_json=as_json)
+
+
+@mig.command()
+@options.gpu
+@options.json_flag
+@options.common
+def layouts(gpu: str, as_json: bool, **_given: Any) -> int:
+    """List every layout of a GPU to which no instance can be added.
+
+    \b
+    Example: gpuprov mig layouts --gpu RTX-PRO-6000-SE
+    """
+    from gpuprov.mig import command
+
+    return command.show_layouts(gpu, as_json=as_json)

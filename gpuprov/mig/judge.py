@@ -1,0 +1,58 @@
+"""Whether instances can be on a GPU model, and what they need of the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuprov import mig_fit, resolve
+from gpuprov.mig.model import ANY_GRID, Model
+from gpuprov.mig_layout import Instance
+
+# 3g beside 4g: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/concepts.html
+SPLIT_3G_4G = "510"
+
+
+def judge(model: Model, wanted: Sequence[Instance]) -> mig_fit.Fit:
+    """Whether they fit. Where placements are not known, a Fit without reason says only that nothing known is against it."""
+    if model.grid is not None:
+        return mig_fit.fit(model.profiles, model.grid, wanted)
+    known = {profile.name: profile for profile in model.profiles}
+    if not known:
+        return mig_fit.Fit(())
+    reason = mig_fit.count_reason(known, wanted) or mig_fit.slices_reason(known, ANY_GRID, wanted)
+    return mig_fit.Fit((), reason)
+
+
+def of_model(model: Model, driver: str) -> Iterator[tuple[str, str]]:
+    """Whether a driver (a branch or a version; empty: not known) is too old for MIG on the GPU: what, and a way out."""
+    least = model.gpu.mig.min_driver
+    if too_old(driver, least):
+        message = f"MIG on {model.gpu.key} needs driver {least} or newer, and the driver is {driver}"
+        yield message, f"nvidia_driver.version: a branch from {least.partition('.')[0]} on"
+
+
+def of_driver(model: Model, wanted: Sequence[Instance], driver: str) -> Iterator[tuple[str, str]]:
+    """What a driver (a branch or a version; empty: not known) is too old for: what, and a way out."""
+    used = {one.profile for one in wanted}
+    for profile in model.known:
+        if profile.name in used and too_old(driver, profile.since_branch):
+            needed = f"{profile.name} needs driver branch {profile.since_branch} or newer, and the driver is {driver}"
+            yield needed, f"nvidia_driver.version: a branch from {profile.since_branch} on"
+    slices = {profile.slices for profile in model.profiles if profile.name in used}
+    if {3, 4} <= slices and too_old(driver, SPLIT_3G_4G):
+        message = f"3g beside 4g needs driver branch {SPLIT_3G_4G} or newer, and the driver is {driver}"
+        yield message, f"nvidia_driver.version: a branch from {SPLIT_3G_4G} on"
+
+
+def too_old(driver: str, least: str) -> bool:
+    """Whether a driver is older than needed; a branch is as new as its newest version."""
+    mine, needed = resolve.order(driver), resolve.order(least)
+    return bool(driver and least and driver[0].isdigit()) and mine < needed[: len(mine)]
+
+
+def instead(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit) -> str:
+    """What fits instead, in words."""
+    same = sorted(one.profile for one in wanted)
+    sets = ["these without their placements" if sorted(one) == same else mig_fit.named(one) for one in fit.instead]
+    fits = f"fits: {' | '.join(sets)}; " if sets else ""
+    return f"{fits}gpuprov mig layouts --gpu {model.gpu.key}"

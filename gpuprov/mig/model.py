@@ -1,0 +1,72 @@
+"""A GPU model's MIG profiles, from the catalogue, as the search takes them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gpuprov.catalog import gpus as catalogue
+from gpuprov.catalog import mig
+from gpuprov.catalog.reader import Confidence
+from gpuprov.errors import GpuprovError
+from gpuprov.mig_fit import Profile
+from gpuprov.mig_layout import parse_profile
+
+ANY_GRID = 1 << 30
+"""In place of the number of memory slices, where that is not known."""
+
+
+class Model(NamedTuple):
+    """`profiles` and `grid` (memory slices) for mig_fit. Where placements are not known `grid` is None, and so are the
+    starts; then only names, counts and compute slices can be judged. `sure`: of the placements."""
+
+    gpu: catalogue.Gpu
+    known: tuple[mig.Profile, ...]
+    profiles: tuple[Profile, ...]
+    grid: int | None
+    sure: Confidence
+
+    @property
+    def caveat(self) -> str:
+        """How sure the placements are, in words; empty where they were seen on such a GPU."""
+        if self.sure == "confirmed":
+            return ""
+        return f"placements of {self.gpu.key} are {self.sure}: taken from GPUs of its kind, not seen on one"
+
+
+def model_of(gpu: catalogue.Gpu) -> Model:
+    """The model; without profiles where it has no MIG, or where its profiles are not known."""
+    entry = mig.class_of(gpu)
+    if entry is None:
+        return Model(gpu, (), (), None, "unconfirmed")
+    complete = entry.grid_size is not None and all(one.size and one.starts for one in entry.profiles)
+    profiles = tuple(
+        Profile(
+            one.name,
+            one.slices or parse_profile(one.name).slices,
+            one.size or 0,
+            one.starts,
+            one.max_count,
+            bool({"me", "me.all"} & set(one.attributes)),
+        )
+        for one in entry.profiles
+    )
+    sure = entry.placement_confidence() if gpu.mig.confidence == "confirmed" else gpu.mig.confidence
+    return Model(gpu, entry.profiles, profiles, entry.grid_size if complete else None, sure)
+
+
+def find(text: str) -> Model:
+    """The model with this key, product name or PCI id. Raises GpuprovError where there is none with MIG profiles."""
+    gpu = catalogue.find_gpu(text)
+    capable = [one.key for one in catalogue.gpus() if mig.class_of(one)]
+    if gpu is None:
+        near = [key for key in catalogue.nearest_gpu(text) if key in capable]
+        ways = f"did you mean {', '.join(near)}?" if near else f"GPUs with MIG: {', '.join(capable)}"
+        raise GpuprovError(f'no GPU is called "{text}"', f"{ways}; all: gpuprov catalog gpus")
+    if not gpu.mig.capable:
+        raise GpuprovError(f"{gpu.key} has no MIG", f"GPUs with MIG: {', '.join(capable)}")
+    found = model_of(gpu)
+    if not found.profiles:
+        raise GpuprovError(
+            f"the MIG profiles of {gpu.key} are not known", "on such a host: nvidia-smi mig -lgip -lgipp"
+        )
+    return found

@@ -1,0 +1,75 @@
+"""Placements as a picture of memory slices, in box-drawing characters or plain ASCII."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+UNICODE, ASCII = tuple("─│┌┬┐└┴┘·"), tuple("-|++++++.")
+GAP = "unused"
+LEAST = 4  # columns of a slice: its number and a space
+
+
+class Part(NamedTuple):
+    """A stretch of memory slices; `label` may have several lines, and is empty where nothing is."""
+
+    start: int
+    size: int
+    label: tuple[str, ...] = ()
+
+
+def slices(parts: Sequence[Part], grid: int, width: int, *, plain: bool = False) -> list[str]:
+    """The parts on a line of `grid` slices, in a box; no lines where that is wider than `width`."""
+    whole = _with_gaps(parts, grid)
+    wide = [columns(whole, spaces) for spaces in (2, 1)]
+    inner = next((one for one in wide if grid * (one + 1) < width), 0)
+    if not inner:
+        return []
+    flat, upright, top_left, top, top_right, low_left, low, low_right, _ = ASCII if plain else UNICODE
+    rooms = [part.size * (inner + 1) - 1 for part in whole]
+    height = max(len(part.label) for part in whole)
+    rows = [
+        upright.join(f" {_line(part, row)}".ljust(room) for part, room in zip(whole, rooms, strict=True))
+        for row in range(height)
+    ]
+    edges = [flat * room for room in rooms]
+    return [
+        ruler(grid, inner),
+        top_left + top.join(edges) + top_right,
+        *(upright + row + upright for row in rows),
+        low_left + low.join(edges) + low_right,
+    ]
+
+
+def strip(parts: Sequence[Part], grid: int, inner: int, *, plain: bool = False) -> str:
+    """The parts on one line, each slice `inner` columns wide."""
+    upright, dot = (ASCII if plain else UNICODE)[1], (ASCII if plain else UNICODE)[-1]
+    text = upright
+    for part in _with_gaps(parts, grid, dot):
+        text += " ".join(part.label).ljust(part.size * (inner + 1) - 1) + upright
+    return text
+
+
+def columns(parts: Sequence[Part], spaces: int = 0) -> int:
+    """How wide a slice must be for the labels of these parts, with so many spaces beside them."""
+    return max(LEAST, *(-(-(max(map(len, part.label)) + spaces + 1) // part.size) - 1 for part in parts))
+
+
+def ruler(grid: int, inner: int) -> str:
+    """The numbers of the slices, above where each begins."""
+    return "".join(f" {number}".ljust(inner + 1) for number in range(grid)).rstrip()
+
+
+def _with_gaps(parts: Sequence[Part], grid: int, gap: str = GAP) -> list[Part]:
+    whole, at = [], 0
+    for part in [*sorted(parts), Part(grid, 0)]:
+        if part.start > at:
+            whole.append(Part(at, part.start - at, (gap,)))
+        if part.size:
+            whole.append(part)
+        at = part.start + part.size
+    return whole
+
+
+def _line(part: Part, row: int) -> str:
+    return part.label[row] if row < len(part.label) else ""

@@ -1,0 +1,88 @@
+"""Placements in words and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuprov import mig_fit
+from gpuprov.mig import picture
+from gpuprov.mig.model import Model
+from gpuprov.mig.picture import Part
+from gpuprov.mig_fit import Placed, Profile
+from gpuprov.mig_layout import Instance
+
+
+def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed], *, width: int, plain: bool) -> str:
+    """The placement, what each instance has, and what there is room for."""
+    known = {profile.name: profile for profile in model.profiles}
+    grid = model.grid or 0
+    lines = [f"{mig_fit.named(one.profile for one in placed)} on {model.gpu.key}: fits"]
+    for label in (_whole, _split):
+        parts = [Part(one.start, known[one.profile].size, label(wanted[n])) for n, one in enumerate(placed)]
+        drawn = picture.slices(parts, grid, width, plain=plain)
+        if drawn:
+            lines += ["", *drawn]
+            break
+    lines += ["", *_table(model, wanted, placed)]
+    lines += ["", f"room for: {_room(model, wanted, placed)}"]
+    return "\n".join(lines + ([f"note: {model.caveat}"] if model.caveat else []))
+
+
+def as_strips(model: Model, layouts: Sequence[Sequence[Placed]], *, width: int, plain: bool) -> str:
+    """One line for each layout, as a strip of slices where the width allows."""
+    known = {profile.name: profile for profile in model.profiles}
+    grid = model.grid or 0
+    drawn = [[Part(one.start, known[one.profile].size, (one.profile,)) for one in layout] for layout in layouts]
+    inner = max(picture.columns(parts) for parts in drawn)
+    lines = [f"{model.gpu.key}: {len(layouts)} layouts to which no instance can be added, on {grid} memory slices", ""]
+    if grid * (inner + 1) + 1 <= width:
+        lines += [picture.ruler(grid, inner), *(picture.strip(parts, grid, inner, plain=plain) for parts in drawn)]
+    else:
+        lines += [", ".join(f"{one.profile}@{one.start}" for one in layout) for layout in layouts]
+    return "\n".join(lines + (["", f"note: {model.caveat}"] if model.caveat else []))
+
+
+def _whole(one: Instance) -> tuple[str, ...]:
+    return one.profile, *_compute(one)
+
+
+def _split(one: Instance) -> tuple[str, ...]:
+    """The attributes below the name."""
+    end = one.profile.find("gb") + 2
+    return tuple(filter(None, (one.profile[:end], one.profile[end:]))) + _compute(one)
+
+
+def _compute(one: Instance) -> tuple[str, ...]:
+    return (" ".join(f"{size}c" for size in one.compute),) if one.compute else ()
+
+
+def _table(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> Iterator[str]:
+    """What each instance has, in the order of their slices."""
+    known = {profile.name: profile for profile in model.known}
+    rows = [("instance", "memory slices", "compute slices", "memory", "SMs")]
+    for n in sorted(range(len(placed)), key=lambda n: placed[n].start):
+        profile = known[placed[n].profile]
+        start, last = placed[n].start, placed[n].start + (profile.size or 1) - 1
+        compute = "+".join(map(str, wanted[n].compute)) if wanted[n].compute else ""
+        rows.append(
+            (
+                profile.name,
+                f"{start}-{last}" if last > start else f"{start}",
+                f"{profile.slices}" + (f" ({compute} in compute instances)" if compute else ""),
+                f"{profile.memory_gib} GiB" if profile.memory_gib else "",
+                f"{profile.sm}" if profile.sm else "",
+            )
+        )
+    kept = [n for n in range(len(rows[0])) if any(row[n] for row in rows[1:])]
+    widths = {n: max(len(row[n]) for row in rows) for n in kept}
+    return ("  ".join(row[n].ljust(widths[n]) for n in kept).rstrip() for row in rows)
+
+
+def _room(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed]) -> str:
+    """The profiles of which one more fits, with the instances where they are."""
+    there = [Instance(one.profile, one.start, wanted[n].compute) for n, one in enumerate(placed)]
+
+    def fits(profile: Profile) -> bool:
+        return not mig_fit.fit(model.profiles, model.grid or 0, [*there, Instance(profile.name)]).reason
+
+    return ", ".join(profile.name for profile in model.profiles if fits(profile)) or "nothing more"

@@ -1,0 +1,86 @@
+"""Alibaba's cGPU on a host: its version, the settings of each GPU, what sets them at boot, and what cannot be beside it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+
+
+class CgpuGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU by cGPU's own index. `settings`: the nodes that there are, by name. `instances`: names of its containers' folders."""
+
+    index: int
+    settings: dict[str, str] = {}
+    instances: tuple[str, ...] = ()
+
+
+class Cgpu(msgspec.Struct, frozen=True, kw_only=True):
+    """`version` is empty where the module is not loaded; `installed` are its modules that modprobe would find.
+
+    `config`: the lines of gpuprov's configuration (None: no such file). `load`, `active`, `file`: of the boot unit. `log`: its
+    last lines. `mig`: addresses of GPUs in MIG mode. `mps`: whether an MPS daemon runs.
+    """
+
+    version: str = ""
+    installed: tuple[str, ...] = ()
+    gpus: tuple[CgpuGpu, ...] = ()
+    config: tuple[str, ...] | None = None
+    load: str = "not-found"
+    active: str = "inactive"
+    file: str = ""
+    log: tuple[str, ...] = ()
+    mig: tuple[str, ...] = ()
+    mps: bool = False
+
+
+def parse(output: Output) -> Cgpu:
+    rows = [line.split("|") for line in output.text.splitlines() if "|" in line]
+    many: dict[str, list[str]] = {}
+    gpus: dict[int, CgpuGpu] = {}
+    for kind, *cells in rows:
+        if kind in ("node", "instance") and cells[0].isdigit():
+            gpu = gpus.setdefault(int(cells[0]), CgpuGpu(index=int(cells[0])))
+            changed = (
+                {"settings": gpu.settings | {cells[1]: cells[2]}}
+                if kind == "node"
+                else {"instances": (*gpu.instances, cells[1])}
+            )
+            gpus[gpu.index] = msgspec.structs.replace(gpu, **changed)
+        else:
+            many.setdefault(kind, []).append("|".join(cells))
+    unit = {name: (many.get(name) or [""])[-1] for name in ("LoadState", "ActiveState", "UnitFileState")}
+    return Cgpu(
+        version=(many.get("version") or [""])[0].strip(),
+        installed=tuple(many.get("module", ())),
+        gpus=tuple(gpus[index] for index in sorted(gpus)),
+        config=tuple(line for line in many.get("config", ()) if line) if "config" in many else None,
+        load=unit["LoadState"] or "not-found",
+        active=unit["ActiveState"] or "inactive",
+        file=unit["UnitFileState"],
+        log=tuple(many.get("log", ())),
+        mig=tuple(line.split(",")[0].strip() for line in many.get("mig", ())),
+        mps="mps" in many,
+    )
+
+
+CGPU = Probe(
+    "cgpu",
+    """r=/proc/cgpu_km c=/etc/gpuprov/cgpu.conf u=gpuprov-cgpu.service
+[ -r $r/version ] && echo "version|$(cat $r/version)"
+for m in cgpu_procfs cgpu_km; do modinfo -n $m >/dev/null 2>&1 && echo "module|$m"; done
+for d in $r/[0-9]*; do
+  [ -d "$d" ] || continue
+  for n in max_inst policy prio_ratio; do [ -r "$d/$n" ] && echo "node|${d##*/}|$n|$(cat "$d/$n")"; done
+  for i in "$d"/*/; do [ -d "$i" ] && i=${i%/} && echo "instance|${d##*/}|${i##*/}"; done
+done
+[ -e $c ] && echo 'config|' && sed -n 's/^\\([0-9*].*\\)/config|\\1/p' $c
+systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
+journalctl -q --no-pager -o cat -n 4 -u $u 2>/dev/null | sed 's/^/log|/'
+nvidia-smi --query-gpu=pci.bus_id,mig.mode.current --format=csv,noheader 2>/dev/null | sed -n '/, Enabled/s/^/mig|/p'
+grep -qsx nvidia-cuda-mps /proc/[0-9]*/comm && echo 'mps|'
+true""",
+    parse,
+    "cat /proc/cgpu_km/version; head -v /proc/cgpu_km/[0-9]*/policy; systemctl status gpuprov-cgpu",
+)
+"""cGPU as its procfs shows it, of whatever version. nvidia-cuda-mps are the first 15 letters of MPS's daemon and server."""

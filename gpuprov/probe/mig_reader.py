@@ -1,0 +1,222 @@
+"""Prints what NVML says of MIG on this host, as JSON. It is sent to hosts as text, for any Python from 3.6 on; it changes nothing.
+
+Structures: https://docs.nvidia.com/deploy/nvml-api/ , nvml.h of CUDA 11.8 and newer.
+"""
+
+import ctypes
+import json
+import sys
+from typing import Any
+
+UINT, HANDLE = ctypes.c_uint, ctypes.c_void_p
+NOT_SUPPORTED, INSUFFICIENT_SIZE = 3, 7
+HELD, NONE = 64, 0xFFFFFFFF
+
+
+def struct(**fields: Any) -> Any:
+    return type("Struct", (ctypes.Structure,), {"_fields_": list(fields.items())})
+
+
+Pci = struct(old=ctypes.c_char * 16, domain=UINT, bus=UINT, device=UINT, pci=UINT, sub=UINT, id=ctypes.c_char * 32)
+Place = struct(start=UINT, size=UINT)
+Profile = struct(
+    version=UINT, id=UINT, p2p=UINT, slices=UINT, count=UINT, sms=UINT, engines=UINT * 5,
+    memory=ctypes.c_ulonglong, name=ctypes.c_char * 96,
+)  # fmt: skip
+GpuInstance = struct(device=HANDLE, id=UINT, profile=UINT, place=Place)
+ComputeProfile = struct(id=UINT, slices=UINT, count=UINT, sms=UINT, engines=UINT * 5)
+ComputeInstance = struct(device=HANDLE, parent=HANDLE, id=UINT, profile=UINT, place=Place)
+Process = struct(pid=UINT, memory=ctypes.c_ulonglong, gi=UINT, ci=UINT)
+
+
+class Failed(Exception):
+    """NVML's own words for a failure, and its number."""
+
+    def __init__(self, text: str, number: int) -> None:
+        super().__init__(text)
+        self.number = number
+
+
+class Nvml:
+    """NVML's functions by name; a failure raises Failed."""
+
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL("libnvidia-ml.so.1")
+        self.library.nvmlErrorString.restype = ctypes.c_char_p
+
+    def call(self, name: str, *arguments: Any) -> None:
+        try:
+            function = getattr(self.library, "nvml" + name)
+        except AttributeError:
+            raise Failed("the driver's NVML has no nvml" + name, NOT_SUPPORTED) from None
+        number = function(*arguments)
+        if number:
+            raise Failed(self.library.nvmlErrorString(number).decode(errors="replace"), number)
+
+    def one(self, kind: Any, name: str, *arguments: Any) -> Any:
+        """What a function leaves in its last argument."""
+        found = kind()
+        self.call(name, *arguments, ctypes.byref(found))
+        return found
+
+    def text(self, name: str, device: Any) -> str:
+        found = ctypes.create_string_buffer(96)
+        self.call(name, device, found, UINT(96))
+        return found.value.decode(errors="replace")
+
+    def several(self, kind: Any, room: int, name: str, *arguments: Any) -> Any:
+        """A list that a function fills, with room for so many."""
+        found, count = (kind * room)(), UINT(room)
+        self.call(name, *arguments, found, ctypes.byref(count))
+        return list(found)[: count.value]
+
+    def supported(self, kind: Any, name: str, *arguments: Any) -> Any:
+        try:
+            return self.one(kind, name, *arguments)
+        except Failed:
+            return None
+
+
+def gpu(nvml: Nvml, device: Any) -> Any:
+    pci = nvml.one(Pci, "DeviceGetPciInfo_v3", device)
+    said = {
+        "address": f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0",
+        "uuid": nvml.text("DeviceGetUUID", device),
+        "name": nvml.text("DeviceGetName", device),
+        "pci": f"0x{pci.pci:08X}",
+        "subsystem": f"0x{pci.sub:08X}",
+        "number": nvml.one(UINT, "DeviceGetIndex", device).value,
+        "minor": nvml.one(UINT, "DeviceGetMinorNumber", device).value,
+    }
+    pending = UINT()
+    current = UINT()
+    try:
+        nvml.call("DeviceGetMigMode", device, ctypes.byref(current), ctypes.byref(pending))
+    except Failed as error:
+        if error.number != NOT_SUPPORTED:
+            raise
+        return dict(said, capable=False)
+    said.update(capable=True, current=bool(current.value), pending=bool(pending.value))
+    if current.value:
+        profiles = list(gpu_profiles(nvml, device))
+        if not profiles:
+            raise Failed("MIG mode is enabled, and the driver names no MIG profile", NOT_SUPPORTED)
+        instances = [one for profile in profiles for one in gpu_instances(nvml, device, profile)]
+        name_devices(nvml, device, instances)
+        said.update(profiles=profiles, instances=instances)
+    said.update(processes=list(processes(nvml, device)))
+    return said
+
+
+def gpu_profiles(nvml: Nvml, device: Any) -> Any:
+    for number in range(32):
+        info = Profile(version=ctypes.sizeof(Profile) | 2 << 24)
+        try:
+            nvml.call("DeviceGetGpuInstanceProfileInfoV", device, UINT(number), ctypes.byref(info))
+        except Failed:
+            continue
+        try:
+            ask = ("DeviceGetGpuInstancePossiblePlacements_v2", device, UINT(info.id))
+            places = nvml.several(Place, nvml.one(UINT, *ask, None).value, *ask)
+        except Failed:
+            places = []
+        yield {
+            "name": info.name.decode(errors="replace").replace("MIG ", ""),
+            "id": info.id,
+            "slices": info.slices,
+            "count": info.count,
+            "size": max([place.size for place in places] or [0]),
+            "starts": [place.start for place in places],
+        }
+
+
+def gpu_instances(nvml: Nvml, device: Any, profile: Any) -> Any:
+    for handle in nvml.several(HANDLE, HELD, "DeviceGetGpuInstances", device, UINT(profile["id"])):
+        info = nvml.one(GpuInstance, "GpuInstanceGetInfo", HANDLE(handle))
+        yield {
+            "id": info.id,
+            "profile": profile["name"],
+            "start": info.place.start,
+            "size": info.place.size,
+            "compute": list(compute_instances(nvml, HANDLE(handle))),
+        }
+
+
+def compute_instances(nvml: Nvml, instance: Any) -> Any:
+    seen = set()
+    for number in range(16):
+        ask = ("GpuInstanceGetComputeInstanceProfileInfo", instance, UINT(number), UINT(0))
+        profile = nvml.supported(ComputeProfile, *ask)
+        if profile is None:
+            continue
+        for handle in nvml.several(HANDLE, HELD, "GpuInstanceGetComputeInstances", instance, UINT(profile.id)):
+            info = nvml.one(ComputeInstance, "ComputeInstanceGetInfo_v2", HANDLE(handle))
+            if info.id not in seen:
+                seen.add(info.id)
+                yield {"id": info.id, "slices": profile.slices, "start": info.place.start}
+
+
+def name_devices(nvml: Nvml, device: Any, instances: Any) -> None:
+    """UUID and number of each MIG device, which is a compute instance to its users."""
+    owners = {(one["id"], part["id"]): part for one in instances for part in one["compute"]}
+    for number in range(nvml.one(UINT, "DeviceGetMaxMigDeviceCount", device).value):
+        handle = nvml.supported(HANDLE, "DeviceGetMigDeviceHandleByIndex", device, UINT(number))
+        if handle is not None:
+            owner = nvml.one(UINT, "DeviceGetGpuInstanceId", handle).value
+            part = owners.get((owner, nvml.one(UINT, "DeviceGetComputeInstanceId", handle).value))
+            if part is not None:
+                part.update(number=number, uuid=nvml.text("DeviceGetUUID", handle))
+
+
+def processes(nvml: Nvml, device: Any) -> Any:
+    """Processes with a CUDA context; those of an instance are named at its MIG device."""
+    found = {(one.pid, one.gi, one.ci) for one in running(nvml, device)}
+    for number in range(nvml.one(UINT, "DeviceGetMaxMigDeviceCount", device).value):
+        handle = nvml.supported(HANDLE, "DeviceGetMigDeviceHandleByIndex", device, UINT(number))
+        if handle is not None:
+            place = [
+                nvml.one(UINT, ask, handle).value for ask in ("DeviceGetGpuInstanceId", "DeviceGetComputeInstanceId")
+            ]
+            found |= {(one.pid, place[0], place[1]) for one in running(nvml, handle)}
+    for pid, instance, part in sorted(found):
+        yield {"pid": pid, "instance": None if instance == NONE else instance, "part": None if part == NONE else part}
+
+
+def running(nvml: Nvml, device: Any) -> Any:
+    for room in (32, 1024, 32768):
+        found, count = (Process * room)(), UINT(room)
+        try:
+            nvml.call("DeviceGetComputeRunningProcesses_v3", device, ctypes.byref(count), found)
+            return list(found)[: count.value]
+        except Failed as error:
+            if error.number != INSUFFICIENT_SIZE:
+                break
+    return []
+
+
+def read(nvml: Nvml) -> Any:
+    gpus, unread = [], []
+    for number in range(nvml.one(UINT, "DeviceGetCount_v2").value):
+        try:
+            gpus.append(gpu(nvml, nvml.one(HANDLE, "DeviceGetHandleByIndex_v2", UINT(number))))
+        except Failed as error:
+            unread.append(f"GPU {number}: {error}")
+    gpus.sort(key=lambda one: str(one["address"]))
+    return {"gpus": [dict(one, index=index) for index, one in enumerate(gpus)], "unread": unread}
+
+
+def main() -> None:
+    try:
+        nvml = Nvml()
+        nvml.call("Init_v2")
+        try:
+            found = read(nvml)
+        finally:
+            nvml.call("Shutdown")
+    except (Failed, OSError, AttributeError) as error:
+        found = {"complaint": " ".join(str(error).split())}
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

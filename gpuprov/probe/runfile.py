@@ -1,0 +1,64 @@
+"""A driver that NVIDIA's .run file installed: what its installer recorded, and the modules on disk."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+
+# https://github.com/NVIDIA/nvidia-installer: backup.c (the record's first line is like "1.0-5809505 (580.95.05)"), nvidia-installer.c
+RECORD = "/var/lib/nvidia/log"
+OURS = "/var/lib/gpuprov/runfile.json"
+PROGRAMS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
+
+
+class Runfile(msgspec.Struct, frozen=True):
+    """`version`: what is installed, empty if nothing is. `programs`: what only such an installation has. `open`: whether the modules
+    on disk are open, by kernel. `unreadable`: the record may not be read. `ours`: what gpuprov recorded of the file
+    that it installed, its url or file and its sha256."""
+
+    version: str = ""
+    programs: tuple[str, ...] = ()
+    open: dict[str, bool] = {}
+    unreadable: bool = False
+    ours: dict[str, str] = {}
+
+
+def parse(output: Output) -> Runfile:
+    rows = [line.split("|") for line in output.text.splitlines()]
+    record = next((row[1] for row in rows if row[0] == "record"), "")
+    match = re.search(r"(\d{3}\.[\d.]*\d)\)?$", record.strip())
+    return Runfile(
+        version=match[1] if match else "",
+        programs=tuple(row[1] for row in rows if row[0] == "program"),
+        open={row[1]: "GPL" in row[2] for row in rows if row[0] == "module" and len(row) == 3},
+        unreadable=any(row[0] == "unreadable" for row in rows),
+        ours=_ours(output.text),
+    )
+
+
+def _ours(text: str) -> dict[str, str]:
+    found = next((line.partition("|")[2] for line in text.splitlines() if line.startswith("ours|")), "")
+    try:
+        told = json.loads(found or "{}")
+    except ValueError:
+        return {}
+    return {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}
+
+
+RUNFILE = Probe(
+    "runfile",
+    f"""for p in {" ".join(PROGRAMS)}; do [ -e $p ] && echo "program|$p"; done
+if [ -r {RECORD} ]; then echo "record|$(head -n 1 {RECORD})"
+elif [ -d /var/lib/nvidia ] && ! [ -x /var/lib/nvidia ]; then echo 'unreadable|'; fi
+[ -r {OURS} ] && echo "ours|$(cat {OURS})"
+for d in /lib/modules/*; do
+  k=${{d##*/}}; l=$(modinfo -k "$k" -F license nvidia 2>/dev/null) && echo "module|$k|$l"
+done
+true""",
+    parse,
+    f"head -n 2 {RECORD}; ls {' '.join(PROGRAMS)}; modinfo -F license nvidia",
+)

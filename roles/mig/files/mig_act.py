@@ -1,0 +1,143 @@
+"""Carry out what was planned for a GPU: destroy, switch the mode, create; then the device nodes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+from typing import Any, Callable, Optional, Sequence
+
+import mig_fit
+from mig_nvml import Nvml
+from mig_plan import Change
+from mig_state import Card, User
+from mig_users import capability_files, node_is_right, node_of
+
+RESET_SECONDS = 120
+MODPROBE = "nvidia-modprobe"
+Users = Callable[[Card], Sequence[User]]
+
+
+class Failed(Exception):
+    """What could not be done, in one line with the way out."""
+
+
+def clear(nvml: Nvml, change: Change) -> None:
+    """Destroy what must go. Raises Failed for what the driver does not let go."""
+    handle = nvml.handle(change.card)
+    gone = {(one.id, compute.id) for one in change.destroy for compute in one.compute}
+    known = {one.id: one for one in change.card.instances}
+    for gi in sorted({gi for gi, _ in [*change.cut, *gone]} | {one.id for one in change.destroy}):
+        instance = nvml.lib.nvmlDeviceGetGpuInstanceById(handle, gi)
+        try:
+            for compute, made in list(nvml.computes(instance)):
+                if (gi, compute.id) in gone or (gi, compute.id) in change.cut:
+                    nvml.lib.nvmlComputeInstanceDestroy(made)
+            if known[gi] in change.destroy:
+                nvml.lib.nvmlGpuInstanceDestroy(instance)
+        except nvml.error as error:
+            raise Failed(f"{change.card}: the driver does not destroy {known[gi]}: {error}") from error
+
+
+def switch(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: bool) -> None:
+    """Set the MIG mode and have it in force. Raises Failed where it stays pending; what could be taken back is."""
+    said = nvml.lib.nvmlDeviceSetMigMode(nvml.handle(card), int(enabled))
+    word = "enabled" if enabled else "disabled"
+    if nvml.card(card.gpu.address).current == int(enabled):
+        return
+    # What NVML says of a GPU that a virtual machine may not reset:
+    # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/getting-started-with-mig.html
+    if said == nvml.lib.NVML_ERROR_NOT_SUPPORTED:
+        raise Failed(
+            f"{card}: MIG mode {word} is pending, and this virtual machine may not reset its GPU; reboot the virtual machine, then apply again"
+        )
+    if said != nvml.lib.NVML_ERROR_IN_USE and may_reset:
+        reset(nvml, card)
+        if nvml.card(card.gpu.address).current == int(enabled):
+            return
+    names = ", ".join(str(user) for user in users(card)) or "a client that has no process here"
+    nvml.lib.nvmlDeviceSetMigMode(nvml.handle(card), card.current)
+    raise Failed(
+        f"{card}: MIG mode cannot be {word}: {nvml.said(said)}; it is used by {names}; stop that, then apply again"
+    )
+
+
+def reset(nvml: Nvml, card: Card) -> None:
+    """Reset one GPU by nvidia-smi, with NVML closed meanwhile. Raises Failed with what it says."""
+    nvml.close()
+    try:
+        command = ["nvidia-smi", "--gpu-reset", "-i", card.gpu.address]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RESET_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failed(f"{card}: nvidia-smi --gpu-reset: {error}; reboot the host") from error
+    finally:
+        nvml.lib.nvmlInit()
+    if done.returncode:
+        drm = (
+            "; nvidia_drm is loaded, which holds the GPU: modprobe -r nvidia_drm"
+            if os.path.isdir("/sys/module/nvidia_drm")
+            else ""
+        )
+        raise Failed(f"{card}: nvidia-smi --gpu-reset: {' '.join(done.stdout.split())[:300]}{drm}; or reboot the host")
+
+
+def make(nvml: Nvml, change: Change) -> None:
+    """Create what is missing. Raises Failed for what the driver refuses."""
+    handle = nvml.handle(change.card)
+    ids = {kind.name: (kind.id, places) for kind, places in nvml.kinds(handle)}
+    for place, sizes in change.create:
+        number, places = ids[place.profile]
+        try:
+            instance = nvml.lib.nvmlDeviceCreateGpuInstanceWithPlacement(
+                handle, number, ctypes.byref(spot(places, place))
+            )
+        except nvml.error as error:
+            raise Failed(
+                f"{change.card}: the driver does not create {place.profile} at {place.start}: {error}"
+            ) from error
+        _cut_up(nvml, change.card, instance, f"{place.profile} at {place.start}", sizes)
+    for gi, sizes in change.add:
+        _cut_up(nvml, change.card, nvml.lib.nvmlDeviceGetGpuInstanceById(handle, gi), f"GPU instance {gi}", sizes)
+
+
+def spot(places: Sequence[Any], place: mig_fit.Placed) -> Any:
+    """NVML's own placement with this start."""
+    return next(one for one in places if one.start == place.start)
+
+
+def _cut_up(nvml: Nvml, card: Card, instance: Any, name: str, sizes: Sequence[int]) -> None:
+    kinds: dict[int, int] = {}
+    for kind in nvml.compute_kinds(instance):
+        kinds.setdefault(kind.sliceCount, kind.id)
+    for size in sizes:
+        if size not in kinds:
+            has = ", ".join(f"{one}c" for one in sorted(kinds))
+            raise Failed(f"{card}: {name} has no compute instance of {size} slices; it has: {has}")
+        try:
+            nvml.lib.nvmlGpuInstanceCreateComputeInstance(instance, kinds[size])
+        except nvml.error as error:
+            raise Failed(f"{card}: the driver does not create {size}c in {name}: {error}") from error
+
+
+def missing_nodes(cards: Sequence[Card]) -> list[str]:
+    """Capability files of the instances whose device node is not there, or not with the driver's mode."""
+    files = {path: node_of(path) for path in capability_files(cards)}
+    return [path for path, node in files.items() if node and not node_is_right(node)]
+
+
+def make_nodes(files: Sequence[str]) -> Optional[str]:
+    """Have NVIDIA's own tool make the device nodes, with the modes that the driver says. What is wrong, else None."""
+    tool = shutil.which(MODPROBE)
+    if not files:
+        return None
+    if tool is None:
+        return f"{MODPROBE} is not installed: users who are not root cannot open the instances; install the driver's package of it"
+    done = subprocess.run(
+        [tool, *[part for file in files for part in ("-f", file)]], capture_output=True, text=True, check=False
+    )
+    return (
+        f"{MODPROBE}: {' '.join(done.stderr.split()) or f'exit status {done.returncode}'}" if done.returncode else None
+    )

@@ -1,0 +1,136 @@
+"""Judge all GPUs of a host against what is wanted, and carry it out: everything is judged before anything is destroyed."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any, Iterable, Mapping, Optional, Sequence
+
+import mig_act
+import mig_layout
+import mig_plan
+import mig_users
+from mig_nvml import Nvml
+from mig_state import Card, User, named
+
+
+class Refused(Exception):
+    """Why it cannot be, in one line with the way out. `midway`: something was changed before that was known."""
+
+    midway = False
+
+
+class Broken(Refused):
+    """It failed after something was changed."""
+
+    midway = True
+
+
+class Judged:
+    """What every GPU needs, who is in the way, and why it cannot be. `services`: units that may be stopped for it."""
+
+    def __init__(self, nvml: Nvml, wanted: Mapping[str, Any], services: Sequence[str]) -> None:
+        self.cards = nvml.cards()
+        self.targets = targets(wanted, self.cards)
+        users = mig_users.users(nvml, self.cards)
+        strangers = [user for user in users if not mine(user.unit, services)]
+        named_cards = [card for card in self.cards if card.gpu.index in self.targets]
+        self.changes = [mig_plan.change(card, self.targets[card.gpu.index], strangers) for card in named_cards]
+        why: dict[str, list[str]] = {}
+        for change in self.changes:
+            why.setdefault(change.problem, []).append(str(change.card))
+        self.problems = [f"{', '.join(cards)}: {text}" for text, cards in why.items() if text]
+        in_way = [f"{one.card}: {user}" for one in self.changes for user in strangers if one.concerns(user)]
+        self.in_use = [] if self.problems else list(dict.fromkeys(in_way))
+        if self.in_use:
+            self.problems = [
+                f"in use: {'; '.join(self.in_use)}. Nothing was changed; end or drain that, then apply again"
+            ]
+        changing = {change.card.gpu.index for change in self.changes if change.anything}
+        beside = [user for user in users if user.gpu in changing]
+        taken = [user for user in users if any(one.concerns(user) for one in self.changes)]
+        self.services = sorted({user.unit for user in taken if mine(user.unit, services)})
+        self.beside = sorted({user.unit for user in beside if mine(user.unit, services)} - {*self.services})
+        computing = {user.pid for user in strangers if user.computes}
+        self.watching = sorted({str(user) for user in beside if user in strangers and user.pid not in computing})
+        self.nodes = mig_act.missing_nodes(self.cards)
+
+    def answer(self) -> dict[str, Any]:
+        """As JSON: `resets`: GPUs that are reset for it; `watching`: processes that do not compute, but will not see it.."""
+        judged = not any(change.problem for change in self.changes)
+        steps = [step for change in self.changes for step in change.steps()] if judged else []
+        if self.nodes and judged and not steps:
+            steps = [f"make {len(self.nodes)} device node(s) in /dev/nvidia-caps"]
+        return {
+            "driver": True,
+            "changed": bool(steps),
+            "steps": steps,
+            "problem": "; ".join(self.problems),
+            "in_use": self.in_use,
+            "resets": [one.card.gpu.address for one in self.changes if one.switches and one.card.resets],
+            "services": self.services,
+            "beside": self.beside,
+            "watching": self.watching,
+        }
+
+
+def mine(unit: str, services: Sequence[str]) -> bool:
+    """Whether a unit is one of the services, which may be patterns ("gpuprov-mps*.service")."""
+    return any(fnmatch.fnmatchcase(unit, pattern) for pattern in services)
+
+
+def targets(wanted: Mapping[str, Any], cards: Sequence[Card]) -> dict[int, mig_layout.Target]:
+    """By index, what each GPU shall be."""
+    try:
+        entries = mig_layout.normalise(wanted["mode"], wanted["layout"], wanted["mig_parted"])
+        return mig_layout.targets(entries, [card.gpu for card in cards])
+    except mig_layout.LayoutError as error:
+        raise Refused(f"mig: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise Refused(f"what is wanted lacks {error}; write it anew with gpuprov apply") from error
+
+
+def carry_out(nvml: Nvml, judged: Judged, services: Sequence[str], *, may_reset: bool) -> str:
+    """Do it, GPU by GPU. Raises Broken with what is there now when something fails; returns what is wrong after all."""
+
+    def using(card: Card) -> list[User]:
+        return [user for user in mig_users.users(nvml, [card]) if not mine(user.unit, services)]
+
+    try:
+        for change in judged.changes:
+            if change.anything:
+                _one(nvml, change, judged.targets[change.card.gpu.index], using, may_reset)
+        return mig_act.make_nodes(mig_act.missing_nodes(nvml.cards())) or ""
+    except (mig_act.Failed, nvml.error) as error:
+        now = "; ".join(line for card in nvml.cards() for line in told(card))
+        raise Broken(f"{error}. Now there is: {now}. Applying it again goes on from there") from error
+
+
+def _one(nvml: Nvml, change: mig_plan.Change, target: mig_layout.Target, using: mig_act.Users, may_reset: bool) -> None:
+    mig_act.clear(nvml, change)
+    if change.mode:
+        mig_act.switch(nvml, change.card, change.enabled, using, may_reset)
+    if change.blind:
+        change = mig_plan.change(nvml.card(change.card.gpu.address), target)
+        if change.problem:
+            raise mig_act.Failed(f"{change.card}: {change.problem}")
+    mig_act.make(nvml, change)
+
+
+def told(card: Card) -> list[str]:
+    """A GPU with MIG in one line; none for another."""
+    if not card.gpu.capable:
+        return []
+    has = ", ".join(named(one.profile, one.start, one.slices, one.sizes) for one in card.instances) or "no instances"
+    pending = "" if card.current == card.pending else f", {'enabled' if card.pending else 'disabled'} pending"
+    return [f"GPU {card.gpu.index} {f'MIG with {has}' if card.current else 'without MIG'}{pending}"]
+
+
+def state(cards: Iterable[Card], users: Sequence[User], complaint: Optional[str] = None) -> dict[str, Any]:
+    """All that is known, as JSON."""
+    shown = []
+    for card in cards:
+        instances = [{**one._asdict(), "compute": [part._asdict() for part in one.compute]} for one in card.instances]
+        mode = {"current": bool(card.current), "pending": bool(card.pending), "resets": card.resets}
+        using = [user._asdict() for user in users if user.gpu == card.gpu.index]
+        shown.append({**card.gpu._asdict(), **mode, "instances": instances, "users": using})
+    return {"driver": True, "gpus": shown, "problem": complaint or ""}

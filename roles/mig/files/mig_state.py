@@ -1,0 +1,91 @@
+"""What NVML says of one GPU with MIG, and who uses it; plain values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+import mig_fit
+import mig_layout
+
+
+class Compute(NamedTuple):
+    """A compute instance; `start` and `size` on the axis of its GPU instance's compute slices."""
+
+    id: int
+    start: int
+    size: int
+
+
+class Present(NamedTuple):
+    """A GPU instance that is there; `slices` are compute slices, `start` and `size` memory slices."""
+
+    id: int
+    profile: str
+    slices: int
+    start: int
+    size: int
+    compute: tuple[Compute, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of its compute instances, largest first."""
+        return tuple(sorted((one.size for one in self.compute), reverse=True))
+
+    def __str__(self) -> str:
+        return f"{named(self.profile, self.start, self.slices, self.sizes)} (GPU instance {self.id})"
+
+
+class Card(NamedTuple):
+    """A GPU. `resets`: it changes its MIG mode by a reset. `profiles`: none where NVML does not tell while MIG is off."""
+
+    gpu: mig_layout.Gpu
+    minor: int
+    resets: bool
+    current: int = 0
+    pending: int = 0
+    profiles: tuple[mig_fit.Profile, ...] = ()
+    instances: tuple[Present, ...] = ()
+
+    @property
+    def grid(self) -> int:
+        """How many memory slices it has."""
+        return max((start + one.size for one in self.profiles for start in one.starts), default=0)
+
+    def slices(self, profile: str) -> int:
+        """Compute slices of a profile."""
+        known = {one.name: one.slices for one in self.profiles}
+        return known.get(profile) or mig_layout.parse_profile(profile).slices
+
+    def __str__(self) -> str:
+        return f"GPU {self.gpu.index} ({self.gpu.address})"
+
+
+class User(NamedTuple):
+    """A process that uses a GPU: all of it, one GPU instance (`gi`) or one compute instance of that (`ci`).
+
+    `computes`: it has a CUDA context, or looks like it; else it only has the GPU's device file open.
+    """
+
+    pid: int
+    command: str
+    owner: str
+    unit: str
+    gpu: int
+    gi: Optional[int] = None
+    ci: Optional[int] = None
+    computes: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.command} (pid {self.pid}, {self.owner}{', ' + self.unit if self.unit else ''})"
+
+
+def sizes_of(slices: int, compute: tuple[int, ...]) -> tuple[int, ...]:
+    """The sizes of compute instances that are wanted, largest first; none said: one that has all slices."""
+    return tuple(sorted(compute, reverse=True)) or (slices,)
+
+
+def named(profile: str, start: Optional[int], slices: int, sizes: tuple[int, ...]) -> str:
+    """`3g.40gb at 4`, with its compute instances where they are not one that has all slices."""
+    place = "" if start is None else f" at {start}"
+    cut = "" if sizes == (slices,) else f" with {', '.join(f'{size}c' for size in sizes) or 'no compute instance'}"
+    return f"{profile}{place}{cut}"

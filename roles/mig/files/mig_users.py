@@ -1,0 +1,168 @@
+"""Who uses a GPU or its instances: processes that NVML names, and holders of the device files."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import stat
+from typing import Any, Iterable, Iterator, NamedTuple, Optional
+
+from mig_nvml import Nvml
+from mig_state import Card, User
+
+ROOT = "/"
+NONE = 0xFFFFFFFF  # what NVML calls the instance of a process that is in none
+UNIT = re.compile(r"/([^/]*\.(?:service|scope))")
+
+
+def users(nvml: Nvml, cards: Iterable[Card]) -> list[User]:
+    """The users of all GPUs and their instances, but for this process; each once for each place that it uses."""
+    cards = list(cards)
+    found: dict[tuple[int, int, Optional[int], Optional[int]], bool] = {}
+    for pid, (gpu, gi, ci), computes in [*_named_by_nvml(nvml, cards), *_holders(cards)]:
+        key = (pid, gpu, gi, ci)
+        found[key] = found.get(key, False) or computes
+    computing = {key[:2] for key, computes in found.items() if computes}
+    known: dict[int, Optional[tuple[str, str, str]]] = {}
+    result = []
+    for pid, gpu, gi, ci in sorted(found, key=lambda key: (key[0], key[1], key[2] or 0, key[3] or 0)):
+        who = known[pid] if pid in known else known.setdefault(pid, _process(pid))
+        if who and pid != os.getpid():
+            result.append(User(pid, *who, gpu, gi, ci, (pid, gpu) in computing))
+    return result
+
+
+def _named_by_nvml(
+    nvml: Nvml, cards: list[Card]
+) -> Iterator[tuple[int, tuple[int, Optional[int], Optional[int]], bool]]:
+    """NVML names the processes of an instance at its MIG device."""
+    lib = nvml.lib
+    for card in cards:
+        handle = nvml.handle(card)
+        for one in _processes(nvml, handle):
+            inside = [None if number == NONE else number for number in (one.gpuInstanceId, one.computeInstanceId)]
+            yield one.pid, (card.gpu.index, inside[0], inside[1]), True
+        if not card.instances:
+            continue
+        for number in range(lib.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            try:
+                device = lib.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
+            except (lib.NVMLError_NotFound, lib.NVMLError_InvalidArgument):
+                continue
+            place = (lib.nvmlDeviceGetGpuInstanceId(device), lib.nvmlDeviceGetComputeInstanceId(device))
+            for one in _processes(nvml, device):
+                yield one.pid, (card.gpu.index, *place), True
+
+
+def _processes(nvml: Nvml, device: Any) -> Iterator[Any]:
+    """What NVML lists; by the older of two functions where the driver is older than the newer one."""
+    for kind in ("Compute", "MPSCompute", "Graphics"):
+        for version in ("v3", "v2"):
+            try:
+                yield from getattr(nvml.lib, f"nvmlDeviceGet{kind}RunningProcesses_{version}")(device)
+            except nvml.lib.NVMLError_FunctionNotFound:
+                continue
+            except (nvml.lib.NVMLError_NotSupported, nvml.lib.NVMLError_NoPermission):
+                pass
+            break
+
+
+def _holders(cards: list[Card]) -> Iterator[tuple[int, tuple[int, Optional[int], Optional[int]], bool]]:
+    """Processes with a device file open. A CUDA program has nvidia-uvm open beside the GPU's own."""
+    minors = {card.minor: card.gpu.index for card in cards}
+    caps = capabilities(cards)
+    for pid, names in _open_files():
+        for name in names:
+            if name.startswith("/dev/nvidia-caps/"):
+                if name in caps:
+                    yield pid, caps[name], True
+            elif re.fullmatch(r"/dev/nvidia\d+", name) and int(name[11:]) in minors:
+                yield pid, (minors[int(name[11:])], None, None), "/dev/nvidia-uvm" in names
+
+
+def _open_files() -> Iterator[tuple[int, set[str]]]:
+    proc = os.path.join(ROOT, "proc")
+    for entry in os.listdir(proc):
+        if not entry.isdigit():
+            continue
+        try:
+            descriptors = os.listdir(f"{proc}/{entry}/fd")
+        except OSError:
+            continue
+        names = set()
+        for descriptor in descriptors:
+            try:
+                target = os.readlink(f"{proc}/{entry}/fd/{descriptor}")
+            except OSError:
+                continue
+            if target.startswith("/dev/nvidia"):
+                names.add(target.replace(" (deleted)", ""))
+        if names:
+            yield int(entry), names
+
+
+def _process(pid: int) -> Optional[tuple[str, str, str]]:
+    """Command, owner and systemd unit or container scope; None for a process that is gone."""
+    folder = os.path.join(ROOT, "proc", str(pid))
+    try:
+        with open(f"{folder}/comm", encoding="utf-8", errors="replace") as file:
+            command = file.read().strip()
+        with open(f"{folder}/cgroup", encoding="utf-8", errors="replace") as file:
+            units = UNIT.findall(file.read())
+        number = os.stat(folder).st_uid
+    except OSError:
+        return None
+    try:
+        owner = pwd.getpwuid(number).pw_name
+    except KeyError:
+        owner = str(number)
+    return command, owner, units[-1] if units else ""
+
+
+def capability_files(cards: Iterable[Card]) -> dict[str, tuple[int, Optional[int], Optional[int]]]:
+    """The driver's files of what its instances' device nodes are, with the instance of each.
+
+    https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
+    """
+    base = os.path.join(ROOT, "proc/driver/nvidia/capabilities")
+    found: dict[str, tuple[int, Optional[int], Optional[int]]] = {}
+    for card in cards:
+        for one in card.instances:
+            folder = f"{base}/gpu{card.minor}/mig/gi{one.id}"
+            found[f"{folder}/access"] = (card.gpu.index, one.id, None)
+            for compute in one.compute:
+                found[f"{folder}/ci{compute.id}/access"] = (card.gpu.index, one.id, compute.id)
+    return {path: place for path, place in found.items() if os.path.exists(path)}
+
+
+class Node(NamedTuple):
+    """A device node as the driver wants it; `ours`: nobody told the driver to leave its mode alone."""
+
+    path: str
+    mode: int
+    ours: bool
+
+
+def node_of(path: str) -> Optional[Node]:
+    """The device node that a capability's file names; None where it names none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            told = dict(re.findall(r"^DeviceFile(Minor|Mode|Modify): (\d+)", file.read(), re.MULTILINE))
+        return Node(f"/dev/nvidia-caps/nvidia-cap{told['Minor']}", int(told["Mode"]), told.get("Modify") != "0")
+    except (OSError, KeyError):
+        return None
+
+
+def node_is_right(node: Node) -> bool:
+    """Whether it is there, with its mode."""
+    try:
+        mode = stat.S_IMODE(os.stat(os.path.join(ROOT, node.path.lstrip("/"))).st_mode)
+    except OSError:
+        return False
+    return mode == node.mode or not node.ours
+
+
+def capabilities(cards: Iterable[Card]) -> dict[str, tuple[int, Optional[int], Optional[int]]]:
+    """By device node, the instance that it gives access to."""
+    return {node.path: place for path, place in capability_files(cards).items() for node in [node_of(path)] if node}

@@ -1,0 +1,144 @@
+"""MIG of this host as /etc/gpuprov/mig.json wants it: `program.py state|plan|apply|boot`.
+
+state: what is there. plan: what apply would do; changes nothing. apply: do it. boot: wait for the driver's GPUs, then apply.
+Standard output is one JSON object; `problem` in it, and one line on standard error, say why it cannot be. Exit status: 0 it is
+as wanted (plan: it can be), 1 it is not, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import re
+import sys
+import time
+from typing import Any, Optional, Sequence
+
+import mig_users
+from mig_apply import Judged, Refused, carry_out, state
+from mig_nvml import Nvml
+
+WANTED = "/etc/gpuprov/mig.json"
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models.json")
+LOCK = "/run/gpuprov-mig.lock"
+POLL = 1.0
+
+
+class NoDriver(Refused):
+    """NVML does not answer, or does not see all GPUs yet."""
+
+
+def load(path: str) -> Any:
+    """A JSON file. Raises Refused."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError) as error:
+        raise Refused(f"{path}: {error}; write it anew with gpuprov apply") from error
+
+
+def opened(models: dict[str, str], wait: float = 0, binding: Any = None) -> Nvml:
+    """NVML, once it answers and sees every GPU that the driver is bound to. Raises NoDriver when the time is up."""
+    until = time.monotonic() + wait
+    while True:
+        try:
+            nvml = Nvml(models, binding)
+            seen, bound = len(nvml.handles()), len(bound_gpus())
+        except Exception as error:  # pynvml is imported here, so that its errors have no name yet
+            wrong = f"NVML does not answer: {error}"
+        else:
+            if seen and seen >= bound:
+                return nvml
+            wrong = f"NVML sees {seen} of the {bound} GPUs that the driver has"
+            nvml.close()
+        if time.monotonic() >= until:
+            raise NoDriver(f"{wrong}; nvidia-smi -L, and dmesg | grep NVRM, say more")
+        time.sleep(POLL)
+
+
+def bound_gpus() -> list[str]:
+    """The GPUs that the driver has found, by address, without those that it was told to leave out (NVreg_ExcludedGpus)."""
+    folder = os.path.join(mig_users.ROOT, "proc/driver/nvidia/gpus")
+    found = []
+    for address in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        try:
+            with open(os.path.join(folder, address, "information"), encoding="utf-8") as file:
+                excluded = re.search(r"^GPU Excluded:\s*Yes", file.read(), re.MULTILINE)
+        except OSError:
+            excluded = None
+        if not excluded:
+            found.append(address)
+    return found
+
+
+def run(options: argparse.Namespace, binding: Any = None) -> dict[str, Any]:
+    """The answer to one command. Raises Refused."""
+    wanted = {} if options.command == "state" else load(options.wanted)
+    nvml = opened(load(options.models), options.wait, binding)
+    try:
+        if options.command == "state":
+            cards = nvml.cards()
+            return state(cards, mig_users.users(nvml, cards))
+        judged = Judged(nvml, wanted, options.services)
+        answer = judged.answer()
+        if options.command == "plan" or not answer["changed"]:
+            return answer
+        if answer["problem"]:
+            return {**answer, "changed": False}
+        problem = carry_out(nvml, judged, options.services, may_reset=options.may_reset)
+        left = Judged(nvml, wanted, options.services).answer()["steps"]
+        if left and not problem:
+            problem = f"the driver did not do all that it was asked; still to do: {'; '.join(left)}"
+        return {**answer, "problem": problem}
+    except nvml.error as error:
+        raise Refused(f"NVML: {error}; nvidia-smi, and dmesg | grep NVRM, say more") from error
+    finally:
+        nvml.close()
+
+
+def parsed(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="MIG mode, GPU instances and compute instances of this host")
+    parser.add_argument("command", choices=["state", "plan", "apply", "boot"])
+    parser.add_argument("--wanted", default=WANTED, metavar="FILE", help=f"what is wanted ({WANTED})")
+    parser.add_argument("--models", default=MODELS, metavar="FILE", help="models by PCI id")
+    parser.add_argument(
+        "--wait", type=float, default=0, metavar="SECONDS", help="how long to wait for the driver's GPUs"
+    )
+    parser.add_argument(
+        "--services", default="", metavar="UNIT,...", help="units that are stopped for it, so that they do not count"
+    )
+    parser.add_argument("--may-reset", action="store_true", help="reset a GPU by nvidia-smi where NVML could not")
+    options = parser.parse_args(arguments)
+    options.services = [unit for unit in options.services.split(",") if unit]
+    return options
+
+
+def main(arguments: Optional[Sequence[str]] = None, binding: Any = None) -> int:
+    options = parsed(arguments)
+    try:
+        if options.command in ("apply", "boot"):
+            with open(LOCK, "w", encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                answer = run(options, binding)
+        else:
+            answer = run(options, binding)
+    except Refused as refused:
+        answer = {
+            "driver": not isinstance(refused, NoDriver),
+            "changed": refused.midway,
+            "steps": [],
+            "problem": str(refused),
+        }
+    if options.command != "boot":
+        print(json.dumps(answer))
+    elif not answer["problem"]:
+        print("\n".join(answer["steps"]) or "as wanted: nothing changed")
+    if answer["problem"]:
+        print(f"gpuprov-mig: {answer['problem']}", file=sys.stderr)
+    return 1 if answer["problem"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

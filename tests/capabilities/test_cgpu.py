@@ -1,0 +1,130 @@
+"""cgpu: the module is there, alone and with a driver it works with; the settings of each GPU, now and after the next boot."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.cgpu.fragment import Cgpu
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.probe.base import Facts, Output
+from gpuprov.spec.model import GpuSpec, HostSpec
+from tests.capabilities.asking import CHECKS, Row, judge
+from tests.capabilities.cgpu_host import ABSENT, said
+
+MODULE, ALONE, DRIVER, SETTINGS, BOOT, VERSION = (
+    f"cgpu.{name}" for name in ("module", "alone", "driver", "settings", "boot", "version")
+)
+RATIO = Cgpu(prio_ratio=80)
+SINGLE = Cgpu(max_inst=20, gpus={"1": {"policy": 3, "max_inst": 5}})
+TWO = ("20 1 80", "5 3 80")
+FAILED = ("loaded", "failed", "enabled")
+COMPLAINT = "cgpu: /proc/cgpu_km/0/max_inst stays 20, asked for is 5 (Device or resource busy), used by the containers 012b2edccd7a"
+
+ROWS = [
+    Row("loaded", MODULE, None, {}, "pass", "cGPU 1.5.20, GPUs 0"),
+    Row("never installed", MODULE, None, {"cgpu": ABSENT}, "fail", "not installed", "ack.node.gpu.schedule=cgpu"),
+    Row(
+        "installed and not loaded",
+        MODULE,
+        None,
+        {"cgpu": said("- - -", version="", modules=("cgpu_km",))},
+        "fail",
+        "not loaded, although cgpu_km is installed",
+        "modprobe cgpu_km",
+    ),
+    Row("loaded without GPUs", MODULE, None, {"cgpu": said("- - -")}, "fail", "has no GPU", "load the NVIDIA driver"),
+    Row(
+        "a GPU that is not there",
+        MODULE,
+        SINGLE,
+        {},
+        "fail",
+        "no /proc/cgpu_km/1; GPUs: 0",
+        "correct cgpu.gpus",
+    ),
+    Row("an old cGPU has no priorities", MODULE, RATIO, {"cgpu": said("16 1 -", version="0.8.8")}, "fail", "no prio_ratio", "newer"),
+    Row("and none are asked for", MODULE, None, {"cgpu": said("16 1 -", version="0.8.8")}, "pass", "cGPU 0.8.8"),
+    Row("alone", ALONE, None, {}, "pass"),
+    Row(
+        "a GPU in MIG mode",
+        ALONE,
+        None,
+        {"cgpu": said(more="mig|00000000:19:00.0, Enabled")},
+        "fail",
+        "MIG mode is on: 00000000:19:00.0",
+        "nvidia-smi -mig 0; or cgpu: false",
+    ),
+    Row("an MPS daemon", ALONE, None, {"cgpu": said(more="mps|")}, "fail", "an MPS daemon runs", "stop the MPS daemon"),
+    Row("no cGPU to be alone", ALONE, None, {"cgpu": ABSENT}, "skip", "not loaded"),
+    Row("a driver of the table", DRIVER, None, {}, "pass", "cGPU 1.5.20; driver 535.261.03"),
+    Row("an old cGPU with a new driver", DRIVER, None, {"cgpu": said(version="1.5.2")}, "fail", "not with 535.261.03", "newer cGPU"),
+    Row("a cGPU newer than the table", DRIVER, None, {"cgpu": said(version="1.6.0")}, "pass", "table does not have"),
+    Row("nothing to compare", DRIVER, None, {"cgpu": ABSENT}, "skip", "not loaded"),
+    Row("as asked for", SETTINGS, None, {}, "pass", "policy=1, on 1 GPUs"),
+    Row("single GPUs as asked for", SETTINGS, SINGLE, {"cgpu": said(*TWO)}, "pass", "max_inst=20 policy=1; max_inst=5 policy=3"),
+    Row(
+        "the module forgot",
+        SETTINGS,
+        Cgpu(policy=3),
+        {},
+        "fail",
+        "GPU 0 policy is 1",
+        "systemctl restart gpuprov-cgpu.service",
+        change="setting /proc/cgpu_km/0/policy: 1 -> 3",
+    ),
+    Row("one GPU differs", SETTINGS, None, {"cgpu": said("20 1 80", "20 5 80")}, "fail", "GPU 1 policy is 5"),
+    Row("a node is gone", SETTINGS, RATIO, {"cgpu": said("20 1 -")}, "fail", "prio_ratio is not there"),
+    Row("the module is gone", SETTINGS, None, {"cgpu": ABSENT}, "fail", "not loaded", "see cgpu.module"),
+    Row("set again at boot", BOOT, None, {}, "pass", "gpuprov-cgpu.service enabled"),
+    Row(
+        "never applied",
+        BOOT,
+        None,
+        {"cgpu": said(config=None, unit=("not-found", "inactive", ""))},
+        "fail",
+        "/etc/gpuprov/cgpu.conf does not exist",
+        "gpuprov apply",
+    ),
+    Row(
+        "applied for something else",
+        BOOT,
+        RATIO,
+        {},
+        "fail",
+        "says * policy 1",
+        change="file /etc/gpuprov/cgpu.conf: * policy 1 -> * policy 1; * prio_ratio 80",
+    ),
+    Row("a configuration without settings", BOOT, None, {"cgpu": said(config=())}, "fail", "says nothing"),
+    Row("switched off", BOOT, None, {"cgpu": said(unit=("loaded", "active", "disabled"))}, "fail", "is disabled", "enable"),
+    Row("failed at boot", BOOT, None, {"cgpu": said(unit=FAILED, log=COMPLAINT)}, "fail", "resource busy", "journalctl"),
+    Row("failed silently", BOOT, None, {"cgpu": said(unit=FAILED, log="Failed with result")}, "fail", "service failed"),
+    Row("a sound version", VERSION, None, {}, "pass", "cGPU 1.5.20"),
+    Row("a known deadlock", VERSION, None, {"cgpu": said(version="1.5.7")}, "fail", "can lock up the kernel", "newer cGPU"),
+    Row("a version with a word behind it", VERSION, None, {"cgpu": said(version="1.5.20-ack")}, "pass", "cGPU 1.5.20-ack"),
+    Row("a version that is none", VERSION, None, {"cgpu": said(version="unknown")}, "pass", "cGPU unknown"),
+    Row("no version", VERSION, None, {"cgpu": ABSENT}, "fail", "not loaded"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+def test_cgpu(row: Row) -> None:
+    judge(row)
+
+
+@pytest.mark.parametrize(("count", "status"), [(None, "pass"), (2, "pass"), (3, "fail")])
+def test_every_gpu_of_the_spec_has_a_folder(count: int | None, status: str) -> None:
+    host = HostSpec(name="gpu1", gpu=GpuSpec(model="T4", count=count))
+    outcome = CHECKS[MODULE].run(Context(host, Cgpu(), Facts({"cgpu": Output(said(*TWO))})))
+    assert outcome.status == status
+    assert status == "pass" or "has 2 of 3 GPUs: 0 1" in outcome.found
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"), [("580", "fail"), ("550", "pass"), ("550.163.01", "pass"), ("auto", "pass")]
+)
+def test_the_driver_that_is_asked_for_counts_before_it_is_loaded(asked: str, status: str) -> None:
+    host = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(version=asked)})
+    facts = Facts({"cgpu": Output(said()), "loaded_driver": Output("")})
+    outcome = CHECKS[DRIVER].run(Context(host, Cgpu(), facts))
+    assert outcome.status == status, outcome

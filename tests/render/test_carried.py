@@ -1,0 +1,59 @@
+"""What a rendered role has beside its own files: modules that hosts share with gpuprov, and NVIDIA's NVML binding."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpuprov import assets, mig_fit, mig_layout
+from gpuprov.catalog.gpus import find_gpu
+from gpuprov.errors import GpuprovError
+from gpuprov.render import carried, render, variables
+
+BINDING = "roles/mig/files/pynvml.py"
+
+
+def test_the_role_mig_has_its_whole_program() -> None:
+    files = render([]).files
+    assert files["roles/mig/files/mig_fit.py"] == Path(str(mig_fit.__file__)).read_text()
+    assert files["roles/mig/files/mig_layout.py"] == Path(str(mig_layout.__file__)).read_text()
+    own = yaml.safe_load((assets.root() / "roles/mig/vars/main.yml").read_text())["__mig_program"]
+    assert {f"roles/mig/files/{name}" for name in (*own, "run_aside.py")} == {
+        name for name in files if name.startswith("roles/mig/files/")
+    }
+
+
+def test_the_binding_keeps_its_licence() -> None:
+    text = render([]).files[BINDING]
+    head = text.partition("from ctypes import")[0]
+    assert "NVIDIA Corporation.  All rights reserved" in head
+    assert "Redistributions of source code must retain the above copyright notice" in head
+
+
+def test_the_digest_follows_what_is_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = variables.role_digest.__wrapped__("mig")
+    other = tmp_path / "mig_fit.py"
+    other.write_text("# another\n")
+    mine = {**carried.carried("mig"), "files/mig_fit.py": other}
+    monkeypatch.setattr(carried, "carried", lambda name: mine if name == "mig" else {})
+    assert variables.role_digest.__wrapped__("mig") != before
+    assert carried.role_files("persistence").keys() == {
+        str(path.relative_to(assets.root() / "roles/persistence"))
+        for path in (assets.root() / "roles/persistence").rglob("*")
+        if path.is_file()
+    }
+
+
+def test_an_installation_without_the_binding_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(GpuprovError, match=r"the Python module pynvml is missing\nhint: reinstall gpuprov"):
+        carried.carried("mig")
+
+
+def test_models_by_the_ids_that_nvml_tells() -> None:
+    models = variables.models_by_pci_id()
+    assert models["0x233010DE"] == "H100-SXM5-80GB"
+    assert all(find_gpu(key) for key in models.values())

@@ -1,0 +1,57 @@
+"""The picture of cGPU on a simulated host: found at /proc/cgpu_km by the probe and by the program that sets it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuprov import assets
+from gpuprov.probe.base import Output
+from gpuprov.probe.cgpu import CGPU, CgpuGpu, parse
+from gpuprov.simulate.description import Description, Gpus
+from gpuprov.simulate.devices import devices, table
+from gpuprov.simulate.parts import cgpu
+
+TWO = Description(gpu=Gpus(model="T4", count=2), cgpu=True)
+
+
+def test_only_a_host_that_is_described_so_has_it() -> None:
+    assert cgpu.part("h", Description(gpu=TWO.gpu)).files == {}
+    assert cgpu.part("h", TWO).units == (cgpu.UNIT,)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_probe_and_program_find_the_files_in_proc(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    source = (cgpu.FOLDER / "procfs.c").read_text(encoding="utf-8").replace("/run/gpuprov-sim", str(run))
+    library = tmp_path / "procfs.so"
+    flags = ["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-x", "c", "-", "-ldl"]
+    subprocess.run(["gcc", "-o", str(library), *flags], input=source, text=True, check=True)
+    (tmp_path / "devices").write_text(table(devices("h", TWO)))
+    boot = (cgpu.FOLDER / "cgpu").read_text(encoding="utf-8").replace("/run/gpuprov-sim", str(run))
+    boot = boot.replace("/etc/gpuprov-sim", str(tmp_path))
+
+    def sh(script: str, *words: str, given: str = "") -> str:
+        env = {**os.environ, "LD_PRELOAD": str(library)}
+        command = ["sh", "-c", script, "sh", *words]
+        return subprocess.run(
+            command, input=given, env=env, capture_output=True, text=True, check=True, timeout=20
+        ).stdout
+
+    sh(boot)
+    found = parse(Output(sh(CGPU.script)))
+    start = {"max_inst": "20", "policy": "0", "prio_ratio": "20"}
+    assert found.version == "1.5.20"
+    assert found.gpus == (CgpuGpu(index=0, settings=start), CgpuGpu(index=1, settings=start))
+    assert "stand-in" in sh("cat /proc/cgpu_km/gpuprov-stand-in")
+    program = (assets.root() / "roles/cgpu/files/cgpu.sh").read_text(encoding="utf-8")
+    program = program.replace("config=/etc/gpuprov/cgpu.conf ;;", "config=/dev/stdin ;;")
+    sh(program, "apply", given="* policy 1\n1 max_inst 5\n")
+    assert [gpu.settings["policy"] for gpu in parse(Output(sh(CGPU.script))).gpus] == ["1", "1"]
+    assert sh("cat /proc/cgpu_km/1/max_inst") == "5\n"
+    sh(boot)
+    assert parse(Output(sh(CGPU.script))).gpus == found.gpus, "a module that is loaded anew has forgotten"
