@@ -19,7 +19,7 @@ class Cgpu(msgspec.Struct, frozen=True, kw_only=True):
     """`version` is empty where the module is not loaded; `installed` are its modules that modprobe would find.
 
     `config`: the lines of gpuprov's configuration (None: no such file). `load`, `active`, `file`: of the boot unit. `log`: its
-    last lines. `mig`: addresses of GPUs in MIG mode. `mps`: whether an MPS daemon runs.
+    last lines. `mig`: addresses of GPUs in MIG mode. `mps`: whether an MPS daemon runs; `mps_ours`: of gpuprov's units only.
     """
 
     version: str = ""
@@ -32,6 +32,7 @@ class Cgpu(msgspec.Struct, frozen=True, kw_only=True):
     log: tuple[str, ...] = ()
     mig: tuple[str, ...] = ()
     mps: bool = False
+    mps_ours: bool = False
 
 
 def parse(output: Output) -> Cgpu:
@@ -61,6 +62,7 @@ def parse(output: Output) -> Cgpu:
         log=tuple(many.get("log", ())),
         mig=tuple(line.split(",")[0].strip() for line in many.get("mig", ())),
         mps="mps" in many,
+        mps_ours=set(many.get("mps", ())) == {"gpuprov"},
     )
 
 
@@ -78,7 +80,9 @@ done
 systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
 journalctl -q --no-pager -o cat -n 4 -u $u 2>/dev/null | sed 's/^/log|/'
 nvidia-smi --query-gpu=pci.bus_id,mig.mode.current --format=csv,noheader 2>/dev/null | sed -n '/, Enabled/s/^/mig|/p'
-grep -qsx nvidia-cuda-mps /proc/[0-9]*/comm && echo 'mps|'
+for f in $(grep -lsx nvidia-cuda-mps /proc/[0-9]*/comm); do
+  grep -qs '/gpuprov-mps@' "${f%comm}cgroup" && echo 'mps|gpuprov' || echo 'mps|'
+done | sort -u
 true""",
     parse,
     "cat /proc/cgpu_km/version; head -v /proc/cgpu_km/[0-9]*/policy; systemctl status gpuprov-cgpu",

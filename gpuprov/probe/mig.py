@@ -101,11 +101,15 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True):
-    """What brings MIG back at boot: gpuprov's unit and the file it reads (empty: not there), and NVIDIA's manager beside it."""
+    """What brings MIG back at boot: gpuprov's unit and the file it reads (empty: not there), and NVIDIA's manager beside it.
+
+    `gone`: files of the unit's command, such as its Python, that are not there.
+    """
 
     unit: Unit = Unit()
     manager: Unit = Unit()
     desired: str = ""
+    gone: tuple[str, ...] = ()
     log: tuple[str, ...] = ()
 
 
@@ -183,6 +187,7 @@ def parse_boot(output: Output) -> Boot:
         unit=_unit(blocks.get(UNIT, "")),
         manager=_unit(blocks.get(MANAGER, "")),
         desired=desired.strip(),
+        gone=tuple(re.findall(r"^@gone (.+)$", units, re.M)),
         log=tuple(log.splitlines()),
     )
 
@@ -239,6 +244,9 @@ BOOT = Probe(
     "mig_boot",
     f"""for u in {UNIT} {MANAGER}; do
   systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p Result -p Before -p After $u; echo
+done
+for f in $(systemctl show -p ExecStart --value {UNIT} | sed -n 's/.*argv\\[\\]=\\([^;]*\\);.*/\\1/p'); do
+  case $f in /*) [ -e "$f" ] || echo "@gone $f";; esac
 done
 echo @desired; cat {DESIRED} 2>/dev/null
 echo; echo @log; journalctl -q --no-pager -o cat -n 5 -u {UNIT} 2>/dev/null; true""",

@@ -65,16 +65,18 @@ class Programs(NamedTuple):
 
 @pytest.fixture(scope="module")
 def programs() -> Iterator[Programs]:
-    names = ("devices", "control", "daemon", "program")
+    names = ("devices", "control", "daemon", "program", "modes")
+    others = {name: sys.modules.pop(name) for name in names if name in sys.modules}  # of roles with such names, too
     sys.path.insert(0, str(FILES))
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
-        yield Programs(*(importlib.import_module(name) for name in names))
+        yield Programs(*(importlib.import_module(name) for name in names[:4]))
     finally:
         sys.dont_write_bytecode = before
         sys.path.remove(str(FILES))
         for name in names:
             sys.modules.pop(name, None)
+        sys.modules.update(others)
 
 
 def config(scope: str = "host", **more: Any) -> dict[str, Any]:

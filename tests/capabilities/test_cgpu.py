@@ -6,6 +6,7 @@ import pytest
 
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.cgpu.fragment import Cgpu
+from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import GpuSpec, HostSpec
@@ -56,6 +57,7 @@ ROWS = [
         "nvidia-smi -mig 0; or cgpu: false",
     ),
     Row("an MPS daemon", ALONE, None, {"cgpu": said(more="mps|")}, "fail", "an MPS daemon runs", "stop the MPS daemon"),
+    Row("gpuprov's own", ALONE, None, {"cgpu": said(more="mps|gpuprov")}, "fail", "an MPS daemon", "mps: {scope: none}"),
     Row("no cGPU to be alone", ALONE, None, {"cgpu": ABSENT}, "skip", "not loaded"),
     Row("a driver of the table", DRIVER, None, {}, "pass", "cGPU 1.5.20; driver 535.261.03"),
     Row("an old cGPU with a new driver", DRIVER, None, {"cgpu": said(version="1.5.2")}, "fail", "not with 535.261.03", "newer cGPU"),
@@ -127,4 +129,11 @@ def test_the_driver_that_is_asked_for_counts_before_it_is_loaded(asked: str, sta
     host = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(version=asked)})
     facts = Facts({"cgpu": Output(said()), "loaded_driver": Output("")})
     outcome = CHECKS[DRIVER].run(Context(host, Cgpu(), facts))
+    assert outcome.status == status, outcome
+
+
+@pytest.mark.parametrize(("seen", "status"), [("mps|gpuprov", "pass"), ("mps|gpuprov\nmps|", "fail")])
+def test_a_daemon_that_the_same_spec_stops(seen: str, status: str) -> None:
+    host = HostSpec(name="gpu1", capabilities={"mps": Mps(scope="none")})
+    outcome = CHECKS[ALONE].run(Context(host, Cgpu(), Facts({"cgpu": Output(said(more=seen))})))
     assert outcome.status == status, outcome

@@ -43,6 +43,7 @@ class Mode(Fragment, frozen=True):
         (Cgpu(), {"mig": Mode()}, "cgpu contradicts mig: MIG cuts the GPUs up, too; cgpu: false, or mig: false"),
         (Cgpu(), {"mig": Mode(mode="disabled")}, ""),
         (Cgpu(), {"mps": Mode()}, "cgpu contradicts mps: MPS shares the GPUs, too"),
+        (Cgpu(), {"mps": BY_NAME["mps"].fragment(scope="none")}, ""),
         (Cgpu(), {"nvidia_driver": NvidiaDriver(version="570")}, ""),
         (Cgpu(), {"nvidia_driver": NvidiaDriver(version="580")}, "warning: cgpu: nvidia_driver.version is 580, and cGPU 1.5.3"),
     ],

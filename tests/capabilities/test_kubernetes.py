@@ -95,6 +95,11 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("a kubelet's engine", {}, {"container_toolkit": {"runtimes": ["docker"]}}, "a kubelet takes containerd or cri-o", "containerd"),
     ("a label that follows", {"labels": {"nvidia.com/device-plugin.config": "other"}}, {}, 'needs "default" there', "leave it out"),
     ("another's MIG layout", FOREIGN, {"mig": MIG}, "MIG manager change a layout", "mig_manager: true"),
+    ("a label that starts another plugin", {"labels": {"gpushare": "true"}}, {}, "not of its strategy", "leave it out"),
+    ("a label that starts the plugin's MPS", {"labels": {"nvidia.com/mps.capable": "true"}}, {}, "not of its strategy", "leave"),
+    ("a label that HAMi goes by", {"labels": {"gpu": "on"}}, {}, "not of its strategy", "leave it out"),
+    ("the operator's driver under the host's MIG", DRIVER, {"mig": MIG}, "mig needs one on the host", "mig: false"),
+    ("the operator's driver under the host's DCGM", DRIVER, {"dcgm": {}}, "dcgm needs one on the host", "nvidia_driver in the spec"),
     ("a label for administrators", ROLE, {}, "NodeRestriction", "label_node: false"),
     ("no label's value", {"labels": {"team": "a b"}}, {}, 'kubernetes.labels.team is "a b"', "a label's value"),
     ("a resource twice", TWICE, {}, "again", "once"),
@@ -133,6 +138,7 @@ TAKEN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("HAMi's own MIG", {"plugin": "hami", "node": "n1", "hami": {"mode": "mig"}}, {}),
     ("feature discovery's strategy", {"plugin": "hami", "device_plugin": SINGLE, "gpu_operator": OPERATOR}, {}),
     ("gpushare", {"plugin": "gpushare"}, {"container_toolkit": {"default_runtime": True}}),
+    ("another label gpu", {"labels": {"gpu": "a100", "gpushare": "false"}}, {}),
     ("labels", {"label_node": True, "labels": {"team": "vision", "example.com/rack": "r1", "node.kubernetes.io/gpu": "h100"}}, {}),
 ]  # fmt: skip
 

@@ -155,6 +155,19 @@ def test_export_is_the_spec_again(block: dict[str, Any]) -> None:
     assert msgspec.json.decode(msgspec.json.encode(mine), type=Kubernetes) == mine
 
 
-@pytest.mark.parametrize("text", ["", "@file node-labels.yaml\n metadata: [\n", "@file node-labels.yaml\n a: b\n"])
+LABELLED = "@file node-labels.yaml\n metadata: {labels: {gpu: 'on'}}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "@file node-labels.yaml\n metadata: [\n",
+        "@file node-labels.yaml\n a: b\n",
+        f"{LABELLED}@file hami-values.yaml\n devicePlugin: {{nodeConfiguration: {{config: 'no table'}}}}\n",
+        f"{LABELLED}@file hami-values.yaml\n devicePlugin: {{nodeConfiguration: {{config: '{{\"nodeconfig\": []}}'}}}}\n",
+        f"{LABELLED}@file device-plugin.yaml\n flags: [migStrategy]\n",
+    ],
+)
 def test_nothing_to_export(text: str) -> None:
     assert export(facts(kubernetes_files=text)) is None

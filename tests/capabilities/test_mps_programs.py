@@ -68,6 +68,7 @@ def test_a_host_without_a_driver_is_judged_later(programs: Programs, monkeypatch
     monkeypatch.setattr(programs.devices.ctypes, "CDLL", missing)
     assert "no libnvidia-ml.so.1" in programs.devices.judge(config())["unknown"]
     monkeypatch.setattr(programs.daemon, "known_names", lambda: ["gpu0", "host"])
+    monkeypatch.setattr(programs.daemon, "running", lambda _name: None)
     monkeypatch.setattr(programs.daemon, "enabled", lambda name: name == "host")
     told, later = programs.program.settle(config("gpu", count=2), False)
     assert told == [

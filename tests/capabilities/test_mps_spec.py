@@ -231,6 +231,7 @@ PREFLIGHT = [
     Row("no driver yet", "mps.features", Mps(protocol="v3"), NO_DRIVER | NO_GPU, "pass", "that nvidia_driver installs"),
     Row("GPUs", "mps.gpus", Mps(scope="gpu"), {}, "pass", "2 daemons"),
     Row("no such GPU", "mps.gpus", groups((2,)), {}, "fail", "no GPU is 2", "correct mps.groups"),
+    Row("a limit of no GPU", "mps.gpus", Mps(pinned_memory_limit={"all": "8G", "5": "4G"}), {}, "fail", "GPU is 5", "smi -L"),
     Row("in MIG mode", "mps.gpus", None, {"mps": host.host(gpu=host.gpus(mig="Enabled"))}, "fail",
         "GPU 0 is in MIG mode", "scope: mig"),
     Row("not known yet", "mps.gpus", None, {"mps": ""}, "skip", "judged when a driver is there"),

@@ -14,6 +14,7 @@ from gpuprov.probe.base import Output
 from gpuprov.probe.runfile import RUNFILE
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import B200, CHECKS, H100, NO_GPU, PODMAN, Row, ask, facts, judge, packages
+from tests.probe import captured
 
 SHA = "ab" * 32
 FILE = Runfile(url="https://mirror.example/NVIDIA-Linux-x86_64-535.261.03.run", sha256=SHA)
@@ -59,6 +60,15 @@ ROWS = [
         change="package NVIDIA's runfile:  -> 535.261.03"),
     Row("another version leaves", at("resolvable"), MINE, {**NONE, **installed("550.163.01")}, "pass", "535.261.03",
         change="package NVIDIA's runfile: 550.163.01 -> 535.261.03"),
+    Row("nouveau has the GPU, and the installer would try its modules", at("resolvable"), MINE,
+        {**NONE, "nvidia_functions": H100.replace(" nvidia\n", " nouveau\n")}, "fail", "bound to nouveau",
+        "--only kernel,nouveau, reboot"),
+    Row("nouveau has the GPU, and the installer tries nothing", at("resolvable"),
+        NvidiaDriver(version="580.95.05", source="runfile", runfile=FILE),
+        {**NONE, "nvidia_functions": H100.replace(" nvidia\n", " nouveau\n")}, "pass", "580.95.05"),
+    Row("Secure Boot, and DKMS's own key enrolled", at("secure_boot"), MINE,
+        {"secure_boot": captured("secure_boot", "on"), "dkms_key_enrolled": "enrolled|/var/lib/dkms/mok.pub\n"}, "fail",
+        "does not sign its modules with DKMS's key", "nvidia_driver.signing"),
     Row("the GPU wants another flavour", at("resolvable"), NvidiaDriver(version="580.95.05", source="runfile", runfile=FILE,
         kernel_modules="proprietary"), {**NONE, "nvidia_functions": B200}, "fail", "open modules only", "kernel_modules at auto"),
     Row("the GPU is too new", at("resolvable"), OPEN, {**NONE, "nvidia_functions": B200}, "fail", "needs 570 or newer",
@@ -194,6 +204,10 @@ def test_export() -> None:
         kernel_modules="proprietary",
         runfile=FILE,
         module_parameters={"NVreg_EnableMSI": "1"},
+    )
+    without = facts(**given, modprobe_config="", runfile=str(installed()["runfile"]).replace("module|", "none|"))
+    assert getattr(nvidia_driver.CAPABILITY.export(without), "kernel_modules", "") == "proprietary", (
+        "no module is not an open one"
     )
     by_hand = nvidia_driver.CAPABILITY.export(facts(**given, modprobe_config="", **installed(sha256="")))
     assert isinstance(by_hand, NvidiaDriver)

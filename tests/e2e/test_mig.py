@@ -133,11 +133,13 @@ def test_an_instance_in_use_stays(lab: Lab, site: Machine) -> None:
 def test_a_process_that_refuses_to_go_keeps_its_instance(lab: Lab, site: Machine) -> None:
     faults.plant(NAME, "mig-client-stays", hosts.run)
     before = {**devices(site, 0), **devices(site, 1)}
+    kept = site.sh("cat /etc/gpuprov/mig.json")
     drain = "systemctl kill --signal TERM gpuprov-sim-mig-client"
     refused = lab.run("apply", lab.inventory(layout(HALVES), site), "--yes", "--drain", drain)
     assert refused.code == 3, refused
     assert "sleep" in refused.text
     assert {**devices(site, 0), **devices(site, 1)} == before
+    assert site.sh("cat /etc/gpuprov/mig.json") == kept
     faults.heal(NAME, "mig-client-stays", hosts.run)
     done = lab.run("apply", lab.inventory(layout(HALVES), site), "--yes")
     assert done.code == 0, done

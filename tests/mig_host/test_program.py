@@ -229,7 +229,7 @@ def test_ampere_with_a_client_names_it_and_takes_the_pending_mode_back(
 def test_a_virtual_machine_that_may_not_reset_its_gpu(a100: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     with a100.binding() as nvml:
         monkeypatch.setattr(nvml, "nvmlDeviceSetMigMode", lambda *_: nvml.NVML_ERROR_NOT_SUPPORTED)
-    a100.run("apply", USUAL)
+    assert a100.run("apply", USUAL)["reboot"]
     assert "reboot the virtual machine, then apply again" in a100.problem
 
 
@@ -245,7 +245,7 @@ def test_a_reset_by_nvidia_smi_where_nvml_could_not(
         monkeypatch.setattr(nvml, "nvmlDeviceSetMigMode", lambda *_: nvml.NVML_ERROR_RESET_REQUIRED)
     a100.run("apply", USUAL)
     assert not (tmp_path / "asked").exists()
-    a100.run("apply", USUAL, "--may-reset")
+    assert a100.run("apply", USUAL, "--may-reset")["reboot"]
     assert (tmp_path / "asked").read_text() == "--gpu-reset -i 0001:10:00.0\n"
     assert "GPU Reset could not run; nvidia_drm is loaded, which holds the GPU" in a100.problem
 
@@ -257,14 +257,14 @@ def test_without_a_driver(h100: Machine, monkeypatch: pytest.MonkeyPatch) -> Non
             raise nvml.NVMLError(nvml.NVML_ERROR_DRIVER_NOT_LOADED)
 
         monkeypatch.setattr(program, "POLL", 0.01)
-        monkeypatch.setattr("tests.mig_host.on_host.Machine.binding", lambda _: _Given(nvml))
+        monkeypatch.setattr("tests.mig_host.on_host.Machine.binding", lambda _: Given(nvml))
         monkeypatch.setattr(nvml, "nvmlInit", fails)
         answer = h100.run("plan", USUAL, "--wait=0.05")
     assert (answer["driver"], answer["changed"]) == (False, False)
     assert answer["problem"].startswith("NVML does not answer: Driver Not Loaded; nvidia-smi")
 
 
-class _Given:
+class Given:
     """A binding that is open already."""
 
     def __init__(self, nvml: Any) -> None:

@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from gpuprov.probe.base import Output
 from gpuprov.probe.cgpu import CGPU, Cgpu, CgpuGpu, parse
 
@@ -84,10 +86,16 @@ def test_an_empty_configuration_is_not_a_missing_one(tmp_path: Path) -> None:
     assert read(tmp_path).config == ()
 
 
-def test_a_daemon_of_mps_is_seen(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("group", "ours"),
+    [("/user.slice/session-1.scope", False), ("/system.slice/system-x.slice/gpuprov-mps@host.service", True)],
+)
+def test_a_daemon_of_mps_is_seen(tmp_path: Path, group: str, ours: bool) -> None:
     (tmp_path / "processes" / "77").mkdir(parents=True)
     (tmp_path / "processes" / "77" / "comm").write_text("nvidia-cuda-mps\n")
-    assert read(tmp_path).mps
+    (tmp_path / "processes" / "77" / "cgroup").write_text(f"0::{group}\n")
+    found = read(tmp_path)
+    assert (found.mps, found.mps_ours) == (True, ours)
 
 
 def test_a_process_named_alike_is_not(tmp_path: Path) -> None:

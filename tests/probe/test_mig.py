@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import profiles_for
 from gpuprov.probe import mig, mig_reader
@@ -166,6 +168,21 @@ def run(script: str) -> str:
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False, timeout=30)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
+
+
+def test_files_that_the_unit_starts_and_that_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As systemctl show prints a command."""
+    (tmp_path / "program.py").touch()
+    command = f"{tmp_path}/python3.9 -B {tmp_path}/program.py boot --wait 120 --services nvidia-dcgm.service"
+    shown = f"{{ path={tmp_path}/python3.9 ; argv[]={command} ; ignore_errors=no ; pid=0 }}"
+    tool = tmp_path / "systemctl"
+    tool.write_text(f'#!/bin/sh\ncase "$*" in *ExecStart*) echo \'{shown}\';; *) echo "Id=${{*##* }}";; esac\n')
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    boot = mig.parse_boot(Output(run(mig.BOOT.script)))
+    assert boot.gone == (f"{tmp_path}/python3.9",)
+    (tmp_path / "python3.9").touch()
+    assert mig.parse_boot(Output(run(mig.BOOT.script))).gone == ()
 
 
 def test_capabilities_and_their_device_files(tmp_path: Path) -> None:

@@ -59,7 +59,9 @@ def _neighbours(host: HostSpec) -> Iterable[Problem]:
     """GPUs are shared in one way: https://www.alibabacloud.com/help/doc-detail/191140.html"""
     shared = {
         "mig": "MIG cuts the GPUs up" if getattr(host.capabilities.get("mig"), "mode", "") == "enabled" else "",
-        "mps": "MPS shares the GPUs" if "mps" in host.capabilities else "",
+        "mps": "MPS shares the GPUs"
+        if getattr(host.capabilities.get("mps"), "scope", "host" if "mps" in host.capabilities else "none") != "none"
+        else "",
     }
     for name, why in shared.items():
         if why:

@@ -62,13 +62,17 @@ def module(ctx: Ctx) -> Outcome:
     evidence="nvidia-smi --query-gpu=mig.mode.current --format=csv; pgrep -fa nvidia-cuda-mps",
 )
 def alone(ctx: Ctx) -> Outcome:
-    """No GPU is in MIG mode that the spec does not switch off, and no MPS daemon runs: a GPU is shared in one way."""
+    """No GPU is in MIG mode, and no MPS daemon runs, that the spec does not end: a GPU is shared in one way."""
     state = ctx.facts.get(CGPU)
     leaves = getattr(ctx.host.capabilities.get("mig"), "mode", "") == "disabled"
     cut = () if leaves else state.mig
-    found = [f"MIG mode is on: {' '.join(cut)}"] * bool(cut) + ["an MPS daemon runs"] * state.mps
+    ends = state.mps_ours and getattr(ctx.host.capabilities.get("mps"), "scope", "") == "none"
+    served = state.mps and not ends
+    found = [f"MIG mode is on: {' '.join(cut)}"] * bool(cut) + ["an MPS daemon runs"] * served
     if found:
-        way = ["nvidia-smi -mig 0"] * bool(cut) + ["stop the MPS daemon, and whatever starts it"] * state.mps
+        way = ["nvidia-smi -mig 0"] * bool(cut) + [
+            "mps: {scope: none} in the spec" if state.mps_ours else "stop the MPS daemon, and whatever starts it"
+        ] * served
         return fail("cGPU alone, without MIG and MPS", "; ".join(found), f"{'; '.join(way)}; or cgpu: false")
     if not state.version:
         return skip("cGPU is not loaded: see cgpu.module")

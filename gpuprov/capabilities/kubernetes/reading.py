@@ -36,9 +36,12 @@ def snake(name: str) -> str:
 def export(facts: Facts) -> Fragment | None:
     """What gpuprov's files on the host ask for; None without them."""
     try:
-        read = {name: read_yaml(text, name) for name, text in facts.get(kubernetes.FILES).items()}
-    except GpuprovError:
-        return None
+        return _block({name: read_yaml(text, name) for name, text in facts.get(kubernetes.FILES).items()})
+    except (GpuprovError, ValueError, KeyError, IndexError, TypeError, AttributeError):
+        return None  # what somebody made of the files is no spec
+
+
+def _block(read: dict[str, Any]) -> Fragment | None:
     labels = at(read.get(catalogue.NODE_LABELS), "metadata", "labels")
     if not isinstance(labels, dict):
         return None

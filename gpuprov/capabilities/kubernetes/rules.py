@@ -26,6 +26,8 @@ from gpuprov.spec.problem import Path, Problem, dotted
 HERE = "kubernetes"
 SHARING: Path = (HERE, "device_plugin", "sharing")
 OPERATOR: Path = (HERE, "gpu_operator")
+STARTS = {catalogue.MPS_CAPABLE: "true", catalogue.GPUSHARE_NODE: "true", catalogue.HAMI_NODE: "on"}
+"""Labels that start a plugin or a daemon. Others than HAMi use a label gpu too."""
 
 
 def problem(path: Path, told: str, hint: str, *, warning: bool = False) -> Problem:
@@ -208,6 +210,12 @@ def operator(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
         if own.driver and capability in host.capabilities:
             told = f"is true: its container runs a daemon of its own beside the host's ({capability})"
             yield problem((*OPERATOR, "driver"), told, f"leave it out, or {capability}: false")
+    for capability in ("mig", "mps", "dcgm", "cgpu"):
+        if own.driver and capability in host.capabilities:
+            told = f"is true: that driver is in a container, and {capability} needs one on the host"
+            yield problem(
+                (*OPERATOR, "driver"), told, f"leave it out, with nvidia_driver in the spec, or {capability}: false"
+            )
     cdi = set(block.device_plugin.device_list_strategy)
     if block.plugin == "nvidia" and cdi & set(documents.CDI) and cdi != set(documents.CDI):
         path: Path = (HERE, "device_plugin", "device_list_strategy")
@@ -246,6 +254,9 @@ def node_labels(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
         elif key == catalogue.MIG_LABEL and "mig" in host.capabilities:
             told = "makes the operator's MIG manager change a layout that the host keeps (mig)"
             yield problem(path, told, "leave it out, or gpu_operator.mig_manager: true with the same layout")
+        elif STARTS.get(key) == value and key not in own:
+            told = f'is "{value}", by which something is started on the node that is not of its strategy'
+            yield problem(path, told, "leave it out, or ask for it in kubernetes", warning=key == catalogue.HAMI_NODE)
         if block.label_node and not catalogue.kubelet_may_set(key):
             told = "may not be set with a kubelet's credentials (NodeRestriction)"
             yield problem(path, told, "leave it out, or label_node: false and set it as an administrator")

@@ -31,14 +31,20 @@ def boot(ctx: Ctx) -> Outcome:
     """A unit whose last run did not fail brings back what the spec says at boot, before containers, kubelet and DCGM start."""
     found = ctx.facts.get(mig.BOOT)
     unit, expected = found.unit, f"{mig.UNIT} enabled, and {mig.DESIRED} as the spec"
+    problem = _other(ctx.fragment, found.desired, ctx.facts.get(mig.STATE))
+    written = [Change(kind="file", name=mig.DESIRED, before=problem, after="written")] if problem else []
     if unit.file != "enabled":
         before = unit.file or unit.load
         change = Change(kind="service", name=mig.UNIT, before=before, after="enabled")
         told = f"{mig.UNIT} is {before}: instances do not survive a reboot"
-        return fail(expected, told, APPLY, changes=[change])
-    if problem := _other(ctx.fragment, found.desired, ctx.facts.get(mig.STATE)):
-        change = Change(kind="file", name=mig.DESIRED, before=problem, after="written")
-        return fail(expected, f"{mig.DESIRED}: {problem}", APPLY, changes=[change])
+        return fail(expected, told, APPLY, changes=[change, *written])
+    if problem:
+        return fail(expected, f"{mig.DESIRED}: {problem}", APPLY, changes=written)
+    if found.gone:
+        change = Change(
+            kind="file", name=mig.UNIT, before=f"starts {found.gone[0]}, which is not there", after="written"
+        )
+        return fail(expected, f"{mig.UNIT} starts {' '.join(found.gone)}: not there", APPLY, changes=[change])
     late = [name for name in WAITING if name not in unit.before]
     if late:
         hint = f"{APPLY} writes the unit anew; see drop-ins of it: systemctl cat {mig.UNIT}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprov import resolve
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
-from gpuprov.capabilities.mps.fragment import Mps, branch_now, branch_wanted, wanted
+from gpuprov.capabilities.mps.fragment import Mps, branch_now, branch_wanted, selects, wanted
 from gpuprov.catalog import by_pci_id
 from gpuprov.catalog import mps as catalogue
 from gpuprov.probe import mps, nvidia, pci, system
@@ -71,7 +71,7 @@ def features(ctx: Ctx) -> Outcome:
 
 @check("mps.gpus", mps.MPS, moment="preflight", evidence="nvidia-smi -L")
 def devices(ctx: Ctx) -> Outcome:
-    """Every GPU that is named is there, in one group, and in MIG mode only where the daemons are for MIG devices."""
+    """Every GPU that is named, by limits too, is there, in one group, and in MIG mode only where the daemons are for MIG devices."""
     state = ctx.facts.get(mps.MPS)
     if not state.gpus:
         return skip(f"judged when a driver is there: {state.complaint or 'nvidia-smi lists no GPU'}")
@@ -85,6 +85,11 @@ def devices(ctx: Ctx) -> Outcome:
             else "scope: mig, or mig.mode: disabled"
         )
         return fail("a daemon for each", problem, hint)
+    limits = [key for key in ctx.fragment.pinned_memory_limit if key != "all"]
+    strange = [key for key in limits if not any(selects(key, gpu) for gpu in state.gpus)]
+    if strange and found:
+        hint = "correct mps.pinned_memory_limit; nvidia-smi -L shows what there is"
+        return fail("a GPU for each memory limit", f"no GPU is {' or '.join(strange)}", hint)
     return ok(f"{len(found)} daemons")
 
 

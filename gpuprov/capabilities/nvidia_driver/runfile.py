@@ -11,7 +11,7 @@ from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fa
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, Runfile, decide
 from gpuprov.capabilities.nvidia_driver.preflight import refusals
 from gpuprov.catalog.driver_sets import of_any_driver
-from gpuprov.probe import modules, nvidia, runfile, system
+from gpuprov.probe import modules, nvidia, pci, runfile, system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.family import words
 from gpuprov.probe.packages import PACKAGES, Package
@@ -24,6 +24,9 @@ HERE = "nvidia_driver"
 EXACT = re.compile(r"\d{3}(\.\d+){1,2}")
 NEEDED = (*BASE_PROBES, runfile.RUNFILE, nvidia.DRIVER, system.CONTAINER)
 LISTED = "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*'"
+IN_TREE = ("nouveau", "NovaCore")
+UNTRIED = 550
+"""The first branch whose installer has --skip-module-load."""
 NOTHING = "nothing to hold: no upgrade moves what no package owns; see nvidia_driver.runfile_alone"
 
 
@@ -78,7 +81,7 @@ def exported(facts: Facts) -> NvidiaDriver | None:
         version=mine.version,
         source="runfile",
         runfile=given if mine.ours.get("version") == mine.version else Runfile(),
-        kernel_modules="open" if all(mine.open.values()) else "proprietary",
+        kernel_modules="open" if mine.open and all(mine.open.values()) else "proprietary",
         module_parameters={k: v for k, v in options.items() if k.startswith("NVreg_")},
     )
 
@@ -115,6 +118,17 @@ def resolvable(ctx: Ctx) -> Outcome:
         return fail(expected, decision.problem, decision.hint)
     if refused := refusals(ctx.facts, decision):
         return fail(expected, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
+    held = any(one.driver in IN_TREE for one in ctx.facts.get(pci.NVIDIA_FUNCTIONS))
+    if (
+        held
+        and mine.version != decision.version
+        and int(decision.branch) < UNTRIED
+        and not ctx.facts.get(system.CONTAINER)
+    ):
+        found = "a GPU is bound to nouveau, and NVIDIA's installer of a branch below 550 ends where it cannot load its modules"
+        return fail(
+            expected, found, "gpuprov apply --only kernel,nouveau, reboot, then apply again; or version 550 or newer"
+        )
     changes: list[Change] = []
     if mine.version != decision.version or _wrong_flavour(ctx):
         changes = [Change(kind="package", name="NVIDIA's runfile", before=mine.version, after=decision.version)]

@@ -36,6 +36,10 @@ def secure_boot(ctx: Ctx) -> Outcome:
         hint = f"enrol it on the host: mokutil --import {file} (in DER), reboot, confirm at the console; or switch Secure Boot off"
         found = f"Secure Boot is on, and no enrolled certificate has its SHA-1 fingerprint, {mine}"
         return fail(f"Secure Boot off, or {file} enrolled", found, hint)
+    if ctx.fragment.source == "runfile":
+        found = "Secure Boot is on, and NVIDIA's installer does not sign its modules with DKMS's key"
+        hint = "nvidia_driver.signing with an enrolled certificate; a source of packages; or switch Secure Boot off"
+        return fail("Secure Boot off, or modules signed with the site's key", found, hint)
     key = ctx.facts.get(house.DKMS_KEY_ENROLLED)
     if key:
         return ok(f"Secure Boot is on and the DKMS key is enrolled ({key.certificate})")

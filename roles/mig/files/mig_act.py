@@ -23,6 +23,10 @@ class Failed(Exception):
     """What could not be done, in one line with the way out."""
 
 
+class Waits(Failed):
+    """A mode that is pending, and comes into force at a reboot."""
+
+
 def clear(nvml: Nvml, change: Change) -> None:
     """Destroy what must go. Raises Failed for what the driver does not let go."""
     handle = nvml.handle(change.card)
@@ -41,7 +45,7 @@ def clear(nvml: Nvml, change: Change) -> None:
 
 
 def switch(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: bool) -> None:
-    """Set the MIG mode and have it in force. Raises Failed where it stays pending; what could be taken back is."""
+    """Set the MIG mode and have it in force. Raises Failed where it cannot be, and Waits where a reboot does it."""
     said = nvml.lib.nvmlDeviceSetMigMode(nvml.handle(card), int(enabled))
     word = "enabled" if enabled else "disabled"
     if nvml.card(card.gpu.address).current == int(enabled):
@@ -49,7 +53,7 @@ def switch(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: bool)
     # What NVML says of a GPU that a virtual machine may not reset:
     # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/getting-started-with-mig.html
     if said == nvml.lib.NVML_ERROR_NOT_SUPPORTED:
-        raise Failed(
+        raise Waits(
             f"{card}: MIG mode {word} is pending, and this virtual machine may not reset its GPU; reboot the virtual machine, then apply again"
         )
     if said != nvml.lib.NVML_ERROR_IN_USE and may_reset:
@@ -64,7 +68,7 @@ def switch(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: bool)
 
 
 def reset(nvml: Nvml, card: Card) -> None:
-    """Reset one GPU by nvidia-smi, with NVML closed meanwhile. Raises Failed with what it says."""
+    """Reset one GPU by nvidia-smi, with NVML closed meanwhile. Raises Waits with what it says."""
     nvml.close()
     try:
         command = ["nvidia-smi", "--gpu-reset", "-i", card.gpu.address]
@@ -72,7 +76,7 @@ def reset(nvml: Nvml, card: Card) -> None:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=RESET_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Failed(f"{card}: nvidia-smi --gpu-reset: {error}; reboot the host") from error
+        raise Waits(f"{card}: nvidia-smi --gpu-reset: {error}; reboot the host") from error
     finally:
         nvml.lib.nvmlInit()
     if done.returncode:
@@ -81,7 +85,7 @@ def reset(nvml: Nvml, card: Card) -> None:
             if os.path.isdir("/sys/module/nvidia_drm")
             else ""
         )
-        raise Failed(f"{card}: nvidia-smi --gpu-reset: {' '.join(done.stdout.split())[:300]}{drm}; or reboot the host")
+        raise Waits(f"{card}: nvidia-smi --gpu-reset: {' '.join(done.stdout.split())[:300]}{drm}; or reboot the host")
 
 
 def make(nvml: Nvml, change: Change) -> None:

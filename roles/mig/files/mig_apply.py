@@ -14,9 +14,12 @@ from mig_state import Card, User, named
 
 
 class Refused(Exception):
-    """Why it cannot be, in one line with the way out. `midway`: something was changed before that was known."""
+    """Why it cannot be, in one line with the way out.
 
-    midway = False
+    `midway`: something was changed before that was known. `reboot`: the way out is a reboot, whose boot unit goes on from there.
+    """
+
+    midway = reboot = False
 
 
 class Broken(Refused):
@@ -101,8 +104,13 @@ def carry_out(nvml: Nvml, judged: Judged, services: Sequence[str], *, may_reset:
                 _one(nvml, change, judged.targets[change.card.gpu.index], using, may_reset)
         return mig_act.make_nodes(mig_act.missing_nodes(nvml.cards())) or ""
     except (mig_act.Failed, nvml.error) as error:
-        now = "; ".join(line for card in nvml.cards() for line in told(card))
-        raise Broken(f"{error}. Now there is: {now}. Applying it again goes on from there") from error
+        try:
+            now = "; ".join(line for card in nvml.cards() for line in told(card))
+        except nvml.error as silent:
+            now = f"what NVML does not tell ({silent}; nvidia-smi, and dmesg | grep NVRM, say more)"
+        broken = Broken(f"{error}. Now there is: {now}. Applying it again goes on from there")
+        broken.reboot = isinstance(error, mig_act.Waits)
+        raise broken from error
 
 
 def _one(nvml: Nvml, change: mig_plan.Change, target: mig_layout.Target, using: mig_act.Users, may_reset: bool) -> None:

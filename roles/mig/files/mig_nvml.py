@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import math
@@ -40,7 +41,9 @@ class Nvml:
         self.lib.nvmlInit()
 
     def close(self) -> None:
-        self.lib.nvmlShutdown()
+        """Nothing where it is closed already: after a reset that NVML did not survive."""
+        with contextlib.suppress(self.lib.NVMLError_Uninitialized):
+            self.lib.nvmlShutdown()
 
     def said(self, code: int) -> str:
         """The text of a result."""

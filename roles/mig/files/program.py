@@ -17,7 +17,7 @@ import time
 from typing import Any, Optional, Sequence
 
 import mig_users
-from mig_apply import Judged, Refused, carry_out, state
+from mig_apply import Broken, Judged, Refused, carry_out, state
 from mig_nvml import Nvml
 
 WANTED = "/etc/gpuprov/mig.json"
@@ -76,7 +76,7 @@ def bound_gpus() -> list[str]:
 def run(options: argparse.Namespace, binding: Any = None) -> dict[str, Any]:
     """The answer to one command. Raises Refused."""
     wanted = {} if options.command == "state" else load(options.wanted)
-    nvml = opened(load(options.models), options.wait, binding)
+    nvml, failed = opened(load(options.models), options.wait, binding), Refused
     try:
         if options.command == "state":
             cards = nvml.cards()
@@ -87,13 +87,14 @@ def run(options: argparse.Namespace, binding: Any = None) -> dict[str, Any]:
             return answer
         if answer["problem"]:
             return {**answer, "changed": False}
+        failed = Broken
         problem = carry_out(nvml, judged, options.services, may_reset=options.may_reset)
         left = Judged(nvml, wanted, options.services).answer()["steps"]
         if left and not problem:
             problem = f"the driver did not do all that it was asked; still to do: {'; '.join(left)}"
         return {**answer, "problem": problem}
     except nvml.error as error:
-        raise Refused(f"NVML: {error}; nvidia-smi, and dmesg | grep NVRM, say more") from error
+        raise failed(f"NVML: {error}; nvidia-smi, and dmesg | grep NVRM, say more") from error
     finally:
         nvml.close()
 
@@ -125,12 +126,9 @@ def main(arguments: Optional[Sequence[str]] = None, binding: Any = None) -> int:
         else:
             answer = run(options, binding)
     except Refused as refused:
-        answer = {
-            "driver": not isinstance(refused, NoDriver),
-            "changed": refused.midway,
-            "steps": [],
-            "problem": str(refused),
-        }
+        answer = {key: [] for key in ("steps", "in_use", "resets", "services", "beside", "watching")}
+        answer.update(driver=not isinstance(refused, NoDriver), changed=refused.midway, problem=str(refused))
+        answer["reboot"] = refused.reboot
     if options.command != "boot":
         print(json.dumps(answer))
     elif not answer["problem"]:

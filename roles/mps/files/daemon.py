@@ -4,11 +4,11 @@ import glob
 import json
 import os
 import pwd
+import stat
 import subprocess
-import sys
 import time
 
-from devices import DEFAULT, EXCLUSIVE_PROCESS, Gone, Nvml, Problem, daemons
+from devices import Gone, Nvml, Problem, Unwanted, daemons, named
 
 STATE = "/etc/gpuprov/mps.json"
 WANTS = "/etc/systemd/system/multi-user.target.wants"
@@ -36,9 +36,10 @@ def must(*words):
 
 
 def known_names():
-    """Daemons whose units are enabled, run, or have failed."""
+    """Daemons whose units are enabled, run, or have failed; not those that another unit only names."""
     _, listed = systemctl("list-units", "--all", "--plain", "--no-legend", unit("*"))
-    units = [line.split()[0] for line in listed.splitlines() if line.split()]
+    rows = [line.split() for line in listed.splitlines()]
+    units = [row[0] for row in rows if len(row) > 2 and row[2] != "inactive"]
     units += [os.path.basename(path) for path in glob.glob("%s/%s" % (WANTS, unit("*")))]
     return sorted({name.partition("@")[2].rpartition(".")[0] for name in units})
 
@@ -57,6 +58,24 @@ def process(pid):
     except OSError:
         return None
     return pid, command, environment
+
+
+def servers(pid):
+    """PIDs of the servers in a daemon's unit, without asking it."""
+    mine, found = about(pid, "cgroup"), []
+    for other in os.listdir("/proc") if mine else []:
+        if other.isdigit() and other != str(pid) and about(other, "comm").startswith("nvidia-cuda-mps"):
+            found += [other] if about(other, "cgroup") == mine else []
+    return found
+
+
+def about(pid, what):
+    """A file of a process; empty where there is none."""
+    try:
+        with open("/proc/%s/%s" % (pid, what)) as file:
+            return file.read()
+    except OSError:
+        return ""
 
 
 def replaced(pid):
@@ -94,14 +113,26 @@ def path(config, daemon, kind):
     return "%s/%s.%s" % (config["paths"]["runtime"], daemon["name"], kind)
 
 
-def write(name, text):
-    """Replace a file at once; whether it was another."""
+def folder(name):
+    """A directory of root's that every user can pass: users' programs look for the daemon's sockets there. /tmp is everybody's."""
+    os.makedirs(name, mode=0o755, exist_ok=True)
+    status = os.lstat(name)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise Problem("%s is a link or another user's (uid %d): remove it, then start the unit" % (name, status.st_uid))
+    if status.st_mode & 0o022 or status.st_mode & 0o555 != 0o555:
+        os.chmod(name, 0o755)
+
+
+def write(name, text, change=True):
+    """Replace a file at once, if `change`; whether it was another."""
     try:
         with open(name) as file:
             if file.read() == text:
                 return False
     except OSError:
         pass
+    if not change:
+        return True
     os.makedirs(os.path.dirname(name), mode=0o755, exist_ok=True)
     with open(name + ".new", "w") as file:
         file.write(text)
@@ -157,13 +188,13 @@ def client_environments(daemon, config, control=None):
     return found
 
 
-def write_environments(daemon, config, control):
-    """The environment files, and the snippets for containers; whether one changed. What it wrote before and not now is removed."""
+def write_environments(daemon, config, control, change=True):
+    """The environment files, and the snippets for containers; whether one differs. What it wrote before and not now is removed."""
     changed, written = [], []
     for name, values in client_environments(daemon, config, control).items():
         rows = ["%s=%s" % pair for pair in sorted(values.items())]
         written.append("%s/%s.env" % (config["paths"]["runtime"], name))
-        changed.append(write(written[-1], "\n".join(rows) + "\n"))
+        changed.append(write(written[-1], "\n".join(rows) + "\n", change))
         if config["container_directory"]:
             pipe = (daemon["pipe"],) * 2
             body = [
@@ -175,7 +206,9 @@ def write_environments(daemon, config, control):
             body += ["  %s: %s" % pair for pair in sorted(values.items())]
             body += ["volumes:", "  - %s:%s" % pipe, "ipc: host"]
             written.append("%s/%s.yaml" % (config["container_directory"], name))
-            changed.append(write(written[-1], "\n".join(body) + "\n"))
+            changed.append(write(written[-1], "\n".join(body) + "\n", change))
+    if not change:
+        return any(changed)
     gone = remove_environments(config, daemon["name"], written)
     write(path(config, daemon, "files"), "\n".join(written) + "\n")
     return any(changed) or gone
@@ -201,6 +234,8 @@ def from_state(name):
     """Configuration, NVML and daemon of a unit."""
     with open(STATE) as file:
         config = json.load(file)
+    if not named(config, name):
+        raise Unwanted("%s has no daemon %s: gpuprov apply removes the unit" % (STATE, name))
     nvml = Nvml()
     found = [one for one in daemons(config, nvml.gpus()) if one["name"] == name]
     if not found:
@@ -246,18 +281,4 @@ def shared_memory(config, change=True):
     _, error = done.communicate()
     if done.returncode:
         raise Problem("mps.shm_size: /dev/shm cannot be made %s: %s" % (config["shm"], error.strip()))
-    return told
-
-
-def compute_modes(daemon, config, nvml, change=True):
-    """GPUs whose compute mode is another, put right if `change`. In MIG mode it has to be DEFAULT. A refusal is a warning only."""
-    wanted, told = EXCLUSIVE_PROCESS if config["exclusive"] and not daemon["mig"] else DEFAULT, []
-    for gpu in daemon["gpus"]:
-        try:
-            if nvml.compute_mode(gpu) != wanted:
-                if change:
-                    nvml.set_compute_mode(gpu, wanted)
-                told.append("GPU %d: compute mode %s" % (gpu["index"], "EXCLUSIVE_PROCESS" if wanted else "DEFAULT"))
-        except Problem as problem:
-            sys.stderr.write("GPU %d: compute mode: %s\n" % (gpu["index"], problem))
     return told

@@ -18,6 +18,10 @@ class Gone(Problem):
     """What a daemon is for is not there."""
 
 
+class Unwanted(Gone):
+    """The configuration has no such daemon."""
+
+
 class Pci(ctypes.Structure):
     _fields_ = [
         ("legacy", ctypes.c_char * 16),
@@ -163,9 +167,22 @@ def whole(gpus, what):
     return gpus
 
 
+def group_names(config):
+    return [group.get("name") or "group%d" % number for number, group in enumerate(config["groups"])]
+
+
+def named(config, name):
+    """Whether a daemon of this configuration can be called so, whatever devices there are."""
+    patterns = {"host": "host", "gpu": "gpu[0-9]+", "mig": "gpu[0-9]+-mig[0-9]+(-ci[0-9]+)?", "none": "(?!)"}
+    pattern = patterns.get(config["scope"])
+    return name in group_names(config) if pattern is None else bool(re.match(pattern + "$", name))
+
+
 def daemons(config, gpus):
     """The daemons of a configuration: name, devices in the daemon's order, GPUs, directories."""
     scope, rows = config["scope"], []
+    if scope == "none":
+        return []
     if not gpus:
         raise Gone("mps: the driver has no GPU")
     if scope == "host":
@@ -174,9 +191,8 @@ def daemons(config, gpus):
         rows += [("gpu%d" % gpu["index"], whole([gpu], "scope: gpu"), None) for gpu in gpus]
     elif scope == "groups":
         taken = {}
-        for number, group in enumerate(config["groups"]):
-            name = group.get("name") or "group%d" % number
-            mine = [selected(selector, gpus) for selector in group["gpus"]]
+        for number, name in enumerate(group_names(config)):
+            mine = [selected(selector, gpus) for selector in config["groups"][number]["gpus"]]
             for gpu in mine:
                 if gpu["index"] in taken:
                     raise Problem(
@@ -215,6 +231,13 @@ def daemons(config, gpus):
     ]
 
 
+def limited(config, gpus):
+    """Problem where a memory limit is for a GPU that is not there."""
+    for key in config["memory"]:
+        if key != "all":
+            selected(key, gpus)
+
+
 def judge(config):
     """What the host can be told of a configuration before anything is changed."""
     try:
@@ -223,6 +246,7 @@ def judge(config):
         return {"unknown": str(problem), "problem": "", "daemons": []}
     try:
         found = daemons(config, gpus)
+        limited(config, gpus)
     except Problem as problem:
         return {"unknown": "", "problem": str(problem), "daemons": []}
     return {

@@ -7,8 +7,9 @@ import shutil
 import sys
 
 import daemon as of
+import modes
 from control import Control, Restart
-from devices import DEFAULT, Gone, Nvml, Problem, daemons
+from devices import Gone, Nvml, Problem, Unwanted, daemons, group_names, limited
 
 STOPPING = 20
 """Seconds that a daemon which is stopped waits for its clients; then their servers end."""
@@ -32,8 +33,14 @@ def refuse_clients(name, config, process, why):
     """A daemon takes its clients down with it."""
     try:
         clients = old_control(name, config, process).clients()
-    except Problem:
-        clients = []  # it does not answer, so nobody is served
+    except Problem as problem:
+        # Clients need the control daemon to begin only: those of its servers go on without it.
+        clients, servers = [], of.servers(process[0])
+        if servers:
+            raise Problem(
+                "%s has to be restarted (%s), does not answer, and its servers (pid %s) may have clients; end those, then "
+                "systemctl restart %s, and apply again" % (of.unit(name), why, " ".join(servers), of.unit(name))
+            ) from problem
     if clients:
         raise Problem(
             "%s has to be restarted (%s), and %d clients use it: pid %s; end or drain them, then apply again"
@@ -41,8 +48,8 @@ def refuse_clients(name, config, process, why):
         )
 
 
-def retire(name, config, nvml, wanted, change):
-    """Stop and disable a daemon that is not wanted; its GPUs go back to the compute mode DEFAULT unless another daemon has them."""
+def retire(name, config, change):
+    """Stop and disable a daemon that is not wanted."""
     process = of.running(name)
     if process:
         refuse_clients(name, config, process, "the spec does not ask for it")
@@ -51,11 +58,6 @@ def retire(name, config, nvml, wanted, change):
     of.must("disable", "--now", of.unit(name))
     of.systemctl("reset-failed", of.unit(name))
     of.remove_environments(config, name)
-    before = process[2].get("CUDA_VISIBLE_DEVICES", "").split(",") if process else []
-    kept = [gpu["uuid"] for one in wanted for gpu in one["gpus"]]
-    for gpu in nvml.gpus() if before else []:
-        if gpu["uuid"] in before and gpu["uuid"] not in kept and nvml.compute_mode(gpu) != DEFAULT:
-            nvml.set_compute_mode(gpu, DEFAULT)
 
 
 def differs(one, config, process):
@@ -80,6 +82,7 @@ def one_daemon(one, config, nvml, change):
     if process is None:
         if change:
             of.must("enable", of.unit(name))
+            of.systemctl("reset-failed", of.unit(name))  # too many starts before would forbid this one
             of.must("restart", of.unit(name))
         return ["%s: started" % of.unit(name)]
     told = [] if of.enabled(name) else ["%s: enabled" % of.unit(name)]
@@ -90,8 +93,8 @@ def one_daemon(one, config, nvml, change):
         if why:
             raise Restart(why)
         control = Control(one, config)
-        told += of.compute_modes(one, config, nvml, change) + control.settle(change) + control.partition(change)
-        if change and of.write_environments(one, config, control):
+        told += modes.compute_modes(one, config, nvml, change) + control.settle(change) + control.partition(change)
+        if of.write_environments(one, config, control, change):
             told.append("%s: environment of its clients written" % of.unit(name))
         if change and of.start_server(config, control):
             told.append("%s: server of %s started" % (of.unit(name), config["user"]))
@@ -106,7 +109,7 @@ def one_daemon(one, config, nvml, change):
 def names_without_driver(config):
     """What the daemons are called, as far as that is known while no driver is loaded."""
     if config["scope"] == "groups":
-        return [group.get("name") or "group%d" % number for number, group in enumerate(config["groups"])]
+        return group_names(config)
     return {"host": ["host"], "gpu": ["gpu%d" % number for number in range(config["count"])]}.get(config["scope"], [])
 
 
@@ -116,9 +119,7 @@ def prepare(config, change):
     for name in of.known_names():
         if name not in wanted and (wanted or config["scope"] == "none"):
             told.append("%s: stopped and removed" % of.unit(name))
-            if change:
-                of.must("disable", "--now", of.unit(name))
-                of.remove_environments(config, name)
+            retire(name, config, change)
     for name in wanted:
         if not of.enabled(name):
             told.append("%s: enabled" % of.unit(name))
@@ -133,22 +134,27 @@ def settle(config, change):
         nvml = Nvml()
     except Problem as problem:
         return prepare(config, change), str(problem)
-    wanted = [] if config["scope"] == "none" else daemons(config, nvml.gpus())
+    gpus = nvml.gpus()
+    wanted = daemons(config, gpus)
+    if wanted:
+        limited(config, gpus)
     told, names = [], [one["name"] for one in wanted]
     for name in of.known_names():
         if name not in names:
-            retire(name, config, nvml, wanted, change)
+            retire(name, config, change)
             told.append("%s: stopped and removed" % of.unit(name))
     told += of.shared_memory(config, change)
     for one in wanted:
         told += one_daemon(one, config, nvml, change)
-    return told, ""
+    return told + modes.give_back(config, nvml, gpus, wanted, change), ""
 
 
 def present(name):
-    """Whether a daemon has its device; a MIG device may have gone with a change of the layout, which is no failure."""
+    """Whether a daemon is wanted, and has its device; a MIG device may have gone with a change of the layout, which is no failure."""
     try:
         of.from_state(name)
+    except Unwanted:
+        raise  # as after a change of the scope, until apply comes to remove the unit
     except Gone as gone:
         with open(of.STATE) as file:
             if json.load(file)["scope"] == "mig":
@@ -164,10 +170,10 @@ def start(name):
     if not shutil.which(config["control"]):
         raise Problem("%s is not on the PATH: gpuprov apply installs it" % config["control"])
     of.shared_memory(config)
-    for line in of.compute_modes(one, config, nvml):
+    for line in modes.compute_modes(one, config, nvml):
         sys.stderr.write("%s\n" % line)
-    for folder in (one["pipe"], one["log"]):
-        os.makedirs(folder, mode=0o755, exist_ok=True)
+    of.folder(one["pipe"])
+    os.makedirs(one["log"], mode=0o755, exist_ok=True)
     if config["protocol"] == "v3":
         of.write(of.path(config, one, "toml"), of.toml(one, config))
     sys.stdout.flush()
@@ -200,7 +206,10 @@ def stop(name):
 def main(verb, argument):
     if verb in ("plan", "apply"):
         try:
-            changed, later = settle(json.loads(argument), verb == "apply")
+            config = json.loads(argument)
+            changed, later = settle(config, False)  # everything is refused before anything is changed
+            if verb == "apply":
+                changed, later = settle(config, True)
             answer = {"changed": changed, "problem": "", "later": later}
         except (Problem, OSError) as problem:
             answer = {"changed": [], "problem": str(problem), "later": ""}

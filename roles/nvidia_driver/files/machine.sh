@@ -1,9 +1,10 @@
 # What the machine has, one fact a line:
 #   gpu|10de:2330   kernel|RELEASE|boots here|has headers   loaded|VERSION   flavour|open   parameter|NVreg_X=1
-#   secure (Secure Boot is on)   runfile|PROGRAM
+#   secure (Secure Boot is on)   runfile|PROGRAM   in-tree|nouveau (a GPU is bound to it)
 for device in /sys/bus/pci/devices/*; do
   [ "$(cat "$device/vendor" 2>/dev/null)" = 0x10de ] || continue
-  case $(cat "$device/class") in 0x03*) echo "gpu|10de:$(cut -c3- "$device/device")" ;; esac
+  case $(cat "$device/class") in 0x03*) echo "gpu|10de:$(cut -c3- "$device/device")" ;; *) continue ;; esac
+  case $(readlink "$device/driver") in */nouveau | */NovaCore) echo 'in-tree|nouveau' ;; esac
 done
 for folder in /lib/modules/*; do
   kernel=${folder##*/} boots=0 headers=0
