@@ -30,7 +30,7 @@ check: lint            ## everything fast: under 90 seconds
 test: check tools      ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
 	$(BIN)/pytest -m '(install or e2e) and not slow' --durations=15 --durations-min=20
 
-test-slow: tools       ## what takes minutes each: real driver builds, machines, a hundred hosts, dnf as well as apt
+test-slow: tools       ## what takes minutes each: real driver builds, machines, a hundred hosts, and what a scenario shows the core of
 	$(BIN)/pytest -m slow --durations=0
 
 molecule: $(addprefix molecule-,$(SCENARIOS))  ## all scenarios on simulated GPU hosts (root, podman, QEMU); molecule-NAME for one

@@ -19,7 +19,7 @@ from gpuprov.simulate import hosts, inventory
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.host import SimulatedHost
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 INSTALL = """
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq

@@ -22,6 +22,7 @@ BRING: dict[str, Any] = {
 PACKED = {"version": "535.261.03-1", "flavour": "proprietary", "sums": "ab", "sha256": "cd", "kernels": ["6.1.0-47"]}
 VARS: dict[str, Any] = {
     "nvidia_driver_build_host": "builder",
+    "nvidia_driver_build": "dkms",
     "nvidia_driver_hold": True,
     "__nvidia_driver_module": "nvidia-kernel-dkms",
     "__nvidia_driver_set": {"nvidia-kernel-dkms": "535.261.03-1"},

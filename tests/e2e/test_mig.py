@@ -13,7 +13,7 @@ from gpuprov.simulate.description import Description, Gpus
 from tests.e2e.lab import Lab, Ran
 from tests.e2e.machine import Machine
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-mig"
 HOST = Description(gpu=Gpus(model="A100-SXM4-80GB", count=2), container_toolkit=True)
 LOADED = """

@@ -85,6 +85,7 @@ def test_a_rehearsal_is_green_and_contacts_no_real_host(real: socket.socket, tmp
     untouched(real, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sign", "number"), [("bringing up", signal.SIGTERM), ("Act 2", signal.SIGINT)])
 def test_an_interrupt_leaves_no_host(real: socket.socket, tmp_path: Path, sign: str, number: int) -> None:
     """As Ctrl-C does it: to every process of the foreground; SIGTERM to the one alone."""

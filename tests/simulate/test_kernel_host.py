@@ -11,7 +11,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.simulate import hosts
 from gpuprov.simulate.description import Description
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 def test_the_named_kernel_is_the_only_one_and_a_wrong_one_names_those_that_are() -> None:

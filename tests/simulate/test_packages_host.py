@@ -13,7 +13,7 @@ from gpuprov.resolve import fitting
 from gpuprov.simulate import hosts
 from gpuprov.simulate.description import Description, Gpus
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 DESCRIBED = Description(gpu=Gpus(model="H100-SXM5-80GB"), nvswitch=3, driver="580.126.20, 580")
 OLD, NEW = "580.126.20-1", "580.178.04-1"
 

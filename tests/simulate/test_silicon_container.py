@@ -15,7 +15,7 @@ from gpuprov.simulate.devices import devices, table
 from gpuprov.simulate.parts import silicon
 from gpuprov.simulate.parts.base import CONFIGURATION, FAULTS, File, text
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME, VERSION = "e2e-silicon", "535.261.03"
 HOST = Description(gpu=Gpus(model="H100-SXM5-80GB", count=2), nvswitch=4, hcas=1)
 BUILD = f"dkms install nvidia-current-open/{VERSION} -k $(ls /lib/modules) 2>&1"
