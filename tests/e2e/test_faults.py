@@ -63,6 +63,7 @@ def test_export_check_verify_round_trip(lab: Lab, newest: str, versions: tuple[s
     assert host["gpuprov"]["nvidia_driver"] == {"version": versions[0], "kernel_modules": "proprietary"}
     assert host["gpuprov"]["persistence"] == {"mode": "daemon"}
     assert set(host["gpuprov"]) == {
+        "gpu",
         "nouveau",
         "nvidia_driver",
         "persistence",

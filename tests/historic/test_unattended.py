@@ -168,7 +168,7 @@ def test_a_package_that_is_stuck_half_way(host: Host, before: set[str]) -> None:
     failed = host.failed()
     assert set(failed) - before == {"nvidia_driver.packages"}
     assert failed["nvidia_driver.packages"]["found"] == "not whole: libcuda1"
-    way_out, _, rest = failed["nvidia_driver.packages"]["hint"].partition(",")
+    way_out, _, rest = failed["nvidia_driver.packages"]["hint"].partition(";")
     assert "gpuprov apply" in rest
     host.sh(f"rm {script}\n{way_out} > /dev/null")
     assert set(host.failed()) == before
