@@ -242,6 +242,22 @@ def podman(*arguments: str) -> str:
 
 
 @contextmanager
+def loaded(name: str, description: Description, *packages: str) -> Iterator[Machine]:
+    """A host of a lab's run whose driver of Debian's, and these packages, are there and loaded; it goes at the end."""
+    container.down(name)
+    try:
+        machine = Machine(hosts.up(name, description))
+        machine.sh(
+            "DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends nvidia-kernel-dkms nvidia-smi"
+            f" {' '.join(packages)} >/dev/null 2>&1\n"
+            "echo 'blacklist nouveau' > /etc/modprobe.d/before.conf\n/usr/lib/gpuprov-sim/silicon boot"
+        )
+        yield machine
+    finally:
+        container.down(name)
+
+
+@contextmanager
 def laboratory(folder: Path) -> Iterator[Lab]:
     """A lab; its hosts and images go at the end, also when the tests are told to end."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)

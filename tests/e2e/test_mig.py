@@ -8,20 +8,14 @@ from typing import Any
 
 import pytest
 
-from gpuprov.simulate import container, faults, hosts
+from gpuprov.simulate import faults, hosts
 from gpuprov.simulate.description import Description, Gpus
-from tests.e2e.lab import Lab, Ran
+from tests.e2e.lab import Lab, Ran, loaded
 from tests.e2e.machine import Machine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-mig"
 HOST = Description(gpu=Gpus(model="A100-SXM4-80GB", count=2), container_toolkit=True)
-LOADED = """
-export DEBIAN_FRONTEND=noninteractive
-apt-get install -y -q --no-install-recommends nvidia-kernel-dkms nvidia-smi nvidia-modprobe containerd >/dev/null 2>&1
-echo 'blacklist nouveau' > /etc/modprobe.d/before.conf
-/usr/lib/gpuprov-sim/silicon boot
-"""
 HOLD = """
 systemd-run --quiet --unit gpuprov-sim-client --slice user.slice \\
   sh -c 'exec 3</dev/nvidia1 4</dev/nvidia-uvm; exec sleep infinity'
@@ -48,13 +42,8 @@ def layout(first: dict[str, int], second: dict[str, int] | None = MIXED) -> dict
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Machine]:
     """A host whose driver is loaded."""
-    container.down(NAME)
-    try:
-        machine = Machine(hosts.up(NAME, HOST))
-        machine.sh(LOADED)
+    with loaded(NAME, HOST, "nvidia-modprobe", "containerd") as machine:
         yield machine
-    finally:
-        container.down(NAME)
 
 
 @pytest.fixture(scope="module")

@@ -7,20 +7,14 @@ from typing import Any
 
 import pytest
 
-from gpuprov.simulate import container, faults, hosts
+from gpuprov.simulate import faults, hosts
 from gpuprov.simulate.description import Description, Gpus
-from tests.e2e.lab import Lab, Ran
+from tests.e2e.lab import Lab, Ran, loaded
 from tests.e2e.machine import Machine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-sharing"
 HOST = Description(gpu=Gpus(model="L40S", count=2))
-LOADED = """
-export DEBIAN_FRONTEND=noninteractive
-apt-get install -y -q --no-install-recommends nvidia-kernel-dkms nvidia-smi nvidia-cuda-mps >/dev/null 2>&1
-echo 'blacklist nouveau' > /etc/modprobe.d/before.conf
-/usr/lib/gpuprov-sim/silicon boot
-"""
 MPS: dict[str, Any] = {"scope": "gpu", "active_thread_percentage": 50, "pinned_memory_limit": {"all": "8G"}}
 MODES = "nvidia-smi --query-gpu=compute_mode --format=csv,noheader"
 ASK = "echo {} | CUDA_MPS_PIPE_DIRECTORY={} nvidia-cuda-mps-control"
@@ -34,13 +28,8 @@ def spec(mps: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def site(lab: Lab) -> Iterator[Machine]:
     """A host whose driver is loaded."""
-    container.down(NAME)
-    try:
-        machine = Machine(hosts.up(NAME, HOST))
-        machine.sh(LOADED)
+    with loaded(NAME, HOST, "nvidia-cuda-mps") as machine:
         yield machine
-    finally:
-        container.down(NAME)
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from gpuprov.catalog.mig import profiles_for
 from tests.simulate.nvml_host import Host
 
 FILES = Path(__file__).parents[2] / "roles" / "mig" / "files"
+H100, A100 = "H100-SXM5-80GB", "A100-SXM4-80GB"
 
 
 def load(name: str) -> Any:
@@ -43,6 +44,9 @@ def layout(*entries: dict[str, Any], mode: str = "enabled") -> dict[str, Any]:
 def every(instances: object) -> dict[str, Any]:
     """All GPUs with these instances."""
     return layout({"gpus": "all", "instances": instances})
+
+
+USUAL = every({"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1})
 
 
 class Machine:
@@ -82,7 +86,19 @@ class Machine:
         return [(one["profile"], one["start"], [c["size"] for c in one["compute"]]) for one in found["instances"]]
 
 
-def card(model: str = "H100-SXM5-80GB", *instances: Any, on: bool = True, resets: bool = False) -> Any:
+class Given:
+    """A binding that is open already."""
+
+    def __init__(self, nvml: Any) -> None:
+        self.nvml = nvml
+
+    def __enter__(self) -> Any:
+        return self.nvml
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def card(model: str = H100, *instances: Any, on: bool = True, resets: bool = False) -> Any:
     """A GPU of the catalogue with these instances."""
     known = find_gpu(model)
     assert known

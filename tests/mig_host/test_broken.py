@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.mig_host.on_host import Machine, every, layout, program
-from tests.mig_host.test_program import Given, a100, h100
-
-__all__ = ["a100", "h100"]
-USUAL = every({"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1})
+from tests.mig_host.on_host import USUAL, Given, Machine, layout, program
 
 
 def test_nvml_that_does_not_come_back_after_a_reset(

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.mig_host.on_host import act, card, present, state, users
+from tests.mig_host.on_host import H100, act, card, present, state, users
 
-GPU = card("H100-SXM5-80GB", present(2, "3g.40gb", 4, 1, 2))
+GPU = card(H100, present(2, "3g.40gb", 4, 1, 2))
 
 
 class Binding:
