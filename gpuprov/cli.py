@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 from gpuprov import __version__, options
+from gpuprov.cli_accept import accept
 from gpuprov.cli_mig import mig
+from gpuprov.cli_topology import topology
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -255,7 +257,9 @@ def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
     return specs.show_catalog(table, word, as_json=as_json)
 
 
+cli.add_command(accept)
 cli.add_command(mig)
+cli.add_command(topology)
 
 
 @cli.command()

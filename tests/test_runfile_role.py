@@ -15,6 +15,8 @@ import yaml
 
 from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE
 
+pytestmark = pytest.mark.install
+
 ROOT = Path(__file__).parent.parent
 GIVEN: dict[str, Any] = {
     "ansible_python_interpreter": sys.executable,

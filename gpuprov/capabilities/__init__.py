@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import (
+    acceptance,
     cgpu,
     container_toolkit,
     cuda_toolkit,
     dcgm,
     fabric_manager,
+    gpudirect_rdma,
     host,
     kernel,
     kubernetes,
@@ -15,7 +17,10 @@ from gpuprov.capabilities import (
     mps,
     nouveau,
     nvidia_driver,
+    pcie,
     persistence,
+    rdma,
+    topology,
     vgpu_guest,
 )
 from gpuprov.capabilities.base import Capability
@@ -24,17 +29,22 @@ from gpuprov.spec.model import Fragment, HostSpec
 CAPABILITIES: tuple[Capability, ...] = (
     kernel.CAPABILITY,
     nouveau.CAPABILITY,
+    rdma.CAPABILITY,
     nvidia_driver.CAPABILITY,
     persistence.CAPABILITY,
     cuda_toolkit.CAPABILITY,
     vgpu_guest.CAPABILITY,
     fabric_manager.CAPABILITY,
+    gpudirect_rdma.CAPABILITY,
+    pcie.CAPABILITY,
+    topology.CAPABILITY,
     container_toolkit.CAPABILITY,
     mig.CAPABILITY,
     mps.CAPABILITY,
     kubernetes.CAPABILITY,
     dcgm.CAPABILITY,
     cgpu.CAPABILITY,
+    acceptance.CAPABILITY,
 )
 HOUSE: Capability = host.CAPABILITY
 BY_NAME: dict[str, Capability] = {capability.name: capability for capability in (HOUSE, *CAPABILITIES)}

@@ -19,7 +19,7 @@ MAX_SKEW = 300
 """Seconds: apt refuses an index from the future, and TLS a certificate that is not valid yet."""
 BOOT_SPACE = 100
 """MiB: one rebuilt initramfs stands beside the old one while it is written."""
-DRIVERLESS = {"kernel", "nouveau"}
+DRIVERLESS = {"kernel", "nouveau", "rdma", "pcie", "acceptance"}
 """Capabilities that make sense on a host without a GPU's driver."""
 
 

@@ -28,6 +28,8 @@ OWN = {"debian": "debian", "ubuntu": "ubuntu"}
 
 BUILDS = ("dkms", "precompiled")
 """How a host gets its kernel modules: it builds them, or installs those that were built for each of its kernels."""
+MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
+"""What the kernel module is called on some distribution; modprobe.d takes options under each."""
 GPU_SERVICES = [
     "gpuprov-mps@*.service",
     "nvidia-persistenced.service",
@@ -36,6 +38,7 @@ GPU_SERVICES = [
     "dcgm-exporter.service",
     "nvidia-dcgm.service",
     "dcgm.service",
+    "nvidia-imex.service",
     "nvidia-fabricmanager.service",
 ]
 """Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide wants

@@ -15,6 +15,16 @@ from gpuprov.catalog.packages import find_distribution, origins, package_sets
 
 UNIT = "nvidia-fabricmanager.service"
 PROGRAM = "/usr/bin/nv-fabricmanager"
+IMEX_UNIT = "nvidia-imex.service"
+IMEX_PROGRAM, IMEX_CONTROL = "/usr/bin/nvidia-imex", "/usr/bin/nvidia-imex-ctl"
+IMEX_CONFIG, IMEX_NODES = "/etc/nvidia-imex/config.cfg", "/etc/nvidia-imex/nodes_config.cfg"
+IMEX_DROP_IN = f"/etc/systemd/system/{IMEX_UNIT}.d/90-gpuprov.conf"
+IMEX_CHANNEL, IMEX_PARAMETER = "/dev/nvidia-caps-imex-channels/channel0", "NVreg_CreateImexChannel0"
+"""https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide"""
+IMEX_PARAMETER_SINCE = 565
+"""The first branch whose module has it: nv-reg.h of https://github.com/NVIDIA/open-gpu-kernel-modules"""
+IMEX_SETTINGS = {"IMEX_NODE_CONFIG_FILE": IMEX_NODES, "IMEX_CMD_ENABLED": "1", "IMEX_CMD_PORT": "50005"}
+"""What nvidia-imex-ctl needs to tell the state of a whole domain, in config.cfg; 50005 is the guide's own port."""
 MODES = {"bare-metal": "0", "shared-nvswitch": "1", "vgpu": "2"}
 """What FABRIC_MODE is called in a spec: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
 
@@ -59,27 +69,27 @@ def why_not(gpu: Gpu) -> str:
 
 
 @cache
-def rules(os_id: str, version_id: str) -> tuple[dict[str, Any], ...]:
-    """The package's names on a distribution, as `gpuprov.resolve` takes them: `name` with {branch}, `min` and `max` branch, and
-    `needs` where it goes with the driver of one archive only: a package of that driver."""
+def rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[dict[str, Any], ...]:
+    """The package's names on a distribution (`part` imex: nvidia-imex's), as `gpuprov.resolve` takes them: `name` with {branch}, `min`
+    and `max` branch, and `needs` where it goes with the driver of one archive only: a package of that driver."""
     distribution = find_distribution(os_id, version_id)
     if distribution is None:
         return ()
     found: dict[tuple[str, int, int, str], None] = {}
     for origin in origins(distribution.key):
         for branch in branches():
-            for entry in package_sets(distribution.key, "fabric-manager", branch.branch, origin=origin.key):
+            for entry in package_sets(distribution.key, part, branch.branch, origin=origin.key):
                 bounds = int(entry.min_branch or 0), int(entry.max_branch or NO_LIMIT)
                 found |= {(name, *bounds, entry.needs): None for name in entry.packages}
     return tuple({"name": n, "min": low, "max": high} | ({"needs": pkg} if pkg else {}) for n, low, high, pkg in found)
 
 
-def names(os_id: str, version_id: str) -> tuple[str, ...]:
+def names(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[str, ...]:
     """Every name that the package has for some branch, for asking an index."""
     known = [int(branch.branch) for branch in branches()]
     found = {
         rule["name"].replace("{branch}", str(branch)): None
-        for rule in rules(os_id, version_id)
+        for rule in rules(os_id, version_id, part)
         for branch in known
         if rule["min"] <= branch <= rule["max"]
     }
@@ -92,6 +102,15 @@ def tables() -> dict[str, Any]:
     return {
         "rules": {key: list(rules(*pair)) for key, pair in keys.items() if rules(*pair)},
         "names": {key: list(names(*pair)) for key, pair in keys.items() if rules(*pair)},
+        "imex_rules": {key: list(rules(*pair, "imex")) for key, pair in keys.items()},
+        "imex_names": {key: list(names(*pair, "imex")) for key, pair in keys.items()},
+        "imex_files": {
+            "config": IMEX_CONFIG,
+            "nodes": IMEX_NODES,
+            "settings": IMEX_SETTINGS,
+            "program": IMEX_PROGRAM,
+            "drop_in": IMEX_DROP_IN,
+        },
         "switches": switches(),
         "imex": [entry.id for gpu in gpus() if gpu.fabric_manager.imex for entry in gpu.pci_ids],
         "modes": MODES,

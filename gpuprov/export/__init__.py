@@ -95,15 +95,15 @@ def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:
 
 
 def _told(fragment: Fragment) -> dict[str, Any]:
-    """Fields that differ from their defaults."""
+    """Fields that differ from their defaults, and those that have none; of a block inside, the same."""
     told: dict[str, Any] = {}
-    plain = msgspec.to_builtins(fragment)
     for field in msgspec.structs.fields(fragment):
-        default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
-        if plain[field.encode_name] != msgspec.to_builtins(default):
-            told[field.encode_name] = _lists(plain[field.encode_name])
+        value = getattr(fragment, field.name)
+        if not field.required and value == (
+            field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+        ):
+            continue
+        told[field.encode_name] = (
+            _told(value) if isinstance(value, Fragment) else msgspec.json.decode(msgspec.json.encode(value))
+        )
     return told
-
-
-def _lists(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

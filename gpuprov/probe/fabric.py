@@ -140,11 +140,11 @@ true""",
 PACKAGES = Probe(
     "fabric_packages",
     packages_script(
-        "'nvidia-fabricmanager*' nvlsm libibumad3 infiniband-diags",
-        "nvidia-fabric-?manager.*|nvlsm|libibumad|infiniband-diags",
+        "'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm libibumad3 infiniband-diags",
+        "nvidia-fabric-?manager.*|nvidia-imex.*|nvlsm|libibumad|infiniband-diags",
     ),
     parse_packages,
-    "dpkg -l 'nvidia-fabricmanager*' nvlsm; rpm -qa 'nvidia-fabric*' nvlsm",
+    "dpkg -l 'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm; rpm -qa 'nvidia-fabric*' 'nvidia-imex*' nvlsm",
 )
 STATE = Probe(
     "fabric_state",

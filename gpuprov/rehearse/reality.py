@@ -55,6 +55,16 @@ def _rows(one: Description) -> Iterable[Row]:
         )
     if one.nvswitch:
         yield Row("NVSwitch, fabric manager", "stand-in", "PCI functions and a daemon's states; no fabric is trained")
-    if one.hcas:
-        yield Row("InfiniBand HCAs", "simulated", "PCI functions; no link, no fabric, no firmware")
+    if one.hcas and one.kind == "machine":
+        yield Row("HCAs", "simulated", "PCI functions; no RDMA device, link, fabric or firmware")
+    elif one.hcas:
+        told = "InfiniBand HCAs" if one.fabric == "infiniband" else "RoCE HCAs"
+        yield Row(
+            told,
+            "simulated",
+            "files in sysfs as of a live fabric: no verbs, no packets, no firmware, no subnet manager",
+        )
+        yield Row(
+            "PCIe switches and links", "simulated", "a board's usual tree, with registers that keep what is written"
+        )
     yield Row("package repository", "simulated", "on the host itself; reaching production's mirror is not proved")

@@ -14,6 +14,7 @@ from gpuprov.catalog.gpus import Gpu, find_gpu
 from gpuprov.catalog.packages import offers
 from gpuprov.errors import GpuprovError
 from gpuprov.plan.read import Pair
+from gpuprov.rehearse import shape_rdma
 from gpuprov.rehearse.model import Options
 from gpuprov.resolve import upstream
 from gpuprov.simulate import distributions, faults
@@ -31,7 +32,7 @@ STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")
 STAND_INS = ("L40S", "A100-SXM4-80GB", "T4", "B200")
 """Simulated where a spec needs a GPU and names none: the first that its driver can run."""
 LONGEST = 42
-NEEDS_GPU = frozenset({"nvidia_driver", "persistence", "cgpu"})
+NEEDS_GPU = frozenset({"nvidia_driver", "persistence", "cgpu", "gpudirect_rdma", "pcie", "topology"})
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +78,7 @@ def _shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
     if spec.gpu and (spec.gpu.count or 0) > MOST_GPUS and description.gpu:
         gpu = GpuSpec(model=spec.gpu.model, count=description.gpu.count)
         spec = msgspec.structs.replace(spec, gpu=gpu)
+    spec = shape_rdma.without_fabric(spec, notes)
     driver = spec.capabilities.get("nvidia_driver")
     if isinstance(driver, NvidiaDriver) and driver.build_host:
         alone = {**spec.capabilities, "nvidia_driver": msgspec.structs.replace(driver, build_host="")}
@@ -100,6 +102,9 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
         gpu, notes = _gpus(spec)
         values |= {"gpu": gpu} if gpu else {}
         values |= {"nvswitch": _nvswitch(spec, notes)} if "nvswitch" not in override else {}
+    if "hcas" not in override:
+        count = (values.get("gpu") or {}).get("count", 0)
+        values = shape_rdma.hcas(spec, values["kind"], count, notes) | values
     values.setdefault("container_toolkit", "container_toolkit" in spec.capabilities)
     values.setdefault("cgpu", "cgpu" in spec.capabilities)
     if "driver" not in override and (driver := _driver(spec, str(values["distribution"]))):
@@ -132,7 +137,7 @@ def _distribution(raw: RawHost, key: str) -> Distribution:
 def _gpus(spec: HostSpec) -> tuple[dict[str, Any], list[str]]:
     """The `gpu` of a description, and notes."""
     if spec.gpu is None:
-        if not NEEDS_GPU & set(spec.capabilities):
+        if not NEEDS_GPU & set(spec.capabilities) and not shape_rdma.needs_board(spec):
             return {}, ["the spec needs no GPU: none is simulated"]
         model = _any_gpu(spec)
         return {"model": model.key}, [f"the spec names no GPU: one {model.key} is simulated"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from gpuprov import assets, mig_fit, mig_layout
+from gpuprov import assets, mig_fit, mig_layout, nccl_conf
 from gpuprov.errors import GpuprovError
 
 BINDING = "pynvml"
@@ -21,6 +21,8 @@ def role_files(name: str) -> dict[str, Path]:
 
 def carried(name: str) -> dict[str, Path]:
     """What comes from elsewhere. Raises GpuprovError where the binding is missing from this installation."""
+    if name == "rdma":
+        return {"files/nccl_conf.py": Path(str(nccl_conf.__file__))}
     if name != "mig":
         return {}
     shared = (Path(str(module.__file__)) for module in (mig_layout, mig_fit))

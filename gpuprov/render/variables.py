@@ -13,16 +13,41 @@ import msgspec
 from gpuprov import __version__
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.kubernetes.documents import files as kubernetes_files
-from gpuprov.catalog import cgpu, cuda, dcgm, fabric, mps, repositories, toolkit, toolkits, vgpu
+from gpuprov.catalog import (
+    acceptance,
+    cgpu,
+    cuda,
+    dcgm,
+    erdma,
+    fabric,
+    gpudirect,
+    mps,
+    pcie,
+    rdma,
+    rdma_ofed,
+    repositories,
+    roce,
+    toolkit,
+    toolkits,
+    vgpu,
+)
 from gpuprov.catalog.driver_sets import GPU_SERVICES, all_driver_packages, kernel_module_table, of_any_drivers
 from gpuprov.catalog.gpus import gpus
 from gpuprov.catalog.platforms import platforms
-from gpuprov.probe import container_engines, container_toolkit, house, nvidia, signing, virtualization
+from gpuprov.probe import container_engines, container_toolkit, house, nvidia, pci, signing, virtualization
 from gpuprov.probe.cgpu import CGPU
+from gpuprov.probe.erdma import ERDMA
+from gpuprov.probe.gpudirect import GPUDIRECT
 from gpuprov.probe.kubernetes import DRIVER_ROOT, NODE
+from gpuprov.probe.ofed import OFED
+from gpuprov.probe.pcie import PCIE
 from gpuprov.probe.precompiled import PRECOMPILED
+from gpuprov.probe.rdma import DEVICES as RDMA_DEVICES
+from gpuprov.probe.rdma_host import HOST as RDMA_HOST
 from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.probe.roce import READER as ROCE_READER
 from gpuprov.probe.runfile import RUNFILE
+from gpuprov.probe.topology import PCI
 from gpuprov.probe.vgpu import GRIDD
 from gpuprov.render.carried import role_files
 from gpuprov.spec.model import Fragment, HostSpec
@@ -65,12 +90,23 @@ def fleet_variables() -> dict[str, Any]:
             "runfile": {"script": RUNFILE.script, "packages": of_any_drivers()},
             "dcgm": dcgm.tables(),
             "mps": mps.tables(),
+            "rdma_ofed": {**rdma_ofed.tables(), "scripts": {OFED.name: OFED.script}},
+            "roce": {**roce.tables(), "scripts": {"reader": ROCE_READER}},
+            "topology": {"script": PCI.script},
             "cgpu": {**cgpu.tables(), "scripts": {CGPU.name: CGPU.script}},
+            "erdma": {**erdma.tables(), "scripts": {ERDMA.name: ERDMA.script}},
+            "rdma": {**rdma.tables(), "scripts": {p.name: p.script for p in (RDMA_DEVICES, RDMA_HOST)}},
+            "pcie": {**pcie.tables(), "scripts": {PCIE.name: PCIE.script}},
             "fabric_manager": fabric.tables(),
+            "gpudirect": {
+                **gpudirect.tables(),
+                "scripts": {p.name: p.script for p in (GPUDIRECT, pci.NVIDIA_FUNCTIONS)},
+            },
             "kubernetes": {"script": NODE.script, "driver_root": DRIVER_ROOT},
             "vgpu_guest": {**vgpu.tables(), "scripts": {p.name: p.script for p in (virtualization.FUNCTIONS, GRIDD)}},
             "repositories": {**repositories.tables(), "script": REPOSITORIES.script},
             "container_toolkit": {**toolkit.tables(), "scripts": toolkit_scripts()},
+            "acceptance": acceptance.tables(),
             "mig": {"models": models_by_pci_id()},
         },
     }

@@ -13,6 +13,9 @@ from gpuprov.simulate import distributions
 from gpuprov.simulate.distributions import Distribution, Repository
 
 Kind = Literal["container", "machine"]
+HcaFabric = Literal["infiniband", "roce"]
+HcaRate = Literal[100, 200, 400, 800]
+"""Gb/s of a port: 4X EDR, HDR, NDR and XDR."""
 User = Literal["gpuadmin", "root"]
 MOST_GPUS = 8
 """The stand-in NVML has at most 8 GPUs."""
@@ -43,9 +46,13 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     distribution's driver comes from, which is NVIDIA's repository on the dnf family). `mirror`: NVIDIA's repository is served
     by the host without being configured: a site's mirror.
     `nvswitch`: generation of the NVSwitches (0: none; 1 to 3 are PCI functions, 4 is seen only in the VPD of NVLink bridges).
-    `hcas`: number of InfiniBand HCAs. `kernel`: a release of the distribution's archive (`6.1.0-47-amd64`; empty: the newest).
+    `hcas`: number of HCAs. `fabric`: what their ports are connected to, and `rate`, at how many Gb/s. In containers they are RDMA
+    devices in sysfs, and GPUs, HCAs and NVSwitches hang on PCIe switches as on the boards; in machines they are PCI functions only.
+    `kernel`: a release of the distribution's archive (`6.1.0-47-amd64`; empty: the newest).
     `container_toolkit`: the repository offers NVIDIA's Container Toolkit, too (built with Go).
-    `cgpu`: Alibaba's cGPU is there, as files only (containers with GPUs).
+    `ofed`: the host's repositories are served with a doca-host package beside them, in /doca, for apt.
+    `cgpu`: Alibaba's cGPU is there, as files only (containers with GPUs). `erdma`: one interface of Alibaba's eRDMA (containers
+    with GPUs).
     `memory` in MiB and `cpus` count for machines only. `faults` are planted once the host is up.
     A description without `gpu` is a plain Debian host with nothing simulated but its existence.
     """
@@ -56,11 +63,15 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     driver: str = ""
     nvswitch: Annotated[int, msgspec.Meta(ge=0, le=4)] = 0
     hcas: Annotated[int, msgspec.Meta(ge=0, le=16)] = 0
+    fabric: HcaFabric = "infiniband"
+    rate: HcaRate = 400
     kernel: Annotated[str, msgspec.Meta(pattern=r"^([0-9]+\.[0-9]+\.[0-9]+-[0-9]+-amd64)?$")] = ""
     repositories: tuple[Repository, ...] = ()
     mirror: bool = False
     container_toolkit: bool = False
     cgpu: bool = False
+    ofed: bool = False
+    erdma: bool = False
     memory: Annotated[int, msgspec.Meta(ge=512)] = 2048
     cpus: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
     user: User = "gpuadmin"
@@ -96,6 +107,26 @@ def check(described: Description) -> None:
         raise GpuprovError(
             f"cgpu is true and {why}: cGPU is simulated as files, in containers with GPUs",
             hint="kind: container, and gpu: {model: ...}; or leave cgpu out",
+        )
+    if described.ofed and known.family == "redhat":
+        raise GpuprovError(
+            f"ofed is true, and {known.key} takes no packages for apt", hint="a Debian or Ubuntu, or leave ofed out"
+        )
+    if described.erdma and (described.kind == "machine" or described.gpu is None or described.hcas):
+        why = "hcas is not 0" if described.hcas else 'kind is "machine"' if described.gpu else "there is no gpu"
+        raise GpuprovError(
+            f"erdma is true and {why}: eRDMA is simulated as files, in containers with GPUs and no HCAs",
+            hint="kind: container, and gpu: {model: ...}; or leave erdma out",
+        )
+    if described.hcas and described.gpu is None:
+        raise GpuprovError(
+            f"hcas is {described.hcas} and there is no gpu: HCAs are simulated on hosts with GPUs",
+            hint="gpu: {model: ...}; or leave hcas out",
+        )
+    if described.fabric == "roce" and described.kind == "machine":
+        raise GpuprovError(
+            'fabric is "roce" and kind is "machine", where HCAs are PCI functions only',
+            hint="kind: container; a machine has RDMA by its own kernel: rdma: {fabric: soft} in the spec",
         )
     if described.kernel and known.stands_in:
         raise GpuprovError(

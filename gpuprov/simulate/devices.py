@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpuprov.simulate.description import Description
+from gpuprov.simulate.devices_tree import DOMAIN, tree
 
-DOMAIN = 1
-"""PCI domain 0 belongs to the machine under the simulation; simulated functions have a domain of their own."""
-GPU_CLASS, NVSWITCH_CLASS, INFINIBAND_CLASS = "030200", "068000", "020700"
+GPU_CLASS, NVSWITCH_CLASS, INFINIBAND_CLASS, ETHERNET_CLASS = "030200", "068000", "020700", "020000"
 NVSWITCHES: dict[int, tuple[str, int]] = {1: ("10de:1ac2", 6), 2: ("10de:1af1", 6), 3: ("10de:22a3", 4)}
 """Generation -> PCI id and number on a board of 8 GPUs: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
-CONNECTX7 = "15b3:1021"
+CONNECTX6, CONNECTX7, CONNECTX8 = "15b3:101b", "15b3:1021", "15b3:1023"
+HCAS = {100: (CONNECTX6, "ConnectX-6"), 200: (CONNECTX6, "ConnectX-6"), 400: (CONNECTX7, "ConnectX-7"),
+        800: (CONNECTX8, "ConnectX-8")}  # fmt: skip
+"""Rate of a port in Gb/s -> PCI id and name of an adapter that has it: https://pci-ids.ucw.cz/read/PC/15b3"""
 # The NVLink bridges of NVSwitch generation 4 boards are ConnectX-7 functions; only their VPD tells them from HCAs.
 BRIDGES = 4
 BRIDGE_VPD = "SW_MNG"
 Role = Literal["gpu", "nvswitch", "hca", "nvlink-bridge"]
+NVLINK_ROLES: tuple[Role, ...] = ("nvswitch", "nvlink-bridge")
 _NAMESPACE = uuid.UUID("7d0a4f0e-6c1b-5d0c-9a55-0c5a2f6f8a11")
 
 
@@ -25,7 +28,8 @@ _NAMESPACE = uuid.UUID("7d0a4f0e-6c1b-5d0c-9a55-0c5a2f6f8a11")
 class PciDevice:
     """One function. `address` is `0001:1b:00.0`; `identifier` and `subsystem` are `10de:2330`; `pci_class` six hex digits.
 
-    `uuid` (GPUs only) is the one NVML tells. `vpd` is what the vendor-specific field V3 of its VPD says, mostly empty.
+    `uuid` (GPUs only) is the one NVML tells. `vpd` is what the vendor-specific field V3 of its VPD says, mostly empty. `path` is its
+    folder below /sys/devices.
     """
 
     role: Role
@@ -38,6 +42,7 @@ class PciDevice:
     name: str
     uuid: str = ""
     vpd: str = ""
+    path: str = ""
 
 
 def devices(name: str, description: Description) -> tuple[PciDevice, ...]:
@@ -73,10 +78,18 @@ def devices(name: str, description: Description) -> tuple[PciDevice, ...]:
             )
             for index in range(BRIDGES)
         ]
+    identifier, adapter = HCAS[description.rate]
+    pci_class = ETHERNET_CLASS if description.fabric == "roce" else INFINIBAND_CLASS
     made += [
-        _one("hca", index, 0x90, description.hcas, CONNECTX7, CONNECTX7, INFINIBAND_CLASS, "ConnectX-7")
+        _one("hca", index, 0x90, description.hcas, identifier, identifier, pci_class, adapter)
         for index in range(description.hcas)
     ]
+    if hung := tree(description, [(one.role, one.index) for one in made if one.role in NVLINK_ROLES]):
+        places = [hung.places[one.role, one.index] for one in made]
+        made = [
+            replace(one, address=place.address, path=place.path, numa_node=place.numa_node)
+            for one, place in zip(made, places, strict=True)
+        ]
     return tuple(sorted(made, key=lambda device: device.address))
 
 
@@ -87,7 +100,8 @@ def _one(  # noqa: PLR0917
     # Two sockets: the first half of each kind hangs on NUMA node 0.
     node = 0 if index < (count + 1) // 2 else 1
     address = f"{DOMAIN:04x}:{first_bus + index:02x}:00.0"
-    return PciDevice(role, index, address, identifier, subsystem, pci_class, node, name, identity, vpd)
+    path = f"pci{address[:7]}/{address}"
+    return PciDevice(role, index, address, identifier, subsystem, pci_class, node, name, identity, vpd, path)
 
 
 def table(made: tuple[PciDevice, ...]) -> str:

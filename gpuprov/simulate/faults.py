@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
 
 from gpuprov.catalog.mig import class_of
 from gpuprov.errors import GpuprovError
+from gpuprov.simulate import faults_rdma as rdma
 from gpuprov.simulate import faults_sharing as sharing
-from gpuprov.simulate.description import Description, Kind
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.faults_base import SILICON, Fault
 from gpuprov.simulate.parts.base import FAULTS as FOLDER
 
-Moment = Literal["verify", "plan", "apply"]
-BOTH: tuple[Kind, ...] = ("container", "machine")
-SILICON = "/usr/lib/gpuprov-sim/silicon reload"
 INTERRUPTED = "gpuprov-sim-interrupted"
-
-
-@dataclass(frozen=True)
-class Fault:
-    """`plant` and `heal` are shell scripts run as root; `$1` is the parameter.
-
-    `moment` is who must find it: `verify` on a host that was right before, `plan` in its preflight, `apply` when it has work
-    to do. `caught_by` is the id of the check that fails; where apply runs into it, the words that its message must have.
-    """
-
-    name: str
-    what: str
-    caught_by: str
-    plant: str = ""
-    heal: str = ""
-    parameter: str = ""
-    moment: Moment = "verify"
-    kinds: tuple[Kind, ...] = BOTH
 
 
 TABLE: tuple[Fault, ...] = (
@@ -185,6 +164,7 @@ TABLE: tuple[Fault, ...] = (
         f"dpkg-deb --build $d $d.deb >/dev/null; dpkg --unpack $d.deb >/dev/null; rm -r $d $d.deb",
         heal=f"dpkg --configure -a >/dev/null; dpkg --purge {INTERRUPTED} >/dev/null 2>&1 || true",
     ),
+    *rdma.TABLE,
 )  # fmt: skip
 FAULTS = {fault.name: fault for fault in TABLE}
 
@@ -201,7 +181,8 @@ def find(name: str) -> Fault:
 def check(description: Description) -> None:
     """Raise unless every fault of the description exists for its kind of host."""
     for item in description.faults:
-        fault = find(item.partition("=")[0])
+        name, _, parameter = item.partition("=")
+        fault = find(name)
         if description.kind not in fault.kinds:
             raise GpuprovError(
                 f'fault "{fault.name}" needs a {" or ".join(fault.kinds)}, the host is a {description.kind}'
@@ -210,6 +191,7 @@ def check(description: Description) -> None:
             raise GpuprovError(f'fault "{fault.name}" needs GPUs with MIG, {description.gpu.model} has none')
         if fault.name == "cgpu-forgets" and not description.cgpu:
             raise GpuprovError(f'fault "{fault.name}" needs a host with cGPU', hint="describe it: cgpu: true")
+        rdma.check(fault.name, parameter or fault.parameter, description)
         if not description.gpu and fault.name not in ("boot-full", "dpkg-interrupted"):
             raise GpuprovError(
                 f'fault "{fault.name}" needs a host with simulated GPUs', hint="describe them: gpu: {model: ...}"

@@ -13,7 +13,7 @@ from gpuprov.simulate import container, faults, machine
 from gpuprov.simulate.description import Description, check
 from gpuprov.simulate.devices import devices, table
 from gpuprov.simulate.host import Listed, SimulatedHost
-from gpuprov.simulate.parts import boot, cgpu, fabric, identity, kernel, nvml, packages, silicon
+from gpuprov.simulate.parts import boot, cgpu, erdma, fabric, identity, kernel, nvml, ofed, packages, silicon
 from gpuprov.simulate.parts.base import CONFIGURATION, FAULTS, STATE, File, Part, text
 
 KINDS: dict[str, ModuleType] = {"container": container, "machine": machine}
@@ -30,6 +30,8 @@ PARTS: tuple[Callable[[str, Description], Part], ...] = (
     identity.part,
     fabric.part,
     cgpu.part,
+    erdma.part,
+    ofed.part,
 )
 
 

@@ -10,6 +10,8 @@ from gpuprov.errors import GpuprovError
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
 ARCHITECTURES = {"Volta": 5, "Turing": 6, "Ampere": 7, "Ada": 8, "Hopper": 9, "Blackwell": 10}
 BRAND_NVIDIA = 14
+LINK_SPEEDS = {"Volta": 25781, "Ampere": 25000, "Hopper": 26562, "Blackwell": 53125}
+"""MB/s of an NVLink and direction, by public output of `nvidia-smi nvlink -s`."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ MODELS: dict[str, Model] = {
     "A30": Model(24576, 491, 32768, 165, 100, 28, 1440, 1215, 4, 4, 56, 3584, 3072),
     "L40S": Model(46068, 598, 65536, 350, 100, 33, 2520, 9001, 4, 0, 142, 18176, 384),
     "H100-SXM5-80GB": Model(81559, 551, 131072, 700, 200, 70, 1980, 2619, 5, 18, 132, 16896, 5120),
-    "H100-PCIE": Model(81559, 551, 131072, 350, 200, 48, 1755, 1593, 5, 18, 114, 14592, 5120),
+    "H100-PCIE": Model(81559, 551, 131072, 350, 200, 48, 1755, 1593, 5, 12, 114, 14592, 5120),
     "H200-SXM": Model(143771, 606, 262144, 700, 200, 76, 1980, 3201, 5, 18, 132, 16896, 6144),
     "B200": Model(183359, 729, 262144, 1000, 200, 140, 1965, 3996, 5, 18, 148, 18944, 8192),
     "GB200": Model(189471, 729, 262144, 1200, 200, 160, 2062, 3996, 6, 18, 152, 19456, 8192),
@@ -88,6 +90,7 @@ def settings(gpu: Gpu) -> dict[str, str | int]:
         "pcie_generation": known.pcie,
         "pcie_width": 16,
         "nvlinks": known.nvlinks,
+        "nvlink_mbps": LINK_SPEEDS.get(gpu.arch, 0) if known.nvlinks else 0,
         "ecc": 1,
         "temperature": 30,
         "temperature_shutdown": known.shutdown,

@@ -19,6 +19,7 @@ from gpuprov.simulate import (
     repository_signing,
     sources,
     standins_driver,
+    standins_ofed,
     standins_runfile,
     standins_toolkit,
     tools,
@@ -32,10 +33,13 @@ from gpuprov.simulate.repository_versions import versions
 
 RUNFILES = "runfile"
 """The folder of NVIDIA's .run files, below the one that is served."""
+DOCA = "doca"
+"""The folder of the doca-host package."""
 EXTRA = ("nvidia-persistenced",)
 """What gpuprov installs beside the driver's set."""
 CODE = ("repository*.py", "standin*.py", "extras_*.py", "debs.py", "rpms.py", "distributions.py", "parts/fabric.py",
-        "parts/packages_files/*.c", "parts/fabric_files/*", "standins_files/*")  # fmt: skip
+        "parts/packages_files/*.c", "parts/fabric_files/*", "standins_files/*",
+        "parts/ofed_files/*")  # fmt: skip
 
 
 def repository(description: Description, content: Content | None = None, *, rebuild: bool = False) -> Path:
@@ -72,6 +76,8 @@ def _build(made: Path, description: Description, content: Content) -> None:
                 signer.export(folder)
         for version in versions(description.driver):
             rows.append((standins_runfile.write(folder / RUNFILES, version).name, "stand-in"))
+        if description.ofed:
+            rows.append((standins_ofed.write(folder / DOCA).name, "stand-in"))
         table = "".join(f"{name}\t{kind}\n" for name, kind in sorted(rows))
         (folder / "CONTENT.tsv").write_text(table, encoding="utf-8")
         for path in (folder, *folder.rglob("*")):
@@ -142,7 +148,7 @@ def _key(description: Description, content: Content) -> str:
     """A hash of what decides the content, but for what Debian offers today: as with images, `rebuild` fetches that."""
     digest = hashlib.sha256()
     mine = Path(__file__).parent
-    told = (description.distribution, description.driver, description.served, sources.read())
+    told = (description.distribution, description.driver, description.served, sources.read(), description.ofed)
     digest.update(repr(told).encode())
     for file in sorted(file for pattern in CODE for file in mine.glob(pattern)):
         digest.update(file.name.encode() + file.read_bytes())

@@ -53,7 +53,12 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
             one(name, summary=f"Fabric Manager for NVSwitch based systems {version}", requires=("python3",),
                 files=fabric.fabric_manager_files(version), scripts=FABRIC_SCRIPTS).instead_of("nvidia-fabricmanager-any")
         )  # fmt: skip
-    hollow = [name for part in ("nscq", "nvsdm", "imex") for name in _names(distribution, part, version)]
+    for name in _names(distribution, "imex", version):
+        scripts = {key: script.replace("nvidia-fabricmanager", "nvidia-imex") for key, script in FABRIC_SCRIPTS.items()}
+        files = {**fabric.imex_files(version), "/DEBIAN/conffiles": text("/etc/nvidia-imex/config.cfg\n")}
+        made.append(one(name, summary=f"NVIDIA IMEX service {version}", requires=("python3",),
+                        files=files, scripts=scripts))  # fmt: skip
+    hollow = [name for part in ("nscq", "nvsdm") for name in _names(distribution, part, version)]
     return made + [one(name, summary=f"{name} {version}: an empty package") for name in hollow]
 
 

@@ -106,7 +106,13 @@ def _fabric(distribution: Distribution, version: str) -> list[Standin]:
                          "preun": f'if [ "$1" = 0 ]; then systemctl --quiet disable --now {FABRIC} || :; fi\n'},
             )
         )  # fmt: skip
-    hollow = [name for part in ("fabric-manager-dev", "nscq", "imex") for name in _names(distribution, part, version)]
+    imex = {path.replace("/lib/systemd", "/usr/lib/systemd"): file for path, file in fabric.imex_files(version).items()}
+    made += [
+        Standin(name, f"{version}-1", f"NVIDIA IMEX service {version}", files=imex, requires=("python3",),
+                scripts={"post": pieces.RELOAD, "postun": pieces.RELOAD})
+        for name in _names(distribution, "imex", version)
+    ]  # fmt: skip
+    hollow = [name for part in ("fabric-manager-dev", "nscq") for name in _names(distribution, part, version)]
     return made + [Standin(name, f"{version}-1", f"{name} {version}: an empty package") for name in hollow]
 
 

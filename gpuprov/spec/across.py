@@ -20,4 +20,4 @@ def conflict_problem(conflict: Conflict) -> Problem:
 def _parts(setting: str) -> list[str]:
     """`module_options.nvidia.NVreg_X` by its levels; only sysctl names have dots of their own."""
     room, _, rest = setting.partition(".")
-    return [room, *(rest.split(".", 1) if room == "module_options" else [rest])]
+    return [room, *(rest.split(".", 1) if room == "module_options" else [rest] if rest else [])]

@@ -36,10 +36,14 @@ LimitName = Literal[
 ]
 """Limits that both pam_limits and systemd know (limits.conf(5), systemd.exec(5)); of `nice` they have different ideas."""
 Limit = Annotated[int, msgspec.Meta(ge=0)] | Literal["unlimited"]
+HugepageSize = Literal["2M", "1G"]
+HUGEPAGE_KIB: dict[str, int] = {"2M": 2048, "1G": 1048576}
+"""How /sys/kernel/mm/hugepages calls the sizes."""
+HUGEPAGES_SYSCTL, NUMA_SYSCTL = "vm.nr_hugepages", "kernel.numa_balancing"
 
 
 class Kernel(Fragment, frozen=True):
-    """Kernel command line, modules, initramfs, sysctl and limits. One owner, so that no two roles write one file."""
+    """Kernel command line, modules, initramfs, sysctl, limits, hugepages, CPU governor. One owner: no two roles write one file."""
 
     command_line: dict[str, Word] = {}
     blacklist: tuple[ModuleName, ...] = ()
@@ -47,6 +51,20 @@ class Kernel(Fragment, frozen=True):
     modules_load: tuple[ModuleName, ...] = ()
     sysctl: dict[SysctlName, int | str] = {}
     limits: dict[LimitName, Limit] = {}
+    hugepages: Annotated[
+        dict[HugepageSize, Annotated[int, msgspec.Meta(ge=1)]],
+        msgspec.Meta(
+            description="how many pages: of 2M exactly, by sysctl; of 1G at least, on the command line, which takes a reboot"
+        ),
+    ] = {}
+    cpu_governor: Annotated[
+        Literal["keep", "performance", "powersave", "schedutil", "ondemand", "conservative"],
+        msgspec.Meta(description="the frequency governor of every CPU, set again at boot; virtual machines have none"),
+    ] = "keep"
+    numa_balancing: Annotated[
+        Literal["keep", "enabled", "disabled"],
+        msgspec.Meta(description="whether the kernel moves memory between NUMA nodes by itself: kernel.numa_balancing"),
+    ] = "keep"
 
 
 class Contribution(msgspec.Struct, frozen=True):
@@ -68,8 +86,26 @@ LARGER_WINS = ("net.core.", "net.ipv4.tcp_", "vm.max_map_count", "vm.nr_hugepage
 """sysctl prefixes where two integers are merged to the larger one; every other setting must agree."""
 
 
+def implied(kernel: Kernel) -> Kernel:
+    """The sysctls and parameters by which hugepages and NUMA balancing are asked for.
+
+    vm.nr_hugepages counts pages of the default size. Pages of 1G are reserved by the boot loader's line, before memory is in
+    pieces: https://docs.kernel.org/admin-guide/mm/hugetlbpage.html
+    """
+    sysctl: dict[str, int | str] = {}
+    if "2M" in kernel.hugepages:
+        sysctl[HUGEPAGES_SYSCTL] = kernel.hugepages["2M"]
+    if kernel.numa_balancing != "keep":
+        sysctl[NUMA_SYSCTL] = int(kernel.numa_balancing == "enabled")
+    giant = kernel.hugepages.get("1G")
+    return Kernel(command_line={"hugepagesz": "1G", "hugepages": str(giant)} if giant else {}, sysctl=sysctl)
+
+
 def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]]:
-    """One Kernel from many: lists are united in order, limits and LARGER_WINS sysctls take the larger, the rest must agree."""
+    """One Kernel from many: lists are united in order, limits, hugepages and LARGER_WINS sysctls take the larger, the rest must agree.
+
+    A CPU governor or NUMA balancing that one leaves alone (`keep`) is another's to say.
+    """
     conflicts: list[Conflict] = []
     owners: dict[str, str] = {}
     command_line: dict[str, str] = {}
@@ -78,10 +114,12 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
     limits: dict[LimitName, Limit] = {}
     blacklist: dict[str, None] = {}
     modules: dict[str, None] = {}
+    hugepages: dict[HugepageSize, int] = {}
+    words: dict[str, object] = {}
 
     def agree(into: dict[str, object], new: Mapping[str, object], room: str, source: str) -> None:
         for key, value in new.items():
-            setting = f"{room}.{key}"
+            setting = f"{room}.{key}" if room else key
             if key in into and _same(into[key], value):
                 continue
             if key in into:
@@ -100,6 +138,9 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
             agree(options.setdefault(module, {}), values, f"module_options.{module}", source)  # type: ignore[arg-type]
         agree(sysctl, kernel.sysctl, "sysctl", source)  # type: ignore[arg-type]
         agree(limits, kernel.limits, "limits", source)  # type: ignore[arg-type]
+        agree(hugepages, kernel.hugepages, "hugepages", source)  # type: ignore[arg-type]
+        said = {"cpu_governor": kernel.cpu_governor, "numa_balancing": kernel.numa_balancing}
+        agree(words, {key: value for key, value in said.items() if value != "keep"}, "", source)
         blacklist.update(dict.fromkeys(kernel.blacklist))
         modules.update(dict.fromkeys(kernel.modules_load))
     merged = Kernel(
@@ -109,7 +150,16 @@ def merge(contributions: Iterable[Contribution]) -> tuple[Kernel, list[Conflict]
         modules_load=tuple(modules),
         sysctl=sysctl,
         limits=limits,
+        hugepages=hugepages,
+        **words,  # type: ignore[arg-type]
     )
+    more = implied(merged)
+    agree(command_line, more.command_line, "command_line", "kernel.hugepages")  # type: ignore[arg-type]
+    for (
+        key
+    ) in more.command_line:  # last, whoever else has said them: the kernel reads a number of pages after their size
+        command_line[key] = command_line.pop(key)
+    agree(sysctl, more.sysctl, "sysctl", "kernel's hugepages or numa_balancing")  # type: ignore[arg-type]
     return merged, conflicts
 
 
@@ -120,6 +170,8 @@ def _same(old: object, new: object) -> bool:
 
 
 def _larger(room: str, key: str, old: object, new: object) -> object | None:
+    if room == "hugepages" and isinstance(old, int) and isinstance(new, int):
+        return max(old, new)
     if room == "limits":
         return "unlimited" if "unlimited" in (old, new) else max(old, new)  # type: ignore[call-overload]
     if room == "sysctl" and key.startswith(LARGER_WINS) and isinstance(old, int) and isinstance(new, int):

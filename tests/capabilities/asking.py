@@ -12,13 +12,23 @@ from gpuprov.explain import all_checks
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import (
+    acceptance_host,
     cgpu_host,
     cuda_host,
     dcgm_host,
+    erdma_host,
+    gpudirect_host,
+    imex_host,
+    kernel_host,
     kubernetes_host,
     mig_host,
     mps_host,
+    ofed_host,
+    pcie_host,
+    rdma_host,
+    roce_host,
     toolkit_host,
+    topology_host,
     vgpu_host,
 )
 from tests.probe import captured
@@ -107,6 +117,7 @@ def initrd(*lines: str, fresh: bool = True, status: int = 0, release: str = "6.1
     return "\n".join([f"image /boot/initrd.img-{release} {int(fresh)} {status}", *lines]) + "\n"
 
 
+RDMA_MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib")
 GOOD: dict[str, Output | str] = {
     "os_release": captured("os_release", "debian12"),
     "platform": "Linux 6.1.0-47-amd64 x86_64\n",
@@ -136,7 +147,8 @@ GOOD: dict[str, Output | str] = {
     "runfile": "",
     "apply_marker": "",
     "initramfs": initrd("usr/lib/modules/6.1.0-47-amd64/updates/dkms/nvidia-current.ko"),
-    "loaded_modules": captured("loaded_modules", "driver_in_use"),
+    "loaded_modules": captured("loaded_modules", "driver_in_use").text
+    + "".join(f"{name} 16384 0 - Live 0x0000000000000000\n" for name in RDMA_MODULES),
     "built_in_modules": "configfs\n",
     "modprobe_config": "blacklist nouveau\nblacklist nova_core\noptions nouveau modeset=0\n",
     "kernels": "6.1.0-47-amd64|1|1|535.261.03|1\n",
@@ -151,16 +163,28 @@ GOOD: dict[str, Output | str] = {
     "boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 root=UUID=5f6c ro quiet iommu=pt\n",
     "sysctl": captured("sysctl", "debian12"),
     "sysctl_files": "vm.swappiness = 60\n",
-    "modules_load": "nvidia-uvm\n",
+    "modules_load": "\n".join(["nvidia-uvm", *RDMA_MODULES]) + "\n",
     "login_limits": "* - memlock unlimited\n",
     **toolkit_host.PROBES,
     **cuda_host.PROBES,
     **dcgm_host.PROBES,
+    **imex_host.PROBES,
+    **kernel_host.PROBES,
     **kubernetes_host.PROBES,
     **mps_host.PROBES,
     **cgpu_host.PROBES,
+    **acceptance_host.PROBES,
     **mig_host.PROBES,
+    **gpudirect_host.PROBES,
+    **pcie_host.PROBES,
+    **ofed_host.PROBES,
+    **rdma_host.PROBES,
+    "roce": roce_host.said(config=None, unit=("not-found", "inactive", "")),
     **vgpu_host.PROBES,
+    "nccl": erdma_host.nccl(("NCCL_IB_HCA==ibp59s0,ibp94s0",)),
+    "erdma": "",
+    "erdma_images": "",
+    **topology_host.PROBES,
 }
 
 

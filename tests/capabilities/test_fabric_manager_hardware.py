@@ -155,7 +155,13 @@ ROWS = [
     Row("nothing at boot", fm("subnet_manager_at_boot"), None, {}, "pass", "need no module"),
     Row("ib_umad at boot", fm("subnet_manager_at_boot"), None, {**B200, "modules_load": "ib-umad\n"}, "pass"),
     Row(
-        "no ib_umad at boot", fm("subnet_manager_at_boot"), None, B200, "fail", "not there", "name the GPUs in the spec"
+        "no ib_umad at boot",
+        fm("subnet_manager_at_boot"),
+        None,
+        {**B200, "modules_load": "nvidia-uvm\n"},
+        "fail",
+        "not there",
+        "name the GPUs in the spec",
     ),
     Row("no NVSwitch at boot", fm("subnet_manager_at_boot"), None, SWITCHLESS, "skip", "no NVSwitch"),
 ]

@@ -163,11 +163,11 @@ def test_ib_umad_is_asked_of_the_kernel_where_the_spec_names_such_gpus() -> None
     ],
 )
 def test_export(unit: tuple[str, str], settings: dict[str, object], block: FabricManager | None) -> None:
-    told = facts(units=units(fabric=unit), fabric_manager=daemon(settings=settings))
+    told = facts(units=units(fabric=unit), fabric_manager=daemon(settings=settings), imex="")
     assert fabric_manager.export(told) == block
 
 
 def test_what_was_exported_holds() -> None:
     text = daemon(settings={"FABRIC_MODE": 1, "LOG_LEVEL": 3, "UNIX_SOCKET_PATH": "/run/fm.sock"})
-    block = fabric_manager.export(facts(units=units(fabric=("active", "enabled")), fabric_manager=text))
+    block = fabric_manager.export(facts(units=units(fabric=("active", "enabled")), fabric_manager=text, imex=""))
     assert ask(fm("settings"), block, fabric_manager=text).status == "pass"

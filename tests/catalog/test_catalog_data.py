@@ -18,7 +18,28 @@ from gpuprov.catalog.gpus import GpusFile, gpus
 from gpuprov.errors import GpuprovError
 
 DATA = Path(reader.__file__).parent / "data"
-FILES = ("gpus", "mig", "drivers", "cuda", "symptoms", "toolkits", "vgpu", "repositories", "cgpu", "kubernetes", "mps")
+FILES = (
+    "gpus",
+    "mig",
+    "drivers",
+    "cuda",
+    "symptoms",
+    "toolkits",
+    "vgpu",
+    "repositories",
+    "cgpu",
+    "kubernetes",
+    "mps",
+    "pcie",
+    "acceptance",
+    "erdma",
+    "gpudirect",
+    "nccl",
+    "rdma",
+    "rdma_ofed",
+    "roce",
+    "topology",
+)
 
 
 def raw(name: str) -> dict[str, Any]:

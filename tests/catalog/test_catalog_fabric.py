@@ -63,3 +63,16 @@ def test_defaults_are_allowed(key: str) -> None:
 )
 def test_values(key: str, value: str, allowed: str) -> None:
     assert fabric.refused(fabric.settings()[key], value) == allowed
+
+
+def test_names_of_imex_change_with_the_branch() -> None:
+    def name(os_id: str, version: str, branch: str) -> list[str]:
+        return list(fitting(fabric.rules(os_id, version, "imex"), branch))
+
+    assert name("debian", "12", "535") == []
+    assert name("debian", "12", "570") == ["nvidia-imex-570"]
+    assert name("debian", "12", "580") == ["nvidia-imex"]
+    assert name("rhel", "9.4", "570") == ["nvidia-imex-570"]
+    assert name("rhel", "10", "580") == ["nvidia-imex"]
+    assert set(name("ubuntu", "24.04", "580")) == {"nvidia-imex-580", "nvidia-imex"}
+    assert "nvidia-imex" in fabric.tables()["imex_names"]["debian12"]

@@ -13,16 +13,16 @@ PACKAGE = Path(__file__).parents[2] / "gpuprov"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
-    ("cli_mig",),
+    ("cli_accept", "cli_mig", "cli_topology"),
     ("options",),
     ("rehearse",),
-    ("apply",),
+    ("accept", "apply"),
     ("plan",),
     ("render", "verify", "export", "explain", "report"),
     ("gather",),
     ("fleet",),
     ("capabilities",),
-    ("mig",),
+    ("mig", "topology"),
     ("inventory", "spec", "probe", "catalog", "simulate"),
     (
         "resolve",
@@ -37,6 +37,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "keep",
         "mig_layout",
         "mig_fit",
+        "nccl_conf",
     ),
     ("errors",),
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 import pytest
 import yaml
 
@@ -10,6 +13,7 @@ from gpuprov.catalog.driver_data import drivers_file
 from gpuprov.catalog.driver_sets import kernel_module_table
 from gpuprov.catalog.drivers import branches, kernel_modules_for
 from gpuprov.catalog.gpus import Gpu, gpus
+from gpuprov.render.variables import fleet_variables
 from gpuprov.spec.model import SITE_VARIABLES
 
 
@@ -30,3 +34,20 @@ def test_catalogue_and_resolver_choose_the_same_modules(gpu: Gpu) -> None:
     for branch in branches():
         decided = resolve.flavour("auto", [gpu.pci_ids[0].id], kernel_module_table(), branch.branch)
         assert decided["flavour"] == kernel_modules_for(gpu, branch.branch).flavour
+
+
+def test_no_table_for_roles_reads_as_a_template() -> None:
+    """`${#x}` of a shell script has `{#` in it, which begins a comment in Jinja."""
+
+    def strings(value: object, place: str) -> Iterator[tuple[str, str]]:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                yield from strings(item, f"{place}.{key}")
+        elif isinstance(value, list | tuple):
+            for index, item in enumerate(value):
+                yield from strings(item, f"{place}[{index}]")
+        elif isinstance(value, str):
+            yield place, value
+
+    read = [place for place, text in strings(fleet_variables(), "") if re.search(r"\{[{%#]", text)]
+    assert not read

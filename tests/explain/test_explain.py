@@ -83,10 +83,10 @@ def test_every_symptom_is_found_by_its_own_words() -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ("kernl", "did you mean kernel, kernel.sysctl,"),
+        ("kernl", "did you mean kernel, rdma.kernel, kernel.sysctl"),
         ("nvidia_driver.versio", "did you mean nvidia_driver.version,"),
         ("persistance", "did you mean persistence"),
-        ("", "capabilities: host, kernel, nouveau, nvidia_driver, persistence"),
+        ("", "capabilities: host, kernel, nouveau, rdma, nvidia_driver, persistence"),
         ("qqqq", "capabilities: host, kernel"),
     ],
 )

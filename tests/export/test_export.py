@@ -30,6 +30,8 @@ BARE: dict[str, Output | str] = {
     "packages": "",
     "cuda_packages": "",
     "dcgm_packages": "",
+    "gpudirect": "",
+    "rdma_devices": "",
     "modprobe_config": "",
     "units": units(("inactive", "")),
     "sysctl_files": "",
@@ -61,7 +63,9 @@ def test_the_good_host() -> None:
         },
         "persistence": {"mode": "daemon"},
         "cuda_toolkit": {"versions": ["12.4.1"], "default": "12.4", "cudnn": "9.5.1.17", "nccl": "2.21.5"},
+        "rdma": {"count": 2, "rate": 400, "opensm": {"elsewhere": True}},
         "fabric_manager": {},
+        "gpudirect_rdma": {"method": "nvidia_peermem"},
         "container_toolkit": {
             "version": "1.20.1",
             "runtimes": ["docker", "containerd", "crio", "podman"],

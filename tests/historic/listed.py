@@ -23,6 +23,7 @@ from tests.capabilities.asking import facts, good
 
 FILE = Path(__file__).with_name("bugs.yaml")
 NO_FABRIC = dict.fromkeys(("fabric_bridges", "fabric_manager", "fabric_packages", "fabric_state"), "")
+NO_RDMA = dict.fromkeys(("erdma", "erdma_initramfs", "nccl", "ofed", "ofed_packages", "roce"), "")
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
 
 
@@ -83,7 +84,7 @@ def spec(driver: NvidiaDriver | None = None, gpu: GpuSpec | None = None, *, fabr
 
 def judged(host: HostSpec, **planted: Output | str) -> dict[str, Result]:
     """Every check of every moment, asked of the good host with these probes' outputs changed."""
-    texts = {**NO_FABRIC, **good()}
+    texts = {**NO_FABRIC, **good(), **NO_RDMA}
     assert set(planted) <= set(texts), f"no probe is called {set(planted) - set(texts)}"
     results = evaluate(host, facts(**{**texts, **planted}), ALL)
     return {result.check: result for result in results}

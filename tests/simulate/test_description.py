@@ -12,6 +12,7 @@ from gpuprov.explain import all_checks
 from gpuprov.simulate import faults
 from gpuprov.simulate.description import Description, Gpus, convert, read
 from gpuprov.simulate.devices import devices, table
+from gpuprov.simulate.faults_base import Fault
 
 H100 = Gpus(model="H100-SXM5-80GB", count=8)
 
@@ -27,6 +28,10 @@ H100 = Gpus(model="H100-SXM5-80GB", count=8)
         ({"kernel": "newest"}, "kernel"),
         ({"cgpu": True}, "cgpu is true and there is no gpu"),
         ({"cgpu": True, "kind": "machine", "gpu": {"model": "T4"}}, 'cgpu is true and kind is "machine"'),
+        ({"hcas": 8}, "hcas is 8 and there is no gpu"),
+        ({"gpu": {"model": "T4"}, "rate": 56}, "Invalid enum value 56.*rate"),
+        ({"gpu": {"model": "T4"}, "fabric": "omnipath"}, "Invalid enum value 'omnipath'.*fabric"),
+        ({"gpu": {"model": "T4"}, "kind": "machine", "fabric": "roce"}, 'fabric is "roce" and kind is "machine"'),
         ([], "object"),
     ],
 )
@@ -52,7 +57,7 @@ def test_devices_are_distinct_and_repeatable() -> None:
     description = Description(gpu=H100, nvswitch=3, hcas=8)
     made = devices("gpu01", description)
     assert made == devices("gpu01", description)
-    assert [device.role for device in made] == ["gpu"] * 8 + ["hca"] * 8 + ["nvswitch"] * 4
+    assert [device.role for device in made] == ["gpu", "hca"] * 8 + ["nvswitch"] * 4
     assert len({device.address for device in made}) == 20
     assert len({device.uuid for device in made if device.role == "gpu"}) == 8
     assert {device.uuid for device in devices("gpu02", description)}.isdisjoint(d.uuid for d in made if d.uuid)
@@ -72,7 +77,7 @@ def test_table_has_ten_columns_and_no_empty_one() -> None:
 
 
 @pytest.mark.parametrize("fault", faults.TABLE, ids=lambda fault: fault.name)
-def test_the_scripts_of_a_fault_are_shell(fault: faults.Fault) -> None:
+def test_the_scripts_of_a_fault_are_shell(fault: Fault) -> None:
     done = subprocess.run(
         ["bash", "-n"], input=f"{fault.plant}\n{fault.heal}\n", text=True, capture_output=True, check=False
     )
@@ -92,6 +97,12 @@ def test_every_fault_is_found_by_a_check_that_exists() -> None:
         (Description(gpu=H100, faults=("cgpu-forgets",)), 'fault "cgpu-forgets" needs a host with cGPU'),
         (Description(gpu=Gpus(model="L40S"), faults=("mig-mode-off",)), "needs GPUs with MIG, L40S has none"),
         (Description(faults=("gpu-lost=1",)), 'fault "gpu-lost" needs a host with simulated GPUs'),
+        (Description(gpu=H100, faults=("hca-missing",)), 'fault "hca-missing" needs a host with HCAs'),
+        (Description(gpu=H100, hcas=2, faults=("hca-missing=2",)), "allowed: an index from 0 to 1"),
+        (Description(gpu=H100, hcas=2, faults=("roce-gid-missing",)), "needs HCAs on roce, the host has fabric: infiniband"),
+        (Description(gpu=H100, hcas=2, fabric="roce", faults=("ib-port-init",)), "needs HCAs on infiniband"),
+        (Description(gpu=H100, hcas=2, faults=("pcie-link-narrow=3",)), "allowed: gpu or hca and an index"),
+        (Description(kind="machine", gpu=H100, hcas=2, faults=("ib-port-down",)), "needs a container"),
     ],
 )  # fmt: skip
 def test_faults_that_cannot_be(description: Description, said: str) -> None:

@@ -136,6 +136,28 @@ def test_the_fabric_state_is_what_the_fabric_manager_left(tmp_path: Path) -> Non
         assert state() == client.NVML_GPU_FABRIC_STATE_COMPLETED
 
 
+def test_nvlinks_have_a_number_and_a_speed(tmp_path: Path) -> None:
+    def asked(model: str) -> list[object]:
+        host = Host(tmp_path / model, model, 1)
+        with host.client() as client:
+            handle = client.nvmlDeviceGetHandleByIndex(0)
+            fields = [client.NVML_FI_DEV_NVLINK_LINK_COUNT, (client.NVML_FI_DEV_NVLINK_GET_STATE, 17),
+                      (client.NVML_FI_DEV_NVLINK_GET_SPEED, 17),
+                      (client.NVML_FI_DEV_NVLINK_GET_SPEED, 18), client.NVML_FI_DEV_NVLINK_SPEED_MBPS_L6,
+                      client.NVML_FI_DEV_MEMORY_TEMP]  # fmt: skip
+            told = client.nvmlDeviceGetFieldValues(handle, fields)
+            return [one.value.uiVal if one.nvmlReturn == 0 else "not supported" for one in told]
+
+    assert asked(H100) == [18, 1, 26562, "not supported", 26562, "not supported"]
+    assert asked("A30") == [4, "not supported", "not supported", "not supported", "not supported", "not supported"]
+    assert asked("T4") == ["not supported"] * 6
+    host = Host(tmp_path / "down", H100, 2)
+    host.write("/var/lib/gpuprov-sim/faults/nvlink-down", "1\n")
+    with host.client() as client:
+        handles = [client.nvmlDeviceGetHandleByIndex(index) for index in (0, 1)]
+        assert [client.nvmlDeviceGetNvLinkState(handle, link) for handle in handles for link in (0, 1)] == [1, 1, 0, 1]
+
+
 def test_functions_of_a_real_nvml(tmp_path: Path) -> None:
     """Programs look functions up by name, and give up where one is missing."""
     binding = Path(pynvml.__file__).read_text()

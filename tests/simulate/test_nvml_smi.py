@@ -54,10 +54,10 @@ def test_it_shows_the_gpus(smi: Smi, tmp_path: Path) -> None:
     query = "--query-gpu=pci.bus_id,name,driver_version,persistence_mode"
     status, text = smi.run(host, query, "--format=csv,noheader")
     assert status == 0
-    assert text.splitlines()[7] == f"00000001:17:00.0, NVIDIA H100 80GB HBM3, {smi.version}, Disabled"
+    assert text.splitlines()[7] == f"00000001:83:00.0, NVIDIA H100 80GB HBM3, {smi.version}, Disabled"
     assert smi.run(host, "-i", "7", "-pm", "1") == (
         0,
-        "Enabled persistence mode for GPU 00000001:17:00.0.\nAll done.\n",
+        "Enabled persistence mode for GPU 00000001:83:00.0.\nAll done.\n",
     )
     assert smi.run(host, query, "--format=csv,noheader")[1].splitlines()[7].endswith(", Enabled")
     status, text = smi.run(host)

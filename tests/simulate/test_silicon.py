@@ -27,8 +27,9 @@ def test_a_host_without_gpus_gets_nothing() -> None:
 
 def test_a_container_gets_the_tree_of_its_functions() -> None:
     files = silicon.part("hgx", HGX).files
-    identifiers = {path.split("/")[5]: file.content for path, file in files.items() if path.endswith("/device")}
-    assert identifiers == {d.address: f"0x{d.identifier[5:]}\n".encode() for d in devices("hgx", HGX)}
+    told = json.loads(files["/usr/lib/gpuprov-sim/sysfs.json"].content)  # type: ignore[arg-type]
+    shown = {one["address"]: one["files"]["device"] for one in told["functions"] if one["role"] != "bridge"}
+    assert shown == {d.address: f"0x{d.identifier[5:]}\n" for d in devices("hgx", HGX)}
     assert not any("initramfs" in path for path in files)
 
 

@@ -92,7 +92,7 @@ def test_faults_are_switched_without_a_reboot() -> None:
     assert loaded().version == "535.1.2"
     faults.heal(NAME, "version-mismatch", container.run)
     assert loaded().version == VERSION
-    lost = devices(NAME, HOST)[1].address
+    lost = next(d.address for d in devices(NAME, HOST) if (d.role, d.index) == ("gpu", 1))
     faults.plant(NAME, "gpu-lost=1", container.run)
     assert run(f"od -An -tx1 -N4 /sys/bus/pci/devices/{lost}/config").split() == ["ff"] * 4
     faults.heal(NAME, "gpu-lost", container.run)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.fabric_manager import now, preflight
-from gpuprov.capabilities.fabric_manager.fragment import FabricManager, driver_wanted, written
+from gpuprov.capabilities.fabric_manager import imex, imex_rules, now, preflight
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex, driver_wanted, written
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
+from gpuprov.catalog.driver_sets import MODULE_NAMES
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.probe import fabric, systemd
 from gpuprov.probe.base import Facts
+from gpuprov.probe.imex import IMEX
 from gpuprov.spec.build import convert, show, unknown_key
-from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
 
@@ -22,8 +24,10 @@ HERE = "fabric_manager"
 
 def rules(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    if gpu:
+    yield from imex_rules.problems(host, block)
+    if gpu and not gpu.fabric_manager.imex and not imex.asked(block):
         yield from hardware_problems(gpu, driver_wanted(host))
+    yield from channel_problems(host, block)
     if not driver_wanted(host):
         message = "fabric_manager follows the driver, and nvidia_driver is not in the spec"
         hint = "add nvidia_driver: {}; without it, an upgrade of the driver leaves Fabric Manager behind"
@@ -48,6 +52,17 @@ def hardware_problems(gpu: Gpu, version: str) -> Iterable[Problem]:
             yield Problem(
                 path=(HERE,), message=message, hint=f'nvidia_driver: {{version: "{needed.min_branch}"}} or newer'
             )
+
+
+def channel_problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
+    """A driver that knows no parameter for channel 0."""
+    version = driver_wanted(host)
+    if imex.asked(block) and block.imex.channel0 and version[:1].isdigit():
+        branch, since = drivers.branch_of(version), catalogue.IMEX_PARAMETER_SINCE
+        if int(branch) < since:
+            message = f"fabric_manager.imex.channel0 needs a driver of branch {since} or newer, the driver is {branch}"
+            hint = f'nvidia_driver: {{version: "580"}}, or channel0: false and {catalogue.IMEX_CHANNEL} made by hand at each boot'
+            yield Problem(path=(HERE, "imex"), message=message, hint=hint)
 
 
 def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]:
@@ -82,14 +97,21 @@ def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]
         yield Problem(path=(HERE, "settings", "PARTITION_RAIL_POLICY"), message=message, hint="leave it out")
 
 
-def contribute(host: HostSpec, _block: FabricManager) -> Kernel | None:
-    """ib_umad at boot where the NVSwitches are reached through it; the spec must name the GPU for that to be known."""
+def contribute(host: HostSpec, block: FabricManager) -> Kernel | None:
+    """ib_umad at boot where the NVSwitches are reached through it; the spec must name the GPU for that to be known. On compute trays
+    the driver's parameter for IMEX channel 0, under every name that its module has on some distribution."""
+    if imex.asked(block):
+        options: dict[str, dict[str, Scalar]] = {name: {catalogue.IMEX_PARAMETER: 1} for name in MODULE_NAMES}
+        return Kernel(module_options=options) if block.imex.channel0 else None
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     return Kernel(modules_load=("ib_umad",)) if gpu and gpu.fabric_manager.nvlsm else None
 
 
 def export(facts: Facts) -> Fragment | None:
     """The daemon that is enabled: its mode, and the settings that differ from the defaults that are known."""
+    tray = facts.get(IMEX)
+    if tray.file == "enabled" and tray.nodes:
+        return FabricManager(imex=Imex(nodes=tray.nodes, channel0=tray.parameter == "1"))
     if facts.get(systemd.SYSTEMD_UNITS).get(catalogue.UNIT, systemd.MISSING).file != "enabled":
         return None
     found, known = facts.get(fabric.DAEMON).settings, catalogue.settings()
@@ -106,12 +128,13 @@ def export(facts: Facts) -> Fragment | None:
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="NVIDIA Fabric Manager for hosts with NVSwitches: exactly the driver's version, held with it, enabled and alive",
+    summary="Fabric Manager for hosts with NVSwitches, nvidia-imex for trays of a rack: of the driver's version, held with it, alive",
     fragment=FabricManager,
-    checks=now.CHECKS + preflight.CHECKS,
+    checks=(*map(imex.on_boards, (*now.CHECKS, preflight.hardware)), preflight.resolvable, *imex.CHECKS),
     rules=rules,
+    fleet_rules=imex_rules.fleet_rules,
     contribute=contribute,
     export=export,
-    export_probes=(systemd.SYSTEMD_UNITS, fabric.DAEMON),
+    export_probes=(systemd.SYSTEMD_UNITS, fabric.DAEMON, IMEX),
     follows=("nvidia_driver",),
 )

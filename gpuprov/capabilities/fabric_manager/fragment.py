@@ -22,8 +22,30 @@ SettingValue = (
 )
 
 
+class Imex(Fragment, frozen=True):
+    """The IMEX domain of a compute tray whose NVLink switches are in its rack (GB200, GB300): there is no Fabric Manager on it."""
+
+    nodes: Annotated[
+        tuple[
+            Annotated[
+                str, msgspec.Meta(pattern=r"^[0-9A-Fa-f:.]+$", description='an IP address in quotes: "192.0.2.17"')
+            ],
+            ...,
+        ],
+        msgspec.Meta(
+            description="IP addresses of all members, this host among them; the same list, in one order, on each"
+        ),
+    ] = ()
+    channel0: Annotated[
+        bool, msgspec.Meta(description="the driver makes IMEX channel 0, which every user may open, when it is loaded")
+    ] = True
+
+
 class FabricManager(Fragment, frozen=True):
-    """NVIDIA Fabric Manager of exactly the driver's version, enabled and alive; with NVLSM where the NVSwitches need it."""
+    """NVIDIA Fabric Manager of exactly the driver's version, enabled and alive; with NVLSM where the NVSwitches need it.
+
+    On compute trays of a rack it is nvidia-imex that is installed, held, enabled and alive, and no Fabric Manager.
+    """
 
     fabric_mode: Annotated[
         Literal["bare-metal", "shared-nvswitch", "vgpu"],
@@ -33,6 +55,9 @@ class FabricManager(Fragment, frozen=True):
         dict[SettingName, SettingValue],
         msgspec.Meta(description="Keys of fabricmanager.cfg; those that are not named stay as the package has them"),
     ] = {}
+    imex: Annotated[
+        Imex, msgspec.Meta(description="on compute trays of GB200 and GB300 racks: the members of the IMEX domain")
+    ] = Imex()
 
 
 HARDWARE_PROBES = (pci.NVIDIA_FUNCTIONS, fabric.BRIDGES)
@@ -56,19 +81,20 @@ def written(value: object) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def rules(facts: Facts) -> tuple[dict[str, object], ...]:
-    """The package's names on this host's distribution."""
+def rules(facts: Facts, part: str = "fabric-manager") -> tuple[dict[str, object], ...]:
+    """The package's names on this host's distribution; `part` imex: nvidia-imex's."""
     release = facts.get(system.OS_RELEASE)
-    found = catalogue.rules(release.id, release.version)
+    found = catalogue.rules(release.id, release.version, part)
     if not found:
-        raise ProbeFailed(f"no Fabric Manager packages are known for {release.name or release.id}")
+        what = "nvidia-imex" if part == "imex" else "Fabric Manager"
+        raise ProbeFailed(f"no {what} packages are known for {release.name or release.id}")
     return found
 
 
-def package(facts: Facts) -> Package | None:
-    """The installed Fabric Manager; the one of the highest version, should there be several."""
+def package(facts: Facts, part: str = "fabric-manager") -> Package | None:
+    """The installed Fabric Manager, or nvidia-imex; the one of the highest version, should there be several."""
     found = facts.get(fabric.PACKAGES)
-    mine = resolve.other_names(rules(facts), {name: package.version for name, package in found.items()})
+    mine = resolve.other_names(rules(facts, part), {name: package.version for name, package in found.items()})
     return max((found[name] for name in mine), key=lambda one: resolve.order(one.version), default=None)
 
 

@@ -57,23 +57,21 @@ def hardware(ctx: Ctx) -> Outcome:
 
 @check("fabric_manager.resolvable", *(*DRIVER_PROBES, fabric.PACKAGES, INDEX), moment="preflight")
 def resolvable(ctx: Ctx) -> Outcome:
-    """The host's repositories have Fabric Manager in the driver's version."""
+    """The host's repositories have Fabric Manager, or nvidia-imex on a tray, in the driver's version."""
     if driver_wanted(ctx.host):
         return ok("resolved with the driver, as one version: nvidia_driver.resolvable")
     driver = driver_version(ctx.facts)
     if not driver:
-        hint = "add nvidia_driver to the spec: Fabric Manager follows its version"
+        hint = "add nvidia_driver to the spec, whose version is followed"
         return fail("an installed driver", "no NVIDIA driver is installed or loaded", hint)
     found = ctx.facts.get(fabric.PACKAGES)
     installed = {name: package.version for name, package in found.items()}
-    answer = resolve.follow(driver, rules(ctx.facts), ctx.facts.get(INDEX), installed)
+    part, what = ("imex", "nvidia-imex") if ctx.fragment.imex.nodes else ("fabric-manager", "Fabric Manager")
+    answer = resolve.follow(driver, rules(ctx.facts, part), ctx.facts.get(INDEX), installed)
     if answer["problem"]:
-        return fail(f"Fabric Manager {driver}", answer["problem"], answer["hint"])
+        return fail(f"{what} {driver}", answer["problem"], answer["hint"])
     name, version = answer["name"], answer["version"]
     changes = [Change(kind="package", name=other, before=installed[other]) for other in answer["replaced"]]
     if installed.get(name) != version:
         changes.append(Change(kind="package", name=name, before=installed.get(name, ""), after=version))
     return Outcome(status="pass", expected=driver, found=f"{name} {version}", changes=tuple(changes))
-
-
-CHECKS = (hardware, resolvable)

@@ -9,7 +9,7 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.nvidia_driver import built_once, machine, now, origin, precompiled, preflight, runfile, signed
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, package_names, versions
 from gpuprov.catalog import cuda, driver_data, drivers, gpus
-from gpuprov.catalog.driver_sets import BUILDS, SOURCES, driver_packages
+from gpuprov.catalog.driver_sets import BUILDS, MODULE_NAMES, SOURCES, driver_packages
 from gpuprov.probe import modules, system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.packages import PACKAGES
@@ -20,7 +20,6 @@ from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
 
 HERE = "nvidia_driver"
-MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
 NEUTRAL_BRANCH = "580"
 """Judges a flavour where the spec names no branch: 580 has both flavours and knows every GPU of the catalogue."""
 

@@ -13,8 +13,8 @@ ASSETS = Path(__file__).with_name("fabric_files")
 STATE = "/run/gpuprov-sim/fabric"
 """`Completed` once a fabric manager has configured the switches; it stays so until a reboot, dead or alive the daemon."""
 NVLSM = "2025.10.14-1"
-# Parts of the catalogue whose packages follow the driver's version; only the fabric manager's do something.
-HOLLOW = {"nscq": "NVSwitch configuration and query library", "imex": "NVIDIA IMEX service"}
+# A part of the catalogue whose packages follow the driver's version and do nothing here.
+HOLLOW = {"nscq": "NVSwitch configuration and query library"}
 RELOAD = "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n"
 STOP = (
     '#!/bin/sh\nset -e\nif [ "$1" = remove ] && [ -d /run/systemd/system ]; then\n'
@@ -39,6 +39,17 @@ def fabric_manager_files(version: str) -> dict[str, File]:
     return {path: File(contents[name], mode) for name, (path, mode) in places.items()}
 
 
+def imex_files(version: str) -> dict[str, File]:
+    """What nvidia-imex of this version holds, by path; program and control program are one file, which goes by its name."""
+    program = (ASSETS / "nvidia-imex").read_bytes().replace(b"@VERSION@", version.encode())
+    return {
+        "/usr/bin/nvidia-imex": File(program, 0o755),
+        "/usr/bin/nvidia-imex-ctl": File(program, 0o755),
+        "/lib/systemd/system/nvidia-imex.service": File((ASSETS / "nvidia-imex.service").read_bytes(), 0o644),
+        "/etc/nvidia-imex/config.cfg": File((ASSETS / "imex.cfg").read_bytes(), 0o644),
+    }
+
+
 def packages(target: Path, distribution: str, version: str) -> list[Path]:
     """The packages of this driver version that only NVIDIA's own repository has, as stand-ins in the folder `target`."""
     made = []
@@ -51,6 +62,12 @@ def packages(target: Path, distribution: str, version: str) -> list[Path]:
                 fields={"Provides": f"nvidia-fabricmanager-any (= {version})", "Conflicts": "nvidia-fabricmanager-any",
                         "Replaces": "nvidia-fabricmanager-any"},
             )
+        )  # fmt: skip
+    for name in _names(distribution, "imex", version):
+        stop = {"prerm": STOP.replace("nvidia-fabricmanager", "nvidia-imex")}
+        made.append(
+            standin_deb(target, name, f"{version}-1", description=f"NVIDIA IMEX service {version}", files=imex_files(version),
+                        depends="python3", scripts={"postinst": RELOAD, "postrm": RELOAD, **stop})
         )  # fmt: skip
     for kind, told in HOLLOW.items():
         for name in _names(distribution, kind, version):

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Literal
 
 from gpuprov.simulate.description import Description
-from gpuprov.simulate.devices import devices
 from gpuprov.simulate.parts.base import PROGRAMS, File, Part
-from gpuprov.simulate.parts.silicon_files import sysfs
+from gpuprov.simulate.parts.silicon_files import tree
 
 FOLDER = Path(__file__).parent / "silicon_files"
 UNIT = "gpuprov-sim-silicon.service"
+REFRESH = "gpuprov-sim-bus.path"
+"""Shows modules of RDMA once they are named for the boot, and what OFED brings once its sources are there."""
 FW_CFG = "opt/gpuprov.devices"
 """The name under which QEMU must hand the table of devices to a machine: `-fw_cfg name=opt/gpuprov.devices,file=...`."""
 Flavour = Literal["proprietary", "open"]
@@ -41,9 +42,14 @@ def part(name: str, description: Description) -> Part:
     if description.kind == "container":
         files[f"{PROGRAMS}/silicon"] = File(FOLDER / "silicon_container.py", 0o755)
         files[f"{PROGRAMS}/parameters.txt"] = File(FOLDER / "nvidia" / "parameters.txt")
-        for device in devices(name, description):
-            folder = f"{PROGRAMS}/pci/{device.address}"
-            files |= {f"{folder}/{name}": File(content) for name, content in sysfs.files(device).items()}
+        files[f"{PROGRAMS}/bus"] = File(FOLDER / "bus_container.py", 0o755)
+        files[f"{PROGRAMS}/bus-show"] = File(FOLDER / "bus_show_container.py", 0o755)
+        files[f"{PROGRAMS}/sysfs.json"] = File(tree.told(name, description))
+        if description.hcas or description.nvswitch == 4:
+            files |= {
+                f"/etc/systemd/system/{unit}": File(FOLDER / unit) for unit in (REFRESH, "gpuprov-sim-bus.service")
+            }
+            return Part(files=files, units=(UNIT, REFRESH))
         return Part(files=files, units=(UNIT,))
     # Known to DKMS, so that a kernel which comes later has the functions, too.
     return Part(files=files | boot_files(), script=KNOWN_TO_DKMS, units=(UNIT,))

@@ -72,6 +72,7 @@ typedef struct {
 } nvmlProcessInfo_v1_t;
 
 #define NVML_VALUE_NOT_AVAILABLE (-1ULL)
+#define NVML_VALUE_TYPE_UNSIGNED_INT 1
 #define NVML_NO_INSTANCE 0xFFFFFFFFU
 
 typedef struct {

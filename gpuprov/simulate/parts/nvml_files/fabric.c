@@ -52,14 +52,35 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link,
     long links = config_number("nvlinks", 0);
     if (!links) return NVML_ERROR_NOT_SUPPORTED;
     if (link >= links) return NVML_ERROR_INVALID_ARGUMENT;
-    *active = 1;
+    *active = !host_link_down(gpu->index, link);
     return NVML_SUCCESS;
 }
 
-/* No field is simulated; each says so by itself. */
+/* Of the fields only those of NVLinks: how many there are, state and MB/s of each. https://docs.nvidia.com/deploy/nvml-api (nvmlFieldValueEnums) */
+static bool link_field(unsigned index, unsigned field, unsigned scope, unsigned *answer) {
+    enum { SPEED_L0 = 84, SPEED_L5 = 89, SPEED_COMMON = 90, LINK_COUNT = 91, SPEED_L6 = 132, SPEED_L11 = 137,
+           GET_SPEED = 164, GET_STATE = 165 };
+    unsigned links = (unsigned)config_number("nvlinks", 0), link = 0;
+    if (field == LINK_COUNT) return *answer = links, links > 0;
+    if (field == GET_STATE) return *answer = !host_link_down(index, scope), scope < links;
+    if (field >= SPEED_L0 && field <= SPEED_L5) link = field - SPEED_L0;
+    else if (field >= SPEED_L6 && field <= SPEED_L11) link = field - SPEED_L6 + 6;
+    else if (field == GET_SPEED) link = scope;
+    else if (field != SPEED_COMMON) return false;
+    *answer = (unsigned)config_number("nvlink_mbps", 0);
+    return link < links && !host_link_down(index, link);
+}
+
+/* The others say each by itself that they are not simulated. */
 EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t *values) {
     const struct gpu *gpu;
     nvmlReturn_t result = device_any(device, &gpu);
-    for (int i = 0; result == NVML_SUCCESS && i < count; i++) values[i].nvmlReturn = NVML_ERROR_NOT_SUPPORTED;
+    for (int i = 0; result == NVML_SUCCESS && i < count; i++) {
+        unsigned answer = 0;
+        bool known = link_field(gpu->index, values[i].fieldId, values[i].scopeId, &answer);
+        values[i].nvmlReturn = known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+        values[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
+        values[i].value = answer;
+    }
     return result;
 }

@@ -37,6 +37,13 @@ bool host_gpu_lost(unsigned index) {
     return read_line("/var/lib/gpuprov-sim/faults/gpu-lost", line, sizeof line) && (unsigned)atoi(line) == index;
 }
 
+/* The fault nvlink-down takes the first NVLink of a GPU. */
+bool host_link_down(unsigned index, unsigned link) {
+    char line[32];
+    bool planted = read_line("/var/lib/gpuprov-sim/faults/nvlink-down", line, sizeof line);
+    return planted && link == 0 && (unsigned)atoi(line) == index;
+}
+
 /* Whether the process is a living persistence daemon: not another one with its number, nor one that nobody waited for. */
 bool host_is_daemon(int pid) {
     char path[64], line[128] = "";

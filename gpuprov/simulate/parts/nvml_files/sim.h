@@ -52,6 +52,7 @@ unsigned own_branch(void);
 const char *host_path(char buffer[PATH_SIZE], const char *path);
 nvmlReturn_t host_driver(void);
 bool host_gpu_lost(unsigned index);
+bool host_link_down(unsigned index, unsigned link);
 /* Whether the process is a living persistence daemon. */
 bool host_is_daemon(int pid);
 bool host_persistence(unsigned index);

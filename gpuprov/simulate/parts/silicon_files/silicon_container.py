@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""gpuprov simulation, in a container: PCI functions, /proc/driver/nvidia and device files as a booted GPU host shows them.
+"""gpuprov simulation, in a container: /proc/driver/nvidia and device files as a booted GPU host shows them; `bus` does its sysfs.
 
 A container has no kernel of its own, so nothing is really loaded. What a machine with these files on its disk would have loaded at
 boot is worked out once (`silicon boot`) and stays until the container is restarted; `silicon reload` only switches faults. The files
@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import Any
 
 RUN = Path("/run/gpuprov-sim")
-TREE = RUN / "pci"
 FAULTS = Path("/var/lib/gpuprov-sim/faults")
 TABLE = Path("/etc/gpuprov-sim/devices")
 PROGRAMS = Path("/usr/lib/gpuprov-sim")
 MODULES = Path("/lib/modules")
-SYSFS, PROC = Path("/sys/bus/pci/devices"), Path("/proc/driver")
+PROC = Path("/proc/driver")
 LOADED = RUN / "loaded.json"
 RESTRICT = "RestrictProfilingToAdminUsers"  # /proc/driver/nvidia/params shows it as RmProfilingAdminOnly
 BOOTED = RUN / "booted"  # the stand-in NVML knows by its time that all is as after a boot
-CAPS = Path("/dev/nvidia-caps")
+CAPS, CHANNELS = Path("/dev/nvidia-caps"), Path("/dev/nvidia-caps-imex-channels")
 MIG = {"config": 0o400, "monitor": 0o444}
 """Capabilities of MIG by what they allow, and the modes of their files; their minor numbers are 1 and 2, 0 is fabric-mgmt's."""
 MOST_GPUS, MOST_INSTANCES, MOST_COMPUTE = 32, 15, 8  # as the driver's table of minor numbers has them
@@ -43,8 +42,6 @@ def main(verb: str) -> None:
         loaded_now()
     elif verb != "reload":
         sys.exit("usage: silicon boot|reload")
-    if not SYSFS.is_dir():
-        sys.exit(f"{SYSFS}: this machine has no PCI bus to lay the simulated one over")
     state = json.loads(LOADED.read_text())
     if fault("nouveau-bound") is not None:
         state["driver"] = "nouveau"
@@ -52,7 +49,8 @@ def main(verb: str) -> None:
         state["version"] = other or another(state["version"])
     functions = [line.split("\t") for line in TABLE.read_text().splitlines()]
     again = verb == "reload" and (PROC / "nvidia").exists()
-    show_pci(functions, state["driver"])
+    if (code := subprocess.run([PROGRAMS / "bus", verb, state["driver"]], check=False).returncode) != 0:
+        sys.exit(code)
     show_proc(functions, state, again=again)
     show_nodes(functions, state)
     show_capabilities(functions, state, again=again)
@@ -131,24 +129,6 @@ def number(text: str, default: str) -> str:
     return str(int(match[1] + digits, base) % 2**32)
 
 
-def show_pci(functions: Table, driver: str) -> None:
-    shutil.copytree(PROGRAMS / "pci", TREE, dirs_exist_ok=True)
-    lost = fault("gpu-lost")
-    for function in functions:
-        role, index, address = function[:3]
-        if role == "gpu" and lost is not None and index == (lost or "0"):
-            (TREE / address / "config").write_bytes(b"\xff" * 256)
-        link = TREE / address / "driver"
-        link.unlink(missing_ok=True)
-        bound = {"gpu": driver, "nvswitch": "nvidia-nvswitch" if driver == "nvidia" else ""}.get(role, "")
-        if bound:
-            # lspci follows the link, which is relative in sysfs; what begins with a dot is no function to it.
-            (TREE / ".drivers" / bound).mkdir(parents=True, exist_ok=True)
-            link.symlink_to(f"../.drivers/{bound}")
-    if not os.path.samefile(SYSFS, TREE):
-        subprocess.run(["mount", "--bind", TREE, SYSFS], check=True)
-
-
 def show_proc(functions: Table, state: State, *, again: bool) -> None:
     if not os.path.ismount(PROC):
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "gpuprov-sim", PROC], check=True)
@@ -200,6 +180,11 @@ def show_nodes(functions: Table, state: State) -> None:
             os.mknod(node, 0o020000, NULL)
         os.chmod(node, int(shown["DeviceFileMode"]))
         os.chown(node, int(shown["DeviceFileUID"]), int(shown["DeviceFileGID"]))
+    shutil.rmtree(CHANNELS, ignore_errors=True)
+    if shown.get("CreateImexChannel0") == "1":
+        CHANNELS.mkdir()
+        os.mknod(CHANNELS / "channel0", 0o020000, NULL)
+        os.chmod(CHANNELS / "channel0", 0o666)
 
 
 def show_capabilities(functions: Table, state: State, *, again: bool) -> None:

@@ -1,0 +1,200 @@
+"""`gpuprov accept`: read the hosts, take their locks, run the tests, write the results down, give the locks back."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from gpuprov import console
+from gpuprov.accept import scripts, show
+from gpuprov.accept.commands import by_hand
+from gpuprov.accept.hosts import PROBES, Pair, leave_out, prepare, used
+from gpuprov.accept.lock import Lock
+from gpuprov.accept.model import Finding, Host, Options, Outcome, Runner, Say
+from gpuprov.accept.pairs import run_rounds
+from gpuprov.accept.rails import down
+from gpuprov.accept.remote import remote
+from gpuprov.accept.schedule import rounds
+from gpuprov.accept.single import PARTS, across, run_part
+from gpuprov.capabilities.acceptance.judge import judge, named, told
+from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.gather import gather
+from gpuprov.plan.extra import new_run
+from gpuprov.plan.interrupt import ended_politely
+from gpuprov.probe.acceptance import LAST, RESULT, Measurement, Record, parse_record
+from gpuprov.probe.base import Facts, Output
+
+
+def run(pairs: Sequence[Pair], options: Options) -> int:
+    """The command: ask, run, report. Returns the exit code."""
+    show.check(options)
+    outcome = accept(pairs, options, say=console.progress)
+    show.report(outcome, options)
+    return outcome.exit_code
+
+
+def accept(
+    pairs: Sequence[Pair],
+    options: Options,
+    say: Say,
+    runner: Runner | None = None,
+    reader: Callable[..., Mapping[str, Facts | UnreachableError]] = gather,
+) -> Outcome:
+    """Run the acceptance of these hosts. Raises GpuprovError where nothing can be run. An interrupt ends in an Outcome.
+
+    The locks are given back in every case; where a host cannot be told, it gives its own back later by itself.
+    """
+    asked = [(raw, spec) for raw, spec in pairs if "acceptance" in spec.capabilities]
+    outcome = Outcome(run=new_run(), hosts=tuple(raw.name for raw, _ in asked))
+    if not asked:
+        raise GpuprovError(
+            "no host has acceptance in its spec", "add acceptance: {} to a group or a host, then gpuprov apply"
+        )
+    say(f"reading {len(asked)} host{'s' * (len(asked) != 1)}")
+    hosts = prepare(asked, reader([(raw, PROBES) for raw, _ in asked]), outcome.findings)
+    if not options.yes and hosts and not _confirmed(hosts, options, outcome.findings):
+        raise GpuprovError("not confirmed: nothing was run", "answer y, or give --yes")
+    lock = Lock(runner or remote({raw.name: raw for raw, _ in asked}), outcome.run)
+    with ended_politely():
+        try:
+            _under_lock(hosts, lock, options, outcome, say)
+        except KeyboardInterrupt:
+            outcome.interrupted = True
+            say("interrupted: ending what runs on the hosts")
+        finally:
+            outcome.notes += _untold(lock.release())
+    return outcome
+
+
+def _untold(kept: Mapping[str, str]) -> list[str]:
+    """What to say of hosts that did not give their locks back."""
+    when = "by itself, three minutes after the time limit of what ran there"
+    return [f"{name} did not give its lock back ({why}); it does so {when}" for name, why in kept.items()]
+
+
+def _confirmed(hosts: Mapping[str, Host], options: Options, findings: Sequence[Finding]) -> bool:
+    """Whether a person agrees to what will be loaded."""
+    import click
+
+    for one in findings:
+        console.progress(f"{one.host} is left out: {one.found}")
+    planned = rounds([name for name, host in hosts.items() if host.devices], options.pairs)
+    count = sum(len(one) for one in planned)
+    pairs = f", {count} pairs in {len(planned)} rounds" if "rdma" in options.only else ""
+    asked = f"{', '.join(options.only)} on {len(hosts)} host{'s' * (len(hosts) != 1)}{pairs}: GPUs and network are loaded fully. Run?"
+    return bool(click.confirm(asked, default=False, err=True))
+
+
+def _under_lock(hosts: dict[str, Host], lock: Lock, options: Options, outcome: Outcome, say: Say) -> None:
+    refused = lock.take(list(hosts), broken=options.break_lock)
+    leave_out(hosts, refused, outcome.findings)
+    if hosts and not options.in_use:
+        busy = used(hosts, options.only, lock)
+        leave_out(hosts, busy, outcome.findings, check="acceptance.idle")
+        outcome.notes += _untold(lock.release(busy))
+    if not hosts:
+        return
+    if "rdma" in options.only:
+        _pairs(hosts, lock, options, outcome, say)
+    for part in PARTS:
+        if part in options.only:
+            for task, found in run_part(part, hosts, lock, options.timeout, say):
+                _note(outcome, hosts[task.host], found, shlex.join(task.words))
+    if "nccl" in options.only:
+        for task, found in across(hosts, lock, options.timeout, say):
+            _note(outcome, hosts[task.host], found, shlex.join(task.words))
+    _remember(hosts, lock, outcome)
+
+
+def _pairs(hosts: Mapping[str, Host], lock: Lock, options: Options, outcome: Outcome, say: Say) -> None:
+    able = [name for name, host in hosts.items() if host.block.rdma.tests]
+    without = [name for name in able if not hosts[name].devices]
+    for name in without:
+        _skip(outcome, name, "acceptance.rdma", "no RDMA device that the spec means")
+    for name in able:
+        if "rdma" in hosts[name].spec.capabilities and (why := down(hosts[name])):
+            hint = "see its cable and switch port, and gpuprov verify; or take the device out of rdma.devices"
+            outcome.findings.append(
+                Finding(
+                    host=name,
+                    check="acceptance.ports",
+                    status="fail",
+                    found=why,
+                    wanted="every port of rdma up",
+                    hint=hint,
+                )
+            )
+    able = [name for name in able if name not in without]
+    if len(able) == 1:
+        _skip(
+            outcome,
+            able[0],
+            "acceptance.rdma",
+            "a test between hosts needs two, and this run has one with an RDMA device",
+        )
+    planned = rounds(able, options.pairs)
+    met: set[str] = set()
+    for one, found in run_rounds(hosts, planned, lock, options.timeout, say):
+        met |= {one.client, one.server}
+        _note(outcome, hosts[one.client], found, by_hand(one))
+    for name in able if len(able) > 1 else ():
+        if name not in met:
+            _skip(
+                outcome,
+                name,
+                "acceptance.rdma",
+                "no port that is up speaks what another host's does, or no test is asked for by both",
+            )
+
+
+def _skip(outcome: Outcome, host: str, check: str, why: str) -> None:
+    outcome.findings.append(Finding(host=host, check=check, status="skip", found=why))
+
+
+def _note(outcome: Outcome, host: Host, found: Measurement, evidence: str) -> None:
+    """Judge a measurement and keep it. `evidence`: the command that shows the same by hand."""
+    verdict = judge(host.block, found)
+    host.found.append(found)
+    outcome.findings.append(
+        Finding(
+            host=host.name,
+            check=f"acceptance.{named(found)}",
+            status=verdict.status,
+            found=told(found),
+            wanted=verdict.wanted if verdict.status != "skip" else "",
+            hint=verdict.hint if verdict.status in ("fail", "error") else "",
+            evidence=evidence,
+            measurement=found,
+            verdict=verdict,
+        )
+    )
+
+
+def _remember(hosts: Mapping[str, Host], lock: Lock, outcome: Outcome) -> None:
+    """Write each host's figures on it, beside those of other tests, and tell of hosts that were lost on the way."""
+    for host in hosts.values():
+        if host.lost:
+            hint = "see why, then accept it again"
+            outcome.findings.append(
+                Finding(host=host.name, check="host.reachable", status="unreachable", found=host.lost, hint=hint)
+            )
+    kept = [host for host in hosts.values() if host.name in lock.held and any(not one.skipped for one in host.found)]
+    before = lock.phase({host.name: (LAST.script, 30.0) for host in kept})
+    steps = {}
+    for host in kept:
+        text = msgspec.json.encode(_merged(before.get(host.name), host.found)).decode()
+        steps[host.name] = (scripts.write(RESULT, text), 30.0)
+    for name, ran in lock.phase(steps).items():
+        if name in steps and (ran.lost or ran.status):
+            outcome.notes.append(f"{name}: {RESULT} could not be written")
+
+
+def _merged(before: object, found: Sequence[Measurement]) -> Record:
+    """The new figures, and the old ones of tests that were not run now."""
+    text = getattr(before, "text", "") if before and not getattr(before, "lost", None) else ""
+    old = parse_record(Output(text))
+    tests = {one.test for one in found}
+    kept = [one for one in (old.measurements if old else ()) if one.test not in tests]
+    return Record(measurements=(*kept, *(one for one in found if not one.skipped)))

@@ -1,0 +1,124 @@
+"""The hosts of an acceptance: what is known of each, which are in use, which are left out and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from fnmatch import fnmatch
+from typing import Any
+
+from gpuprov.accept.lock import Lock
+from gpuprov.accept.model import Finding, Host
+from gpuprov.capabilities.acceptance.fragment import Acceptance
+from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog.driver_sets import GPU_SERVICES
+from gpuprov.catalog.gpus import find_gpu
+from gpuprov.errors import UnreachableError
+from gpuprov.probe import acceptance, nvidia, rdma
+from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
+from gpuprov.spec.model import HostSpec, RawHost
+
+Pair = tuple[RawHost, HostSpec]
+PROBES: tuple[Probe[Any], ...] = (rdma.DEVICES, acceptance.TOOLS, acceptance.NETWORK, nvidia.SMI)
+SERVICES = (*GPU_SERVICES, "gpuprov-persistence.service")
+"""Units that hold GPUs and do not disturb a test."""
+
+
+def prepare(
+    pairs: Sequence[Pair], gathered: Mapping[str, Facts | UnreachableError], findings: list[Finding]
+) -> dict[str, Host]:
+    """Each host that answered, by name; of the others a finding."""
+    hosts: dict[str, Host] = {}
+    for raw, spec in pairs:
+        facts = gathered[raw.name]
+        if isinstance(facts, UnreachableError):
+            findings.append(_unreachable(raw.name, facts))
+            continue
+        try:
+            hosts[raw.name] = _host(raw, spec, facts)
+        except ProbeFailed as error:
+            hint = "run gpuprov verify, which says what cannot be read"
+            findings.append(
+                Finding(host=raw.name, check="acceptance.host", status="error", found=str(error), hint=hint)
+            )
+    return hosts
+
+
+def _host(raw: RawHost, spec: HostSpec, facts: Facts) -> Host:
+    block = spec.capabilities["acceptance"]
+    fabric = spec.capabilities.get("rdma")
+    devices = facts.get(rdma.DEVICES)
+    smi = facts.get(nvidia.SMI).gpus
+    named = spec.gpu.model if spec.gpu else smi[0].name if smi else ""
+    model = find_gpu(named)
+    assert isinstance(block, Acceptance)
+    return Host(
+        raw=raw,
+        spec=spec,
+        block=block,
+        devices=selected(fabric, devices) if isinstance(fabric, Rdma) else rdma.hcas(devices),
+        tools=facts.get(acceptance.TOOLS),
+        network=facts.get(acceptance.NETWORK),
+        gpus=tuple(gpu.uuid for gpu in smi),
+        model=model.key if model else "",
+        found=[],
+    )
+
+
+def leave_out(
+    hosts: MutableMapping[str, Host],
+    refused: Mapping[str, str | UnreachableError],
+    findings: list[Finding],
+    check: str = "acceptance.lock",
+) -> None:
+    """Take hosts out of the acceptance, each with a finding that says why."""
+    for name, why in refused.items():
+        hosts.pop(name, None)
+        if isinstance(why, UnreachableError):
+            findings.append(_unreachable(name, why))
+            continue
+        reason, _, hint = why.partition(": ")
+        findings.append(Finding(host=name, check=check, status="fail", found=reason, hint=hint))
+
+
+def used(hosts: Mapping[str, Host], kinds: Iterable[str], lock: Lock) -> dict[str, str | UnreachableError]:
+    """Hosts whose GPUs or HCAs are held by processes that no test may disturb, as far as the tests concern them."""
+    kinds = set(kinds)
+    # Of a process that ends meanwhile the scripts complain.
+    script = f"{{\n{acceptance.USERS.script}\necho '=='\n{nvidia.CLIENTS.script}\n}} 2>/dev/null"
+    busy: dict[str, str | UnreachableError] = {}
+    for name, ran in lock.phase(dict.fromkeys(hosts, (script, 60.0))).items():
+        if ran.lost:
+            busy[name] = ran.lost
+            continue
+        first, ended, second = ran.text.partition("==\n")
+        if ran.status or not ended:
+            busy[name] = "it could not be read who uses it: see fuser -v /dev/nvidia* /dev/infiniband/*, or --in-use"
+            continue
+        block = hosts[name].block
+        told = []
+        if "rdma" in kinds and block.rdma.tests and hosts[name].devices:
+            told += [f"{one.command} (pid {one.pid})" for one in acceptance.parse_users(Output(first)) if one.command]
+        if kinds & {"nccl", "nvbandwidth", "dcgm"} or ("rdma" in kinds and block.rdma.memory == "gpu"):
+            told += [
+                f"{one.command} (pid {one.pid})"
+                for one in nvidia.parse_clients(Output(second))
+                if one.command and not any(fnmatch(one.unit, known) for known in SERVICES)
+            ]
+        if told:
+            told = list(dict.fromkeys(told))
+            more = f" and {len(told) - 5} more" if len(told) > 5 else ""
+            busy[name] = f"in use by {', '.join(told[:5])}{more}: drain the host, or --in-use, which disturbs them"
+    return busy
+
+
+def _unreachable(name: str, error: UnreachableError) -> Finding:
+    reason = getattr(error, "reason", error.message)
+    return Finding(
+        host=name,
+        check="host.reachable",
+        status="unreachable",
+        found=reason,
+        hint=getattr(error, "advice", error.hint),
+        evidence=getattr(error, "command", ""),
+    )

@@ -1,0 +1,197 @@
+"""Each host's lock, the same that apply takes; and what gives it back when nobody does.
+
+Beside the lock a process on the host waits until the time that every step puts off has passed: then the machine that ran the
+acceptance is gone, or cannot reach the host, and the process ends what was started and releases the lock.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+
+from gpuprov import assets
+from gpuprov.accept.model import Ran, Runner, Step
+from gpuprov.accept.remote import AT_A_TIME
+from gpuprov.errors import UnreachableError
+from gpuprov.plan.extra import describe
+from gpuprov.plan.interrupt import birth
+
+FOLDER = "/run/gpuprov/accept"
+PUT_OFF = 180
+"""Seconds beyond a step's own limit until the host gives its lock back by itself."""
+LOST = 97
+"""Exit status of a step whose lock is gone."""
+_PYTHON = "for python in python3 /usr/libexec/platform-python; do command -v $python >/dev/null && break; done"
+_STOP = """stop() {
+  hit=1
+  for f in "$d"/*.pid; do
+    [ -e "$f" ] || continue
+    read -r p s <"$f"
+    [ "$(sed 's/.*) //' "/proc/$p/stat" 2>/dev/null | cut -d' ' -f20)" = "$s" ] && kill "-$1" "-$p" 2>/dev/null && hit=0
+  done
+  return $hit
+}"""
+"""Shell: signals the process groups that were noted, unless a number is another process's by now (proc_pid_stat(5), field 22)."""
+
+
+class Lock:
+    """The lock of one run on many hosts. `held` are the hosts that have it, `away` those that had it when they were last reached."""
+
+    def __init__(self, runner: Runner, run: str) -> None:
+        self._runner, self._owner = runner, describe(run)
+        self._run = run
+        self.held: dict[str, None] = {}
+        self.away: dict[str, None] = {}
+
+    def take(self, hosts: Iterable[str], *, broken: bool = False) -> dict[str, str | UnreachableError]:
+        """Take each host's lock. Returns why not, for those where it could not be taken; a dead run's lock is taken over."""
+        refused: dict[str, str | UnreachableError] = {}
+        again: list[Step] = []
+        steps = [Step(host=host, script=self._taking(None)) for host in hosts]
+        for host, ran in self._tried(steps).items():
+            answer, why = _answer(ran)
+            if why:
+                refused[host] = why
+            elif answer.get("taken"):
+                self.held[host] = None
+            else:
+                owner = answer.get("owner")
+                owner = owner if isinstance(owner, dict) else {}
+                if not broken and not self._dead(owner):
+                    refused[host] = _by_whom(owner)
+                else:
+                    again.append(Step(host=host, script=self._taking(str(answer.get("text", "")))))
+        for host, ran in self._tried(again).items() if again else ():
+            answer, why = _answer(ran)
+            if answer.get("taken"):
+                self.held[host] = None
+            else:
+                refused[host] = why or "somebody else took its lock at this moment"
+        return refused
+
+    def _tried(self, steps: list[Step]) -> dict[str, Ran]:
+        """Run them; after an exception nobody knows which locks were taken, and all of them are to be released."""
+        try:
+            return self._runner(steps)
+        except BaseException:
+            self.held |= dict.fromkeys(step.host for step in steps)
+            raise
+
+    def step(self, host: str, script: str, limit: float, phase: float = 0.0) -> Step:
+        """A step that runs only while the lock is held, and puts off its end by what the whole phase may take."""
+        return Step(host=host, script=self._guarded(max(limit, phase)) + script, limit=limit)
+
+    def phase(self, steps: Mapping[str, tuple[str, float]]) -> dict[str, Ran]:
+        """Run scripts (with the seconds each may take) on their hosts; on the others the lock's end is put off."""
+        # Hosts beyond AT_A_TIME wait for the first: their locks hold until all have had their turn.
+        waves = -(-max(len(steps), len(self.held)) // AT_A_TIME)
+        longest = max((limit for _, limit in steps.values()), default=0.0) * max(waves, 1)
+        if waves > 1:
+            self._runner([self.step(host, ":", 30.0, longest) for host in self.held])
+        made = [self.step(host, script, limit, longest) for host, (script, limit) in steps.items()]
+        idle = [self.step(host, ":", 30.0, longest) for host in self.held if host not in steps]
+        ran = self._runner([*made, *idle])
+        for host, one in ran.items():
+            if one.lost:
+                self.away[host] = None
+            if one.lost or one.status == LOST:
+                self.held.pop(host, None)
+        return {host: one for host, one in ran.items() if host in steps or one.lost or one.status == LOST}
+
+    def release(self, hosts: Iterable[str] | None = None) -> dict[str, str]:
+        """End what runs, and give the locks back. Returns the hosts that could not be told, and why."""
+        names = list({**self.held, **self.away} if hosts is None else hosts)
+        if not names:
+            return {}
+        ran = self._runner([Step(host=host, script=f"d={FOLDER}\n{self._end()}", limit=90.0) for host in names])
+        for host in names:
+            self.held.pop(host, None)
+            self.away.pop(host, None)
+        return {host: why for host in names if (why := _untold(ran[host]))}
+
+    def _dead(self, owner: Mapping[str, object]) -> bool:
+        """Whether the run that holds a lock was of this machine, and its process is no more; as role host decides it."""
+        mine = self._owner
+        start = str(owner.get("pid_start", ""))
+        pid = owner.get("pid")
+        same = owner.get("controller") == mine["controller"] and bool(mine["pid_start"])
+        return same and isinstance(pid, int) and birth(pid) != start
+
+    def _request(self, action: str, stale: str | None = None) -> str:
+        request = {"action": action, "owner": self._owner} | ({} if stale is None else {"stale": stale})
+        program = (assets.root() / "roles" / "host" / "files" / "lock.py").read_text(encoding="utf-8")
+        return f'{_PYTHON}\nprintf %s {shlex.quote(json.dumps(request))} | "$python" -IS -c {shlex.quote(program)}'
+
+    def _taking(self, stale: str | None) -> str:
+        keeper = f"""d={FOLDER}
+while sleep 5; do
+  [ "$(cat "$d/run" 2>/dev/null)" = {self._run} ] || exit 0
+  read -r now _ </proc/uptime; read -r until <"$d/until" || exit 0
+  [ "${{now%%.*}}" -lt "$until" ] || break
+done
+{self._end()}"""
+        return f"""[ "$(id -u)" = 0 ] || {{ echo 'not root'; exit 3; }}
+answer=$({self._request("take", stale)}) || exit
+case $answer in *'"taken": true'*)
+  d={FOLDER}
+  {_STOP}
+  stop TERM; rm -rf "$d"; mkdir -m 700 -p "$d"; echo {self._run} >"$d/run"
+  {_until(PUT_OFF)}
+  setsid sh -c {shlex.quote(keeper)} </dev/null >/dev/null 2>&1 &
+esac
+echo "$answer"
+"""
+
+    def _guarded(self, limit: float) -> str:
+        return f"""d={FOLDER}
+[ "$(cat "$d/run" 2>/dev/null)" = {self._run} ] || {{ echo 'the lock of this acceptance is gone'; exit {LOST}; }}
+{_until(int(limit) + PUT_OFF)}
+"""
+
+    def _end(self) -> str:
+        return f"""[ "$(cat "$d/run" 2>/dev/null)" = {self._run} ] || exit 0
+{_STOP}
+stop TERM && sleep 1 && stop KILL
+rm -rf "$d"
+{self._request("release")} >/dev/null"""
+
+
+def _until(seconds: int) -> str:
+    """Shell: puts the end off. The keeper never sees a half-written file."""
+    put = f"echo $((${{now%%.*}} + {seconds}))"
+    return f'read -r now _ </proc/uptime; {put} >"$d/until.new" && mv -f "$d/until.new" "$d/until"'
+
+
+def _untold(ran: Ran) -> str:
+    """Why a host did not give its lock back, or nothing."""
+    if ran.lost:
+        return ran.lost.message
+    return (" ".join(ran.text.split())[-200:] or f"exit status {ran.status}") if ran.status else ""
+
+
+def _answer(ran: Ran) -> tuple[dict[str, object], str | UnreachableError]:
+    """What the lock's program answered, or why it did not."""
+    if ran.lost:
+        return {}, ran.lost
+    if ran.status == 3:
+        return {}, "an acceptance needs root there: set ansible_become, or log in as root"
+    if ran.status == 127:
+        return {}, "an acceptance needs Python 3 there"
+    try:
+        found = json.loads(ran.text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        return {}, f"its lock cannot be taken: {' '.join(ran.text.split())[-200:] or f'exit status {ran.status}'}"
+    return found, ""
+
+
+def _by_whom(owner: Mapping[str, object]) -> str:
+    if not owner:
+        return (
+            "locked, and /run/gpuprov/lock/owner.json is damaged or missing, so nobody can say by whom: make sure that no gpuprov "
+            "works there, then --break-lock"
+        )
+    who = f"{owner.get('user', '?')} on {owner.get('host', '?')} since {owner.get('since', '?')} (pid {owner.get('pid', '?')})"
+    return f"locked by {who}: wait until that run ends; if it is gone for good, --break-lock"

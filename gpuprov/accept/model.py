@@ -1,0 +1,111 @@
+"""What an acceptance is asked for, what it knows of its hosts, and what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gpuprov.capabilities.acceptance.fragment import Acceptance
+from gpuprov.capabilities.acceptance.judge import Verdict
+from gpuprov.errors import UnreachableError
+from gpuprov.probe.acceptance import Measurement, Network, Tools
+from gpuprov.probe.rdma import RdmaDevice
+from gpuprov.spec.model import HostSpec, RawHost
+
+KINDS = ("rdma", "nccl", "nvbandwidth", "dcgm")
+GROUP = 8
+"""Hosts up to which every pair is tested: 28 pairs, in 7 rounds. Above it, a ring: each host with its two neighbours."""
+
+Pairing = Literal["auto", "all", "ring"]
+Status = Literal["pass", "fail", "skip", "error", "unreachable"]
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """The command's options. `timeout`: seconds that a test may take beyond what it is asked to measure."""
+
+    only: tuple[str, ...] = KINDS
+    pairs: Pairing = "auto"
+    timeout: float = 60.0
+    in_use: bool = False
+    break_lock: bool = False
+    yes: bool = False
+    verbose: bool = False
+    as_json: bool = False
+    junit: Path | None = None
+    html: Path | None = None
+    svg: Path | None = None
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A script to run on a host, and the seconds it may take."""
+
+    host: str
+    script: str
+    limit: float = 30.0
+
+
+class Ran(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a step: what it printed and its exit status; or, in `lost`, why the host could not be talked to."""
+
+    text: str = ""
+    status: int = 0
+    lost: UnreachableError | None = None
+
+
+Runner = Callable[[Sequence[Step]], dict[str, Ran]]
+"""Runs steps of different hosts at a time; one step for each host. The only way an acceptance talks to hosts."""
+Say = Callable[[str], None]
+
+
+class Host(msgspec.Struct, kw_only=True):
+    """A host of the acceptance. `devices` are its RDMA devices that the spec means; `model` is a key of the catalogue, or empty."""
+
+    raw: RawHost
+    spec: HostSpec
+    block: Acceptance
+    devices: tuple[RdmaDevice, ...] = ()
+    tools: Tools = Tools()
+    network: Network = Network()
+    gpus: tuple[str, ...] = ()
+    model: str = ""
+    found: list[Measurement] = []
+    lost: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.raw.name
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the report: a judged measurement, or why a host was left out (then `measurement` is None)."""
+
+    host: str
+    check: str
+    status: Status
+    found: str
+    wanted: str = ""
+    hint: str = ""
+    evidence: str = ""
+    measurement: Measurement | None = None
+    verdict: Verdict | None = None
+
+
+class Outcome(msgspec.Struct, kw_only=True):
+    """What an acceptance found, in the order in which it was found; `notes` are for the reader."""
+
+    run: str
+    hosts: tuple[str, ...]
+    findings: list[Finding] = []
+    notes: list[str] = []
+    interrupted: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """130 interrupted, 4 a host could not be reached, 1 a figure is missed or missing, or there is none at all; else 0."""
+        if self.interrupted:
+            return 130
+        statuses = {one.status for one in self.findings}
+        return 4 if "unreachable" in statuses else 1 if statuses & {"fail", "error"} or "pass" not in statuses else 0

@@ -1,0 +1,100 @@
+"""A host's rails: the ports to test, each with the GID and the address that others reach it by. Never a device by its number."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+import msgspec
+
+from gpuprov.accept.model import Host
+from gpuprov.probe.rdma import Gid, RdmaDevice, RdmaPort
+
+Speech = Literal["InfiniBand", "RoCE", "iWARP"]
+
+
+class Rail(msgspec.Struct, frozen=True, kw_only=True):
+    """A port. `address` is where the peer opens its TCP connection to; `gid` of RoCE only; `gpu` the nearest GPU's PCI address.
+
+    `problem`: why it cannot be tested.
+    """
+
+    device: str
+    port: int
+    speech: Speech
+    driver: str = ""
+    rate: float = 0.0
+    lid: int = 0
+    gid: int | None = None
+    address: str = ""
+    gpu: str = ""
+    problem: str = ""
+
+
+def rails(host: Host) -> list[Rail]:
+    """The host's ports that are up, in the order of their PCI addresses, which is the order of rails."""
+    ordered = sorted(host.devices, key=lambda device: (not device.address, device.address, device.name))
+    return [_rail(host, device, port) for device in ordered for port in device.ports if port.state == "ACTIVE"]
+
+
+def down(host: Host) -> str:
+    """Ports that are not up, of the devices that the spec means; or nothing."""
+    found = [(device.name, port) for device in host.devices for port in device.ports if port.state != "ACTIVE"]
+    return ", ".join(f"{name} port {port.number} is {port.state or 'in no state'}" for name, port in found)
+
+
+def paired(one: list[Rail], other: list[Rail]) -> list[tuple[Rail, Rail]]:
+    """Rail by rail, those that speak the same."""
+    found: list[tuple[Rail, Rail]] = []
+    for speech in dict.fromkeys(rail.speech for rail in one):
+        mine, theirs = ([rail for rail in side if rail.speech == speech] for side in (one, other))
+        found += zip(mine, theirs, strict=False)
+    return found
+
+
+def _rail(host: Host, device: RdmaDevice, port: RdmaPort) -> Rail:
+    speech: Speech = (
+        "InfiniBand" if port.link_layer == "InfiniBand" else "iWARP" if device.node_type == "RNIC" else "RoCE"
+    )
+    on_netdev = [address for name in device.netdevs for address in host.network.addresses.get(name, ())]
+    gid = _gid(device, port, on_netdev) if speech == "RoCE" else None
+    address, problem = "", ""
+    if speech == "InfiniBand":
+        address = (on_netdev or [host.network.main])[0]
+        problem = "" if port.lid else f"{device.name} has no LID: no subnet manager"
+        problem = problem or ("" if address else "no IPv4 address to start a test over")
+    elif speech == "iWARP":
+        address = on_netdev[0] if on_netdev else ""
+        problem = (
+            "" if address else f"no IPv4 address on {' '.join(device.netdevs) or 'the interface of ' + device.name}"
+        )
+    else:
+        address = gid.ipv4 if gid else ""
+        problem = "" if gid else f"{device.name} has no GID of RoCE v2 with an IPv4 address"
+    return Rail(
+        device=device.name,
+        port=port.number,
+        speech=speech,
+        driver=device.driver,
+        rate=port.rate,
+        lid=port.lid,
+        gid=gid.index if gid else None,
+        address=address,
+        gpu=nearest(host, device.name),
+        problem=problem,
+    )
+
+
+def _gid(device: RdmaDevice, port: RdmaPort, addresses: list[str]) -> Gid | None:
+    """By type and address, since its index differs from device to device: one whose address its interface still has comes first."""
+    usable = [gid for gid in port.gids if gid.kind == "RoCE v2" and gid.ipv4]
+    own = [gid for gid in usable if gid.ipv4 in addresses]
+    return next(iter([*own, *([] if addresses else usable)]), None)
+
+
+def nearest(host: Host, device: str) -> str:
+    """The PCI address of the GPU that shares the longest way through the PCI tree with an RDMA device; empty for none."""
+    mine = host.network.hcas.get(device, "")
+    shared = {gpu: len(os.path.commonpath([mine, path]).split("/")) for gpu, path in host.network.gpus.items() if mine}
+    # "/sys/devices/pci0000:16" is the root complex: below that, another one.
+    return max(sorted(shared), key=lambda gpu: shared[gpu], default="")

@@ -1,0 +1,238 @@
+"""Tests of one host's GPUs, on all hosts at a time, and of nccl-tests over all hosts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from gpuprov.accept import scripts
+from gpuprov.accept.lock import LOST, Lock
+from gpuprov.accept.model import Host, Ran, Say
+from gpuprov.capabilities.acceptance.fragment import folder_of
+from gpuprov.capabilities.acceptance.judge import ACROSS
+from gpuprov.catalog import acceptance as catalogue
+from gpuprov.catalog import dcgm
+from gpuprov.catalog.gpus import find_gpu
+from gpuprov.probe import acceptance_outputs as outputs
+from gpuprov.probe.acceptance import Measurement
+from gpuprov.probe.acceptance_outputs import Unreadable
+
+DIAG_SECONDS = {1: 300.0, 2: 900.0, 3: 3600.0, 4: 10800.0}
+"""Longest time of a level: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html, doubled."""
+NCCL_SECONDS, COPY_SECONDS = 300.0, 600.0
+NO_GPU = "no NVIDIA GPU that nvidia-smi lists"
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A program to run on a host for one or several tests, or in `skipped` why not. `told`: what else is to be said of its figure."""
+
+    host: str
+    tests: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    seconds: float = 0.0
+    environment: dict[str, str] = {}
+    skipped: str = ""
+    size: int = 0
+    told: str = ""
+
+
+def nccl(host: Host) -> Task | None:
+    """nccl-tests over all GPUs of the host."""
+    asked = host.block.nccl
+    if asked.test == "none":
+        return None
+    count = len(host.gpus)
+    size, told = _message(asked.size, [host])
+    task = Task(host=host.name, tests=(asked.test,), size=catalogue.in_bytes(size), seconds=NCCL_SECONDS, told=told)
+    program, why = _program(host, "nccl", asked.test)
+    if getattr(host.spec.capabilities.get("mig"), "mode", "") == "enabled":
+        why = "its GPUs are in MIG mode, without the peer-to-peer copies that NCCL needs"
+    if count < 2:
+        why = why or (NO_GPU if not count else "one GPU alone has no bus bandwidth")
+    words = (program, "-b", size, "-e", size, "-g", str(count))
+    return msgspec.structs.replace(task, skipped=why, words=words, environment={"NCCL_DEBUG": "INFO"})
+
+
+def _message(asked: str, hosts: Sequence[Host]) -> tuple[str, str]:
+    """The message size that the hosts' GPUs have room for, as a power of two where it is less than what is asked for, and why.
+
+    nccl-tests has three buffers of it on each GPU beside 1 GiB (src/common.cu); of a GPU's nominal memory a tenth may not be free.
+    """
+    least = min((min(gpu.memory_gb) for host in hosts if (gpu := find_gpu(host.model)) and gpu.memory_gb), default=0)
+    room = int((0.9 * least - 1) * (1 << 30) / 3)
+    if not least or catalogue.in_bytes(asked) <= room:
+        return asked, ""
+    size = f"{1 << (room.bit_length() - 1) >> 20}M"
+    return size, f"with messages of {size}: {least} GB of memory have no room for {asked}"
+
+
+def nvbandwidth(host: Host) -> Task | None:
+    """All test cases of nvbandwidth that are asked for, in one run."""
+    asked = host.block.nvbandwidth
+    if not asked.tests:
+        return None
+    program, why = _program(host, "nvbandwidth", "nvbandwidth")
+    why = why or ("" if host.gpus else NO_GPU)
+    words = (program, "-j", "-t", *asked.tests)
+    return Task(host=host.name, tests=asked.tests, words=words, seconds=COPY_SECONDS, skipped=why)
+
+
+def diag(host: Host) -> Task | None:
+    """DCGM's diagnostics, by the host engine that the spec has, else dcgmi's default."""
+    level = host.block.dcgm.level
+    if not level:
+        return None
+    why = "" if "dcgmi" in host.tools.found else "no dcgmi: dcgm in the spec installs it"
+    listen = str(getattr(host.spec.capabilities.get("dcgm"), "listen", dcgm.LISTEN))
+    engine = () if listen == dcgm.LISTEN else ("--host", dcgm.reached_at(listen))
+    words = ("dcgmi", "diag", *engine, "-r", str(level), "-j")
+    return Task(
+        host=host.name,
+        tests=("dcgm",),
+        words=words,
+        seconds=DIAG_SECONDS[level],
+        skipped=why or ("" if host.gpus else NO_GPU),
+    )
+
+
+PARTS: dict[str, Callable[[Host], Task | None]] = {"nccl": nccl, "nvbandwidth": nvbandwidth, "dcgm": diag}
+
+
+def run_part(
+    part: str, hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say
+) -> Iterable[tuple[Task, Measurement]]:
+    """Run one part on all hosts that ask for it, at a time; yield every test's measurement."""
+    tasks = [task for host in hosts.values() if not host.lost and (task := PARTS[part](host))]
+    yield from _run(tasks, hosts, lock, timeout, say)
+
+
+def across(hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say) -> Iterable[tuple[Task, Measurement]]:
+    """nccl-tests over all hosts that ask for it, by mpirun on the first of them."""
+    joined = [
+        host for host in hosts.values() if host.block.nccl.across and not host.lost and host.block.nccl.test != "none"
+    ]
+    if not joined:
+        return
+    first = joined[0]
+    asked = first.block.nccl
+    name = f"{ACROSS}.{asked.test}"
+    size, told = _message(asked.size, joined)
+    task = Task(host=first.name, tests=(name,), size=catalogue.in_bytes(size), seconds=NCCL_SECONDS, told=told)
+    programs = {_program(host, "nccl", asked.test) for host in joined}
+    lacking = [host.name for host in joined if "mpirun" not in host.tools.found]
+    why = next((why for _, why in programs if why), "")
+    if len(joined) < 2:
+        why = why or "only one host of this run asks for it"
+    elif lacking:
+        why = why or f"no mpirun on {', '.join(lacking)}"
+    elif len(programs) > 1:
+        why = why or "its program does not lie in the same place on all hosts"
+    elif not all(host.gpus and host.network.main for host in joined):
+        why = why or "a host has no GPU, or no address"
+    elif len({host.network.main for host in joined}) < len(joined):
+        why = why or "two hosts have the same address on their default route"
+    say(f"{name} over {len(joined)} hosts")
+    if not why:
+        why = _reached(first, joined[1:], lock)
+    ranks = sum(len(host.gpus) for host in joined)
+    places = ",".join(f"{host.network.main}:{len(host.gpus)}" for host in joined)
+    program = next(iter(programs))[0]
+    words = ("mpirun", "--allow-run-as-root", "-np", str(ranks), "--host", places, "-x", "NCCL_DEBUG=INFO",
+             program, "-b", size, "-e", size, "-g", "1")  # fmt: skip
+    yield from _run([msgspec.structs.replace(task, words=words, skipped=why)], hosts, lock, timeout, say)
+
+
+def _reached(first: Host, others: Sequence[Host], lock: Lock) -> str:
+    """Why mpirun on the first host cannot start its daemons on the others, or nothing."""
+    tries = "\n".join(
+        f"ssh -n -o BatchMode=yes -o ConnectTimeout=5 {host.network.main} true >/dev/null 2>&1 || echo {host.network.main}"
+        for host in others
+    )
+    ran = lock.phase({first.name: (f"{tries}\ntrue", 10.0 + 6 * len(others))}).get(first.name, Ran())
+    failed = "no answer" if ran.lost or ran.status else " ".join(ran.text.split())
+    return f"mpirun on {first.name} cannot log in to {failed} by ssh without a password" if failed else ""
+
+
+def _program(host: Host, name: Literal["nccl", "nvbandwidth"], program: str) -> tuple[str, str]:
+    """The path of a program, or why there is none: what was built from the spec's source, its `path`, or PATH."""
+    asked = host.block.nccl if name == "nccl" else host.block.nvbandwidth
+    if asked.source.sha256:
+        folder = folder_of(host.block, name)
+        lost = host.tools.built.get(folder.rpartition("/")[2])
+        if lost is None:
+            return "", f"{folder} is not built: gpuprov apply"
+        return f"{folder}/bin/{program}", f"{folder} does not find {', '.join(lost)}" if lost else ""
+    if asked.path:
+        return f"{asked.path.rstrip('/')}/{program}", ""
+    found = host.tools.found.get(program, "")
+    return (
+        found,
+        ""
+        if found
+        else f"no {program} in PATH: acceptance.{name}.source builds it, acceptance.{name}.path names its folder",
+    )
+
+
+def _run(
+    tasks: Sequence[Task], hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say
+) -> Iterable[tuple[Task, Measurement]]:
+    ready = [task for task in tasks if not task.skipped]
+    if ready:
+        tests = ", ".join(dict.fromkeys(test for task in ready for test in task.tests))
+        say(f"{tests} on {len(ready)} host{'s' * (len(ready) != 1)}")
+    ran: dict[str, Ran] = {}
+    if ready:
+        limits = {task.host: task.seconds + timeout for task in ready}
+        ran = lock.phase(
+            {
+                task.host: (
+                    scripts.ask(task.words, limit=limits[task.host], more=task.environment),
+                    limits[task.host] + 15,
+                )
+                for task in ready
+            }
+        )
+    for name, one in ran.items():
+        if one.lost or one.status == LOST:
+            hosts[name].lost = one.lost.message if one.lost else "the lock of this acceptance is gone there"
+    for task in tasks:
+        host = hosts[task.host]
+        for test in task.tests:
+            plain = Measurement(
+                test=test, at=time.time(), model=host.model, gpus=len(host.gpus), size=task.size, skipped=task.skipped
+            )
+            if task.skipped:
+                yield task, plain
+                continue
+            try:
+                yield task, _figure(task, ran[task.host], host, plain)
+            except Unreadable as error:
+                yield task, msgspec.structs.replace(plain, problem=str(error))
+
+
+def _figure(task: Task, ran: Ran, host: Host, plain: Measurement) -> Measurement:
+    if ran.lost or ran.status == LOST:
+        raise Unreadable(host.lost)
+    if ran.status in (scripts.TIMED_OUT, scripts.KILLED):
+        raise Unreadable(f"it did not end within {task.seconds:.0f} s and its time-out")
+    if plain.test == "dcgm":
+        said = outputs.diagnostics(ran.text)
+        told = f"skipped: {', '.join(said.skipped)}" if said.skipped else ""
+        problem = "; ".join(said.failed)
+        return msgspec.structs.replace(
+            plain, value=float(said.passed), unit="tests passed", detail=told, problem=problem
+        )
+    if plain.test.endswith("_perf"):
+        run = outputs.collective(ran.text)
+        if ran.status:
+            raise Unreadable(f"exit status {ran.status}: {outputs.complaint(ran.text)}")
+        by = f"by {', '.join(run.networks)}{' with GDRDMA' if run.gdrdma else ''}" if run.networks else ""
+        by = ", ".join(filter(None, (by, task.told)))
+        return msgspec.structs.replace(plain, value=run.busbw, unit="GB/s", detail=by, gdrdma=run.gdrdma)
+    least = outputs.copies(ran.text, plain.test)
+    if least is None:
+        return msgspec.structs.replace(plain, skipped="nvbandwidth waived it: it does not apply to these GPUs")
+    return msgspec.structs.replace(plain, value=least, unit="GB/s", detail="the slowest copy")

@@ -1,0 +1,17 @@
+"""`acceptance`: tools and thresholds of perftest, nccl-tests, nvbandwidth and DCGM diagnostics, which `gpuprov accept` runs."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.acceptance.checks import CHECKS
+from gpuprov.capabilities.acceptance.fragment import Acceptance
+from gpuprov.capabilities.acceptance.rules import HERE, rules
+from gpuprov.capabilities.base import Capability
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="tools and thresholds of perftest, nccl-tests, nvbandwidth and DCGM diagnostics that `gpuprov accept` holds hosts to",
+    fragment=Acceptance,
+    checks=CHECKS,
+    rules=rules,
+    follows=("rdma", "cuda_toolkit"),
+)

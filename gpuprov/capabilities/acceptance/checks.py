@@ -1,0 +1,130 @@
+"""Are the tools of an acceptance there; could they be built; and does the last acceptance hold against the present thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpuprov.capabilities.acceptance.fragment import Acceptance, folder_of, programs
+from gpuprov.capabilities.acceptance.judge import judge, kind, told
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.catalog import acceptance as catalogue
+from gpuprov.probe import acceptance, rdma, system
+from gpuprov.probe.acceptance import Measurement
+from gpuprov.probe.acceptance_build import BUILD, MPICC
+from gpuprov.probe.family import family
+
+Ctx = Context[Acceptance]
+APPLY = "gpuprov apply"
+ACCEPT = "gpuprov accept"
+
+
+def needs_rdma(ctx: Ctx) -> bool:
+    """Whether tests between hosts concern this one: it has an RDMA device, or is to have one."""
+    return bool(ctx.fragment.rdma.tests) and (
+        "rdma" in ctx.host.capabilities or bool(rdma.hcas(ctx.facts.get(rdma.DEVICES)))
+    )
+
+
+def sources(block: Acceptance) -> Iterator[tuple[str, str]]:
+    """What is built from a source: its name and its folder."""
+    if block.nccl.source.sha256:
+        yield "nccl", folder_of(block, "nccl")
+    if block.nvbandwidth.source.sha256:
+        yield "nvbandwidth", folder_of(block, "nvbandwidth")
+
+
+@check("acceptance.tools", acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, fields=("rdma",))
+def tools(ctx: Ctx) -> Outcome:
+    """The programs of the tests between hosts are installed, where the host has an RDMA device."""
+    if not needs_rdma(ctx):
+        return skip("no RDMA device, or no tests between hosts asked for")
+    wanted, found = programs(ctx.fragment), ctx.facts.get(acceptance.TOOLS).found
+    missing = [name for name in wanted if name not in found]
+    kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
+    if missing:
+        changes = [Change(kind="package", name=name) for name in catalogue.packages(missing, kin)]
+        return fail(", ".join(wanted), f"not there: {', '.join(missing)}", APPLY, changes=changes)
+    return ok(", ".join(wanted))
+
+
+@check("acceptance.built", acceptance.TOOLS, fields=("nccl", "nvbandwidth"))
+def built(ctx: Ctx) -> Outcome:
+    """What the spec names a source of was built from exactly that archive, and its program finds its libraries."""
+    asked = list(sources(ctx.fragment))
+    if not asked:
+        return ok("nothing to build: tools are used where they are installed")
+    there = ctx.facts.get(acceptance.TOOLS).built
+    folders = [folder for _, folder in asked]
+    expected = ", ".join(folders)
+    lacking = [folder for folder in folders if folder.rpartition("/")[2] not in there]
+    if lacking:
+        changes = [Change(kind="file", name=folder, after="built") for folder in lacking]
+        return fail(expected, f"not built: {', '.join(lacking)}", APPLY, changes=changes)
+    for folder in folders:
+        if lost := there[folder.rpartition("/")[2]]:
+            hint = "install the libraries (CUDA, NCCL) again; or remove the folder, then gpuprov apply builds it anew"
+            return fail(expected, f"{folder} does not find {', '.join(lost)}", hint)
+    return ok(expected)
+
+
+@check("acceptance.buildable", BUILD, MPICC, acceptance.TOOLS, fields=("nccl", "nvbandwidth"), moment="preflight")
+def buildable(ctx: Ctx) -> Outcome:
+    """What is to be built from source finds a CUDA compiler, or the spec installs one; and MPI, where it runs across hosts."""
+    there = ctx.facts.get(acceptance.TOOLS).built
+    asked = [name for name, folder in sources(ctx.fragment) if folder.rpartition("/")[2] not in there]
+    if not asked:
+        return ok("nothing is to be built")
+    nvcc = ctx.facts.get(BUILD)
+    if not nvcc and "cuda_toolkit" not in ctx.host.capabilities:
+        hint = "add cuda_toolkit to the spec, install a CUDA toolkit, or leave source out and install the tool yourself"
+        return fail(f"a CUDA compiler to build {' and '.join(asked)} with", "no nvcc", hint)
+    if "nccl" in asked and ctx.fragment.nccl.across and not ctx.facts.get(MPICC):
+        hint = "install MPI with its headers (Debian: libopenmpi-dev), or across: false"
+        return fail("an MPI compiler to build nccl with, which across asks for", "no mpicc in PATH", hint)
+    return ok(f"{nvcc or 'the nvcc that cuda_toolkit installs'}, for {' and '.join(asked)}")
+
+
+@check("acceptance.result", acceptance.LAST, fields=("rdma", "nccl", "nvbandwidth", "dcgm"))
+def result(ctx: Ctx) -> Outcome:
+    """What the last `gpuprov accept` measured on this host holds against the thresholds that the spec has now."""
+    last = ctx.facts.get(acceptance.LAST)
+    if last is None:
+        return skip(f"never accepted: {ACCEPT} runs the tests, on request only")
+    if last.damaged:
+        return fail("the result of an acceptance", f"{catalogue.RESULT}: {last.damaged}", ACCEPT)
+    verdicts = [(one, judge(ctx.fragment, one)) for one in last.measurements if wanted(ctx.fragment, one.test)]
+    bad = [(one, verdict) for one, verdict in verdicts if verdict.status in ("fail", "error")]
+    if bad:
+        first, verdict = bad[0]
+        more = f"; and {len(bad) - 1} more" if len(bad) > 1 else ""
+        hint = f"{verdict.hint}; then {ACCEPT}" if verdict.hint else ACCEPT
+        return fail(verdict.wanted, f"{first.test}: {told(first)}, {_age(ctx, first)} ago{more}", hint)
+    figures = [one for one, verdict in verdicts if verdict.status == "pass"]
+    if not figures:
+        return skip(f"the last acceptance measured nothing of what is asked for now: {ACCEPT}")
+    return ok(
+        f"{len(figures)} figure{'s' * (len(figures) != 1)}, the oldest {_age(ctx, min(figures, key=lambda one: one.at))} ago"
+    )
+
+
+def wanted(block: Acceptance, test: str) -> bool:
+    """Whether the block asks for this test at all, so that an old figure of another is not held against it."""
+    across, _, name = test.rpartition(".")
+    part = kind(name)
+    if part == "rdma":
+        return name in block.rdma.tests
+    if part == "nccl":
+        return block.nccl.test == name and (block.nccl.across or not across)
+    return block.dcgm.level > 0 if part == "dcgm" else name in block.nvbandwidth.tests
+
+
+def _age(ctx: Ctx, found: Measurement) -> str:
+    """How long ago, by the clock of the machine that runs gpuprov, which is the one that `at` was read off."""
+    seconds = ctx.facts.read_at - found.at
+    for size, word in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {word}"
+    return "a moment" if seconds < 60 else "a minute"
+
+
+CHECKS = (tools, built, result, buildable)

@@ -1,0 +1,153 @@
+"""The `acceptance` block."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.catalog import acceptance as catalogue
+from gpuprov.spec.model import Fragment
+
+PairTest = Literal["write_bw", "read_bw", "send_bw", "write_lat", "read_lat", "send_lat", "pingpong", "ping"]
+Collective = Literal[
+    "none",
+    "all_reduce_perf",
+    "all_gather_perf",
+    "reduce_scatter_perf",
+    "alltoall_perf",
+    "broadcast_perf",
+    "reduce_perf",
+    "sendrecv_perf",
+]
+Case = Annotated[
+    str, msgspec.Meta(pattern=r"^[a-z0-9_]+$", description="a test case, as `nvbandwidth --list` names it")
+]
+Threshold = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Source(Fragment, frozen=True):
+    """An archive (tar) that a tool is built from on the host; empty: the tool is not built, but used where it is."""
+
+    url: Annotated[
+        str, msgspec.Meta(pattern=r"^(https?://[^\s]+)?$", description="where hosts fetch it: https://, or a mirror")
+    ] = ""
+    file: Annotated[
+        str,
+        msgspec.Meta(pattern=r"^(/[^\s]+)?$", description="instead of url: a file on the machine that runs gpuprov"),
+    ] = ""
+    sha256: Annotated[
+        str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?$", description="the archive's SHA-256, 64 hexadecimal digits")
+    ] = ""
+
+
+class RdmaTests(Fragment, frozen=True):
+    """Tests between pairs of hosts, on every rail: perftest, ibv_rc_pingpong, ibping or rping."""
+
+    tests: Annotated[
+        tuple[PairTest, ...],
+        msgspec.Meta(description="which, in this order; `ping` is ibping on InfiniBand and rping elsewhere; []: none"),
+    ] = ("write_bw", "send_lat", "ping")
+    bandwidth: Annotated[
+        Threshold,
+        msgspec.Meta(description="Gb/s, average, that each *_bw test must reach; 0: what is published for the link"),
+    ] = 0.0
+    latency: Annotated[
+        Threshold,
+        msgspec.Meta(
+            description="us, typical, that no *_lat test (and half a round trip of pingpong) may exceed; 0: any"
+        ),
+    ] = 0.0
+    size: Annotated[int, msgspec.Meta(ge=1, le=1 << 30, description="bytes of a message of a *_bw test")] = 1 << 20
+    duration: Annotated[int, msgspec.Meta(ge=5, le=600, description="seconds of a *_bw test")] = 5
+    iterations: Annotated[
+        int, msgspec.Meta(ge=5, le=100_000_000, description="messages of a *_lat test and of pingpong")
+    ] = 1000
+    memory: Annotated[
+        Literal["host", "gpu"],
+        msgspec.Meta(
+            description="whose memory *_bw tests move: gpu is GPUDirect RDMA, with the GPU nearest to the HCA"
+        ),
+    ] = "host"
+
+
+class Nccl(Fragment, frozen=True):
+    """A test of nccl-tests over all GPUs of a host, and over all hosts where MPI is installed."""
+
+    test: Annotated[Collective, msgspec.Meta(description="which program of nccl-tests")] = "all_reduce_perf"
+    size: Annotated[
+        str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,9}[KMG]?$", description="the message size: 16G, 512M")
+    ] = "16G"
+    busbw: Annotated[
+        Threshold,
+        msgspec.Meta(description="GB/s of bus bandwidth within a host; 0: what is published for its GPUs"),
+    ] = 0.0
+    across: Annotated[bool, msgspec.Meta(description="also run it over all hosts of an acceptance, by mpirun")] = False
+    across_busbw: Annotated[Threshold, msgspec.Meta(description="GB/s of bus bandwidth over all hosts; 0: any")] = 0.0
+    gpudirect: Annotated[
+        bool, msgspec.Meta(description="over all hosts NCCL must use NET/IB with GDRDMA; NET/Socket is a failure")
+    ] = False
+    path: Annotated[
+        str, msgspec.Meta(pattern=r"^(/[^\s]+)?$", description="the folder of its programs, where they are not in PATH")
+    ] = ""
+    source: Source = Source()
+
+
+class NvBandwidth(Fragment, frozen=True):
+    """Copies between host and GPUs, and between GPUs, by NVIDIA's nvbandwidth."""
+
+    tests: Annotated[tuple[Case, ...], msgspec.Meta(description="test cases, by name; []: none")] = (
+        "host_to_device_memcpy_ce",
+        "device_to_host_memcpy_ce",
+        "device_to_device_memcpy_read_ce",
+    )
+    bandwidth: Annotated[
+        dict[Case, Threshold],
+        msgspec.Meta(
+            description="GB/s that each copy of a test case must reach; others: what is published for the GPUs"
+        ),
+    ] = {}
+    path: Annotated[
+        str, msgspec.Meta(pattern=r"^(/[^\s]+)?$", description="the folder of nvbandwidth, where it is not in PATH")
+    ] = ""
+    source: Source = Source()
+
+
+class DcgmDiag(Fragment, frozen=True):
+    """DCGM's diagnostics, where DCGM is installed."""
+
+    level: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0, le=4, description="dcgmi diag -r: 1 seconds, 2 minutes, 3 half an hour, 4 hours; 0: not run"
+        ),
+    ] = 1
+
+
+class Acceptance(Fragment, frozen=True):
+    """What `gpuprov accept` runs, and the thresholds that it holds hosts to. Nothing of it runs by itself."""
+
+    rdma: RdmaTests = RdmaTests()
+    nccl: Nccl = Nccl()
+    nvbandwidth: NvBandwidth = NvBandwidth()
+    dcgm: DcgmDiag = DcgmDiag()
+
+
+def folder_of(block: Acceptance, name: Literal["nccl", "nvbandwidth"]) -> str:
+    """Where what is built from a source lies; nccl-tests with MPI beside those without."""
+    if name == "nccl":
+        return catalogue.folder(name, block.nccl.source.sha256) + ("-mpi" if block.nccl.across else "")
+    return catalogue.folder(name, block.nvbandwidth.source.sha256)
+
+
+def program_of(test: str, layer: str = "Ethernet") -> str:
+    """The program of a test between two hosts."""
+    if test == "ping":
+        return "ibping" if layer == "InfiniBand" else "rping"
+    return "ibv_rc_pingpong" if test == "pingpong" else f"ib_{test}"
+
+
+def programs(block: Acceptance) -> tuple[str, ...]:
+    """Every program that the tests between two hosts may need, whatever the fabric."""
+    named = (program_of(test, layer) for test in block.rdma.tests for layer in ("InfiniBand", "Ethernet"))
+    return tuple(dict.fromkeys(named))

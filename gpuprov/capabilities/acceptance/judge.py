@@ -1,0 +1,120 @@
+"""A measurement against the thresholds of a spec, or else against what the catalogue expects."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from gpuprov.capabilities.acceptance.fragment import Acceptance
+from gpuprov.catalog import acceptance as catalogue
+from gpuprov.probe.acceptance import Measurement
+
+Kind = Literal["rdma", "nccl", "nvbandwidth", "dcgm"]
+ACROSS = "across"
+"""How the test of nccl-tests over all hosts is called, before its own name: `across.all_reduce_perf`."""
+DIAGNOSED = "every test of DCGM's diagnostics passes"
+HINTS: dict[str, str] = {
+    "bw": "see the port (ibstat, ethtool), its PCIe link (gpuprov topology) and errors (ibqueryerrors, ethtool -S), then run it alone",
+    "lat": "see the CPU governor and its idle states, the switches between the hosts, and what else runs on them",
+    "ping": "see the subnet manager, or the addresses and the firewall (UDP 4791 for RoCE v2) between the hosts",
+    "nccl": "nvidia-smi nvlink -s, nvidia-smi topo -m, gpuprov verify; NCCL_DEBUG=INFO shows what NCCL takes",
+    "nvbandwidth": "see the GPUs' PCIe links (gpuprov topology), ACS and IOMMU, nvidia-smi nvlink -s",
+    "dcgm": "see the GPU that is named: nvidia-smi -q, dmesg for Xid; dcgmi diag again, at that level",
+}
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a figure is good enough. `wanted` is in words; `origin` where an expectation was published, empty for the spec's own."""
+
+    status: Literal["pass", "fail", "skip", "error"]
+    wanted: str = ""
+    hint: str = ""
+    origin: str = ""
+    threshold: float = 0.0
+
+
+def kind(test: str) -> Kind:
+    """Which part of the block a test belongs to."""
+    if test == "dcgm":
+        return "dcgm"
+    if test.endswith("_perf"):  # also across.all_reduce_perf
+        return "nccl"
+    return "rdma" if test.endswith(("_bw", "_lat")) or test in ("ping", "pingpong") else "nvbandwidth"
+
+
+def judge(block: Acceptance, found: Measurement) -> Verdict:
+    """The verdict by a host's block. A figure for which there is neither threshold nor expectation passes."""
+    part = kind(found.test)
+    name = {"rdma": found.test.rpartition("_")[2] or found.test}.get(part, part)
+    hint = HINTS.get("ping" if found.test == "ping" else "lat" if name == "pingpong" else name, "")
+    if found.skipped:
+        return Verdict(status="skip", wanted=found.skipped)
+    if found.problem:
+        wanted = DIAGNOSED if part == "dcgm" else "a figure"
+        return Verdict(status="fail" if part == "dcgm" and found.unit else "error", wanted=wanted, hint=hint)
+    if part == "dcgm":
+        return Verdict(status="pass", wanted=DIAGNOSED)
+    if part == "rdma":
+        return _pair(block, found, hint)
+    return _gpus(block, found, hint)
+
+
+def _pair(block: Acceptance, found: Measurement, hint: str) -> Verdict:
+    if found.test == "ping":
+        status: Literal["pass", "fail"] = "fail" if found.value > 0 else "pass"
+        return Verdict(status=status, wanted="no ping lost", hint=hint)
+    if found.test.endswith("_bw"):
+        floor = (
+            catalogue.link_floor(found.layer, found.rate, found.memory, found.size)
+            if found.test == "write_bw"
+            else None
+        )
+        return _least(found.value, block.rdma.bandwidth, floor, "Gb/s", hint)
+    if not block.rdma.latency:
+        return Verdict(status="pass", wanted="any latency")
+    good = found.value <= block.rdma.latency
+    wanted = f"at most {block.rdma.latency:g} us"
+    return Verdict(status="pass" if good else "fail", wanted=wanted, hint=hint, threshold=block.rdma.latency)
+
+
+def _gpus(block: Acceptance, found: Measurement, hint: str) -> Verdict:
+    across, _, test = found.test.rpartition(".")
+    if across and block.nccl.gpudirect and not found.gdrdma:
+        return Verdict(
+            status="fail",
+            wanted="NCCL between hosts by NET/IB with GDRDMA",
+            hint=f"gpudirect_rdma in the spec, gpuprov verify; {hint}",
+        )
+    if across:
+        return _least(found.value, block.nccl.across_busbw, None, "GB/s", hint)
+    if kind(test) == "nccl":
+        floor = catalogue.busbw_floor(found.model, found.gpus, test, str(found.size))
+        return _least(found.value, block.nccl.busbw, floor, "GB/s", hint)
+    floor = catalogue.copy_floor(found.model, found.gpus, test)
+    return _least(found.value, block.nvbandwidth.bandwidth.get(test, 0.0), floor, "GB/s", hint)
+
+
+def _least(value: float, threshold: float, floor: catalogue.Floor | None, unit: str, hint: str) -> Verdict:
+    """The spec's threshold where it has one, else the catalogue's."""
+    least, origin = (threshold, "") if threshold or floor is None else (floor.value, floor.origin)
+    if not least:
+        return Verdict(status="pass", wanted="any bandwidth: neither the spec nor the catalogue has a threshold")
+    wanted = f"at least {least:g} {unit}" + (f" (published: {origin})" if origin else "")
+    return Verdict(
+        status="pass" if value >= least else "fail", wanted=wanted, hint=hint, origin=origin, threshold=least
+    )
+
+
+def told(found: Measurement) -> str:
+    """A measurement in words, without its host."""
+    route = f"{found.device} to {found.peer} {found.peer_device}: ".replace("  ", " ") if found.peer else ""
+    if found.skipped or found.problem:
+        return f"{route}{found.skipped or found.problem}"
+    figure = f"{found.value:g} {found.unit}".strip()
+    return f"{route}{figure}" + (f", {found.detail}" if found.detail else "")
+
+
+def named(found: Measurement) -> str:
+    """A measurement's test, and between what."""
+    return f"{found.test} {found.device} to {found.peer} {found.peer_device}".strip() if found.peer else found.test

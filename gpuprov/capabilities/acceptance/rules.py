@@ -1,0 +1,106 @@
+"""The `acceptance` block judged offline: thresholds that somebody judges, sources that can be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path as File
+
+from gpuprov.capabilities.acceptance.fragment import Acceptance, NvBandwidth, Source
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Path, Problem
+
+HERE = "acceptance"
+
+
+def rules(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
+    yield from _pairs(host, block)
+    yield from _nccl(host, block)
+    yield from _copies(block.nvbandwidth)
+    yield from _source((HERE, "nccl", "source"), block.nccl.source, block.nccl.path)
+    yield from _source((HERE, "nvbandwidth", "source"), block.nvbandwidth.source, block.nvbandwidth.path)
+
+
+def _pairs(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
+    asked = block.rdma
+    twice = sorted({test for test in asked.tests if asked.tests.count(test) > 1})
+    if twice:
+        hint = f"each test once: {', '.join(dict.fromkeys(asked.tests))}"
+        yield Problem(
+            path=(HERE, "rdma", "tests"), message=f"acceptance.rdma.tests names {', '.join(twice)} twice", hint=hint
+        )
+    if asked.bandwidth and not any(test.endswith("_bw") for test in asked.tests):
+        yield _unjudged("rdma", "bandwidth", f"{asked.bandwidth:g} Gb/s", "write_bw, read_bw or send_bw in tests")
+    if asked.latency and not any(test.endswith("_lat") or test == "pingpong" for test in asked.tests):
+        yield _unjudged(
+            "rdma", "latency", f"{asked.latency:g} us", "write_lat, read_lat, send_lat or pingpong in tests"
+        )
+    fabric = host.capabilities.get("rdma")
+    rate = getattr(fabric, "rate", 0)
+    if rate and asked.bandwidth > rate:
+        message = f"acceptance.rdma.bandwidth is {asked.bandwidth:g} Gb/s, and rdma.rate is {rate}"
+        yield Problem(
+            path=(HERE, "rdma", "bandwidth"), message=message, hint=f"allowed: less than {rate}, in Gb/s (not GB/s)"
+        )
+    if "pingpong" in asked.tests and getattr(fabric, "fabric", "") == "iwarp":
+        message = (
+            "acceptance.rdma.tests has pingpong, and rdma.fabric is iwarp: ibv_rc_pingpong does not connect by rdma_cm"
+        )
+        yield Problem(path=(HERE, "rdma", "tests"), message=message, hint="send_lat instead, or ping")
+    if asked.memory == "gpu" and "gpudirect_rdma" not in host.capabilities:
+        message = "acceptance.rdma.memory is gpu, and the spec has no gpudirect_rdma"
+        yield Problem(path=(HERE, "rdma", "memory"), message=message, hint="add gpudirect_rdma: {}, or memory: host")
+
+
+def _nccl(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
+    asked = block.nccl
+    if asked.test == "none":
+        for field, value in (("busbw", asked.busbw), ("across_busbw", asked.across_busbw)):
+            if value:
+                yield _unjudged("nccl", field, f"{value:g} GB/s", "a test instead of none")
+        if asked.across:
+            yield Problem(
+                path=(HERE, "nccl", "across"),
+                message="acceptance.nccl.across without a test",
+                hint="a test instead of none",
+            )
+        return
+    for field, given in (("across_busbw", asked.across_busbw), ("gpudirect", asked.gpudirect)):
+        if given and not asked.across:
+            message = f"acceptance.nccl.{field} is judged over all hosts, and across is false"
+            yield Problem(path=(HERE, "nccl", field), message=message, hint="across: true")
+    if (asked.busbw or asked.across) and getattr(host.capabilities.get("mig"), "mode", "") == "enabled":
+        message = "acceptance.nccl contradicts mig: GPUs in MIG mode have no peer-to-peer copies, which NCCL needs"
+        yield Problem(
+            path=(HERE, "nccl", "test"), message=message, hint="nccl: {test: none}, or accept before MIG is set up"
+        )
+
+
+def _copies(asked: NvBandwidth) -> Iterable[Problem]:
+    for case, value in asked.bandwidth.items():
+        if case not in asked.tests:
+            message = f"acceptance.nvbandwidth.bandwidth has {value:g} GB/s for {case}, which is not among its tests"
+            hint = f"add it to tests; these are: {', '.join(asked.tests) or 'none'}"
+            yield Problem(path=(HERE, "nvbandwidth", "bandwidth", case), message=message, hint=hint)
+
+
+def _source(place: Path, source: Source, folder: str) -> Iterable[Problem]:
+    name = ".".join(str(part) for part in place)
+    given = source.url or source.file
+    if source.url and source.file:
+        yield Problem(path=place, message=f"{name} has url and file", hint="one of the two")
+    if given and not source.sha256:
+        hint = "sha256sum of the archive that you have looked at: 64 hexadecimal digits"
+        yield Problem(path=place, message=f"{name} has no sha256", hint=hint)
+    if source.sha256 and not given:
+        yield Problem(path=place, message=f"{name} has a sha256 and no archive", hint="add url or file")
+    if given and folder:
+        message = f"{name} is built, and {name.removesuffix('.source')}.path names programs that are there"
+        yield Problem(path=place, message=message, hint="one of the two: programs that gpuprov builds need no path")
+    if source.file and not File(source.file).is_file():
+        message = f"{name}.file {source.file} does not exist on this machine"
+        yield Problem(path=(*place, "file"), message=message, hint="put the archive there, or give its url")
+
+
+def _unjudged(part: str, field: str, value: str, hint: str) -> Problem:
+    message = f"acceptance.{part}.{field} is {value}, and no test is asked for that measures it"
+    return Problem(path=(HERE, part, field), message=message, hint=hint)

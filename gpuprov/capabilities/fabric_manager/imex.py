@@ -1,0 +1,253 @@
+"""nvidia-imex on compute trays of a rack, in place of Fabric Manager: can it be there, is it as wanted, who is in its domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpuprov import resolve
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.fabric_manager.fragment import DRIVER_PROBES, FabricManager, driver_version, hold, package
+from gpuprov.catalog import fabric as catalogue
+from gpuprov.catalog import gpus
+from gpuprov.probe import fabric, nvidia, pci, system
+from gpuprov.probe.base import Facts
+from gpuprov.probe.family import words
+from gpuprov.probe.imex import IMEX
+from gpuprov.probe.imex import Imex as State
+
+Ctx = Context[FabricManager]
+HERE = "fabric_manager"
+APPLY = "gpuprov apply"
+UNIT, PROCESS = catalogue.IMEX_UNIT, "nvidia-imex"
+JOURNAL = f"journalctl -u {UNIT} -n 30; tail /var/log/nvidia-imex.log"
+SLACK = 0.2
+
+
+def asked(block: object) -> tuple[str, ...]:
+    """The members of the IMEX domain; empty where Fabric Manager is meant."""
+    return tuple(getattr(getattr(block, "imex", None), "nodes", ()))
+
+
+def on_trays(one: Check) -> Check:
+    """A check of nvidia-imex, which has nothing to say on hosts with NVSwitches of their own."""
+    return _when(one, lambda nodes: ok("of an IMEX domain nothing asked") if not nodes else None)
+
+
+def on_boards(one: Check) -> Check:
+    """A check of Fabric Manager, which there is none of on a compute tray."""
+    return _when(one, lambda nodes: ok("a compute tray: of Fabric Manager nothing asked") if nodes else None)
+
+
+def _when(one: Check, decide: Callable[[tuple[str, ...]], Outcome | None]) -> Check:
+    return replace(one, run=lambda ctx: decide(asked(ctx.fragment)) or one.run(ctx))
+
+
+def trays(facts: Facts) -> list[str]:
+    """The GPUs on the bus that are of compute trays."""
+    found = (gpus.by_pci_id(function.identifier) for function in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)))
+    return [model.key for model in found if model and model.fabric_manager.imex]
+
+
+@on_trays
+@check(
+    "fabric_manager.imex_hardware",
+    *(pci.NVIDIA_FUNCTIONS, IMEX),
+    moment="preflight",
+    evidence="lspci -nn -d 10de:; hostname -I",
+)
+def hardware(ctx: Ctx) -> Outcome:
+    """The host is a compute tray, and one of the members of its IMEX domain."""
+    if not trays(ctx.facts):
+        hint = "take imex out of this host's spec: boards with NVSwitches have Fabric Manager, PCIe cards nothing"
+        return fail("GPUs of GB200 or GB300 racks", "none on the bus", hint)
+    addresses = ctx.facts.get(IMEX).addresses
+    if addresses and not set(asked(ctx.fragment)) & addresses:
+        told = f"the host has {', '.join(sorted(addresses))}"
+        return fail(f"one of {', '.join(asked(ctx.fragment))}", told, "correct fabric_manager.imex.nodes")
+    return ok(f"{len(trays(ctx.facts))} GPUs of a rack")
+
+
+@on_trays
+@check(
+    "fabric_manager.imex_version",
+    *(*DRIVER_PROBES, fabric.PACKAGES, IMEX),
+    fields=("imex",),
+    evidence="nvidia-imex --version; dpkg -l 'nvidia-imex*'; rpm -qa 'nvidia-imex*'; cat /proc/driver/nvidia/version",
+)
+def version(ctx: Ctx) -> Outcome:
+    """Package and program are of the driver's full version."""
+    driver, mine = driver_version(ctx.facts), package(ctx.facts, "imex")
+    program = ctx.facts.get(IMEX).daemon.version
+    expected = f"nvidia-imex {driver}" if driver else "a driver, and nvidia-imex of its version"
+    if mine is None:
+        return fail(expected, "nvidia-imex is not installed", APPLY)
+    if not mine.whole:
+        return fail(expected, f"{mine.name} is not whole", f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; {APPLY}")
+    if not driver:
+        return fail(expected, f"{mine.name} {mine.version}, and no driver", "add nvidia_driver to the spec")
+    if resolve.upstream(mine.version) != driver:
+        change = Change(kind="package", name=mine.name, before=mine.version, after=driver)
+        return fail(expected, f"{mine.name} {mine.version}", APPLY, changes=[change])
+    if program != driver:
+        told = f"{catalogue.IMEX_PROGRAM} says {program or 'nothing'}"
+        return fail(
+            expected, told, f"dpkg -S {catalogue.IMEX_PROGRAM}, or rpm -qf; another installation's program lies there"
+        )
+    return ok(f"{mine.name} {mine.version}", expected)
+
+
+@on_trays
+@check(
+    "fabric_manager.imex_held",
+    fabric.PACKAGES,
+    *DRIVER_PROBES,
+    *answers.HOLDING[1:],
+    moment="next-boot",
+    evidence=answers.SHOWN,
+)
+def held(ctx: Ctx) -> Outcome:
+    """nvidia-imex is held as the driver's set is: no upgrade moves it alone."""
+    mine = package(ctx.facts, "imex")
+    return answers.held(ctx.facts, {mine.name: mine} if mine else {}, "nvidia-imex", wanted=hold(ctx.host))
+
+
+@on_trays
+@check("fabric_manager.imex_enabled", IMEX, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
+def enabled(ctx: Ctx) -> Outcome:
+    """The unit starts at boot, and waits there for the host's address."""
+    state = ctx.facts.get(IMEX)
+    if state.file == "enabled" and not state.patient:
+        change = Change(kind="file", name=catalogue.IMEX_DROP_IN, after="network-online.target, Restart=on-failure")
+        told = f"no {catalogue.IMEX_DROP_IN}: started before the host has its address, it ends"
+        return fail(f"{UNIT} enabled, after the network", told, APPLY, changes=[change])
+    return answers.enabled(UNIT, state.load, state.file)
+
+
+@on_trays
+@check(
+    "fabric_manager.imex_alive",
+    IMEX,
+    nvidia.DRIVER,
+    system.CONTAINER,
+    evidence=f"systemctl status {UNIT}; nvidia-imex-ctl -q",
+)
+def alive(ctx: Ctx) -> Outcome:
+    """The daemon's process lives, has its present program, and calls itself READY."""
+    state = ctx.facts.get(IMEX)
+    process = state.daemon.process(PROCESS)
+    expected = f"{UNIT} active, READY"
+    if process is None and (kind := ctx.facts.get(system.CONTAINER)) and not ctx.facts.get(nvidia.DRIVER).version:
+        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    if state.active != "active" or process is None:
+        change = Change(kind="service", name=UNIT, before=state.active, after="active")
+        told = f"{UNIT} is {state.active if state.load == 'loaded' else state.load}{'' if process else ', no process'}"
+        return fail(expected, told, JOURNAL, changes=[change])
+    if state.daemon.installed > process.started + SLACK:
+        change = Change(kind="service", name=UNIT, before="older than its program", after="restarted")
+        told = f"process {process.pid} was started before {catalogue.IMEX_PROGRAM} was replaced"
+        return fail("a process of the installed program", told, APPLY, changes=[change])
+    if state.ready != "READY":
+        return fail(expected, f"nvidia-imex-ctl -q says {state.ready or 'nothing'}", JOURNAL)
+    return ok(f"active, process {process.pid}, READY", expected)
+
+
+@on_trays
+@check(
+    "fabric_manager.imex_nodes",
+    IMEX,
+    fields=("imex",),
+    evidence=f"cat {catalogue.IMEX_NODES} {catalogue.IMEX_CONFIG}; hostname -I",
+)
+def nodes(ctx: Ctx) -> Outcome:
+    """nodes_config.cfg has the members in the spec's order, this host among them, and the daemon has read it."""
+    state, wanted = ctx.facts.get(IMEX), asked(ctx.fragment)
+    listed = " ".join(wanted)
+    if state.nodes != wanted:
+        found = " ".join(state.nodes or ()) or "nothing"
+        change = Change(kind="file", name=catalogue.IMEX_NODES, before=found, after=listed)
+        told = f"no {catalogue.IMEX_NODES}" if state.nodes is None else found
+        return fail(listed, told, APPLY, changes=[change])
+    if not set(wanted) & state.addresses:
+        told = f"the host has {', '.join(sorted(state.addresses)) or 'no address'}"
+        return fail(f"one of {listed}", told, "correct fabric_manager.imex.nodes")
+    wrong = {key: state.daemon.settings.get(key, "missing") for key in _differing(state)}
+    if wrong:
+        told = " ".join(f"{key}={value}" for key, value in wrong.items())
+        after = " ".join(f"{key}={catalogue.IMEX_SETTINGS[key]}" for key in wrong)
+        change = Change(kind="file", name=catalogue.IMEX_CONFIG, before=told, after=after)
+        return fail(after, told, APPLY, changes=[change])
+    process = state.daemon.process(PROCESS)
+    if process and max(state.written, state.daemon.configured) > process.started + SLACK:
+        change = Change(kind="service", name=UNIT, before="older than its configuration", after="restarted")
+        return fail(f"{listed}, in force", f"changed after process {process.pid} had read it", APPLY, changes=[change])
+    return ok(f"{len(wanted)} members", listed)
+
+
+def _differing(state: State) -> list[str]:
+    found = state.daemon.settings
+    return [key for key, value in catalogue.IMEX_SETTINGS.items() if found.get(key) != value]
+
+
+@on_trays
+@check(
+    "fabric_manager.imex_domain", IMEX, nvidia.DRIVER, system.CONTAINER, fields=("imex",), evidence="nvidia-imex-ctl -N"
+)
+def domain(ctx: Ctx) -> Outcome:
+    """Every member of the domain is READY and connected to every other, as the control program tells it."""
+    state, wanted = ctx.facts.get(IMEX), asked(ctx.fragment)
+    expected = f"UP, {len(wanted)} members READY and connected"
+    if (
+        not state.daemon.processes
+        and (kind := ctx.facts.get(system.CONTAINER))
+        and not ctx.facts.get(nvidia.DRIVER).version
+    ):
+        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    if state.domain is None:
+        told = f"nvidia-imex-ctl -N does not tell{': ' + state.complaint if state.complaint else ''}"
+        return fail(expected, told, f"see {HERE}.imex_alive; {JOURNAL}")
+    bad = [f"{one.host} is {one.status}" for one in state.domain.members if one.status != "READY"]
+    bad += [
+        f"{one.host} is not connected to {', '.join(one.lost)}"
+        for one in state.domain.members
+        if one.status == "READY" and one.lost
+    ]
+    told_of = {one.host for one in state.domain.members}
+    bad += [f"{node} is not told of" for node in wanted if node not in told_of]
+    if bad or state.domain.status != "UP":
+        hint = (
+            "on these: systemctl status nvidia-imex, one version and one list of nodes, TCP ports 50000 and 50005 open"
+        )
+        return fail(expected, f"{state.domain.status}: {'; '.join(bad) or 'no member says why'}", hint)
+    return ok(f"UP, {len(state.domain.members)} members", expected)
+
+
+@on_trays
+@check(
+    "fabric_manager.imex_channel",
+    *(IMEX, nvidia.DRIVER, system.CONTAINER),
+    fields=("imex",),
+    evidence=f"ls -l {catalogue.IMEX_CHANNEL}; grep Imex /proc/driver/nvidia/params",
+)
+def channel(ctx: Ctx) -> Outcome:
+    """The driver was loaded with the parameter that makes channel 0; kernel.module_options says the same of the next boot."""
+    state, imex = ctx.facts.get(IMEX), ctx.fragment.imex
+    if not imex.channel0:
+        return ok("nothing asked")
+    if not ctx.facts.get(nvidia.DRIVER).version and (kind := ctx.facts.get(system.CONTAINER)):
+        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    if not ctx.facts.get(nvidia.DRIVER).version:
+        return fail(catalogue.IMEX_CHANNEL, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
+    if state.parameter and state.parameter != "1":
+        reason = f"the driver was loaded without {catalogue.IMEX_PARAMETER}=1"
+        return fail(
+            f"{catalogue.IMEX_PARAMETER}=1", f"it is {state.parameter}", "reload the driver, or reboot", reboot=reason
+        )
+    if not state.channel:
+        hint = f"modinfo -p nvidia | grep {catalogue.IMEX_PARAMETER[7:]}; nvidia-modprobe"
+        return fail(catalogue.IMEX_CHANNEL, "there is no such device", hint)
+    return ok(catalogue.IMEX_CHANNEL)
+
+
+CHECKS = (version, held, enabled, alive, nodes, domain, channel, hardware)

@@ -1,0 +1,46 @@
+"""`gpudirect_rdma`: GPU memory that RDMA devices reach: dma-buf, nvidia_peermem or nv_peer_mem, and gdrcopy."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.gpudirect_rdma import checks, gdrcopy, peer
+from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
+from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE, contribute, rules
+from gpuprov.catalog import gpudirect as catalogue
+from gpuprov.probe import gdrcopy as gdrcopy_probe
+from gpuprov.probe import nvidia, rdma
+from gpuprov.probe.base import Facts
+from gpuprov.probe.gpudirect import GPUDIRECT
+from gpuprov.spec.model import Fragment
+
+
+def export(facts: Facts) -> Fragment | None:
+    """The method that is in use: a peer module that gpuprov's unit loads, or dma-buf where there is an RDMA device for it."""
+    state = facts.get(GPUDIRECT)
+    unit = state.units.get(catalogue.UNIT)
+    devices = [device for device in rdma.hcas(facts.get(rdma.DEVICES)) if not device.soft]
+    ready = [kernel for kernel in state.targets() if kernel.open and kernel.uverbs == "yes"]
+    words = {str(value): word for word, value in OVERRIDES.items()}
+    packages = facts.get(gdrcopy_probe.PACKAGES)
+    copies = Gdrcopy(install="libgdrapi" in packages or "gdrcopy-kmod" in packages, tests="gdrcopy-tests" in packages)
+    override = words.get(facts.get(nvidia.PARAMETERS).get(OVERRIDE, "0"), "driver")
+    common = {"topology_check": override, "gdrcopy": copies}
+    if unit and unit.file == "enabled" and state.starts in ("nvidia_peermem", "nv_peer_mem"):
+        own = {key: int(value) for key, value in state.parameters.items() if value in ("0", "1")}
+        return GpudirectRdma(method=state.starts, **own, **common)  # type: ignore[arg-type]
+    if devices and ready and len(ready) == len(state.targets()) and not state.starts:
+        return GpudirectRdma(method="dmabuf", **common)  # type: ignore[arg-type]
+    return None
+
+
+CAPABILITY = Capability(
+    name="gpudirect_rdma",
+    summary="GPU memory that RDMA devices reach: dma-buf, nvidia_peermem or nv_peer_mem, and gdrcopy",
+    fragment=GpudirectRdma,
+    checks=(*checks.CHECKS, *peer.CHECKS, *gdrcopy.CHECKS, *checks.PREFLIGHT, *gdrcopy.PREFLIGHT),
+    rules=rules,
+    contribute=contribute,
+    export=export,
+    follows=("rdma", "nvidia_driver"),
+    export_probes=(GPUDIRECT, rdma.DEVICES, gdrcopy_probe.PACKAGES, nvidia.PARAMETERS),
+)

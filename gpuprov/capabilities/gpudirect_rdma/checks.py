@@ -1,0 +1,184 @@
+"""Which method the host has and why, whether dma-buf works, and what is left of another method."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision, decide, ground
+from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdma
+from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
+from gpuprov.catalog import gpudirect as catalogue
+from gpuprov.probe import modules, nvidia, system
+from gpuprov.probe.gpudirect import GPUDIRECT, Service
+from gpuprov.probe.virtualization import MACHINE
+
+Ctx = Context[GpudirectRdma]
+APPLY = "gpuprov apply"
+P2PDMA = "CONFIG_PCI_P2PDMA"
+MISSING = Service()
+
+
+def decided(ctx: Ctx) -> Decision:
+    """The method of this host, by its spec and its facts."""
+    return decide(ground(ctx.host, ctx.facts), ctx.fragment)
+
+
+def undecided(decision: Decision) -> Outcome:
+    """What a check answers where no method is to be had, or none can be told yet."""
+    if decision.problem:
+        return fail("a method that this host can have", decision.problem, decision.hint)
+    return skip(f"{decision.reason}, and there are none yet")
+
+
+def without(decision: Decision) -> Outcome:
+    """What the other checks answer there."""
+    return skip(f"no method: {decision.problem or decision.reason}; see gpudirect_rdma.dmabuf")
+
+
+@check(
+    "gpudirect_rdma.method",
+    *(*PROBES, system.CONTAINER, MACHINE),
+    fields=("method",),
+    moment="preflight",
+    evidence="modinfo -F license nvidia; uname -r; cat /proc/driver/nvidia/version; ls /usr/src/ofa_kernel",
+)
+def method(ctx: Ctx) -> Outcome:
+    """The host can have the method that is asked for; for auto: which one it has, and why."""
+    decision = decided(ctx)
+    if decision.problem or not decision.method:
+        return undecided(decision)
+    told = f"{decision.method}: {decision.reason}"
+    if kind := ctx.facts.get(system.CONTAINER):
+        told += f"; a {kind} container has the modules of its machine"
+    elif ctx.facts.get(MACHINE).kind:
+        told += "; in a virtual machine the hypervisor must give GPU and RDMA device one PCIe root complex, with ACS and ATS for it"
+    # The plan shows what auto comes to, and why.
+    decides = ctx.fragment.method == "auto"
+    change = Change(
+        kind="setting", name="gpudirect_rdma.method", before="auto", after=f"{decision.method}, since {decision.reason}"
+    )
+    return Outcome(status="pass", expected=told, found=told, changes=(change,) * decides)
+
+
+@check(
+    "gpudirect_rdma.dmabuf",
+    *(*PROBES, nvidia.DRIVER, system.CONTAINER),
+    fields=("method",),
+    evidence="modinfo -F license nvidia; grep -E 'DMA_SHARED_BUFFER|ON_DEMAND_PAGING|P2PDMA' /boot/config-$(uname -r)",
+)
+def dmabuf(ctx: Ctx) -> Outcome:
+    """Where the method is dma-buf: open kernel modules, for every kernel that can boot, and an RDMA stack that knows dma-buf."""
+    decision = decided(ctx)
+    if decision.method in ("nvidia_peermem", "nv_peer_mem"):
+        return ok(f"not needed: the method is {decision.method}: {decision.reason}")
+    if decision.problem or not decision.method:
+        return undecided(decision)
+    state, loaded = ctx.facts.get(GPUDIRECT), ctx.facts.get(nvidia.DRIVER)
+    expected = "open kernel modules, and an ib_uverbs that knows dma-buf, for every kernel"
+    closed = [kernel.release for kernel in state.targets() if kernel.nvidia and not kernel.open]
+    bare = [kernel.release for kernel in state.targets() if not kernel.nvidia]
+    if closed:
+        return fail(
+            expected, f"proprietary NVIDIA modules for {', '.join(closed)}", "nvidia_driver: {kernel_modules: open}"
+        )
+    if bare:
+        return fail(expected, f"no NVIDIA module for {', '.join(bare)}", f"{APPLY}, with nvidia_driver in the spec")
+    contained = ctx.facts.get(system.CONTAINER)
+    if loaded.version and not loaded.open and not contained:
+        return fail(
+            expected, f"the loaded NVIDIA module {loaded.version} is proprietary", "reload the driver, or reboot"
+        )
+    # Headers alone, as a container has them, come without the kernel's own modules.
+    old = [kernel.release for kernel in state.targets() if kernel.uverbs != "yes" and (kernel.bootable or kernel.core)]
+    if old:
+        told = f"ib_uverbs of {', '.join(old)} is not there, or has no ib_umem_dmabuf_get"
+        return fail(
+            expected,
+            told,
+            "a kernel from 5.12 on with RDMA, or a newer DOCA-OFED; xz or zstd on the host to look into modules",
+        )
+    left = [name for name in ("nvidia_peermem", "nv_peer_mem") if name in state.loaded and not contained]
+    more = f"; {' and '.join(left)} is loaded, too, and not needed" if left else "; no module is needed for it"
+    if any(kernel.options is not None and P2PDMA not in kernel.options for kernel in state.targets()):
+        more += f"; {P2PDMA} is not set, which NVIDIA's prerequisites do not ask for"
+    return ok(f"{decision.reason}{more}", expected)
+
+
+@check(
+    "gpudirect_rdma.alone",
+    *PROBES,
+    system.CONTAINER,
+    fields=("method",),
+    evidence="lsmod | grep peer; systemctl status nv_peer_mem",
+)
+def alone(ctx: Ctx) -> Outcome:
+    """Never two peer modules at once, now or at the next boot; with dma-buf, nothing of gpuprov's that would load one."""
+    decision = decided(ctx)
+    if not decision.method:
+        return without(decision)
+    state = ctx.facts.get(GPUDIRECT)
+    other = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}.get(decision.method, "")
+    there = (
+        []
+        if ctx.facts.get(system.CONTAINER)
+        else [name for name in ("nvidia_peermem", "nv_peer_mem") if name in state.loaded]
+    )
+    expected = f"{decision.method}, and no other"
+    if len(there) > 1 or other in there:
+        told = f"{' and '.join(there)} loaded: they register the same client"
+        gone = other or "nv_peer_mem"
+        change = Change(kind="module", name=gone, before="loaded", after="unloaded")
+        return fail(expected, told, f"rmmod {gone}, and nothing that loads it again", changes=[change])
+    service = state.units.get("nv_peer_mem.service", MISSING)
+    loads = service.file == "enabled" or service.active == "active"
+    if decision.method != "nv_peer_mem" and loads:
+        before = service.file or service.active
+        change = Change(kind="service", name="nv_peer_mem.service", before=before, after="disabled")
+        told, way = "nv_peer_mem.service loads nv_peer_mem at boot", "systemctl disable --now nv_peer_mem"
+        return fail(expected, told, way, changes=[change])
+    if decision.method == "dmabuf" and (state.starts or state.drop_in):
+        place = catalogue.UNIT_FILE if state.starts else catalogue.DROP_IN
+        change = Change(kind="file", name=place, before=state.starts or state.drop_in, after="absent")
+        return fail(expected, f"{place} still loads {state.starts or state.drop_in}", APPLY, changes=[change])
+    return ok(expected)
+
+
+@check(
+    "gpudirect_rdma.topology_check",
+    *(nvidia.PARAMETERS, nvidia.DRIVER, modules.MODPROBE, system.CONTAINER),
+    fields=("topology_check",),
+    evidence="grep Grdma /proc/driver/nvidia/params; grep -r Grdma /etc/modprobe.d",
+)
+def topology_check(ctx: Ctx) -> Outcome:
+    """The driver's check of the PCI topology is as asked for, in modprobe's configuration and in the loaded module."""
+    wanted = str(OVERRIDES[ctx.fragment.topology_check])
+    configured = {
+        values[OVERRIDE]
+        for name, values in ctx.facts.get(modules.MODPROBE).options.items()
+        if name in {modules.underscored(one) for one in catalogue.DRIVER_MODULES} and OVERRIDE in values
+    } or {"0"}
+    expected = f"{OVERRIDE}={wanted}"
+    if configured != {wanted}:
+        told, look = ", ".join(sorted(configured)), f"grep -r {OVERRIDE} /etc/modprobe.d"
+        if ctx.fragment.topology_check == "driver":
+            return fail(
+                expected, f"modprobe says {told}", f"{look}: take it out of that file, or topology_check: allow, deny"
+            )
+        change = Change(kind="setting", name=OVERRIDE, before=told, after=wanted)
+        return fail(
+            expected, f"modprobe says {told}", f"{APPLY}; another file may say otherwise: {look}", changes=[change]
+        )
+    if ctx.facts.get(system.CONTAINER) or not ctx.facts.get(nvidia.DRIVER).version:
+        return ok(f"{expected}, for when the driver is loaded", expected)
+    running = ctx.facts.get(nvidia.PARAMETERS).get(OVERRIDE)
+    if running is None and wanted != "0":
+        return fail(
+            expected, "the loaded driver has no such parameter", f"a driver from {catalogue.first_branch(OVERRIDE)} on"
+        )
+    if running is not None and running != wanted:
+        reason = f"the loaded driver has {OVERRIDE}={running}, {wanted} is wanted"
+        return fail(expected, f"loaded with {running}", "reload the driver, or reboot", reboot=reason)
+    return ok(expected)
+
+
+CHECKS = (dmabuf, alone, topology_check)
+PREFLIGHT = (method,)

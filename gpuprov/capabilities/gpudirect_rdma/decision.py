@@ -1,0 +1,188 @@
+"""Which method a host has, and why: by the spec alone, or by what the host tells."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
+from gpuprov.catalog import drivers, gpus
+from gpuprov.catalog import gpudirect as catalogue
+from gpuprov.probe import pci
+from gpuprov.probe.base import Facts
+from gpuprov.probe.gpudirect import GPUDIRECT
+from gpuprov.spec.model import HostSpec
+
+PROBES = (GPUDIRECT, pci.NVIDIA_FUNCTIONS)
+Flavour = Literal["", "open", "proprietary"]
+OFED = "rdma: {stack: doca-ofed}"
+OPEN = "nvidia_driver: {kernel_modules: open}"
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
+    """What the decision stands on. What is empty is not known. `kernels` are those that modules must work for.
+
+    `peer`: why no kernel module for peer memory can work, told by the host; empty also where the host was not asked.
+    """
+
+    gpu: gpus.Gpu | None = None
+    flavour: Flavour = ""
+    branch: int = 0
+    kernels: tuple[str, ...] = ()
+    fabric: str = ""
+    stack: str = ""
+    precompiled: bool = False
+    dmabuf: str = ""
+    peer: str = ""
+
+    def told(self) -> str:
+        """The ground in words: `A100-PCIE-40GB (Ampere), open kernel modules, driver 580, kernel 6.8.0-60-generic`."""
+        words = [f"{self.gpu.key} ({self.gpu.arch})"] if self.gpu else []
+        words += [f"{self.flavour} kernel modules"] * bool(self.flavour) + [f"driver {self.branch}"] * bool(self.branch)
+        return ", ".join([*words, *(f"kernel {kernel}" for kernel in self.kernels[:1])])
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """`method` is empty where the ground does not tell, and where none works: then `problem` and `hint` say why."""
+
+    method: Literal["", "dmabuf", "nvidia_peermem", "nv_peer_mem"] = ""
+    reason: str = ""
+    problem: str = ""
+    hint: str = ""
+
+
+def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
+    """What is known of a host: of its spec, and of its facts where there are some."""
+    driver: Any = host.capabilities.get("nvidia_driver")
+    rdma: Any = host.capabilities.get("rdma")
+    gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    version = str(getattr(driver, "version", "any"))
+    branch = int(drivers.branch_of(version)) if version != "any" else 0
+    known: dict[str, Any] = {
+        "fabric": getattr(rdma, "fabric", ""),
+        "stack": getattr(rdma, "own_stack", ""),
+        "precompiled": getattr(driver, "build", "dkms") == "precompiled",
+    }
+    if facts is None:
+        return Ground(gpu=gpu, flavour=_flavour(driver, gpu, branch), branch=branch, **known)
+    state = facts.get(GPUDIRECT)
+    targets = state.targets()
+    on_bus = [gpus.by_pci_id(one.identifier) for one in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+    gpu = next((one for one in on_bus if one), gpu)
+    disk = [kernel for kernel in targets if kernel.nvidia]
+    if not branch and disk:
+        branch = int(drivers.branch_of(disk[-1].nvidia))
+    flavour = _flavour(driver, gpu, branch if version != "any" or not disk else 0)
+    if not flavour and disk:
+        flavour = "open" if disk[-1].open else "proprietary"
+    ofed = state.ofed or known["stack"] == "doca-ofed"  # brings RDMA modules of its own configuration
+    lacking = [option.key for option in catalogue.gpudirect_file().kernel_options]
+    unset = [
+        f"kernel {kernel.release} has no {option}"
+        for kernel in targets
+        if kernel.options is not None
+        for option in lacking
+        if option not in kernel.options and not (option.startswith("CONFIG_INFINIBAND") and ofed)
+    ]
+    return Ground(
+        gpu=gpu,
+        flavour=flavour,
+        branch=branch,
+        kernels=tuple(kernel.release for kernel in targets),
+        dmabuf="; ".join(unset[:2]),
+        peer=_without_peer(host, facts),
+        **known,
+    )
+
+
+def _flavour(driver: Any, gpu: gpus.Gpu | None, branch: int) -> Flavour:
+    """The flavour that the spec leads to; empty where it leaves that open."""
+    asked = getattr(driver, "kernel_modules", "auto")
+    if asked in ("open", "proprietary"):
+        return "open" if asked == "open" else "proprietary"
+    if gpu and gpu.kernel_modules.flavour != "either":
+        return "open" if gpu.kernel_modules.flavour == "open-required" else "proprietary"
+    if driver is not None and gpu and branch:
+        return drivers.kernel_modules_for(gpu, str(branch)).flavour
+    return ""
+
+
+def _without_peer(host: HostSpec, facts: Facts) -> str:
+    """Why the host's kernels have no peer memory, now and after apply; empty where they have it, or will."""
+    state = facts.get(GPUDIRECT)
+    if getattr(host.capabilities.get("rdma"), "own_stack", "") == "doca-ofed":
+        return ""
+    without = [kernel.release for kernel in state.targets() if not kernel.symvers and kernel.core_exports != "yes"]
+    return f"no ib_core with peer memory, which is OFED's, for kernel {', '.join(without)}" if without else ""
+
+
+def no_dmabuf(base: Ground) -> tuple[str, str]:
+    """Why dma-buf cannot work on this ground, and the way out if there is one; both empty where nothing speaks against it."""
+    needs = catalogue.method("dmabuf")
+    if base.gpu and base.gpu.kernel_modules.flavour == "proprietary-required":
+        return f"{base.gpu.key} ({base.gpu.arch}) has no open kernel modules, which dma-buf needs", ""
+    if base.branch and base.branch < int(needs.first_branch):
+        why = (
+            f"driver {base.branch} is older than {needs.first_branch}, the first with dma-buf (CUDA {needs.first_cuda})"
+        )
+        return why, f"a driver of branch {needs.first_branch} or newer"
+    if base.flavour == "proprietary":
+        return "dma-buf needs open kernel modules, and the host has, or gets, proprietary ones", OPEN
+    first = catalogue.kernel_order(needs.first_kernel)
+    if old := [kernel for kernel in base.kernels if catalogue.kernel_order(kernel) < first]:
+        return (
+            f"kernel {', '.join(old)} is older than {needs.first_kernel}, the first with dma-buf for RDMA",
+            "a newer kernel",
+        )
+    return (f"{base.dmabuf}, which dma-buf needs", "another kernel") if base.dmabuf else ("", "")
+
+
+def no_peer(base: Ground, name: Literal["nvidia_peermem", "nv_peer_mem"]) -> tuple[str, str]:
+    """The same for the modules."""
+    needs = catalogue.method(name)
+    if needs.first_branch and base.branch and base.branch < int(needs.first_branch):
+        why = f"driver {base.branch} has no nvidia_peermem: {needs.first_branch} is the first"
+        return why, f"a driver of branch {needs.first_branch} or newer"
+    if name == "nv_peer_mem" and base.flavour == "open":
+        why = "it is of the time before open kernel modules, which the host has, or gets"
+        return why, "method nvidia_peermem, which took its place"
+    if name == "nvidia_peermem" and base.precompiled:
+        why = "precompiled modules were built without OFED, so their nvidia_peermem never loads (Invalid argument)"
+        return why, "nvidia_driver: {build: dkms}"
+    return (base.peer, OFED) if base.peer else ("", "")
+
+
+def decide(base: Ground, asked: GpudirectRdma) -> Decision:
+    """The method that is asked for, if it can be; `auto` is dma-buf where that works, else nvidia_peermem."""
+    if base.fabric == "soft":
+        why = "software RDMA devices copy by the CPU and reach no GPU memory"
+        return Decision(problem=why, hint="gpudirect_rdma: false, or a rdma.fabric of real devices")
+    why, way = no_dmabuf(base)
+    if asked.method in ("nvidia_peermem", "nv_peer_mem"):
+        other, out = no_peer(base, asked.method)
+        return Decision(
+            method=asked.method,
+            reason="the spec asks for it",
+            problem=other,
+            hint=_or(out, "" if why or "method" in out else "method dmabuf") if other else "",
+        )
+    other, out = no_peer(base, "nvidia_peermem")
+    if asked.method == "dmabuf":
+        module = "method nvidia_peermem" if base.stack == "doca-ofed" else f"{OFED}, and method nvidia_peermem"
+        possible = not other or other == base.peer
+        hint = _or(way, module if possible else "") or out
+        return Decision(method="dmabuf", reason="the spec asks for it", problem=why, hint=hint if why else "")
+    if not why and not base.flavour:
+        return Decision(reason="the host's kernel modules decide")
+    if not why:
+        return Decision(
+            method="dmabuf", reason=f"nothing speaks against dma-buf, which NVIDIA recommends: {base.told()}"
+        )
+    if other:
+        return Decision(problem=f"{why}; and {other}", hint=_or(way, out))
+    return Decision(method="nvidia_peermem", reason=why)
+
+
+def _or(*ways: str) -> str:
+    return "; or ".join(way for way in ways if way)

@@ -1,0 +1,116 @@
+"""gdrcopy, where it is asked for: packages, module for every kernel, device node, what loads it at boot."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.gpudirect_rdma.checks import APPLY, Ctx
+from gpuprov.catalog import gpudirect as catalogue
+from gpuprov.probe import gdrcopy as probe
+from gpuprov.probe import system
+from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.family import family
+
+NOT_ASKED = "gdrcopy is not asked for"
+SHOWN = "dpkg -l gdrdrv-dkms libgdrapi; rpm -q gdrcopy gdrcopy-kmod; modinfo gdrdrv; ls -l /dev/gdrdrv; grep gdrdrv /proc/devices"
+BASE = (system.OS_RELEASE, probe.PACKAGES)
+SOURCE = (
+    "NVIDIA has its packages as files (https://developer.download.nvidia.com/compute/redist/gdrcopy/): put them into a repository of "
+    "the site's, or gdrcopy: {install: false}"
+)
+
+
+def known(facts: Facts) -> catalogue.Gdrcopy:
+    """gdrcopy on this distribution. Raises ProbeFailed where nothing is known."""
+    release = facts.get(system.OS_RELEASE)
+    found = catalogue.gdrcopy(family(release) or "")
+    if found is None:
+        raise ProbeFailed(f"no packages of gdrcopy are known for {release.name or release.id}")
+    return found
+
+
+def wanted(ctx: Ctx) -> tuple[str, ...]:
+    """The packages that are asked for."""
+    own = known(ctx.facts)
+    return (*own.packages, *(own.tests if ctx.fragment.gdrcopy.tests else ()))
+
+
+@check("gpudirect_rdma.gdrcopy_offered", *BASE, probe.INDEX, fields=("gdrcopy",), moment="preflight")
+def offered(ctx: Ctx) -> Outcome:
+    """gdrcopy's packages are installed, or in the host's package sources."""
+    if not ctx.fragment.gdrcopy.install:
+        return ok(NOT_ASKED)
+    there, index = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.INDEX)
+    lacking = [name for name in wanted(ctx) if name not in there]
+    if index.busy and lacking:
+        return skip("another package manager is at work on the host: plan again when it has ended; apply waits for it")
+    none = [name for name in lacking if not index.get(name)]
+    if none:
+        return fail(" ".join(wanted(ctx)), f"no package source of the host has {' '.join(none)}", SOURCE)
+    return ok(" ".join(wanted(ctx)))
+
+
+@check("gpudirect_rdma.gdrcopy", *BASE, probe.GDRCOPY, system.CONTAINER, fields=("gdrcopy",), evidence=SHOWN)
+def gdrcopy(ctx: Ctx) -> Outcome:
+    """gdrcopy is installed, its module loaded, and /dev/gdrdrv leads to it, for everyone."""
+    if not ctx.fragment.gdrcopy.install:
+        return ok(NOT_ASKED)
+    there, state = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.GDRCOPY)
+    expected = f"{' '.join(wanted(ctx))}, gdrdrv loaded, /dev/gdrdrv"
+    lacking = [name for name in wanted(ctx) if name not in there]
+    if lacking:
+        changes = [Change(kind="package", name=name, after="installed") for name in lacking]
+        return fail(expected, f"not installed: {' '.join(lacking)}", APPLY, changes=changes)
+    broken = [name for name in wanted(ctx) if not there[name].whole]
+    if broken:
+        return fail(expected, f"not whole: {' '.join(broken)}", "dpkg --configure -a, or dnf reinstall")
+    if ctx.facts.get(system.CONTAINER):
+        return ok(f"{' '.join(wanted(ctx))}; a container has the modules and devices of its machine", expected)
+    service = known(ctx.facts).service
+    restart = f"systemctl restart {service} ({APPLY} does), after the NVIDIA driver is loaded"
+    if not state.loaded:
+        change = Change(kind="module", name="gdrdrv", after="loaded")
+        return fail(expected, "gdrdrv is not loaded", restart, changes=[change])
+    major, _, mode = state.node.partition(" ")
+    if not state.node or major != state.major:
+        told = (
+            f"/dev/gdrdrv has major number {major}, the module {state.major}"
+            if state.node
+            else "there is no /dev/gdrdrv"
+        )
+        change = Change(kind="setting", name="/dev/gdrdrv", before=major, after=state.major)
+        return fail(expected, told, restart, changes=[change])
+    if mode != "666":
+        return fail("/dev/gdrdrv of mode 666", f"mode {mode}", restart)
+    return ok(f"gdrdrv loaded, /dev/gdrdrv {state.node}", expected)
+
+
+@check(
+    "gpudirect_rdma.gdrcopy_boot",
+    *BASE,
+    probe.GDRCOPY,
+    fields=("gdrcopy",),
+    moment="next-boot",
+    evidence="modinfo -k KERNEL gdrdrv; systemctl status gdrdrv gdrcopy",
+)
+def gdrcopy_boot(ctx: Ctx) -> Outcome:
+    """Every kernel that can boot has gdrdrv on disk, and the package's service, which makes the device node, starts at boot."""
+    if not ctx.fragment.gdrcopy.install:
+        return ok(NOT_ASKED)
+    state, own = ctx.facts.get(probe.GDRCOPY), known(ctx.facts)
+    bare = [release for release, version in state.kernels.items() if not version]
+    if bare or not state.kernels:
+        told = f"none for {', '.join(bare)}" if bare else "no kernel found"
+        there = all(name in ctx.facts.get(probe.PACKAGES) for name in own.packages)
+        hint = "dkms status gdrdrv; dkms install gdrdrv/VERSION -k KERNEL" if there else APPLY
+        return fail("gdrdrv for every kernel", told, hint)
+    if state.service != own.service or not state.enabled:
+        before = "not enabled" if state.service else "not there"
+        change = Change(kind="service", name=own.service, before=before, after="enabled")
+        return fail(
+            f"{own.service} enabled", f"{own.service} is {before}", f"systemctl enable {own.service}", changes=[change]
+        )
+    return ok(f"gdrdrv for {' '.join(state.kernels)}, {own.service} enabled")
+
+
+CHECKS = (gdrcopy, gdrcopy_boot)
+PREFLIGHT = (offered,)

@@ -1,0 +1,252 @@
+"""The modules of peer memory: built against it, loaded, with sound parameters, after OFED at the next boot."""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.gpudirect_rdma.checks import APPLY, MISSING, Ctx, decided, without
+from gpuprov.capabilities.gpudirect_rdma.decision import OFED, PROBES, Decision
+from gpuprov.capabilities.gpudirect_rdma.fragment import parameters as asked_parameters
+from gpuprov.catalog import gpudirect as catalogue
+from gpuprov.probe import modules, system
+from gpuprov.probe.gpudirect import GPUDIRECT, Gpudirect, KernelState
+
+DKMS = "it does not come from DKMS, so nothing can build it again: nvidia_driver: {build: dkms}, or method dmabuf"
+DEFAULTS = {"peerdirect_support": "0", "persistent_api_support": "1"}
+
+
+def not_peer(decision: Decision) -> Outcome | None:
+    """What a check of peer modules answers where there is to be none."""
+    if not decision.method:
+        return without(decision)
+    return ok("not needed: the method is dmabuf") if decision.method == "dmabuf" else None
+
+
+def fault(kernel: KernelState, name: str) -> tuple[str, str]:
+    """What is wrong with a kernel's peer module, and the way out; both empty for a sound one."""
+    module = kernel.modules.get(name)
+    if module is None and name == "nv_peer_mem":
+        return (
+            "no nv_peer_mem",
+            "install nvidia-peer-memory-dkms yourself, or method nvidia_peermem, which comes with the driver",
+        )
+    if module is None:
+        return "no nvidia-peermem", f"{APPLY}, with a driver of nvidia_driver from 470 on"
+    if why := kernel.rebuild.get(name):
+        builds = name == "nv_peer_mem" or kernel.dkms
+        return f"{module.path}: {why}", f"{APPLY} builds it again, by DKMS" if builds else DKMS
+    if module.symbols == "unknown":
+        return (
+            f"{module.path} cannot be looked into",
+            "install xz-utils or zstd (EL: xz, zstd) on the host, which unpack it",
+        )
+    if module.symbols == "no":
+        return (
+            f"{module.path}: built without peer memory, and no OFED headers of this kernel are there",
+            f"{OFED}; then {APPLY}",
+        )
+    if kernel.core_exports != "yes" and (kernel.bootable or kernel.core):
+        what = kernel.core or "no ib_core at all"
+        return (
+            f"{what} has no peer memory, which {name} needs",
+            "dkms status mlnx-ofed-kernel: OFED is not built for this kernel",
+        )
+    return "", ""
+
+
+@check(
+    "gpudirect_rdma.built",
+    *PROBES,
+    fields=("method",),
+    moment="next-boot",
+    evidence="nm $(modinfo -n nvidia-peermem) | grep ib_register_peer_memory_client; modinfo -F depends nvidia-peermem",
+)
+def built(ctx: Ctx) -> Outcome:
+    """Every kernel that can boot has the peer module, built against the peer memory of the ib_core that this kernel has."""
+    decision = decided(ctx)
+    if answer := not_peer(decision):
+        return answer
+    name, state = decision.method, ctx.facts.get(GPUDIRECT)
+    faults = [(kernel, *fault(kernel, name)) for kernel in state.targets()]
+    wrong = [(kernel, told, way) for kernel, told, way in faults if told]
+    expected = f"{name}, built against OFED's peer memory, for every kernel"
+    if wrong or not faults:
+        told = (
+            "; ".join(f"{kernel.release}: {what}" for kernel, what, _ in wrong)
+            or "no kernel with headers or an image in /boot"
+        )
+        changes = [
+            Change(kind="module", name=f"{name} for {kernel.release}", before=kernel.rebuild[name], after="built again")
+            for kernel, _, _ in wrong
+            if name in kernel.rebuild
+        ]
+        return fail(expected, told, wrong[0][2] if wrong else "install a kernel", changes=changes)
+    return ok(f"{name} for {' '.join(kernel.release for kernel in state.targets())}", expected)
+
+
+def why_not(state: Gpudirect, name: str) -> tuple[str, str]:
+    """Why a module that is sound on disk is not loaded: by its parameters, its build, the kernel's words, what is loaded."""
+    running = next((kernel for kernel in state.kernels if kernel.release == state.running), None)
+    said = catalogue.spoken(state.log)
+    if said and said.key == "parameter":
+        return said.cause, said.way
+    if running and (told := fault(running, name))[0] and name in running.modules:
+        return f"{told[0]}: modprobe answers Invalid argument", told[1]
+    if said:
+        return said.cause, said.way
+    if running and not state.exported:
+        return (
+            "the ib_core that is loaded has no peer memory",
+            "systemctl restart openibd, or a reboot into OFED's ib_core",
+        )
+    return "the kernel says nothing of it", f"modprobe {name}; journalctl -k -b | tail"
+
+
+@check(
+    "gpudirect_rdma.loaded",
+    *(*PROBES, system.CONTAINER),
+    fields=("method",),
+    evidence="lsmod | grep -E '^ib_core|peermem|peer_mem'; journalctl -k -b | grep -E 'peermem|peer_mem'",
+)
+def loaded(ctx: Ctx) -> Outcome:
+    """The peer module is loaded and holds ib_core; where it is not, why: a parameter, its build, or the ib_core that is loaded."""
+    decision = decided(ctx)
+    if answer := not_peer(decision):
+        return answer
+    if container := ctx.facts.get(system.CONTAINER):
+        return skip(f"{container} container: the loaded modules are the machine's, not this host's")
+    state, name = ctx.facts.get(GPUDIRECT), decision.method
+    expected = f"{name} loaded, and ib_core used by it"
+    change = Change(kind="module", name=name, after="loaded")
+    if name not in state.loaded:
+        if "nvidia" not in state.loaded:
+            return fail(
+                expected,
+                f"not loaded, and neither is the NVIDIA driver, which {name} needs",
+                f"modprobe nvidia; then {APPLY}",
+                changes=[change],
+            )
+        told, way = why_not(state, name)
+        return fail(expected, f"not loaded: {told}", way, changes=[change])
+    if name not in state.holders:
+        users = ", ".join(state.holders) or "nothing"
+        return fail(
+            expected,
+            f"loaded, and ib_core is used by {users}",
+            f"rmmod {name}; systemctl restart openibd; modprobe {name}",
+            changes=[change],
+        )
+    return ok(expected)
+
+
+@check(
+    "gpudirect_rdma.parameters",
+    *(*PROBES, modules.MODPROBE, system.CONTAINER),
+    fields=("peerdirect_support", "persistent_api_support"),
+    evidence="grep -r . /sys/module/nvidia_peermem/parameters; modprobe -c | grep peermem",
+)
+def parameters(ctx: Ctx) -> Outcome:
+    """nvidia_peermem has the parameters that are asked for, in modprobe's configuration and loaded; other values than 0 and 1 keep
+    it from loading."""
+    decision = decided(ctx)
+    if decision.method != "nvidia_peermem":
+        return not_peer(decision) or ok("nv_peer_mem has none of nvidia_peermem's parameters")
+    state = ctx.facts.get(GPUDIRECT)
+    wanted = DEFAULTS | {key: str(value) for key, value in asked_parameters(ctx.fragment).items()}
+    expected = " ".join(f"{key}={value}" for key, value in wanted.items())
+    names = {modules.underscored(name) for name in catalogue.method("nvidia_peermem").modules}
+    given = [
+        (key, value)
+        for name, values in ctx.facts.get(modules.MODPROBE).options.items()
+        if name in names
+        for key, value in values.items()
+        if key in wanted
+    ]
+    configured = DEFAULTS | dict(given)
+    wrong = sorted({f"{key}={value}" for key, value in {*configured.items(), *given} if value != wanted[key]})
+    if wrong:
+        strange = [one for one in wrong if not re.fullmatch(r"\w+=[01]", one)]
+        told = f"modprobe says {' '.join(wrong)}" + (": the module answers Invalid argument" if strange else "")
+        ours = [one for one in wrong if one.partition("=")[0] in asked_parameters(ctx.fragment)]
+        change = Change(kind="setting", name="nvidia_peermem", before=" ".join(ours), after=expected)
+        look = f"grep -r {wrong[0].partition('=')[0]} /etc/modprobe.d"
+        way = (
+            f"{APPLY}; another file may say otherwise: {look}"
+            if ours
+            else f"{look}: take it out of that file, or say it in the spec"
+        )
+        return fail(expected, told, way, changes=[change] if ours else [])
+    running = next((kernel for kernel in state.targets() if kernel.release == state.running), None) or next(
+        iter(state.targets()), None
+    )
+    module = running.modules.get("nvidia_peermem") if running else None
+    unknown = [
+        key for key in asked_parameters(ctx.fragment) if module and module.parameters and key not in module.parameters
+    ]
+    if unknown:
+        first = catalogue.first_branch(unknown[0])
+        return fail(
+            expected, f"{module.path if module else 'the module'} has no {unknown[0]}", f"a driver from {first} on"
+        )
+    if ctx.facts.get(system.CONTAINER) or "nvidia_peermem" not in state.loaded:
+        return ok(f"{expected}, for when it is loaded", expected)
+    off = [f"{key}={value}" for key, value in state.parameters.items() if key in wanted and value != wanted[key]]
+    if off:
+        change = Change(kind="module", name="nvidia_peermem", before=" ".join(off), after=expected)
+        return fail(
+            expected,
+            f"loaded with {' '.join(off)}",
+            f"{APPLY} loads it again; or {catalogue.UNIT} restarted",
+            changes=[change],
+        )
+    return ok(expected)
+
+
+@check(
+    "gpudirect_rdma.boot",
+    *PROBES,
+    fields=("method",),
+    moment="next-boot",
+    evidence=f"systemctl cat {catalogue.UNIT} openibd",
+)
+def boot(ctx: Ctx) -> Outcome:
+    """A unit loads the peer module after the RDMA stack at the next boot, and again when openibd is started or restarted."""
+    decision = decided(ctx)
+    if answer := not_peer(decision):
+        return answer
+    state, name = ctx.facts.get(GPUDIRECT), decision.method
+    unit, openibd = (state.units.get(one, MISSING) for one in (catalogue.UNIT, "openibd.service"))
+    expected = f"{catalogue.UNIT} loads {name}"
+    if state.starts != name:
+        change = Change(kind="file", name=catalogue.UNIT_FILE, before=state.starts, after=name)
+        told = f"it loads {state.starts}" if state.starts else f"{catalogue.UNIT_FILE} is not there"
+        return fail(expected, told, APPLY, changes=[change])
+    if (answer := answers.enabled(catalogue.UNIT, unit.load, unit.file)).status == "fail":
+        return answer
+    if unit.active == "failed":
+        change = Change(kind="service", name=catalogue.UNIT, before="failed", after="active")
+        hint = f"journalctl -u {catalogue.UNIT}; see gpudirect_rdma.loaded"
+        return fail(f"{expected}, and did", f"{catalogue.UNIT} failed", hint, changes=[change])
+    if openibd.load == "loaded" and state.drop_in != name:
+        change = Change(kind="file", name=catalogue.DROP_IN, before=state.drop_in, after=name)
+        told = f"openibd loads {state.drop_in or 'no peer module'} after itself"
+        return fail(f"{expected}, and openibd after itself", told, APPLY, changes=[change])
+    return ok(f"{expected}{', after openibd' if openibd.load == 'loaded' else ''}", expected)
+
+
+@check("gpudirect_rdma.log", *PROBES, system.CONTAINER, evidence="journalctl -k -b | grep nvidia-peermem")
+def log(ctx: Ctx) -> Outcome:
+    """The kernel has not told of GPU memory whose context peer memory had lost."""
+    if container := ctx.facts.get(system.CONTAINER):
+        return skip(f"{container} container: the kernel's log is the machine's")
+    pattern = catalogue.gpudirect_file().bad_context.text
+    lines = [line for line in ctx.facts.get(GPUDIRECT).log if re.search(pattern, line)]
+    if lines:
+        hint = "restart what was using RDMA; a newer driver, or method dmabuf, where it comes again"
+        return fail("no lost context", lines[-1].strip(), hint)
+    return ok("no lost context in the kernel's log")
+
+
+CHECKS = (built, loaded, parameters, boot, log)

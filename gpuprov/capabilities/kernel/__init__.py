@@ -1,0 +1,73 @@
+"""`kernel`: the one owner of command line, modprobe.d, modules-load.d, initramfs, sysctl, limits, hugepages and CPU frequency."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.kernel import machine, next_boot, now
+from gpuprov.capabilities.kernel.now import listed, service_limits
+from gpuprov.probe import boot, cpu, systemd
+from gpuprov.probe.base import Facts
+from gpuprov.probe.modules import underscored
+from gpuprov.spec.build import convert
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.problem import Problem
+
+__all__ = ["CAPABILITY", "export", "listed", "rules"]
+
+
+def rules(_host: HostSpec, kernel: Kernel) -> Iterable[Problem]:
+    for key, value in kernel.command_line.items():
+        place = ("kernel", "command_line", key)
+        if re.search(r"[\s\"'\\$`]", key + value):
+            message = f'kernel.command_line: "{key}={value}" has a space, a quote or a shell character'
+            yield Problem(path=place, message=message, hint="give one parameter per key")
+        elif not key or "=" in key:
+            name, _, after = key.partition("=")
+            message = f'kernel.command_line: the key is "{key}"'
+            yield Problem(
+                path=place, message=message, hint=f'write the name as the key: {name or "NAME"}: "{after or value}"'
+            )
+    both = {underscored(n) for n in kernel.blacklist} & {underscored(n) for n in kernel.modules_load}
+    for name in sorted(both):
+        message = f'"{name}" is both blacklisted and loaded at boot'
+        yield Problem(
+            path=("kernel", "modules_load"),
+            message=message,
+            hint="leave it out of kernel.modules_load, or of what keeps it out (kernel.blacklist, nouveau.modules)",
+        )
+    size = kernel.command_line.get("default_hugepagesz", "2M")
+    if "2M" in kernel.hugepages and size not in ("2M", "2048K"):
+        message = f"kernel.hugepages asks for 2M, which sysctl sets in pages of the default size, and default_hugepagesz is {size}"
+        hint = "take default_hugepagesz out of kernel.command_line, or 2M out of kernel.hugepages"
+        yield Problem(path=("kernel", "hugepages", "2M"), message=message, hint=hint)
+
+
+def export(facts: Facts) -> Fragment | None:
+    """What has no other owner: gpuprov's sysctls, limits that logins and services share, and the governor of gpuprov's unit.
+    Blacklists and module options are exported by the capabilities that contribute them; command line and modules-load are not
+    exported."""
+    sysctls = {key: int(value) if value.isdigit() else value for key, value in facts.get(boot.SYSCTL_FILES).items()}
+    login = facts.get(boot.LOGIN_LIMITS)
+    both = {key: value for key, value in service_limits(facts, login).items() if login[key] == value}
+    state = facts.get(cpu.FREQUENCY)
+    governor = (
+        state.asked if state.file == "enabled" and {one.governor for one in state.policies} == {state.asked} else ""
+    )
+    wanted = {"sysctl": sysctls, "limits": {k: int(v) if v.isdigit() else v for k, v in both.items()}}
+    fragment, _ = convert(wanted | ({"cpu_governor": governor} if governor else {}), Kernel)
+    return fragment if sysctls or both or governor else None
+
+
+CAPABILITY = Capability(
+    name="kernel",
+    summary="kernel command line, modules, initramfs, sysctl, limits, hugepages and CPU governor, owned in one place",
+    fragment=Kernel,
+    checks=now.CHECKS + next_boot.CHECKS + machine.CHECKS,
+    rules=rules,
+    export=export,
+    export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, cpu.FREQUENCY),
+)

@@ -1,0 +1,143 @@
+"""Memory and processors: hugepages, the CPU frequency governor, NUMA balancing."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.probe import boot, cpu, system, virtualization
+from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, implied
+
+Ctx = Context[Kernel]
+UNIT = "gpuprov-cpu-governor.service"
+APPLY = "gpuprov apply"
+
+
+@check(
+    "kernel.hugepages",
+    *(cpu.HUGEPAGES, boot.COMMAND_LINE, system.CONTAINER),
+    fields=("hugepages",),
+    evidence="head -v /sys/kernel/mm/hugepages/*/nr_hugepages; dmesg | grep HugeTLB",
+)
+def hugepages(ctx: Ctx) -> Outcome:
+    """The kernel holds as many hugepages of each size as are asked for; sysctl and command line keep them for the next boot."""
+    wanted = ctx.fragment.hugepages
+    if not wanted:
+        return ok("nothing asked")
+    if kind := ctx.facts.get(system.CONTAINER):
+        return skip(f"{kind} container: hugepages are the machine's")
+    found = ctx.facts.get(cpu.HUGEPAGES)
+    told = ", ".join(f"{count} x {size}" for size, count in wanted.items())
+    absent = [size for size in wanted if HUGEPAGE_KIB[size] not in found]
+    if absent:
+        has = ", ".join(f"{size} KiB" for size in sorted(found)) or "none"
+        return fail(
+            told, f"no pages of {', '.join(absent)}; there are: {has}", "another size, or a processor that has it"
+        )
+    few = {size: found[HUGEPAGE_KIB[size]] for size, count in wanted.items() if found[HUGEPAGE_KIB[size]] < count}
+    if few:
+        changes = [
+            Change(kind="setting", name=f"hugepages {size}", before=str(have), after=str(wanted[size]))
+            for size, have in few.items()
+        ]
+        said = ", ".join(f"{have} x {size}" for size, have in few.items())
+        asked = implied(ctx.fragment).command_line
+        if "1G" in few and asked.items() <= ctx.facts.get(boot.COMMAND_LINE).items():
+            hint = "fewer, or more memory; dmesg | grep HugeTLB"
+            return fail(told, f"{said}, although the kernel was started with {asked['hugepages']} x 1G", hint)
+        reason = f"memory for {told} is free only early in a boot"
+        return fail(
+            told, said, f"{APPLY}, then a reboot: memory that runs is in pieces", changes=changes, reboot=reason
+        )
+    return ok(", ".join(f"{found[HUGEPAGE_KIB[size]]} x {size}" for size in wanted), told)
+
+
+@check(
+    "kernel.governor",
+    *(cpu.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
+    fields=("cpu_governor",),
+)
+def governor(ctx: Ctx) -> Outcome:
+    """Every CPU has the frequency governor that is asked for."""
+    asked = ctx.fragment.cpu_governor
+    if asked == "keep":
+        return ok("nothing asked")
+    state = ctx.facts.get(cpu.FREQUENCY)
+    if why := _elsewhere(ctx):
+        return skip(why)
+    if not state.policies:
+        hint = "a frequency driver: intel_pstate, amd-pstate, cppc_cpufreq; the firmware may keep frequencies to itself"
+        return fail(f"governor {asked}", "no CPU has a governor", hint)
+    unknown = sorted({name for one in state.policies for name in one.available if asked not in one.available})
+    if unknown:
+        return fail(
+            f"governor {asked}", f"the driver has {', '.join(unknown)}", f"kernel: {{cpu_governor: {unknown[0]}}}"
+        )
+    wrong = [one for one in state.policies if one.governor != asked]
+    if wrong:
+        found = ", ".join(sorted({one.governor for one in wrong}))
+        change = Change(kind="setting", name=f"governor of {len(wrong)} policies", before=found, after=asked)
+        rivals = f"; {', '.join(state.rivals)} may set another" if state.rivals else ""
+        return fail(
+            f"governor {asked}",
+            f"{found} in {len(wrong)} of {len(state.policies)}",
+            f"{APPLY}{rivals}",
+            changes=[change],
+        )
+    return ok(f"{asked} in {len(state.policies)} policies")
+
+
+@check(
+    "kernel.governor_boot",
+    *(cpu.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
+    fields=("cpu_governor",),
+    moment="next-boot",
+    evidence=f"systemctl status {UNIT}",
+)
+def governor_boot(ctx: Ctx) -> Outcome:
+    """The unit that sets the governor at boot is enabled, sets the wanted one, and did not fail."""
+    asked, state = ctx.fragment.cpu_governor, ctx.facts.get(cpu.FREQUENCY)
+    if asked == "keep":
+        return fail(f"no {UNIT}", f"{UNIT} sets {state.asked}", APPLY) if state.asked else ok("nothing asked")
+    if why := _elsewhere(ctx):
+        return skip(why)
+    if state.asked != asked:
+        change = Change(kind="file", name=f"/etc/systemd/system/{UNIT}", before=state.asked, after=asked)
+        return fail(f"{UNIT} sets {asked}", f"it sets {state.asked or 'nothing'}", APPLY, changes=[change])
+    if state.active == "failed":
+        change = Change(kind="service", name=UNIT, before="failed", after="active")
+        return fail(f"{UNIT} ran", f"{UNIT} failed", f"journalctl -u {UNIT}", changes=[change])
+    return answers.enabled(UNIT, state.load, state.file)
+
+
+def _elsewhere(ctx: Ctx) -> str:
+    """Why frequencies are not this host's to set."""
+    if kind := ctx.facts.get(system.CONTAINER):
+        return f"{kind} container: the frequency is the machine's"
+    machine = ctx.facts.get(virtualization.MACHINE).kind
+    return (
+        "the virtual machine has no say in the frequency"
+        if machine and not ctx.facts.get(cpu.FREQUENCY).policies
+        else ""
+    )
+
+
+@check("kernel.numa_balancing", boot.SYSCTL, fields=("numa_balancing",), evidence=f"sysctl {NUMA_SYSCTL}")
+def numa_balancing(ctx: Ctx) -> Outcome:
+    """The kernel moves memory between NUMA nodes by itself, or does not; kernel.sysctl says the same of the next boot."""
+    asked = ctx.fragment.numa_balancing
+    found = ctx.facts.get(boot.SYSCTL).get(NUMA_SYSCTL)
+    if asked == "keep":
+        return ok("nothing asked")
+    if found is None:
+        return fail(asked, f"this kernel has no {NUMA_SYSCTL}", "kernel: {numa_balancing: keep}: it does not balance")
+    # Besides 1, a value of 2 is memory tiering: https://docs.kernel.org/admin-guide/sysctl/kernel.html
+    wanted = "0" if asked == "disabled" else "1"
+    if found != wanted:
+        change = Change(kind="setting", name=NUMA_SYSCTL, before=found, after=wanted)
+        return fail(
+            f"{NUMA_SYSCTL}={wanted}", f"{NUMA_SYSCTL}={found}", f"{APPLY}; sysctl {NUMA_SYSCTL}", changes=[change]
+        )
+    return ok(f"{NUMA_SYSCTL}={found}")
+
+
+CHECKS = (hugepages, governor, governor_boot, numa_balancing)

@@ -1,0 +1,84 @@
+"""What the kernel was started with, and what the next boot brings: command line, boot entries, initramfs."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.kernel.now import MODPROBE_FILE, differences, listed
+from gpuprov.probe import boot, initramfs, modules, system
+from gpuprov.probe.family import family
+from gpuprov.spec.kernel import Kernel
+
+
+@check("kernel.command_line", boot.COMMAND_LINE, system.CONTAINER, fields=("command_line",))
+def command_line(ctx: Context[Kernel]) -> Outcome:
+    """The running kernel was started with every wanted parameter."""
+    wanted = ctx.fragment.command_line
+    kind: str = ctx.facts.get(system.CONTAINER)
+    if wanted and kind:
+        return skip("a container has no kernel command line of its own")
+    wrong = differences(wanted, ctx.facts.get(boot.COMMAND_LINE))
+    if wrong:
+        reason = f"the kernel command line shall hold {listed(wanted)}"
+        return fail(listed(wanted), " ".join(wrong), "gpuprov apply, then a reboot", reboot=reason)
+    return ok(listed(wanted) or "nothing asked")
+
+
+@check(
+    "kernel.boot_entries",
+    *(boot.BOOT_ENTRIES, system.CONTAINER, system.OS_RELEASE),
+    fields=("command_line",),
+    moment="next-boot",
+)
+def boot_entries(ctx: Context[Kernel]) -> Outcome:
+    """Every entry of the bootloader (rescue entries aside) carries every wanted parameter."""
+    wanted = ctx.fragment.command_line
+    if not wanted:
+        return ok("nothing asked")
+    if ctx.facts.get(system.CONTAINER):
+        return skip("a container has no bootloader")
+    entries = [entry for entry in ctx.facts.get(boot.BOOT_ENTRIES) if not {"single", "recovery"} & set(entry)]
+    redhat = family(ctx.facts.get(system.OS_RELEASE)) == "redhat"
+    file = "/boot/loader/entries" if redhat else "/etc/default/grub.d/90-gpuprov.cfg"
+    change = Change(kind="file", name=file, after=listed(wanted))
+    if not entries:
+        return fail(listed(wanted), "no grub entries found", "only grub is supported; set the parameters by hand")
+    wrong = sorted({item for entry in entries for item in differences(wanted, entry)})
+    if wrong:
+        hint = f'grubby --update-kernel=ALL --args="{listed(wanted)}"' if redhat else "update-grub"
+        return fail(listed(wanted), " ".join(wrong), hint, changes=[change])
+    return ok(f"{listed(wanted)} in {len(entries)} boot entries")
+
+
+@check(
+    "kernel.initramfs",
+    *(initramfs.INITRAMFS, modules.KERNELS, system.OS_RELEASE),
+    moment="next-boot",
+    fields=("blacklist", "module_options"),
+)
+def initramfs_current(ctx: Context[Kernel]) -> Outcome:
+    """The initramfs of every installed kernel holds gpuprov's modprobe.d file, in its present state."""
+    if not (ctx.fragment.blacklist or ctx.fragment.module_options):
+        return ok("nothing asked")
+    images = ctx.facts.get(initramfs.INITRAMFS)
+    if not images:
+        return skip("no initramfs in /boot")
+    made = {image.release for image in images}
+    without = [k.release for k in ctx.facts.get(modules.KERNELS) if k.bootable and k.release not in made]
+    if without:
+        redhat = family(ctx.facts.get(system.OS_RELEASE)) == "redhat"
+        names = [f"/boot/initramfs-{name}.img" if redhat else f"/boot/initrd.img-{name}" for name in without]
+        changes = [Change(kind="initramfs", name=name, after="made") for name in names]
+        by_dracut = any(image.by_dracut for image in images)
+        hint = f"dracut {names[0]} {without[0]}" if by_dracut else f"update-initramfs -c -k {without[0]}"
+        return fail("an initramfs for every kernel", f"none for {' '.join(without)}", hint, changes=changes)
+    if unreadable := [image for image in images if not image.readable]:
+        told = "not readable: " + " ".join(image.image for image in unreadable)
+        return fail("readable images", told, f"run as root; {unreadable[0].listing}")
+    if stale := [image for image in images if not image.holds_configuration]:
+        changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in stale]
+        told = "stale: " + " ".join(image.image for image in stale)
+        return fail(f"{MODPROBE_FILE} inside", told, stale[0].rebuild, changes=changes)
+    return ok(f"{len(images)} images hold {MODPROBE_FILE}")
+
+
+CHECKS = (command_line, boot_entries, initramfs_current)

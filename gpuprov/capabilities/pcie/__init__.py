@@ -1,0 +1,89 @@
+"""`pcie`: IOMMU mode, ACS, relaxed ordering, maximum read request and affinity of GPUs and HCAs, set again at each boot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.pcie import checks, preflight
+from gpuprov.capabilities.pcie.fragment import Pcie, lines, model
+from gpuprov.catalog import pcie as catalogue
+from gpuprov.probe import rdma
+from gpuprov.probe.base import Facts
+from gpuprov.probe.pcie import PCIE, Function
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.problem import Problem
+
+HERE = "pcie"
+
+
+def rules(host: HostSpec, block: Pcie) -> Iterable[Problem]:
+    for key in ("max_read_request", "gpu_max_read_request"):
+        value = getattr(block, key)
+        if value and value not in catalogue.READ_REQUESTS:
+            allowed = ", ".join(str(size) for size in catalogue.READ_REQUESTS)
+            yield Problem(
+                path=(HERE, key),
+                message=f"pcie.{key} is {value}",
+                hint=f"allowed: {allowed}, or 0, which leaves it alone",
+            )
+    if block.iommu != "keep" and not catalogue.words(block.iommu, block.cpu, model(host)):
+        message = f"pcie.iommu is {block.iommu}, and no kernel parameter switches the IOMMU of an Arm processor off"
+        yield Problem(path=(HERE, "iommu"), message=message, hint="iommu: passthrough, or set it in the firmware")
+    if block.acs == "disabled" and model(host).startswith(catalogue.ARM_GPUS):
+        message = f"pcie.acs is disabled, and on machines with {model(host)} each port needs a mask of its own"
+        yield Problem(
+            path=(HERE, "acs"), message=message, hint="acs: rdma_topo, with rdma-core 61 or later; or acs: keep"
+        )
+    if block.acs == "rdma_topo" and block.iommu == "disabled":
+        message = "pcie.acs is rdma_topo, whose masks the kernel sets only with an IOMMU, and pcie.iommu is disabled"
+        yield Problem(path=(HERE, "iommu"), message=message, hint="iommu: keep, or acs: keep")
+    if block == Pcie():
+        message = "pcie asks for nothing: all of it is keep or 0"
+        yield Problem(path=(HERE,), message=message, hint="name a setting, or leave the block out", severity="warning")
+
+
+def contribute(host: HostSpec, block: Pcie) -> Kernel | None:
+    """The IOMMU's parameters."""
+    found = catalogue.words(block.iommu, block.cpu, model(host)) if block.iommu != "keep" else {}
+    return Kernel(command_line=found) if found else None
+
+
+def export(facts: Facts) -> Fragment | None:
+    """What gpuprov's own unit sets, as far as the functions have it now."""
+    state = facts.get(PCIE)
+    if not state.config or state.file != "enabled":
+        return None
+    known = {device.address for device in rdma.hcas(facts.get(rdma.DEVICES))}
+    hcas = [one for one in state.of("hca") if one.address in known]
+    asked = dict(line.split() for line in state.config if len(line.split()) == 2)
+    sizes = {
+        key: int(asked[key]) for key in ("max_read_request", "gpu_max_read_request") if asked.get(key, "").isdigit()
+    }
+    ordering = asked.get("relaxed_ordering", "keep")
+    block = Pcie(
+        acs="disabled" if asked.get("acs") == "disabled" and not any(one.acs for one in state.path()) else "keep",
+        max_read_request=_held(sizes.get("max_read_request", 0), hcas),
+        gpu_max_read_request=_held(sizes.get("gpu_max_read_request", 0), state.of("gpu")),
+        relaxed_ordering=ordering if ordering in ("enabled", "disabled") else "keep",  # type: ignore[arg-type]
+        affinity="local" if asked.get("affinity") == "local" else "keep",
+    )
+    return block if lines(block) else None
+
+
+def _held(size: int, functions: Iterable[Function]) -> int:
+    return size if size in catalogue.READ_REQUESTS and all(one.read_request == size for one in functions) else 0
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="IOMMU mode, ACS, relaxed ordering, maximum read request and affinity of GPUs and HCAs, set again at each boot",
+    fragment=Pcie,
+    checks=checks.CHECKS + preflight.CHECKS,
+    rules=rules,
+    contribute=contribute,
+    export=export,
+    export_probes=(PCIE, rdma.DEVICES),
+    follows=("rdma", "nvidia_driver"),
+)

@@ -1,0 +1,258 @@
+"""Are IOMMU, ACS, registers and interrupts as asked for, and will they be after a reboot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.pcie.fragment import Ctx, guest, lines, model
+from gpuprov.catalog import pcie as catalogue
+from gpuprov.probe import boot, rdma, system, virtualization
+from gpuprov.probe.pcie import PCIE, Function
+from gpuprov.probe.pcie import Pcie as State
+
+APPLY = "gpuprov apply"
+RESET = f"systemctl restart {catalogue.UNIT} ({APPLY} does); a reset of the function undoes it"
+ROOT = "run as root: only root reads configuration space beyond 64 bytes"
+
+
+def hcas(ctx: Ctx) -> tuple[Function, ...]:
+    """The functions of RDMA devices that are no NVLink bridges."""
+    known = {device.address for device in rdma.hcas(ctx.facts.get(rdma.DEVICES))}
+    return tuple(one for one in ctx.facts.get(PCIE).of("hca") if one.address in known)
+
+
+def unreadable(functions: Iterable[Function]) -> list[str]:
+    return [one.address for one in functions if not one.readable]
+
+
+@check(
+    "pcie.iommu",
+    *(PCIE, rdma.DEVICES, boot.COMMAND_LINE, virtualization.MACHINE, system.CONTAINER),
+    fields=("iommu", "cpu"),
+    evidence="cat /proc/cmdline; head -v /sys/bus/pci/devices/*/iommu_group/type",
+)
+def iommu(ctx: Ctx) -> Outcome:
+    """GPUs and HCAs are in IOMMU groups of the wanted type; kernel.boot_entries says the same of the next boot."""
+    mode, state = ctx.fragment.iommu, ctx.facts.get(PCIE)
+    if mode == "keep":
+        return ok("nothing asked")
+    if kind := ctx.facts.get(system.CONTAINER):
+        return skip(f"{kind} container: the IOMMU is the machine's, and so are its parameters")
+    wanted = catalogue.words(mode, ctx.fragment.cpu, model(ctx.host))
+    running = ctx.facts.get(boot.COMMAND_LINE)
+    lacking = [f"{key}={running.get(key, 'missing')}" for key, value in wanted.items() if running.get(key) != value]
+    told = " ".join(f"{key}={value}" for key, value in wanted.items())
+    if lacking:
+        reason = f"the kernel shall be started with {told}"
+        return fail(f"IOMMU {mode}: {told}", " ".join(lacking), f"{APPLY}, then a reboot", reboot=reason)
+    functions = (*state.of("gpu"), *hcas(ctx))
+    grouped = [one.address for one in functions if one.group]
+    if mode == "disabled":
+        hint = "another parameter may switch it on: cat /proc/cmdline"
+        return fail("no IOMMU groups", f"in IOMMU groups: {' '.join(grouped)}", hint) if grouped else ok("no IOMMU")
+    if functions and not grouped:
+        if ctx.facts.get(virtualization.MACHINE).kind:
+            return skip("the virtual machine has no IOMMU of its own")
+        return fail(f"IOMMU {mode}", "no IOMMU groups", "switch it on in the firmware: VT-d, AMD-Vi or SMMU")
+    domains = catalogue.DOMAINS[mode]
+    wrong = [f"{one.address} is {one.domain}" for one in functions if one.domain and one.domain not in domains]
+    if wrong:
+        return fail(
+            f"type {' or '.join(domains)}",
+            "; ".join(wrong),
+            "dmesg | grep -i iommu; an untrusted device is never let through",
+        )
+    silent = any(one.group and not one.domain for one in functions)
+    return ok(f"{told}{'; this kernel does not tell the types of groups' if silent else f', {len(grouped)} functions'}")
+
+
+@check(
+    "pcie.acs",
+    *(PCIE, virtualization.MACHINE, system.CONTAINER),
+    fields=("acs",),
+    evidence="lspci -vvv | grep -E '^[0-9a-f]|ACSCtl'; rdma_topo check",
+)
+def acs(ctx: Ctx) -> Outcome:
+    """ACSCtl of GPUs, HCAs and all bridges above them is zero; with rdma_topo, what rdma_topo computes."""
+    asked, state = ctx.fragment.acs, ctx.facts.get(PCIE)
+    if asked == "keep":
+        return ok("nothing asked")
+    if machine := guest(ctx):
+        return fail("bare metal", f"a virtual machine ({machine}): ACS is its host's", "pcie: {acs: keep}")
+    if asked == "rdma_topo":
+        return _computed(state)
+    path = state.path()
+    if not path:
+        return fail("GPUs or HCAs", "none on the PCI bus", "lspci -nn")
+    if hidden := unreadable(path):
+        return fail("ACSCtl of each", f"not readable: {' '.join(hidden)}", ROOT)
+    wrong = [one for one in path if one.acs]
+    if wrong:
+        changes = [
+            Change(kind="setting", name=f"{one.address} ACSCtl", before=f"{one.acs:04x}", after="0000") for one in wrong
+        ]
+        told = "; ".join(f"{one.address} {catalogue.acs_bits(one.acs or 0)}" for one in wrong)
+        return fail("ACS off above GPUs and HCAs", told, RESET, changes=changes)
+    having = sum(one.acs is not None for one in path)
+    return ok(f"off in {having} of {len(path)} functions; the others have no ACS")
+
+
+def _computed(state: State) -> Outcome:
+    expected = "ACS as rdma_topo computes it"
+    if not state.topo:
+        return fail(expected, "no rdma_topo", "a rdma-core of version 61 or later")
+    if state.topo_status:
+        change = Change(kind="file", name=catalogue.GRUB, before=state.topo_grub, after="the masks of rdma_topo")
+        told = "; ".join(state.topo_wrong) or f"rdma_topo check ends with {state.topo_status}"
+        if state.topo_started:
+            hint = "dmesg | grep -i acs: a kernel that does not know pci=config_acs needs a newer one; or acs: keep"
+            return fail(expected, f"{told}, with its masks on the command line", hint)
+        written = state.topo_grub == "same"
+        reason = "the running kernel was started without the ACS masks of rdma_topo" if written else ""
+        return fail(
+            expected,
+            told,
+            f"{APPLY}, then a reboot; rdma_topo check",
+            changes=[] if written else [change],
+            reboot=reason,
+        )
+    return ok("rdma_topo check: all is as it shall be")
+
+
+@check(
+    "pcie.max_read_request",
+    *(PCIE, rdma.DEVICES),
+    fields=("max_read_request", "gpu_max_read_request"),
+    evidence="lspci -vvv | grep -E '^[0-9a-f]|MaxReadReq'",
+)
+def max_read_request(ctx: Ctx) -> Outcome:
+    """The maximum read request of each HCA, and of each GPU, is the wanted one."""
+    state = ctx.facts.get(PCIE)
+    sets = [
+        (ctx.fragment.max_read_request, hcas(ctx), "HCA"),
+        (ctx.fragment.gpu_max_read_request, state.of("gpu"), "GPU"),
+    ]
+    wrong, told, changes = [], [], []
+    for size, functions, what in sets:
+        if not size:
+            continue
+        if not functions:
+            return fail(f"{size} bytes", f"no {what}", "ls /sys/class/infiniband; lspci -nn")
+        if hidden := unreadable(functions):
+            return fail(f"{size} bytes", f"not readable: {' '.join(hidden)}", ROOT)
+        told.append(f"{size} bytes of {len(functions)} {what}s")
+        for one in functions:
+            if one.control is not None and one.read_request != size:
+                wrong.append(f"{one.address} has {one.read_request}")
+                name = f"{one.address} MaxReadReq"
+                changes.append(Change(kind="setting", name=name, before=str(one.read_request), after=str(size)))
+    if wrong:
+        return fail(", ".join(told), "; ".join(wrong), RESET, changes=changes)
+    return ok(", ".join(told) or "nothing asked")
+
+
+@check(
+    "pcie.relaxed_ordering",
+    *(PCIE, rdma.DEVICES),
+    fields=("relaxed_ordering",),
+    evidence="lspci -vvv | grep -E '^[0-9a-f]|RlxdOrd'",
+)
+def relaxed_ordering(ctx: Ctx) -> Outcome:
+    """Relaxed ordering is enabled, or disabled, in DevCtl of each GPU and HCA."""
+    asked = ctx.fragment.relaxed_ordering
+    if asked == "keep":
+        return ok("nothing asked")
+    functions = (*ctx.facts.get(PCIE).of("gpu"), *hcas(ctx))
+    if not functions:
+        return fail(f"relaxed ordering {asked}", "no GPU and no HCA", "lspci -nn")
+    if hidden := unreadable(functions):
+        return fail(f"relaxed ordering {asked}", f"not readable: {' '.join(hidden)}", ROOT)
+    wrong = [one for one in functions if one.control is not None and one.relaxed != (asked == "enabled")]
+    if wrong:
+        before = "disabled" if asked == "enabled" else "enabled"
+        changes = [
+            Change(kind="setting", name=f"{one.address} relaxed ordering", before=before, after=asked) for one in wrong
+        ]
+        told = f"{before}: {' '.join(one.address for one in wrong)}"
+        return fail(f"relaxed ordering {asked}", told, RESET, changes=changes)
+    return ok(f"{asked} in {len(functions)} functions")
+
+
+@check(
+    "pcie.affinity",
+    *(PCIE, rdma.DEVICES, system.CONTAINER),
+    fields=("affinity",),
+    evidence="for i in /sys/bus/pci/devices/*/infiniband/../msi_irqs/*; do cat /proc/irq/${i##*/}/smp_affinity_list; done",
+)
+def affinity(ctx: Ctx) -> Outcome:
+    """Interrupts of each HCA may be served by CPUs of its own NUMA node only, and irqbalance leaves them there."""
+    state = ctx.facts.get(PCIE)
+    if ctx.fragment.affinity == "keep":
+        return ok("nothing asked")
+    if kind := ctx.facts.get(system.CONTAINER):
+        return skip(f"{kind} container: /proc/irq is the machine's")
+    functions = hcas(ctx)
+    if not functions:
+        return fail("interrupts on local CPUs", "no HCA", "ls /sys/class/infiniband")
+    told, changes = [], []
+    for one in functions:
+        astray = [irq for irq in one.interrupts if one.cpus and not irq.cpus <= one.cpus]
+        if astray:
+            numbers = " ".join(str(irq.number) for irq in astray[:8])
+            more = f" and {len(astray) - 8} more" if len(astray) > 8 else ""
+            told.append(f"{one.address} (node {one.node}): interrupts {numbers}{more} may be elsewhere")
+            changes.append(Change(kind="setting", name=f"{one.address} smp_affinity_list", after="its own node"))
+    if told:
+        hint = f"systemctl restart {catalogue.UNIT}; interrupts that the kernel manages itself cannot be moved"
+        return fail("interrupts on local CPUs", "; ".join(told), hint, changes=changes)
+    if state.balancer and catalogue.POLICY not in state.irqbalance:
+        change = Change(kind="file", name=catalogue.DROP_IN, after=f"--policyscript={catalogue.POLICY}")
+        told_so = f"irqbalance runs without it: {state.irqbalance.strip()}"
+        return fail(
+            f"irqbalance with {catalogue.POLICY}", told_so, f"{APPLY}; systemctl restart irqbalance", changes=[change]
+        )
+    count = sum(len(one.interrupts) for one in functions)
+    if not count:
+        return fail("interrupts of HCAs", "none", "the driver has none yet: bring the ports up, and verify again")
+    return ok(f"{count} interrupts of {len(functions)} HCAs")
+
+
+@check(
+    "pcie.boot",
+    PCIE,
+    fields=("acs", "max_read_request", "gpu_max_read_request", "relaxed_ordering", "affinity"),
+    moment="next-boot",
+    evidence=f"systemctl status {catalogue.UNIT}; cat {catalogue.CONFIG}",
+)
+def at_boot(ctx: Ctx) -> Outcome:
+    """The unit that sets them at boot is enabled, has what is asked for, and did not fail; rdma_topo's masks are with GRUB."""
+    state, asked = ctx.facts.get(PCIE), lines(ctx.fragment)
+    if ctx.fragment.acs == "rdma_topo" and state.topo_grub != "same":
+        change = Change(kind="file", name=catalogue.GRUB, before=state.topo_grub, after="the masks of rdma_topo")
+        told = f"{catalogue.GRUB}: {state.topo_grub or 'rdma_topo does not tell'}"
+        return fail("the masks of rdma_topo with GRUB", told, APPLY, changes=[change])
+    if not asked:
+        if state.config is None:
+            return ok("nothing asked")
+        return fail(f"no {catalogue.CONFIG}", f"{catalogue.CONFIG} says {'; '.join(state.config)}", APPLY)
+    if state.config != asked:
+        before = "; ".join(state.config or ())
+        change = Change(kind="file", name=catalogue.CONFIG, before=before, after="; ".join(asked))
+        told = f"{catalogue.CONFIG} {'does not exist' if state.config is None else 'says ' + (before or 'nothing')}"
+        return fail("; ".join(asked), told, APPLY, changes=[change])
+    if state.active == "failed":
+        mine = [line for line in state.log if line.startswith("pcie: ")]
+        change = Change(kind="service", name=catalogue.UNIT, before="failed", after="active")
+        said = f' ("{mine[-1][:160]}")' if mine else ""
+        return fail(
+            f"{catalogue.UNIT} ran",
+            f"{catalogue.UNIT} failed{said}",
+            f"journalctl -u {catalogue.UNIT}",
+            changes=[change],
+        )
+    return answers.enabled(catalogue.UNIT, state.load, state.file)
+
+
+CHECKS = (iommu, acs, max_read_request, relaxed_ordering, affinity, at_boot)

@@ -1,0 +1,77 @@
+"""The `pcie` block, and the lines of its configuration on the host."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.capabilities.base import Context
+from gpuprov.catalog import gpus
+from gpuprov.probe import system, virtualization
+from gpuprov.spec.model import Fragment, HostSpec
+
+ReadRequest = Annotated[int, msgspec.Meta(ge=0, le=4096)]
+
+
+class Pcie(Fragment, frozen=True):
+    """IOMMU mode, ACS, relaxed ordering, maximum read request and interrupt affinity of GPUs and HCAs, again at each boot."""
+
+    iommu: Annotated[
+        Literal["keep", "passthrough", "translated", "strict", "disabled"],
+        msgspec.Meta(
+            description="what the IOMMU does with the DMA of GPUs and HCAs: passthrough lets it through, translated and strict do not"
+        ),
+    ] = "keep"
+    cpu: Annotated[
+        Literal["auto", "intel", "amd", "arm"],
+        msgspec.Meta(
+            description="whose IOMMU the kernel parameters are for; auto: arm with Grace GPUs, else those of Intel and AMD"
+        ),
+    ] = "auto"
+    acs: Annotated[
+        Literal["keep", "disabled", "rdma_topo"],
+        msgspec.Meta(
+            description="Access Control Services above GPUs and HCAs of bare metal: off, or as rdma-core's rdma_topo computes them"
+        ),
+    ] = "keep"
+    max_read_request: Annotated[
+        ReadRequest, msgspec.Meta(description="bytes of a read request of HCAs at most, 128 to 4096; 0 leaves it alone")
+    ] = 0
+    gpu_max_read_request: Annotated[
+        ReadRequest, msgspec.Meta(description="bytes of a read request of GPUs at most, 128 to 4096; 0 leaves it alone")
+    ] = 0
+    relaxed_ordering: Annotated[
+        Literal["keep", "enabled", "disabled"],
+        msgspec.Meta(description="whether GPUs and HCAs may relax the order of what they write: bit 4 of DevCtl"),
+    ] = "keep"
+    affinity: Annotated[
+        Literal["keep", "local"],
+        msgspec.Meta(description="local: interrupts of HCAs go to CPUs of their own NUMA node, also under irqbalance"),
+    ] = "keep"
+
+
+def lines(block: Pcie) -> tuple[str, ...]:
+    """The configuration of the boot unit: `SETTING VALUE`. IOMMU mode and rdma_topo's masks are the kernel command line's."""
+    asked = {
+        "acs": block.acs if block.acs == "disabled" else "",
+        "max_read_request": str(block.max_read_request or ""),
+        "gpu_max_read_request": str(block.gpu_max_read_request or ""),
+        "relaxed_ordering": block.relaxed_ordering.removesuffix("keep"),
+        "affinity": block.affinity.removesuffix("keep"),
+    }
+    return tuple(f"{key} {value}" for key, value in asked.items() if value)
+
+
+def model(host: HostSpec) -> str:
+    """The catalogue's key of the GPUs, however the spec names them."""
+    gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    return gpu.key if gpu else ""
+
+
+Ctx = Context[Pcie]
+
+
+def guest(ctx: Ctx) -> str:
+    """The hypervisor that the host is a virtual machine of; empty on bare metal, and in a container, whose machine is another."""
+    return "" if ctx.facts.get(system.CONTAINER) else ctx.facts.get(virtualization.MACHINE).kind

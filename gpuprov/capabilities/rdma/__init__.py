@@ -1,0 +1,51 @@
+"""`rdma`: RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, or of software: stack, settings that outlive a boot, NCCL."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.rdma import devices, erdma, infiniband, limits, nccl, ofed, preflight, reality, roce, soft
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.rules import HERE, fleet_rules, rules
+from gpuprov.catalog import rdma as catalogue
+from gpuprov.spec.kernel import Kernel, Limit
+from gpuprov.spec.model import HostSpec
+
+
+def contribute(_host: HostSpec, block: Rdma) -> Kernel | None:
+    """Modules that the inbox stack loads at boot, and the memory that may be locked.
+
+    DOCA-OFED's openibd loads its own modules, and the unit of software devices theirs.
+    """
+    modules: tuple[str, ...] = ()
+    if block.fabric != "soft" and block.own_stack == "inbox":
+        drivers = {one.driver for one in block.devices if one.driver}
+        mellanox = block.fabric in ("infiniband", "roce") and (not drivers or "mlx5_core" in drivers)
+        keys = ["all", block.fabric, *["ipoib"] * block.ipoib, *["mlx5_core"] * mellanox]
+        modules = catalogue.modules(*keys)
+    limit: Limit = int(block.memlock) if block.memlock.isdigit() else "unlimited"
+    if not modules and not block.memlock:
+        return None
+    return Kernel(modules_load=modules, limits={"memlock": limit} if block.memlock else {})
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, or of software: stack, settings that outlive a boot, NCCL",
+    fragment=Rdma,
+    checks=(
+        *devices.CHECKS,
+        *infiniband.CHECKS,
+        *soft.CHECKS,
+        *limits.CHECKS,
+        *ofed.CHECKS,
+        *roce.CHECKS,
+        *erdma.CHECKS,
+        *nccl.CHECKS,
+        *preflight.CHECKS,
+    ),
+    rules=rules,
+    fleet_rules=fleet_rules,
+    contribute=contribute,
+    export=reality.export,
+    export_probes=reality.PROBES,
+)

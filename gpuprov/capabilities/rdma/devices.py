@@ -1,0 +1,151 @@
+"""Are the RDMA devices there, do they speak the fabric, are their ports up, and as fast as asked for."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok
+from gpuprov.capabilities.rdma.common import selected, speaks, words
+from gpuprov.capabilities.rdma.fragment import Rdma, Selector
+from gpuprov.probe.rdma import DEVICES, RdmaDevice, RdmaPort
+from gpuprov.probe.rdma_host import HOST
+
+Ctx = Context[Rdma]
+SHOW = "rdma link; ls -l /sys/class/infiniband"
+LINK_TYPE = {
+    "infiniband": "mlxconfig -d {address} set LINK_TYPE_P1=1",
+    "roce": "mlxconfig -d {address} set LINK_TYPE_P1=2",
+}
+"""https://docs.nvidia.com/networking/display/mftv4310/mlxconfig: 1 is InfiniBand, 2 is Ethernet; it counts from the next reset on."""
+
+NO_LID = (0, 0xFFFF)
+"""What a port without a LID shows: 0, or the permissive LID (InfiniBand Architecture Specification 4.1.3)."""
+
+
+@check("rdma.devices", DEVICES, HOST, fields=("fabric", "devices", "count"), evidence=SHOW)
+def devices(ctx: Ctx) -> Outcome:
+    """The RDMA devices that are asked for are there, in the number asked for, and speak the fabric. NVLink bridges are none."""
+    block, found = ctx.fragment, ctx.facts.get(DEVICES)
+    mine = selected(block, found)
+    bridges = [device.name for device in found if device.bridge]
+    beside = f"; left out: {' '.join(bridges)} (NVLink bridges)" if bridges else ""
+    number = str(block.count) if block.count else "one or more"
+    expected = f"{number} {block.fabric} device{'s' if block.count != 1 else ''}"
+    wrong = [device for device in mine if not speaks(block.fabric, device)]
+    if wrong:
+        told = "; ".join(f"{device.name} ({device.address or device.driver}) is {_is(device)}" for device in wrong)
+        return fail(expected, told + beside, _other_way(block, wrong[0]))
+    unmet = [one for one in block.devices if not selected(_only(block, one), found)]
+    if unmet:
+        told = "; ".join(f"no device has {words(one)}" for one in unmet)
+        return fail(expected, told + beside, f"{SHOW}; correct rdma.devices in the spec, or {_absent(ctx)}")
+    if not mine:
+        others = [device for device in found if not device.bridge]
+        told = "; ".join(f"{device.name} is {_is(device)}" for device in others) or "no RDMA device"
+        return fail(expected, told + beside, _other_way(block, others[0]) if others else _absent(ctx))
+    told = ", ".join(f"{device.name} ({device.address or ' '.join(device.netdevs)})" for device in mine)
+    if block.count and len(mine) != block.count:
+        hint = f"a missing device: lspci, dmesg; one too many: name them in rdma.devices by pci; {SHOW}"
+        return fail(expected, f"{len(mine)}: {told}{beside}", hint)
+    return ok(told + beside, expected)
+
+
+@check(
+    "rdma.ports", DEVICES, fields=("fabric",), evidence="rdma link; ibstat; cat /sys/class/infiniband/*/ports/*/state"
+)
+def ports(ctx: Ctx) -> Outcome:
+    """Every port of these devices is ACTIVE; on InfiniBand it has a LID and knows a subnet manager. On Ethernet LID 0 is right."""
+    mine = selected(ctx.fragment, ctx.facts.get(DEVICES))
+    if not mine:
+        return fail("active ports", "no such device: see rdma.devices", SHOW)
+    told, hints = [], []
+    for device in mine:
+        for port in device.ports:
+            if said := _complaint(device, port):
+                told.append(f"{device.name} port {port.number} {said[0]}")
+                hints.append(said[1])
+    if none := [device.name for device in mine if not device.ports]:
+        told.append(f"{' '.join(none)}: no port")
+        hints.append("dmesg")
+    if told:
+        return fail("ACTIVE ports", "; ".join(told), "; ".join(dict.fromkeys(hints)))
+    return ok(f"{sum(len(device.ports) for device in mine)} ports ACTIVE")
+
+
+@check("rdma.rate", DEVICES, fields=("rate",), evidence="cat /sys/class/infiniband/*/ports/*/rate")
+def rate(ctx: Ctx) -> Outcome:
+    """Every port runs at the rate asked for, or faster: a worn cable takes a link down to fewer lanes or a lower speed."""
+    asked = ctx.fragment.rate
+    mine = selected(ctx.fragment, ctx.facts.get(DEVICES))
+    rows = [(device, port) for device in mine for port in device.ports]
+    if not asked:
+        return ok("not asked for")
+    if not rows:
+        return fail(f"{asked} Gb/s", "no such device: see rdma.devices", SHOW)
+    slow = [f"{device.name} port {port.number}: {port.rate:g} Gb/s" for device, port in rows if port.rate < asked]
+    if slow:
+        hint = "the cable, its seat, and the switch's port; mlxlink -d DEVICE shows lanes and errors"
+        return fail(f"{asked} Gb/s or more", "; ".join(slow), hint)
+    return ok(f"{min(port.rate for _, port in rows):g} Gb/s", f"{asked} Gb/s or more")
+
+
+def _only(block: Rdma, one: Selector) -> Rdma:
+    return msgspec.structs.replace(block, devices=(one,))
+
+
+def _is(device: RdmaDevice) -> str:
+    if device.soft:
+        return f"software ({device.driver})"
+    layers = (
+        " and ".join(dict.fromkeys(port.link_layer for port in device.ports if port.link_layer)) or "without a port"
+    )
+    return f"{layers}, driver {device.driver or 'unknown'}" + (", iWARP" if device.node_type == "RNIC" else "")
+
+
+def _other_way(block: Rdma, device: RdmaDevice) -> str:
+    if device.driver == "mlx5_core" and (way := LINK_TYPE.get(block.fabric)):
+        return f"{way.format(address=device.address)} and a reboot, if it is VPI; or the other rdma.fabric"
+    if block.fabric == "iwarp":
+        return (
+            "devlink dev param show: enable_iwarp and enable_roce say what the adapter speaks; or the other rdma.fabric"
+        )
+    return f"the other rdma.fabric, or name the devices in rdma.devices; {SHOW}"
+
+
+def _absent(ctx: Ctx) -> str:
+    """What may be missing: the soft link, the module with the RDMA part of a driver, the adapter."""
+    modules = ctx.facts.get(HOST).modules
+    if ctx.fragment.fabric == "soft":
+        return "see rdma.soft"
+    if ctx.fragment.fabric == "erdma" and modules.get("erdma") != "loaded":
+        return "modprobe erdma; dmesg | grep erdma"
+    if modules.get("mlx5_ib") == "there":
+        return "modprobe mlx5_ib; dmesg | grep mlx5"
+    return "lspci -nn | grep -iE 'infiniband|ethernet'; dmesg | grep -iE 'mlx5|infiniband'"
+
+
+def _complaint(device: RdmaDevice, port: RdmaPort) -> tuple[str, str] | None:
+    """What is wrong with a port, and the way out."""
+    infiniband = port.link_layer == "InfiniBand"
+    if port.state == "ACTIVE":
+        if infiniband and (port.lid in NO_LID or not port.sm_lid):
+            return (f"is ACTIVE with LID {port.lid} and subnet manager LID {port.sm_lid}",
+                    "sminfo; the subnet manager has not set this port up")  # fmt: skip
+        return None
+    shown = f"is {port.state or 'unknown'} ({port.physical or 'physical state unknown'})"
+    if infiniband and port.state == "INIT" and not port.sm_lid:
+        return f"{shown}, sm_lid 0", "no subnet manager: a managed switch, or rdma.opensm.hosts; then sminfo"
+    if infiniband and port.state in ("INIT", "ARMED"):
+        return (
+            f"{shown}, sm_lid {port.sm_lid}",
+            "the subnet manager has not finished with this port: its log; ibdiagnet",
+        )
+    if port.physical == "Disabled":
+        return shown, f"ibportstate -D 0 {port.number} enable" if infiniband else "ip link set NETDEV up"
+    if not infiniband:
+        names = " ".join(device.netdevs) or "NETDEV"
+        return f"{shown}, network interface {names}", f"ip link set {names} up; ethtool {names}: link detected"
+    return shown, "the cable, and the switch's port: ibstat, mlxlink -d DEVICE"
+
+
+CHECKS = (devices, ports, rate)

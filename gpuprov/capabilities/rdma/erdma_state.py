@@ -1,0 +1,103 @@
+"""What eRDMA is asked to be, in the words of the host: parameters, configuration lines, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpuprov.capabilities.base import Context, Outcome, ok
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog import erdma as catalogue
+from gpuprov.probe.erdma import Erdma as State
+from gpuprov.probe.rdma import DEVICES, RdmaDevice
+
+Ctx = Context[Rdma]
+APPLY = "gpuprov apply"
+DRIVER = "erdma"
+
+
+def vendor(block: Rdma) -> bool:
+    """Whether Alibaba's driver is asked for, not the kernel's."""
+    return block.own_stack == "erdma-vendor"
+
+
+def wanted(block: Rdma) -> dict[str, str]:
+    """The parameters that the loaded module shall have, as sysfs shows them; none of the kernel's own driver."""
+    if not vendor(block):
+        return {}
+    asked = block.erdma.parameters
+    shown = {str(key): catalogue.shown(asked[key]) for key in sorted(asked)}
+    return {"compat_mode": catalogue.shown(bool(block.erdma.compat_mode)), **shown}
+
+
+def checksum(block: Rdma) -> str:
+    """The SHA-256 of the installer that is asked for; empty for none."""
+    known = catalogue.installer(block.erdma.installer) if block.erdma.installer else None
+    return known.sha256 if known else block.erdma.sha256.lower()
+
+
+def lines(block: Rdma) -> tuple[str, ...]:
+    """The configuration on the host: `parameter NAME VALUE` and `mtu NUMBER`."""
+    return (
+        *(f"parameter {name} {value}" for name, value in wanted(block).items()),
+        f"mtu {catalogue.mtu(block.erdma.mtu)}",
+    )
+
+
+def canonical(text: str) -> str:
+    """A parameter's value as sysfs would show it."""
+    word = text.strip().strip('"')
+    if word.lower() in ("y", "yes", "true", "on"):
+        return "Y"
+    if word.lower() in ("n", "no", "false", "off"):
+        return "N"
+    return str(int(word, 16)) if word.lower().startswith("0x") else word
+
+
+def same(found: str, value: str) -> bool:
+    """`found` of modprobe.d or sysfs is the wanted value; 1 and 0 of a bool parameter are Y and N."""
+    told = canonical(found)
+    if value in ("Y", "N") and told in ("0", "1"):
+        told = "NY"[int(told)]
+    return told == value
+
+
+def devices(ctx: Ctx) -> tuple[RdmaDevice, ...]:
+    """The eRDMA devices."""
+    return tuple(device for device in ctx.facts.get(DEVICES) if device.driver == DRIVER)
+
+
+def holders(state: State) -> str:
+    """Who uses the driver: processes and modules; empty for nobody."""
+    people = [f"{name or '?'} ({pid})" for pid, name in state.users]
+    return ", ".join([*people[:10], *(f"module {name}" for name in state.holders)])
+
+
+def way_out(state: State, block: Rdma) -> str:
+    """That a reboot would do it, too, where modprobe gives the driver what is asked for already; else empty."""
+    asked = wanted(block)
+    right = all(same(state.options.get(name, ""), value) for name, value in asked.items())
+    return "; or reboot: modprobe has the right options" if right else ""
+
+
+def of_erdma(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
+    """The question, asked of hosts with this fabric only."""
+
+    def asked(ctx: Ctx) -> Outcome:
+        if ctx.fragment.fabric != "erdma":
+            return ok(f"not asked for: the fabric is {ctx.fragment.fabric}")
+        return question(ctx)
+
+    asked.__doc__ = question.__doc__
+    return asked
+
+
+def of_vendor(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
+    """The question, asked where Alibaba's driver is asked for."""
+
+    def asked(ctx: Ctx) -> Outcome:
+        if not vendor(ctx.fragment):
+            return ok("not asked for: the driver is the kernel's own")
+        return question(ctx)
+
+    asked.__doc__ = question.__doc__
+    return of_erdma(asked)

@@ -1,0 +1,115 @@
+"""The `rdma` block."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.capabilities.rdma.fragment_erdma import Erdma
+from gpuprov.capabilities.rdma.fragment_nccl import Nccl
+from gpuprov.capabilities.rdma.fragment_ofed import Ofed
+from gpuprov.capabilities.rdma.fragment_roce import Roce
+from gpuprov.spec.model import Fragment
+
+FabricName = Literal["infiniband", "roce", "iwarp", "erdma", "soft"]
+Netdev = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^([A-Za-z][A-Za-z0-9_.-]{0,14}|([0-9a-f]{2}:){5}[0-9a-f]{2})$",
+        description='a network interface by name (ens3) or by MAC address in lower case ("52:54:00:12:34:56")',
+    ),
+]
+
+
+class Selector(Fragment, frozen=True, omit_defaults=True):
+    """RDMA devices, by what does not change: all that is given must hold. A device's own number and name do change."""
+
+    pci: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^(([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])?$",
+            description='its PCI address: "0000:3b:00.0"',
+        ),
+    ] = ""
+    driver: Annotated[
+        str,
+        msgspec.Meta(pattern=r"^[a-z0-9_]*$", description="its kernel driver: mlx5_core"),
+    ] = ""
+    netdev: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^([A-Za-z][A-Za-z0-9_.-]{0,14}|([0-9a-f]{2}:){5}[0-9a-f]{2})?$",
+            description="the network interface of its port, by name or by MAC address",
+        ),
+    ] = ""
+
+
+class Opensm(Fragment, frozen=True):
+    """The subnet manager of an InfiniBand fabric whose switches have none."""
+
+    hosts: Annotated[
+        tuple[Annotated[str, msgspec.Meta(min_length=1)], ...],
+        msgspec.Meta(
+            description="names, as the inventory has them, of the hosts that run opensm; on no other host does it run"
+        ),
+    ] = ()
+    elsewhere: Annotated[
+        bool, msgspec.Meta(description="a managed switch or another host is the subnet manager: ends the warning")
+    ] = False
+
+
+class Soft(Fragment, frozen=True):
+    """RDMA in software, on ordinary network interfaces."""
+
+    driver: Annotated[
+        Literal["rxe", "siw"], msgspec.Meta(description="rxe speaks RoCE v2 over UDP 4791; siw speaks iWARP over TCP")
+    ] = "rxe"
+    netdevs: Annotated[
+        tuple[Netdev, ...],
+        msgspec.Meta(description="interfaces that get a device; without, the one of the default route"),
+    ] = ()
+
+
+class Rdma(Fragment, frozen=True):
+    """RDMA devices of one fabric: their stack, their settings, and what NCCL is told of them."""
+
+    fabric: Annotated[FabricName, msgspec.Meta(description="what the devices speak")] = "infiniband"
+    stack: Annotated[
+        Literal["auto", "inbox", "doca-ofed", "erdma-vendor"],
+        msgspec.Meta(description="whose drivers and libraries; auto: erdma-vendor for erdma, else inbox"),
+    ] = "auto"
+    devices: Annotated[
+        tuple[Selector, ...],
+        msgspec.Meta(description="which devices, by pci, driver or netdev; without, all that speak the fabric"),
+    ] = ()
+    count: Annotated[
+        int, msgspec.Meta(ge=0, le=256, description="how many such devices the host has; 0: one or more")
+    ] = 0
+    rate: Annotated[
+        int,
+        msgspec.Meta(ge=0, le=3200, description="Gb/s that each port is to have at least; 0 asks for nothing"),
+    ] = 0
+    ipoib: Annotated[bool, msgspec.Meta(description="an IP network interface on each InfiniBand port: ib_ipoib")] = (
+        False
+    )
+    opensm: Annotated[Opensm, msgspec.Meta(description="the fabric's subnet manager")] = Opensm()
+    soft: Annotated[Soft, msgspec.Meta(description="software devices: rxe or siw, and where")] = Soft()
+    memlock: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^(unlimited|[1-9][0-9]{0,14})?$",
+            description="memory that login sessions and services may lock: unlimited, or KiB; empty leaves it alone",
+        ),
+    ] = "unlimited"
+    ofed: Annotated[Ofed, msgspec.Meta(description="what is asked of DOCA-OFED")] = Ofed()
+    roce: Annotated[Roce, msgspec.Meta(description="settings of RoCE")] = Roce()
+    erdma: Annotated[Erdma, msgspec.Meta(description="settings of eRDMA")] = Erdma()
+    nccl: Annotated[Nccl, msgspec.Meta(description="what NCCL is told of the devices")] = Nccl()
+
+    @property
+    def own_stack(self) -> Literal["inbox", "doca-ofed", "erdma-vendor"]:
+        """The stack, `auto` resolved."""
+        if self.stack != "auto":
+            return self.stack
+        return "erdma-vendor" if self.fabric == "erdma" else "inbox"

@@ -1,0 +1,76 @@
+"""The block `rdma.erdma`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.spec.model import Fragment
+
+Parameter = Literal[
+    "vector_num", "default_cc", "rand_qpn", "legacy_mode", "use_zeronet", "reserve_ports_base", "wwi_perf"
+]
+"""Parameters of Alibaba's driver 0.2.37, but compat_mode: https://github.com/alibaba/elastic-rdma-drivers kernel/src"""
+
+
+class Erdma(Fragment, frozen=True):
+    """Alibaba's eRDMA: where its driver comes from, which of its two modes it runs in, and the MTU that goes with the instance.
+
+    Without installer, url, file and packages the driver must be there already, as in Alibaba's own images.
+    """
+
+    installer: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^([0-9]+(\.[0-9]+){1,3})?$",
+            description='a version of Alibaba\'s installer whose address and checksum gpuprov knows: "1.5.7"',
+        ),
+    ] = ""
+    url: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^$|^https?://[^/@\s]+/[^\s]+\.tar\.gz$",
+            description="or the address of erdma_installer-VERSION.tar.gz, without user name and password; the host fetches it",
+        ),
+    ] = ""
+    file: Annotated[
+        str,
+        msgspec.Meta(description="or erdma_installer-VERSION.tar.gz beside the inventory, which is copied to the host"),
+    ] = ""
+    sha256: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^([0-9A-Fa-f]{64})?$",
+            description="the 64 hexadecimal digits of sha256sum, required with url and file",
+        ),
+    ] = ""
+    packages: Annotated[
+        tuple[
+            Annotated[
+                str,
+                msgspec.Meta(
+                    pattern=r"^[a-z0-9+.-]*(rdma|ibverbs|ibumad)[a-z0-9+.-]*$",
+                    description="a package's name with rdma, ibverbs or ibumad in it",
+                ),
+            ],
+            ...,
+        ],
+        msgspec.Meta(description="or packages of the driver in repositories that the host has: [erdma]"),
+    ] = ()
+    compat_mode: Annotated[
+        bool | None,
+        msgspec.Meta(
+            description="true: RoCE-like, as NCCL needs it; false: iWARP. The two do not talk to each other. Must be said"
+        ),
+    ] = None
+    mtu: Annotated[
+        Literal["", "jumbo", "standard"],
+        msgspec.Meta(
+            description="the instance's jumbo frame setting: jumbo is MTU 8500, standard is 1400. Must be said"
+        ),
+    ] = ""
+    parameters: Annotated[
+        dict[Parameter, bool | int],
+        msgspec.Meta(description="other parameters of Alibaba's driver, set as it is loaded"),
+    ] = {}

@@ -1,0 +1,54 @@
+"""The block `rdma.ofed`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.spec.model import Fragment
+
+Key = Literal[
+    "ONBOOT",
+    "ALLOW_STOP",
+    "FORCE_MODE",
+    "UMAD_LOAD",
+    "UVERBS_LOAD",
+    "RDMA_CM_LOAD",
+    "RDMA_UCM_LOAD",
+    "MLX5_LOAD",
+    "IPOIB_LOAD",
+    "SET_IPOIB_CM",
+    "SRP_LOAD",
+]
+
+
+class Ofed(Fragment, frozen=True):
+    """NVIDIA's DOCA-OFED in place of the kernel's own RDMA drivers. Its packages come from the doca-host package that is named here,
+    or from repositories that the host has already."""
+
+    version: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^$|^[0-9]{2}\.[0-9]{2}(-[0-9]+(\.[0-9]+)*)?$",
+            description='the OFED level that ofed_info tells: "25.10", or to the last figure "25.10-1.7.1"; empty: any',
+        ),
+    ] = ""
+    url: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^$|^https?://[^/@\s]+/[^\s]+\.(deb|rpm)$",
+            description="the doca-host package, https://HOST/PATH.deb or .rpm, without user name and password; the host fetches it",
+        ),
+    ] = ""
+    file: Annotated[str, msgspec.Meta(description="or a file beside the inventory, which is copied to the host")] = ""
+    sha256: Annotated[
+        str, msgspec.Meta(pattern=r"^([0-9A-Fa-f]{64})?$", description="the 64 hexadecimal digits of sha256sum")
+    ] = ""
+    openib_conf: Annotated[
+        dict[Key, bool | Literal["auto"]],
+        msgspec.Meta(
+            description="keys of /etc/infiniband/openib.conf: yes or no (auto of SET_IPOIB_CM); the others are left"
+        ),
+    ] = {}
+    hold: Annotated[bool, msgspec.Meta(description="Hold DOCA-OFED's packages against upgrades")] = True

@@ -1,0 +1,87 @@
+"""What InfiniBand alone has: management datagrams from user space, IP over InfiniBand, a subnet manager on the right hosts."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog.rdma import OPENSM_UNIT
+from gpuprov.probe.rdma import DEVICES
+from gpuprov.probe.rdma_host import HOST
+
+Ctx = Context[Rdma]
+APPLY = "gpuprov apply"
+IPOIB = 32
+"""ARPHRD_INFINIBAND, the type of an IPoIB network interface: include/uapi/linux/if_arp.h in Linux."""
+
+
+@check("rdma.umad", DEVICES, HOST, fields=("fabric",), evidence="ls /sys/class/infiniband_mad /dev/infiniband")
+def umad(ctx: Ctx) -> Outcome:
+    """On InfiniBand, programs reach every port with management datagrams (ib_umad): opensm, ibstat's and ibping's way."""
+    if ctx.fragment.fabric != "infiniband":
+        return ok(f"{ctx.fragment.fabric} has no management datagrams")
+    host = ctx.facts.get(HOST)
+    needed = sum(len(device.ports) for device in selected(ctx.fragment, ctx.facts.get(DEVICES)))
+    if host.modules.get("ib_umad") != "loaded":
+        change = Change(kind="module", name="ib_umad", after="loaded")
+        return fail("ib_umad loaded", "ib_umad is not loaded", f"modprobe ib_umad; {APPLY}", changes=[change])
+    if host.umad < needed:
+        return fail(f"{needed} ports with umad", f"{host.umad}", "ls /dev/infiniband; dmesg | grep umad")
+    return ok(f"ib_umad, {host.umad} ports")
+
+
+@check("rdma.ipoib", DEVICES, HOST, fields=("ipoib",), evidence="ip -d link show type ipoib")
+def ipoib(ctx: Ctx) -> Outcome:
+    """Each InfiniBand device has an IP network interface, if asked for."""
+    if not ctx.fragment.ipoib:
+        return ok("not asked for")
+    host, mine = ctx.facts.get(HOST), selected(ctx.fragment, ctx.facts.get(DEVICES))
+    if host.modules.get("ib_ipoib") != "loaded":
+        change = Change(kind="module", name="ib_ipoib", after="loaded")
+        return fail("ib_ipoib loaded", "ib_ipoib is not loaded", f"modprobe ib_ipoib; {APPLY}", changes=[change])
+    there = {one.address: one.name for one in host.netdevs if one.kind == IPOIB}
+    without = [device.name for device in mine if device.address not in there]
+    if without or not mine:
+        told = f"none for {' '.join(without)}" if without else "no InfiniBand device: see rdma.devices"
+        return fail("an IPoIB interface for each device", told, "dmesg | grep ipoib; ip -d link show type ipoib")
+    return ok(" ".join(there[device.address] for device in mine))
+
+
+@check("rdma.opensm", HOST, fields=("opensm",), evidence=f"systemctl status {OPENSM_UNIT} 'opensm@*'; pgrep -a opensm")
+def opensm(ctx: Ctx) -> Outcome:
+    """opensm runs on the hosts that the spec names and on no other: a host that is not to manage the fabric must not."""
+    asked, host = ctx.fragment.opensm, ctx.facts.get(HOST)
+    here, runs = ctx.host.name in asked.hosts, host.opensm.active == "active" and host.managers > 0
+    if not asked.hosts and not asked.elsewhere:
+        return ok("opensm runs, of which the spec says nothing" if runs else "not asked for")
+    shown = f"{OPENSM_UNIT} is {host.opensm.active}, {host.managers} opensm processes"
+    if here and not runs:
+        change = Change(kind="service", name=OPENSM_UNIT, before=host.opensm.active, after="active")
+        hint = f"systemctl restart {OPENSM_UNIT}; journalctl -u 'opensm*'; /var/log/opensm*: a port in state DOWN, or no ib_umad"
+        return fail("opensm runs here", shown, hint, changes=[change])
+    if not here and (host.managers or host.opensm.active == "active"):
+        change = Change(kind="service", name=OPENSM_UNIT, before="active", after="stopped")
+        where = ", ".join(asked.hosts) or "another subnet manager's fabric"
+        hint = (
+            f"{APPLY}, or systemctl disable --now {OPENSM_UNIT}; what still runs was not started by it: pgrep -a opensm"
+        )
+        return fail(f"no opensm here, but on {where}", shown, hint, changes=[change])
+    return ok(shown if here else "no opensm here")
+
+
+@check("rdma.opensm_boot", HOST, fields=("opensm",), moment="next-boot", evidence=f"systemctl is-enabled {OPENSM_UNIT}")
+def opensm_boot(ctx: Ctx) -> Outcome:
+    """The hosts that the spec names start opensm at boot, and no other does."""
+    asked, unit = ctx.fragment.opensm, ctx.facts.get(HOST).opensm
+    if not asked.hosts and not asked.elsewhere:
+        return ok("not asked for")
+    here, starts = ctx.host.name in asked.hosts, unit.file.startswith("enabled")
+    told = f"{OPENSM_UNIT} is {unit.file or unit.load}"
+    if here != starts:
+        word = "enable" if here else "disable"
+        change = Change(kind="service", name=OPENSM_UNIT, before=unit.file or unit.load, after=f"{word}d")
+        return fail(f"{OPENSM_UNIT} {word}d", told, f"systemctl {word} {OPENSM_UNIT}", changes=[change])
+    return ok(told)
+
+
+CHECKS = (umad, ipoib, opensm, opensm_boot)

@@ -1,0 +1,76 @@
+"""May programs lock the memory that they register with an adapter: in login sessions, and in services and their containers."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.probe import boot, systemd
+from gpuprov.probe.rdma_host import HOST
+
+Ctx = Context[Rdma]
+APPLY = "gpuprov apply"
+ENDLESS = ("unlimited", "infinity")
+
+
+def enough(found: str, wanted: str, *, unit: int = 1) -> bool:
+    """Whether a limit (a number of `unit` bytes, or no limit) is at least the wanted one: `unlimited`, or KiB."""
+    if found in ENDLESS:
+        return True
+    return wanted not in ENDLESS and found.isdigit() and int(found) * unit >= int(wanted) * 1024
+
+
+@check("rdma.memlock", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, HOST, fields=("memlock",),
+       evidence="ulimit -l; systemctl show | grep MEMLOCK; grep locked /proc/$(pidof containerd)/limits")  # fmt: skip
+def memlock(ctx: Ctx) -> Outcome:
+    """Login sessions, services, and the services that start containers and jobs, may lock as much memory as asked for, now."""
+    wanted = ctx.fragment.memlock
+    if not wanted:
+        return ok("not asked for")
+    told, hints, changes = [], [], []
+    login = ctx.facts.get(boot.LOGIN_LIMITS).get("memlock", "unset")
+    if not all(enough(one, wanted, unit=1024) for one in login.split(":")):
+        told.append(f"login sessions: {login}")
+        hints.append(f"{APPLY} writes /etc/security/limits.d, which counts from the next login on")
+    default = ctx.facts.get(systemd.DEFAULT_LIMITS).get("memlock", "unset")
+    if not enough(default, wanted):
+        told.append(f"services: {default} bytes")
+        hints.append(f"{APPLY} sets DefaultLimitMEMLOCK: limits.conf counts for login sessions only")
+    for daemon in ctx.facts.get(HOST).daemons:
+        if not enough(daemon.now, wanted):
+            told.append(f"{daemon.unit} now: {daemon.now} bytes")
+            hints.append(f"{APPLY} raises it with prlimit; a service keeps the limit that it was started with")
+            changes.append(Change(kind="setting", name=f"memlock of {daemon.unit}", before=daemon.now, after=wanted))
+    if told:
+        return fail(wanted, "; ".join(told), "; ".join(dict.fromkeys(hints)), changes=changes)
+    return ok(wanted)
+
+
+@check(
+    "rdma.memlock_boot",
+    HOST,
+    fields=("memlock",),
+    moment="next-boot",
+    evidence="systemctl show -p LimitMEMLOCK containerd",
+)
+def memlock_boot(ctx: Ctx) -> Outcome:
+    """No running service that starts containers or jobs has a lower limit in its unit, which the default does not lift."""
+    wanted = ctx.fragment.memlock
+    daemons = ctx.facts.get(HOST).daemons
+    if not wanted:
+        return ok("not asked for")
+    low = [daemon for daemon in daemons if not enough(daemon.unit_limit, wanted)]
+    if low:
+        told = "; ".join(f"{daemon.unit}: LimitMEMLOCK={daemon.unit_limit}" for daemon in low)
+        changes = [
+            Change(kind="file", name=drop_in(daemon.unit), before=daemon.unit_limit, after=wanted) for daemon in low
+        ]
+        return fail(wanted, told, f"{APPLY} writes a drop-in; systemctl cat {low[0].unit}", changes=changes)
+    return ok(", ".join(f"{daemon.unit}: {daemon.unit_limit}" for daemon in daemons) or "none of these services runs")
+
+
+def drop_in(unit: str) -> str:
+    """gpuprov's own settings of such a service."""
+    return f"/etc/systemd/system/{unit}.d/50-gpuprov-rdma.conf"
+
+
+CHECKS = (memlock, memlock_boot)

@@ -1,0 +1,85 @@
+"""What must not be beside DOCA-OFED, or it not beside another stack; and where it cannot be installed at all."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog import rdma_ofed as catalogue
+from gpuprov.probe import system
+from gpuprov.probe.family import family
+from gpuprov.probe.ofed import OFED, PACKAGES
+
+Ctx = Context[Rdma]
+OFED_NAMES = ("doca-ofed", "mlnx-ofed-kernel-dkms", "mlnx-ofa_kernel", "mlnx-ofa_kernel-dkms")
+
+
+@check(
+    "rdma.ofed_alone",
+    OFED,
+    PACKAGES,
+    system.OS_RELEASE,
+    fields=("stack",),
+    evidence="dpkg -l 'mlnx-*'; rpm -qa 'mlnx-*'; dnf repolist -v",
+)
+def alone(ctx: Ctx) -> Outcome:
+    """There is one RDMA stack: no OFED under the kernel's own; with OFED, no older modules of others, and no package source that would
+    take OFED's packages away."""
+    state, found = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
+    stack = ctx.fragment.own_stack
+    if stack == "inbox":
+        there = [name for name in OFED_NAMES if name in found]
+        if there:
+            told = f"{' '.join(there)} is installed: modules and libraries of two stacks"
+            return fail(
+                "the kernel's own RDMA stack alone", told, f"stack: doca-ofed; or {catalogue.UNINSTALL}, and a reboot"
+            )
+        return ok("no OFED beside the kernel's own stack")
+    if stack != "doca-ofed":
+        return ok(f"the stack is {stack}: nothing asked")
+    older = [f"{name} for {kernel.release}" for kernel in state.targets() for name in kernel.older]
+    if older:
+        told = f"built before this OFED, against another ib_core: {', '.join(older)}"
+        hint = "dkms remove and dkms install it anew; or its vendor's installer"
+        return fail("modules of others built against this OFED", told, hint)
+    if state.mft_open and "mft" in found and not found["mft"].held:
+        told = f"{', '.join(state.mft_open)} also offers mft, which would take the place of DOCA's, and it is not held"
+        hint = "gpuprov apply, with rdma.ofed.hold: true; or excludepkgs=mft* in that file's section"
+        return fail("mft of DOCA, held or excluded from CUDA's repository", told, hint)
+    if family(ctx.facts.get(system.OS_RELEASE)) == "debian" and not state.dkms_pinned:
+        told = "apt would take DOCA's dkms in place of the distribution's"
+        return fail(f"{catalogue.PIN} keeps DOCA's dkms out", told, "gpuprov apply")
+    return ok("nothing that works against DOCA-OFED")
+
+
+@check(
+    "rdma.ofed_fits",
+    OFED,
+    PACKAGES,
+    system.OS_RELEASE,
+    fields=("ofed",),
+    moment="preflight",
+    evidence="cat /etc/os-release; ofed_info -s",
+)
+def fits(ctx: Ctx) -> Outcome:
+    """This OFED builds on this distribution, and its package is one of this family."""
+    if ctx.fragment.own_stack != "doca-ofed":
+        return ok(f"the stack is {ctx.fragment.own_stack}: nothing asked")
+    system_is, asked = ctx.facts.get(system.OS_RELEASE), ctx.fragment.ofed
+    kind = family(system_is)
+    if kind is None:
+        return fail("Debian, Ubuntu, EL or what descends from them", system_is.name or system_is.id, "stack: inbox")
+    end = {"debian": ".deb", "redhat": ".rpm"}[kind]
+    for key in ("url", "file"):
+        if (value := getattr(asked, key)) and not value.endswith(end):
+            return fail(
+                f"a doca-host package *{end} for {system_is.name}",
+                f"rdma.ofed.{key} is {value}",
+                "the package of this distribution",
+            )
+    for version in dict.fromkeys((asked.version, ctx.facts.get(OFED).release)):
+        if why := catalogue.unbuildable(kind, system_is.version, version):
+            return fail(f"an OFED that builds on {system_is.name}", f"OFED {version}: {why.why}", why.way)
+    return ok(f"{system_is.name}, OFED {asked.version or 'of any release'}")
+
+
+BESIDE = (alone, fits)

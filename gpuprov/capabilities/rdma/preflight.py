@@ -1,0 +1,115 @@
+"""Can the host have it: packages of the stack, kernel modules, network interfaces, a free port. Decided before anything is changed."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.soft import interfaces
+from gpuprov.catalog import rdma as catalogue
+from gpuprov.probe import system
+from gpuprov.probe.family import family, words
+from gpuprov.probe.rdma_host import HOST, PACKAGES
+
+Ctx = Context[Rdma]
+
+
+def wanted_packages(ctx: Ctx) -> tuple[str, ...]:
+    """What the inbox stack of this fabric needs on this host; nothing where another stack brings its own."""
+    kind = family(ctx.facts.get(system.OS_RELEASE))
+    if ctx.fragment.own_stack != "inbox" or kind is None:
+        return ()
+    keys = ("all", ctx.fragment.fabric, *(("opensm",) if ctx.host.name in ctx.fragment.opensm.hosts else ()))
+    return catalogue.packages(kind, *keys)
+
+
+@check("rdma.packages", PACKAGES, system.OS_RELEASE, fields=("stack",), evidence="dpkg -l rdma-core; rpm -q rdma-core")
+def packages(ctx: Ctx) -> Outcome:
+    """The inbox stack's packages for this fabric are installed, and whole."""
+    wanted, there = wanted_packages(ctx), ctx.facts.get(PACKAGES)
+    if not wanted:
+        return ok(f"the stack is {ctx.fragment.own_stack}: nothing asked")
+    missing = [name for name in wanted if name not in there]
+    broken = [name for name in wanted if name in there and not there[name].whole]
+    said = words(ctx.facts.get(system.OS_RELEASE))
+    if missing:
+        changes = [Change(kind="package", name=name, after="installed") for name in missing]
+        hint = f"gpuprov apply, or {said.install} {' '.join(missing)}"
+        return fail(" ".join(wanted), f"not installed: {' '.join(missing)}", hint, changes=changes)
+    if broken:
+        return fail(" ".join(wanted), f"half-installed: {' '.join(broken)}", said.repair)
+    return ok(" ".join(f"{name} {there[name].version}" for name in wanted[:2]), " ".join(wanted))
+
+
+def needed_modules(block: Rdma) -> tuple[str, ...]:
+    """Modules that the running kernel must have: of software devices, and of the inbox stack."""
+    if block.fabric == "soft":
+        return (catalogue.SOFT_MODULES[block.soft.driver], *catalogue.modules("all"))
+    if block.own_stack != "inbox":
+        return ()
+    return catalogue.modules("all", block.fabric, *(("ipoib",) if block.ipoib else ()))
+
+
+@check(
+    "rdma.kernel",
+    *(HOST, system.PLATFORM, system.OS_RELEASE, system.CONTAINER),
+    moment="preflight",
+    evidence="modinfo rdma_rxe; uname -r",
+)
+def kernel(ctx: Ctx) -> Outcome:
+    """The running kernel has the modules: Debian's cloud kernels have no rxe, no kernel of Debian has siw."""
+    needed, host = needed_modules(ctx.fragment), ctx.facts.get(HOST)
+    absent = [name for name in needed if host.modules.get(name, "absent") == "absent"]
+    release, distribution = ctx.facts.get(system.PLATFORM).kernel, ctx.facts.get(system.OS_RELEASE)
+    expected = f"{' '.join(needed) or 'no module'} in kernel {release}"
+    if kind := ctx.facts.get(system.CONTAINER):
+        if absent and ctx.fragment.fabric == "soft":
+            hint = "software RDMA needs a kernel of its own: a machine, not a container; or load it on the machine"
+            return fail(expected, f"{kind} container: {' '.join(absent)} not loaded on the machine", hint)
+        return skip(f"{kind} container: the modules are the machine's")
+    if absent:
+        known = (catalogue.why_absent(name, distribution.id, release) for name in absent)
+        hint = next(
+            (one for one in known if one), f"{words(distribution).install} a kernel that has {' '.join(absent)}"
+        )
+        return fail(expected, f"{release} has no {' '.join(absent)}", hint)
+    return ok(expected)
+
+
+@check("rdma.interfaces", HOST, moment="preflight", evidence="ip -br link; ip route show default")
+def netdevs(ctx: Ctx) -> Outcome:
+    """The network interfaces that shall have software devices are there: by name, by address or by the default route."""
+    if ctx.fragment.fabric != "soft":
+        return ok("not asked for")
+    found, there = interfaces(ctx.fragment, ctx.facts), ctx.facts.get(HOST)
+    has = " ".join(one.name for one in there.netdevs)
+    missing = [name for name, one in found.items() if one is None]
+    if missing and not ctx.fragment.soft.netdevs:
+        return fail("a default route", f"none; the host has {has}", "rdma.soft.netdevs: [NAME]")
+    if missing:
+        return fail(" ".join(found), f"no {' '.join(missing)}; the host has {has}", "correct rdma.soft.netdevs")
+    names = [one.name for one in found.values() if one]
+    if twice := {name for name in names if names.count(name) > 1}:
+        return fail(
+            "one entry for an interface", f"{' '.join(twice)} is named twice", "take one out of rdma.soft.netdevs"
+        )
+    vlans = [one.name for one in found.values() if one and one.vlan]
+    if vlans and ctx.fragment.soft.driver == "rxe":
+        hint = "name the interface below it: rxe serves its VLANs, too"
+        return fail("an interface that is no VLAN", f"{' '.join(vlans)} is a VLAN, which rxe refuses", hint)
+    return ok(" ".join(names))
+
+
+@check("rdma.port", HOST, moment="preflight", evidence=f"ss -uanp 'sport = :{catalogue.ROCE_PORT}'")
+def port(ctx: Ctx) -> Outcome:
+    """Nobody else holds UDP port 4791, which rxe needs: eRDMA in compat mode does, as may a program."""
+    if ctx.fragment.fabric != "soft" or ctx.fragment.soft.driver != "rxe":
+        return ok("not needed")
+    host = ctx.facts.get(HOST)
+    if host.port_users and host.modules.get("rdma_rxe") != "loaded":
+        holders = ", ".join("the kernel (eRDMA in compat mode?)" if one == "kernel" else one for one in host.port_users)
+        hint = "end that program; or rmmod erdma, or soft: {driver: siw}"
+        return fail(f"UDP port {catalogue.ROCE_PORT} free", f"held by {holders}", hint)
+    return ok("rxe has it" if host.port_users else "free")
+
+
+CHECKS = (packages, kernel, netdevs, port)

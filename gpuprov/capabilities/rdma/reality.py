@@ -1,0 +1,94 @@
+"""What a host's RDMA devices are now, as a spec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.capabilities.rdma import erdma, nccl, roce_reality
+from gpuprov.capabilities.rdma.common import IWARP, selected, speaks
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog import rdma as catalogue
+from gpuprov.probe import boot, systemd
+from gpuprov.probe.base import Facts
+from gpuprov.probe.rdma import DEVICES, RdmaDevice, hcas
+from gpuprov.probe.rdma_host import HOST, RdmaHost
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import Fragment
+
+PROBES = tuple(
+    dict.fromkeys(
+        (DEVICES, HOST, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS)
+        + (*erdma.EXPORT_PROBES, *nccl.EXPORT_PROBES, *roce_reality.ROCE_PROBES, *roce_reality.OFED_PROBES)
+    )
+)
+
+
+def export(facts: Facts) -> Fragment | None:
+    """The fabric of the devices that are there (InfiniBand first, software last), their number, rate and limits. A host that runs
+    opensm is not named: only the inventory knows what it is called there."""
+    devices, host = hcas(facts.get(DEVICES)), facts.get(HOST)
+    fabric = _fabric(devices)
+    if not fabric:
+        return None
+    told: dict[str, Any] = {"fabric": fabric, "memlock": _memlock(facts)}
+    if fabric == "soft":
+        made = _soft(devices, host)
+        if made is None:
+            return None
+        told["soft"] = made
+    elif fabric == "erdma":
+        known = erdma.exported(facts)
+        if known is None:
+            return None
+        told |= known
+    elif fabric in ("infiniband", "roce") and (known := roce_reality.ofed(facts)):
+        told |= {"stack": "doca-ofed", "ofed": known}
+    mine = selected(Rdma(fabric=fabric), devices)  # type: ignore[arg-type]
+    rates = [port.rate for device in mine for port in device.ports]
+    if fabric not in ("soft", "erdma"):
+        told |= {"count": len(mine), "rate": int(min(rates)) if rates else 0}
+    if fabric == "infiniband":
+        lids = [port.sm_lid for device in mine for port in device.ports]
+        told |= {"opensm": {"elsewhere": any(lids) and not host.managers}}
+        told |= {
+            "ipoib": {device.address for device in mine} <= {one.address for one in host.netdevs if one.kind == 32}
+        }
+    block, _ = convert(told, Rdma)
+    if not isinstance(block, Rdma):
+        return None
+    told |= {"nccl": nccl.exported(facts, block), "roce": roce_reality.roce(facts, block)}
+    block, _ = convert(told, Rdma)
+    return block if isinstance(block, Rdma) else None
+
+
+def _fabric(devices: tuple[RdmaDevice, ...]) -> str:
+    drivers = {device.driver for device in devices}
+    if any(speaks("infiniband", device) for device in devices):
+        return "infiniband"
+    if "erdma" in drivers:
+        return "erdma"
+    hardware = [device for device in devices if not device.soft]
+    if hardware:
+        return "iwarp" if all(device.node_type == IWARP for device in hardware) else "roce"
+    return "soft" if devices else ""
+
+
+def _soft(devices: tuple[RdmaDevice, ...], host: RdmaHost) -> dict[str, Any] | None:
+    """As gpuprov's unit makes them; None where it does not make these."""
+    rows = [line.split() for line in host.config or ()]
+    drivers = {row[0] for row in rows if len(row) == 2}
+    if host.soft.file != "enabled" or len(drivers) != 1:
+        return None
+    driver = next(iter(drivers))
+    if catalogue.SOFT_MODULES.get(driver) not in {device.driver for device in devices}:
+        return None
+    return {"driver": driver, "netdevs": [row[1] for row in rows if row[1] != "default"]}
+
+
+def _memlock(facts: Facts) -> str:
+    """What login sessions and services both may lock; empty where they differ."""
+    login = facts.get(boot.LOGIN_LIMITS).get("memlock", "")
+    default = facts.get(systemd.DEFAULT_LIMITS).get("memlock", "")
+    if login == "unlimited" and default == "infinity":
+        return "unlimited"
+    return login if login.isdigit() and default == str(int(login) * 1024) else ""

@@ -1,0 +1,111 @@
+"""What cannot be, whatever the host: of every fabric, of each part, and of the hosts of a fleet together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpuprov.capabilities.rdma import erdma, nccl, ofed, roce
+from gpuprov.capabilities.rdma.common import words
+from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Soft
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Path, Problem
+
+HERE = "rdma"
+
+
+def problem(path: Path, message: str, hint: str, *, warning: bool = False) -> Problem:
+    """A problem of the field at this path, which the message begins with."""
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    severity = "warning" if warning else "error"
+    return Problem(path=(HERE, *path), message=f"{HERE}{place}{message}", hint=hint, severity=severity)  # type: ignore[arg-type]
+
+
+def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
+    """Everything that is wrong with the block, on this host."""
+    yield from stacks(block)
+    yield from fields(block)
+    yield from selectors(block)
+    for part in (ofed, roce, erdma, nccl):
+        yield from part.rules(host, block)
+
+
+def stacks(block: Rdma) -> Iterable[Problem]:
+    """Which fabric goes with which stack."""
+    if block.stack == "erdma-vendor" and block.fabric != "erdma":
+        yield problem(
+            ("stack",), f" is erdma-vendor, and rdma.fabric is {block.fabric}", "fabric: erdma, or stack: inbox"
+        )
+    if block.stack == "doca-ofed" and block.fabric in ("soft", "iwarp"):
+        # DOCA-OFED replaces ib_core; what was built for the kernel's own does not load beside it.
+        told = f" is doca-ofed, whose ib_core the kernel's {block.fabric} drivers do not load with"
+        yield problem(("stack",), told, "stack: inbox")
+
+
+def fields(block: Rdma) -> Iterable[Problem]:
+    """Fields that have no effect with this fabric, or contradict each other."""
+    if block.ipoib and block.fabric != "infiniband":
+        yield problem(
+            ("ipoib",), f" has no effect: rdma.fabric is {block.fabric}", "fabric: infiniband, or leave it out"
+        )
+    if block.opensm != Opensm() and block.fabric != "infiniband":
+        told = f" has no effect: rdma.fabric is {block.fabric}, which has no subnet manager"
+        yield problem(("opensm",), told, "fabric: infiniband, or leave it out")
+    if block.opensm.hosts and block.opensm.elsewhere:
+        told = ": the subnet manager is elsewhere, and rdma.opensm.hosts names hosts that run it"
+        yield problem(("opensm", "elsewhere"), told, "leave one of them out")
+    for number, name in enumerate(block.opensm.hosts):
+        if name in block.opensm.hosts[:number]:
+            yield problem(("opensm", "hosts", number), f' is "{name}" again', "take one out")
+    if block.soft != Soft() and block.fabric != "soft":
+        yield problem(("soft",), f" has no effect: rdma.fabric is {block.fabric}", "fabric: soft, or leave it out")
+    for number, name in enumerate(block.soft.netdevs):
+        if name in block.soft.netdevs[:number]:
+            yield problem(("soft", "netdevs", number), f' is "{name}" again', "take one out")
+    if block.rate and block.fabric in ("soft", "erdma"):
+        # erdma says EDR 4X whatever the instance has: drivers/infiniband/hw/erdma/erdma_verbs.c
+        told = f" says nothing of the bandwidth with fabric {block.fabric}, whose drivers tell one constant rate"
+        yield problem(("rate",), told, "leave it out; acceptance measures")
+
+
+def selectors(block: Rdma) -> Iterable[Problem]:
+    """Devices that are named: each once, by something, and not more than there are."""
+    if block.devices and block.fabric == "soft":
+        yield problem(("devices",), " has no effect: rdma.fabric is soft", "rdma.soft.netdevs names the interfaces")
+    for number, one in enumerate(block.devices):
+        if not (one.pci or one.driver or one.netdev):
+            yield problem(("devices", number), " is empty", 'give pci: "0000:3b:00.0", driver or netdev')
+        if one in block.devices[:number]:
+            yield problem(("devices", number), f" is {words(one)} again", "take one out")
+    single = [one for one in block.devices if one.pci or one.netdev]
+    if block.count and len(single) == len(block.devices) > 0 and block.count != len(single):
+        told = f" is {block.count}, and rdma.devices names {len(single)}"
+        yield problem(("count",), told, f"count: {len(single)}, or name the others, too")
+    if block.count and block.fabric == "soft" and block.count != max(len(block.soft.netdevs), 1):
+        told = f" is {block.count}, and rdma.soft makes {max(len(block.soft.netdevs), 1)}"
+        yield problem(("count",), told, "leave it out, or name as many interfaces in rdma.soft.netdevs")
+
+
+def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
+    """An InfiniBand fabric has a subnet manager, on hosts that are there and on the fabric."""
+    yield from erdma.fleet_rules(hosts)
+    blocks = {host.name: block for host in hosts if isinstance(block := host.capabilities.get(HERE), Rdma)}
+    for name, block in blocks.items():
+        if block.fabric != "infiniband":
+            continue
+        if not block.opensm.hosts and not block.opensm.elsewhere:
+            told = " names no host, and rdma.opensm.elsewhere is false: without a subnet manager every port stays INIT"
+            hint = "opensm: {hosts: [NAME]}; or opensm: {elsewhere: true} where a managed switch or UFM does it"
+            yield name, problem(("opensm",), told, hint, warning=True)
+        for number, asked in enumerate(block.opensm.hosts):
+            path: Path = ("opensm", "hosts", number)
+            other = blocks.get(asked)
+            if other is None and whole:
+                yield (
+                    name,
+                    problem(path, f' is "{asked}", which has no rdma block', "a host of the inventory, with rdma"),
+                )
+            elif other and other.fabric != "infiniband":
+                yield name, problem(path, f' is "{asked}", whose rdma.fabric is {other.fabric}', "a host on InfiniBand")
+            elif other and asked not in other.opensm.hosts:
+                told = f' is "{asked}", whose own rdma.opensm.hosts does not name it: it would not run opensm'
+                yield name, problem(path, told, f"opensm: {{hosts: [{asked}]}} for all hosts of the fabric")

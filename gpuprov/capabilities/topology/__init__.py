@@ -1,0 +1,122 @@
+"""`topology`: what is wired to what: nearest HCA of each GPU, rails, PCIe links and NVLinks, held against the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.topology.checks import CHECKS, PROBES
+from gpuprov.capabilities.topology.fragment import Topology, number
+from gpuprov.catalog import gpus as catalogue
+from gpuprov.catalog.topology import nvlinks
+from gpuprov.probe.base import Facts
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.problem import Problem
+from gpuprov.topology import DISTANCES, Wiring, read
+from gpuprov.topology.judge import crosses
+from gpuprov.topology.links import lowered, unlinked
+from gpuprov.topology.model import Distance
+from gpuprov.topology.rails import rails
+
+HERE = "topology"
+
+
+def rules(host: HostSpec, block: Topology) -> Iterable[Problem]:
+    yield from _nvlinks(host, block)
+    yield from _hcas(host, block)
+
+
+def _nvlinks(host: HostSpec, block: Topology) -> Iterable[Problem]:
+    gpu = catalogue.find_gpu(host.gpu.model) if host.gpu else None
+    known = nvlinks(gpu)
+    if gpu is None or known is None or number(block) <= known:
+        return
+    has = f"{known} at most" if known else "none"
+    message = f"topology.nvlinks is {block.nvlinks}, and {gpu.key} has {has}"
+    hint = f'allowed: all, any, "1" to "{known}"' if known else "leave nvlinks out"
+    yield Problem(path=(HERE, "nvlinks"), message=message, hint=hint)
+
+
+def _hcas(host: HostSpec, block: Topology) -> Iterable[Problem]:
+    """What is asked of HCAs needs devices on the PCI bus, and something that brings them up."""
+    asked = [
+        key
+        for key, none in (("gpu_hca", "any"), ("rails", "any"), ("same_socket", False), ("hcas", 0))
+        if getattr(block, key) != none
+    ]
+    rdma = host.capabilities.get("rdma")
+    if asked and rdma is None:
+        message = f"topology.{asked[0]} asks for HCAs, and nothing in the spec brings RDMA devices up"
+        hint = "rdma: {fabric: ...} in the spec, unless the image has their drivers already"
+        yield Problem(path=(HERE, asked[0]), message=message, hint=hint, severity="warning")
+    if asked and getattr(rdma, "fabric", "") == "soft":
+        message = f"topology.{asked[0]} asks for HCAs, and rdma.fabric is soft: its devices are not on the PCI bus"
+        yield Problem(path=(HERE, asked[0]), message=message, hint=f"leave {', '.join(asked)} out, or another fabric")
+    least = getattr(rdma, "count", None) or 0
+    if isinstance(least, int) and 0 < block.hcas < least:
+        message = f"topology.hcas is {block.hcas}, and rdma.count is {least}"
+        yield Problem(path=(HERE, "hcas"), message=message, hint=f"allowed: {least} and more")
+    if block.rails == "matched" and block.gpu_hca == "SYS":
+        message = "topology.rails is matched, and gpu_hca: SYS takes HCAs of another socket for a rail"
+        yield Problem(path=(HERE, "gpu_hca"), message=message, hint="allowed with matched rails: PIX, PXB, PHB, NODE")
+
+
+def export(facts: Facts) -> Fragment | None:
+    """What holds on the host; nothing where there is neither an HCA nor an NVLink, so that nothing is wired to a GPU."""
+    wiring = read(facts)
+    linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.active]
+    if not wiring.gpus or not (wiring.hcas or len(linked) > 1):
+        return None
+    full = not [one for one in lowered(wiring) if not one.idle]
+    return Topology(
+        gpu_hca=_farthest(wiring) or "any",
+        rails="matched" if rails(wiring, _limit(wiring)).matched else "any",
+        same_socket=_same_socket(wiring),
+        hcas=len(wiring.hcas),
+        pcie="full" if full else "any",
+        nvlinks=_up(wiring),
+    )
+
+
+def _farthest(wiring: Wiring) -> Distance | None:
+    far = [distance for gpu in wiring.gpus if (distance := wiring.near(gpu)[0])]
+    return max(far, key=DISTANCES.index, default=None)
+
+
+def _limit(wiring: Wiring) -> Distance:
+    """How far rails reach where `gpu_hca` says how far it is; across sockets there are none."""
+    far = _farthest(wiring)
+    return far if far and far != "SYS" else "PXB"
+
+
+def _same_socket(wiring: Wiring) -> bool:
+    """Whether it holds, and says something: on a machine of several sockets, all of which are known."""
+    pairs = [(gpu, wiring.near(gpu)[1]) for gpu in wiring.gpus]
+    known = all(
+        wiring.socket(gpu.function) is not None
+        and all(wiring.socket(hca.function) is not None for hca in hcas)
+        and hcas
+        for gpu, hcas in pairs
+    )
+    several = len({wiring.socket(gpu.function) for gpu, _ in pairs} | set(wiring.tree.sockets.values())) > 1
+    return bool(known) and several and not any(all(crosses(wiring, gpu, hca) for hca in hcas) for gpu, hcas in pairs)
+
+
+def _up(wiring: Wiring) -> str:
+    """All where every GPU has what its model has, else what the GPU with the fewest has."""
+    if wiring.nvlinks.complaint or any(gpu.nvlink is None for gpu in wiring.gpus):
+        return "any"
+    if not tuple(unlinked(wiring)):
+        return "all"
+    return str(min(gpu.nvlink.active for gpu in wiring.gpus if gpu.nvlink and not gpu.nvlink.mig) or "any")
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="what is wired to what: nearest HCA of each GPU, rails, PCIe links and NVLinks, held against the spec",
+    fragment=Topology,
+    checks=CHECKS,
+    rules=rules,
+    export=export,
+    export_probes=PROBES,
+)

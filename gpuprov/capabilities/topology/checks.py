@@ -1,0 +1,190 @@
+"""Are GPUs, HCAs and NVLinks wired as the spec asks."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.topology.fragment import Topology, number
+from gpuprov.catalog.topology import nvlinks as of_model
+from gpuprov.probe import nvidia, rdma, system, topology, topology_nvlink
+from gpuprov.topology import DISTANCES, Wiring, read
+from gpuprov.topology.judge import crosses, named, theirs, way_out
+from gpuprov.topology.links import lowered, unlinked
+from gpuprov.topology.model import Distance
+from gpuprov.topology.rails import rails, spare
+
+Ctx = Context[Topology]
+PROBES = (topology.PCI, rdma.DEVICES, topology_nvlink.NVLINKS)
+SHOWN = "nvidia-smi topo -m; lspci -tv; ls -l /sys/class/infiniband"
+SEE = "gpuprov topology HOST draws it"
+NO_HCA = "no HCA on the PCI bus"
+DRIVER = "rdma: in the spec brings its driver up; lspci -nn -d 15b3: shows what the bus has"
+
+
+@check(
+    "topology.visible", topology.PCI, rdma.DEVICES, topology_nvlink.NVLINKS, moment="preflight", evidence="lspci -tv"
+)
+def visible(ctx: Ctx) -> Outcome:
+    """The host's PCI bus has an NVIDIA GPU, so that there is something to judge."""
+    wiring = read(ctx.facts)
+    if not wiring.gpus:
+        return fail("an NVIDIA GPU", "no NVIDIA GPU on the PCI bus", "topology: false, or lspci -nn -d 10de:")
+    return ok(f"{len(wiring.gpus)} GPUs, {len(wiring.hcas)} HCAs")
+
+
+@check("topology.gpu_hca", *PROBES, fields=("gpu_hca",), evidence=SHOWN)
+def gpu_hca(ctx: Ctx) -> Outcome:
+    """Each GPU's nearest HCA is no farther than asked for."""
+    wiring, limit = read(ctx.facts), ctx.fragment.gpu_hca
+    if limit == "any":
+        return ok("gpu_hca: any: nothing asked")
+    expected = f"an HCA within {limit} of each GPU"
+    if wanting := _wanting(wiring, expected):
+        return wanting
+    told, far = [], []
+    best = theirs(wiring)
+    for gpu in wiring.gpus:
+        distance, _ = wiring.near(gpu)
+        told.append(str(distance))
+        if distance and DISTANCES.index(distance) > DISTANCES.index(limit):
+            far.append(f"{gpu.name} {distance} to {best[gpu.index].name}")
+    if far:
+        return fail(expected, "; ".join(far), f"compare the HCA's slot with the machine's manual; {SEE}")
+    return ok(f"{len(wiring.gpus)} GPUs, at most {max(told, key=lambda one: DISTANCES.index(_known(one)))}", expected)
+
+
+def _known(text: str) -> Distance:
+    return next(distance for distance in DISTANCES if distance == text)
+
+
+def _wanting(wiring: Wiring, expected: str) -> Outcome | None:
+    """The answer where there is no GPU, or no HCA."""
+    if not wiring.gpus:
+        return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
+    if wiring.hcas:
+        return None
+    silent = f"; without an RDMA device: {', '.join(one.address for one in wiring.silent)}" if wiring.silent else ""
+    soft = f"; {' '.join(wiring.unplaced)} is no PCI function" if wiring.unplaced else ""
+    return fail(expected, f"{NO_HCA}{silent}{soft}", DRIVER)
+
+
+@check("topology.rails", *PROBES, fields=("rails",), evidence=SHOWN)
+def rail(ctx: Ctx) -> Outcome:
+    """Each GPU has an HCA of its own that is near, or all HCAs are shared by equally many GPUs."""
+    wiring = read(ctx.facts)
+    if ctx.fragment.rails == "any":
+        return ok("rails: any: nothing asked")
+    limit: Distance = "PXB" if ctx.fragment.gpu_hca == "any" else ctx.fragment.gpu_hca
+    expected = f"an HCA within {limit} for each GPU, its own or evenly shared"
+    if wanting := _wanting(wiring, expected):
+        return wanting
+    found, best = rails(wiring, limit), theirs(wiring)
+    hint = f"compare the HCAs' slots with the machine's manual; {SEE}"
+    told = [f"{gpu.name} has none: {best[gpu.index].name} is {wiring.near(gpu)[0]}" for gpu in found.without]
+    told += [f"{hca.name} is shared by {' and '.join(gpu.name for gpu in gpus)}" for hca, gpus in found.crowded]
+    left = ", ".join(named(wiring, hca.function.address) for hca in spare(wiring, found))
+    if told:
+        told += [f"no GPU's own: {left}"] * bool(left and found.pairs)
+        if not found.pairs:
+            hint = f"gpu_hca: NODE, for a machine whose HCAs are below no GPU's PCIe switch; {SEE}"
+        return fail(expected, "; ".join(told), hint)
+    share = f", each shared by {found.share}" if found.share > 1 else ""
+    return ok(f"{len(found.pairs)} GPUs with {len({hca.name for hca in found.pairs.values()})} HCAs{share}", expected)
+
+
+@check("topology.same_socket", *PROBES, fields=("same_socket",), evidence=f"{SHOWN}; lscpu | grep -E 'NUMA|Socket'")
+def same_socket(ctx: Ctx) -> Outcome:
+    """No GPU's nearest HCA is on another socket."""
+    if not ctx.fragment.same_socket:
+        return ok("same_socket: false: nothing asked")
+    wiring = read(ctx.facts)
+    expected = "each GPU's nearest HCA on its own socket"
+    if wanting := _wanting(wiring, expected):
+        return wanting
+    told, unknown = [], []
+    for gpu in wiring.gpus:
+        near = wiring.near(gpu)[1]
+        if wiring.socket(gpu.function) is None or all(wiring.socket(hca.function) is None for hca in near):
+            unknown.append(gpu.name)
+        elif all(crosses(wiring, gpu, hca) for hca in near):
+            told.append(f"{gpu.name} to {near[0].name}")
+    if told:
+        return fail(
+            expected, f"on different sockets: {'; '.join(told)}", f"move the HCA to a slot of that socket; {SEE}"
+        )
+    if unknown:
+        where = f"the machine does not tell on which socket {', '.join(unknown)} or its nearest HCA is"
+        return fail(expected, where, "in a VM: give it the host's NUMA nodes; else same_socket: false")
+    return ok(f"{len(wiring.gpus)} GPUs", expected)
+
+
+@check("topology.hcas", *PROBES, fields=("hcas",), evidence="ls -l /sys/class/infiniband; lspci -nn -d 15b3:")
+def hcas(ctx: Ctx) -> Outcome:
+    """The host has as many HCAs as asked for; NVLink bridges (SW_MNG), SR-IOV functions and software devices do not count."""
+    wanted = ctx.fragment.hcas
+    if not wanted:
+        return ok("hcas: 0: nothing asked")
+    wiring = read(ctx.facts)
+    names = ", ".join(hca.name for hca in wiring.hcas) or NO_HCA
+    if len(wiring.hcas) == wanted:
+        return ok(f"{wanted} HCAs: {names}", f"{wanted} HCAs")
+    silent = f"; without an RDMA device: {', '.join(one.address for one in wiring.silent)}" if wiring.silent else ""
+    return fail(f"{wanted} HCAs", f"{len(wiring.hcas)} HCAs: {names}{silent}", DRIVER)
+
+
+@check("topology.pcie", *PROBES, fields=("pcie",), evidence="lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'")
+def pcie(ctx: Ctx) -> Outcome:
+    """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both its ends can."""
+    if ctx.fragment.pcie == "any":
+        return ok("pcie: any: nothing asked")
+    wiring = read(ctx.facts)
+    expected = "PCIe links at full width and speed"
+    if not wiring.gpus:
+        return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
+    found = tuple(lowered(wiring))
+    bad = [one for one in found if not one.idle]
+    if bad:
+        told = [f"{named(wiring, one.function.address)} is {one.found} of {one.possible}" for one in bad]
+        return fail(expected, "; ".join(told), f"{way_out(bad[0])}; pcie: any, if the machine was built so")
+    ends = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas)]
+    if not any(one.link.width for one in ends):
+        return skip("the bus tells no link's width, as in some VMs")
+    idle = f"; {len(found)} idle GPUs' links are slow now, which says nothing" if found else ""
+    return ok(f"{len(ends)} devices{idle}", expected)
+
+
+@check(
+    "topology.nvlinks", *PROBES, nvidia.DRIVER, system.CONTAINER, fields=("nvlinks",), evidence="nvidia-smi nvlink -s"
+)
+def links(ctx: Ctx) -> Outcome:
+    """As many NVLinks as asked for, else as its model has, are up on each GPU that is not in MIG mode."""
+    if ctx.fragment.nvlinks == "any":
+        return ok("nvlinks: any: nothing asked")
+    wiring, asked = read(ctx.facts), number(ctx.fragment)
+    known = [of_model(gpu.entry) for gpu in wiring.gpus]
+    wanted = f"{asked}" if asked else " or ".join(dict.fromkeys(str(one) for one in known if one))
+    expected = f"{wanted or 'equally many'} NVLinks up on each GPU"
+    if not wiring.gpus:
+        return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
+    if not asked and all(one == 0 for one in known):
+        return ok(f"{wiring.gpus[0].model} has no NVLink: nothing asked")
+    hint = "nvidia-smi nvlink -s; journalctl -k | grep -E 'Xid|SXid'; systemctl status nvidia-fabricmanager"
+    untold = [gpu.name for gpu in wiring.gpus if gpu.nvlink is None]
+    kind: str = ctx.facts.get(system.CONTAINER)
+    if kind and not ctx.facts.get(nvidia.DRIVER).version:
+        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    bridged = all(gpu.entry and gpu.entry.nvlink in ("no", "bridge") for gpu in wiring.gpus)
+    if wiring.nvlinks.complaint and not untold and bridged and not asked:
+        return skip(f"{wiring.nvlinks.complaint}; {wiring.gpus[0].model} may have no bridge")
+    if wiring.nvlinks.complaint or untold:
+        told = wiring.nvlinks.complaint or f"nvidia-smi does not show {', '.join(untold)}"
+        return fail(expected, told, "see nvidia_driver.smi; nvidia-smi nvlink -s")
+    if missing := tuple(unlinked(wiring, asked)):
+        return fail(expected, "; ".join(f"{one.gpu.name} has {one.active} of {one.expected}" for one in missing), hint)
+    cut = [gpu.name for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.mig]
+    if len(cut) == len(wiring.gpus):
+        return skip("every GPU is in MIG mode, where NVLinks carry nothing")
+    told = " or ".join(sorted({str(gpu.nvlink.active) for gpu in wiring.gpus if gpu.nvlink and not gpu.nvlink.mig}))
+    return ok(f"{told} on each of {len(wiring.gpus) - len(cut)} GPUs", expected)
+
+
+CHECKS = (gpu_hca, rail, same_socket, hcas, pcie, links, visible)

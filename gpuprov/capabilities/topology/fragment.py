@@ -1,0 +1,66 @@
+"""The `topology` block."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.spec.model import Fragment
+
+
+class Topology(Fragment, frozen=True):
+    """How GPUs, HCAs and NVLinks shall be wired: judged, never changed. `gpuprov topology HOST` draws how they are."""
+
+    gpu_hca: Annotated[
+        Literal["any", "PIX", "PXB", "PHB", "NODE", "SYS"],
+        msgspec.Meta(
+            description=(
+                "how far each GPU's nearest HCA may be, in the terms of nvidia-smi topo -m: PIX one PCIe switch, PXB several, PHB the "
+                "CPU's host bridge, NODE two host bridges of a NUMA node, SYS anywhere on the host; any: it may have none"
+            )
+        ),
+    ] = "any"
+    rails: Annotated[
+        Literal["any", "matched"],
+        msgspec.Meta(
+            description=(
+                "matched: each GPU has an HCA of its own (or all HCAs are shared by equally many GPUs), no farther than gpu_hca "
+                "says, else than PXB"
+            )
+        ),
+    ] = "any"
+    same_socket: Annotated[
+        bool, msgspec.Meta(description="each GPU's nearest HCA hangs on the GPU's own CPU socket")
+    ] = False
+    hcas: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0, le=256,
+            description="RDMA devices on the host's PCI bus, without NVLink bridges and SR-IOV functions; 0 does not count them",
+        ),
+    ] = 0  # fmt: skip
+    pcie: Annotated[
+        Literal["any", "full"],
+        msgspec.Meta(
+            description=(
+                "full: each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both its ends can; the "
+                "speed of an idle GPU's link is not judged"
+            )
+        ),
+    ] = "full"
+    nvlinks: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^(all|any|[1-9][0-9]?)$",
+            description=(
+                "all NVLinks that the model has up on each GPU (a card that takes bridges may have none), any number of them, "
+                'or a least number, in quotes ("18")'
+            ),
+        ),
+    ] = "all"
+
+
+def number(block: Topology) -> int:
+    """NVLinks asked for in figures; 0 for `all` and `any`."""
+    return int(block.nvlinks) if block.nvlinks.isdigit() else 0

@@ -1,0 +1,148 @@
+"""Alibaba Cloud's eRDMA: the installer's versions, what its build needs, the driver's parameters, ports and MTU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+OPTIONS = "/etc/modprobe.d/gpuprov-erdma.conf"
+"""gpuprov's own file; /etc/modprobe.d/erdma.conf is the driver package's, and holds its softdep."""
+VENDOR_OPTIONS = "/etc/modprobe.d/erdma.conf"
+SOFTDEP = "softdep erdma pre: ib_uverbs"
+CONFIG = "/etc/gpuprov/erdma.conf"
+PROGRAM = "/usr/local/lib/gpuprov/erdma/erdma.sh"
+UNIT = "gpuprov-erdma.service"
+RECORD = "/var/lib/gpuprov/erdma-installer"
+"""The SHA-256 of the installer that gpuprov ran last, and whether it ran for compat mode."""
+CACHE = "/var/cache/gpuprov/erdma"
+MODES = {True: "compat", False: "iWARP"}
+
+
+class Function(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A PCI function of eRDMA."""
+
+    id: str
+
+
+class Installer(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A version of erdma_installer-VERSION.tar.gz with its published checksum."""
+
+    version: str
+    sha256: str
+    date: str
+
+
+class Address(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the versions are."""
+
+    form: str
+
+
+class Build(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Packages that the build of the driver needs."""
+
+    family: str
+    packages: tuple[str, ...]
+
+
+class Parameter(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A parameter of the driver; without bounds it is a bool."""
+
+    key: str
+    least: int | None = None
+    most: int | None = None
+
+
+class Ports(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What compat mode binds."""
+
+    base: int
+    count: int
+    udp: int
+
+
+class Mtu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The MTU by the instance's jumbo frame setting."""
+
+    jumbo: int
+    standard: int
+
+
+class Ofed(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the build finds OFED, and the symbol by which a module that was built against it is known."""
+
+    folder: str
+    symbol: str
+
+
+class ErdmaFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/erdma.yaml"""
+
+    sources: dict[str, Source]
+    functions: tuple[Function, ...]
+    installers: tuple[Installer, ...]
+    address: Address
+    build: tuple[Build, ...]
+    parameters: tuple[Parameter, ...]
+    ports: Ports
+    mtu: Mtu
+    ofed: Ofed
+    facts: tuple[Note, ...] = ()
+
+
+def erdma_file() -> ErdmaFile:
+    """The file, read once."""
+    return load("erdma", ErdmaFile)
+
+
+def mtu(setting: str) -> int:
+    """The MTU for `jumbo` or `standard`."""
+    return erdma_file().mtu.jumbo if setting == "jumbo" else erdma_file().mtu.standard
+
+
+def ports(parameters: dict[str, bool | int]) -> range:
+    """The TCP ports that compat mode binds."""
+    known = erdma_file().ports
+    base = int(parameters.get("reserve_ports_base", known.base))
+    return range(base, base + known.count)
+
+
+def installer(version: str) -> Installer | None:
+    """A published version."""
+    return next((one for one in erdma_file().installers if one.version == version), None)
+
+
+def parameter(key: str) -> Parameter:
+    """One of the driver's parameters."""
+    return next(one for one in erdma_file().parameters if one.key == key)
+
+
+def shown(value: bool | int) -> str:
+    """A parameter's value as sysfs shows it."""
+    return ("Y" if value else "N") if isinstance(value, bool) else str(value)
+
+
+def tables() -> dict[str, Any]:
+    """What the role decides by."""
+    known = erdma_file()
+    return {
+        "options": OPTIONS,
+        "vendor_options": VENDOR_OPTIONS,
+        "softdep": SOFTDEP,
+        "config": CONFIG,
+        "program": PROGRAM,
+        "unit": UNIT,
+        "record": RECORD,
+        "cache": CACHE,
+        "installers": {
+            one.version: {"url": known.address.form.replace("{version}", one.version), "sha256": one.sha256}
+            for one in known.installers
+        },
+        "build": {one.family: list(one.packages) for one in known.build},
+        "ports": {"base": known.ports.base, "count": known.ports.count, "udp": known.ports.udp},
+        "mtu": {"jumbo": known.mtu.jumbo, "standard": known.mtu.standard},
+        "ofed": {"folder": known.ofed.folder, "symbol": known.ofed.symbol},
+    }

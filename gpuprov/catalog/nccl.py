@@ -1,0 +1,62 @@
+"""NCCL's variables, by which a misspelled one is found, and the files that it reads them from."""
+
+from __future__ import annotations
+
+import difflib
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+CONFIG = "/etc/nccl.conf"
+FIELDS = {
+    "NCCL_IB_HCA": "devices of rdma",
+    "NCCL_IB_DISABLE": "",
+    "NCCL_IB_GID_INDEX": "gid",
+    "NCCL_IB_ADDR_FAMILY": "addr_family",
+    "NCCL_IB_ADDR_RANGE": "addr_range",
+    "NCCL_IB_ROCE_VERSION_NUM": "roce_version",
+    "NCCL_IB_TC": "traffic_class",
+    "NCCL_IB_SL": "service_level",
+    "NCCL_SOCKET_IFNAME": "socket_ifname",
+    "NCCL_NET_GDR_LEVEL": "gdr_level",
+    "NCCL_IB_PCI_RELAXED_ORDERING": "relaxed_ordering",
+    "NCCL_COLLNET_ENABLE": "sharp",
+    "NCCL_NET_PLUGIN": "net_plugin",
+    "NCCL_TOPO_FILE": "topo_file",
+}
+"""Variables that gpuprov writes itself, and the field of `rdma.nccl` for each; NCCL_IB_DISABLE follows from the devices."""
+
+
+class Variables(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Those for a system's configuration, and those that the documentation calls debugging."""
+
+    system: tuple[str, ...]
+    debugging: tuple[str, ...]
+
+
+class NcclFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/nccl.yaml"""
+
+    sources: dict[str, Source]
+    files: tuple[Note, ...]
+    variables: Variables
+    facts: tuple[Note, ...] = ()
+
+
+def nccl_file() -> NcclFile:
+    """The file, read once."""
+    return load("nccl", NcclFile)
+
+
+def documented() -> frozenset[str]:
+    """Every variable that NCCL's documentation names."""
+    known = nccl_file().variables
+    return frozenset((*known.system, *known.debugging))
+
+
+def nearest(name: str) -> str:
+    """The documented variable that was probably meant by an undocumented one; or empty."""
+    if name in documented():
+        return ""
+    return next(iter(difflib.get_close_matches(name, sorted(documented()), n=1, cutoff=0.88)), "")

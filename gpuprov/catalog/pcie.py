@@ -1,0 +1,128 @@
+"""PCI Express settings: IOMMU parameters by processor, registers, machines whose ACS is computed, errata of relaxed ordering."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+CONFIG = "/etc/gpuprov/pcie.conf"
+PROGRAM = "/usr/local/lib/gpuprov/pcie/pcie.py"
+POLICY = "/usr/local/lib/gpuprov/pcie/irqbalance.sh"
+DROP_IN = "/etc/systemd/system/irqbalance.service.d/90-gpuprov-pcie.conf"
+GRUB = "/etc/default/grub.d/config-acs.cfg"
+"""Where `rdma_topo write-grub-acs` writes, by its own default."""
+UNIT = "gpuprov-pcie.service"
+READ_REQUESTS = (128, 256, 512, 1024, 2048, 4096)
+RELAXED_ORDERING, READ_REQUEST = 0x0010, 0x7000
+"""Bits of DevCtl: https://github.com/torvalds/linux/blob/master/include/uapi/linux/pci_regs.h"""
+ACS_BITS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
+"""What lspci calls the bits of ACSCtl, from bit 0: https://github.com/pciutils/pciutils/blob/master/ls-ecaps.c"""
+Mode = Literal["passthrough", "translated", "strict", "disabled"]
+Cpu = Literal["intel", "amd", "arm"]
+CPUS: dict[str, tuple[Cpu, ...]] = {"auto": ("intel", "amd"), "intel": ("intel",), "amd": ("amd",), "arm": ("arm",)}
+DOMAINS: dict[str, tuple[str, ...]] = {
+    "passthrough": ("identity",),
+    "translated": ("DMA", "DMA-FQ"),
+    "strict": ("DMA",),
+}
+"""What `type` of a group is in each mode: https://docs.kernel.org/admin-guide/abi-testing.html (sysfs-kernel-iommu_groups)"""
+ARM_GPUS = ("GH200", "GB200", "GB300")
+"""How names of GPUs begin that are on one module with a Grace CPU."""
+
+
+class Iommu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parameters that a mode needs on machines of a processor's vendor."""
+
+    mode: Mode
+    cpu: Cpu
+    words: dict[str, str]
+
+
+class Function(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A PCI function by vendor and device id."""
+
+    id: str
+    name: str
+
+
+class Range(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Device ids of a vendor, in hexadecimal, both ends included."""
+
+    vendor: str
+    first: str
+    last: str
+    name: str
+
+
+class PcieFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/pcie.yaml"""
+
+    sources: dict[str, Source]
+    iommu: tuple[Iommu, ...]
+    computed_acs: tuple[Function, ...]
+    no_relaxed_ordering: tuple[Range, ...]
+    facts: tuple[Note, ...] = ()
+
+
+def pcie_file() -> PcieFile:
+    """The file, read once."""
+    return load("pcie", PcieFile)
+
+
+def processors(cpu: str, gpu: str = "") -> tuple[Cpu, ...]:
+    """Whose IOMMU is meant: of the processor that is named, else of a Grace CPU if the GPU (`GB200`) has one, else of both vendors of
+    x86 processors, since parameters of the one have no effect with the other."""
+    return CPUS["arm" if cpu == "auto" and gpu.startswith(ARM_GPUS) else cpu]
+
+
+def words(mode: str, cpu: str, gpu: str = "") -> dict[str, str]:
+    """The kernel parameters of a mode. Empty where there are none: no parameter switches the IOMMU of an Arm machine off."""
+    known = processors(cpu, gpu)
+    found: dict[str, str] = {}
+    for entry in pcie_file().iommu:
+        if entry.mode == mode and entry.cpu in known:
+            found |= entry.words
+    return found
+
+
+def computed_acs(identifier: str) -> str:
+    """What a function is that makes ACS of its machine a matter for rdma_topo; empty for any other."""
+    return next((one.name for one in pcie_file().computed_acs if one.id == identifier), "")
+
+
+def no_relaxed_ordering(identifier: str) -> str:
+    """Whose root port it is, if relaxed ordering must stay off below it; else empty."""
+    vendor, _, device = identifier.partition(":")
+    number = int(device or "0", 16)
+    for one in pcie_file().no_relaxed_ordering:
+        if vendor == one.vendor and int(one.first, 16) <= number <= int(one.last, 16):
+            return one.name
+    return ""
+
+
+def acs_bits(control: int) -> str:
+    """The bits that are set, as lspci names them: `SrcValid+ ReqRedir+`."""
+    named = [f"{name}+" for bit, name in enumerate(ACS_BITS) if control & 1 << bit]
+    return " ".join(named + ([f"0x{control:04x}"] if control >> len(ACS_BITS) else []))
+
+
+def tables() -> dict[str, Any]:
+    """What the role decides by."""
+    file = pcie_file()
+    return {
+        "config": CONFIG,
+        "program": PROGRAM,
+        "policy": POLICY,
+        "drop_in": DROP_IN,
+        "grub": GRUB,
+        "unit": UNIT,
+        "computed_acs": {one.id: one.name for one in file.computed_acs},
+        "no_relaxed_ordering": [
+            f"{one.vendor}:{number:04x}"
+            for one in file.no_relaxed_ordering
+            for number in range(int(one.first, 16), int(one.last, 16) + 1)
+        ],
+    }

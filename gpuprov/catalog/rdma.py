@@ -1,0 +1,112 @@
+"""The inbox RDMA stack: packages by distribution family, modules, kernels that lack one, services that lock memory."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+DIRECTORY = "/usr/local/lib/gpuprov/rdma"
+SOFT_PROGRAM = f"{DIRECTORY}/soft.sh"
+SOFT_CONFIG = "/etc/gpuprov/rdma-soft.conf"
+SOFT_UNIT = "gpuprov-rdma-soft.service"
+SOFT_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
+ROCE_PORT = 4791
+"""UDP port of RoCE v2: https://www.iana.org/assignments/service-names-port-numbers"""
+# https://salsa.debian.org/hpc-team/opensm: opensm.service starts opensm@GUID.service for each port; elsewhere it is the daemon.
+OPENSM_UNIT = "opensm.service"
+
+
+class Packages(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a fabric, or opensm, needs in each family of distributions."""
+
+    key: str
+    debian: tuple[str, ...]
+    redhat: tuple[str, ...]
+
+
+class Modules(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Kernel modules that a fabric, or a part of it, needs."""
+
+    key: str
+    names: tuple[str, ...]
+
+
+class Absent(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A distribution's kernels (whose release ends with `suffix`) that are built or packaged without a module."""
+
+    module: str
+    distribution: str
+    suffix: str
+    hint: str
+
+
+class Daemon(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A unit."""
+
+    key: str
+
+
+class RdmaFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/rdma.yaml"""
+
+    sources: dict[str, Source]
+    packages: tuple[Packages, ...]
+    modules: tuple[Modules, ...]
+    absent: tuple[Absent, ...]
+    daemons: tuple[Daemon, ...]
+    facts: tuple[Note, ...] = ()
+
+
+def rdma_file() -> RdmaFile:
+    """The file, read once."""
+    return load("rdma", RdmaFile)
+
+
+def packages(family: Literal["debian", "redhat"], *keys: str) -> tuple[str, ...]:
+    """Names of the packages of these keys, in a family."""
+    rows = (row for row in rdma_file().packages if row.key in keys)
+    return tuple(name for row in rows for name in (row.debian if family == "debian" else row.redhat))
+
+
+def all_packages(family: Literal["debian", "redhat"]) -> tuple[str, ...]:
+    """Every name that a host of a family is asked for."""
+    return packages(family, *(row.key for row in rdma_file().packages))
+
+
+def modules(*keys: str) -> tuple[str, ...]:
+    """Names of the modules of these keys."""
+    return tuple(name for row in rdma_file().modules if row.key in keys for name in row.names)
+
+
+def why_absent(module: str, distribution: str, release: str) -> str:
+    """What is known of a module that a kernel lacks, with the way out; empty where nothing is."""
+    rows = (row for row in rdma_file().absent if row.module == module and row.distribution == distribution)
+    return next((row.hint for row in rows if release.endswith(row.suffix)), "")
+
+
+def daemons() -> tuple[str, ...]:
+    """Units whose limit of locked memory matters."""
+    return tuple(row.key for row in rdma_file().daemons)
+
+
+def tables() -> dict[str, Any]:
+    """What the role decides by."""
+    return {
+        "packages": {
+            family: {row.key: list(packages(family, row.key)) for row in rdma_file().packages}
+            for family in ("debian", "redhat")
+        },
+        "modules": {row.key: list(row.names) for row in rdma_file().modules},
+        "directory": DIRECTORY,
+        "absent": [
+            {"module": row.module, "distribution": row.distribution, "suffix": row.suffix, "hint": row.hint}
+            for row in rdma_file().absent
+        ],
+        "daemons": list(daemons()),
+        "soft": {"program": SOFT_PROGRAM, "config": SOFT_CONFIG, "unit": SOFT_UNIT, "modules": dict(SOFT_MODULES)},
+        "roce_port": ROCE_PORT,
+        "opensm_unit": OPENSM_UNIT,
+    }

@@ -1,0 +1,122 @@
+"""NVIDIA's DOCA-OFED: its packages, its kernel modules, its service, and the systems that it does not build on."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+UNIT = "openibd.service"
+CONFIG = "/etc/infiniband/openib.conf"
+PROFILE = "doca-ofed"
+HOST_PACKAGE = "doca-host"
+PIN = "/etc/apt/preferences.d/gpuprov-doca"
+PLACE = "/var/lib/gpuprov/doca-host"
+"""Where the named doca-host package is fetched to, below which its checksum is the file's name."""
+UNINSTALL = "/usr/sbin/ofed_uninstall.sh --force"
+HEADERS = {"debian": "linux-headers-{kernel}", "redhat": "kernel-devel-{kernel}"}
+"""Without which DKMS builds nothing for a kernel; as the driver's catalogue has them (part kernel-headers)."""
+Family = Literal["debian", "redhat"]
+
+
+class Package(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A package by family, empty where it has none. `kernel`: its version is OFED's release. `held`: gpuprov holds it."""
+
+    key: str
+    debian: str = ""
+    redhat: str = ""
+    kernel: bool = False
+    held: bool = True
+
+
+class Module(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kernel module or DKMS tree by its role: `dkms` (built for every kernel), `core` (must be OFED's), `storage` (holds ib_core,
+    and is unloaded before openibd restarts), `peer` (the same, of GPUs), `other` (to be built again after OFED)."""
+
+    key: str
+    role: Literal["dkms", "core", "storage", "peer", "other"]
+
+
+class Unbuildable(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """OFED up to `last` does not build on this distribution from its release `first` on."""
+
+    like: str
+    first: str
+    last: str
+    why: str
+    way: str
+
+
+class OfedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/rdma_ofed.yaml"""
+
+    sources: dict[str, Source]
+    packages: tuple[Package, ...]
+    modules: tuple[Module, ...]
+    keys: tuple[Note, ...]
+    unbuildable: tuple[Unbuildable, ...]
+    facts: tuple[Note, ...] = ()
+
+
+def ofed_file() -> OfedFile:
+    """The file, read once."""
+    return load("rdma_ofed", OfedFile)
+
+
+def modules(role: str) -> tuple[str, ...]:
+    """Names of one role."""
+    return tuple(one.key for one in ofed_file().modules if one.role == role)
+
+
+def packages(family: str, *, held: bool = False, kernel: bool = False) -> tuple[str, ...]:
+    """Names in a family: all, those that are held, or those whose version is OFED's release."""
+    chosen = [one for one in ofed_file().packages if (one.held or not held) and (one.kernel or not kernel)]
+    return tuple(name for one in chosen if (name := one.redhat if family == "redhat" else one.debian))
+
+
+def order(version: str) -> tuple[int, ...]:
+    """The numbers that a release or a distribution's version begins with."""
+    match = re.match(r"\d+(\.\d+)*", version)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
+
+
+def unbuildable(family: str, version: str, ofed: str) -> Unbuildable | None:
+    """Why this OFED release does not build on this distribution; None for one that nobody has reported."""
+    return next(
+        (
+            one
+            for one in ofed_file().unbuildable
+            if one.like == family
+            and order(one.first)[:1] == order(version)[:1]
+            and order(one.first) <= order(version)
+            and () < order(ofed)[:2] <= order(one.last)
+        ),
+        None,
+    )
+
+
+def fits(found: str, asked: str) -> bool:
+    """Whether a release is the one that is asked for, to the figure that was said: 25.10-1.7.1 is 25.10."""
+    return not asked or found == asked or found.startswith((f"{asked}-", f"{asked}."))
+
+
+def tables() -> dict[str, Any]:
+    """What the role decides by."""
+    families: tuple[Family, ...] = ("debian", "redhat")
+    return {
+        "unit": UNIT,
+        "config": CONFIG,
+        "profile": PROFILE,
+        "host_package": HOST_PACKAGE,
+        "pin": PIN,
+        "place": PLACE,
+        "uninstall": UNINSTALL,
+        "headers": HEADERS,
+        "held": {family: packages(family, held=True) for family in families},
+        "kernel": {family: packages(family, kernel=True) for family in families},
+        "modules": {role: modules(role) for role in ("dkms", "core", "storage", "peer", "other")},
+        "unbuildable": [msgspec.to_builtins(one) for one in ofed_file().unbuildable],
+    }

@@ -1,0 +1,58 @@
+"""RoCE: where gpuprov's settings of the ports lie on a host, and what is known of each setting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+CONFIG = "/etc/gpuprov/roce.conf"
+FOLDER = "/usr/local/lib/gpuprov/rdma"
+PROGRAM = f"{FOLDER}/roce.sh"
+READER = f"{FOLDER}/roce-read.sh"
+UNIT = "gpuprov-roce.service"
+UDP_PORT = 4791
+"""RoCE v2's, ROCE_V2_UDP_DPORT of include/rdma/ib_verbs.h in the kernel."""
+WAIT = 60
+"""Seconds that the unit waits at boot for the devices and their network interfaces."""
+
+
+class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A setting of the block: by what it is set with NVIDIA's OFED, and by what with the kernel's own drivers (empty: by nothing)."""
+
+    key: str
+    ofed: str
+    inbox: str = ""
+
+
+class RoceFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/roce.yaml"""
+
+    sources: dict[str, Source]
+    settings: tuple[Setting, ...]
+    facts: tuple[Note, ...] = ()
+
+
+def roce_file() -> RoceFile:
+    """The file, read once."""
+    return load("roce", RoceFile)
+
+
+def setting(key: str) -> Setting:
+    """What is known of one."""
+    return next(one for one in roce_file().settings if one.key == key)
+
+
+def tables() -> dict[str, Any]:
+    """What the role decides by."""
+    return {
+        "config": CONFIG,
+        "folder": FOLDER,
+        "program": PROGRAM,
+        "reader": READER,
+        "unit": UNIT,
+        "wait": WAIT,
+        "settings": {one.key: {"ofed": one.ofed, "inbox": one.inbox} for one in roce_file().settings},
+    }

@@ -1,0 +1,31 @@
+"""How many NVLinks a GPU model has where all is well."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.catalog.gpus import Gpu
+from gpuprov.catalog.reader import Fact, Source, load
+
+
+class ModelLinks(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`links` are up on each GPU of the model; on a card that takes a bridge, where it has all bridges."""
+
+    model: str
+    links: int
+
+
+class TopologyFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/topology.yaml"""
+
+    sources: dict[str, Source]
+    nvlinks: tuple[ModelLinks, ...]
+
+
+def nvlinks(gpu: Gpu | None) -> int | None:
+    """NVLinks of the model: 0 for one that has none, None where that is not known."""
+    if gpu is None:
+        return None
+    if gpu.nvlink == "no":
+        return 0
+    return next((row.links for row in load("topology", TopologyFile).nvlinks if row.model == gpu.key), None)

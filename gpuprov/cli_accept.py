@@ -1,0 +1,60 @@
+"""The command `gpuprov accept`: parse, call, return the exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuprov import options
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@options.inventory
+@click.option("--only", metavar="NAME,...", help="Only these: rdma, nccl, nvbandwidth, dcgm.")
+@click.option(
+    "--pairs",
+    type=click.Choice(["auto", "all", "ring"]),
+    default="auto",
+    show_default=True,
+    help="Which hosts are tested with which; auto: all pairs of up to 8 hosts, else a ring.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=5),
+    default=60.0,
+    show_default=True,
+    help="Seconds that a test may take beyond what it measures.",
+)
+@click.option("--in-use", is_flag=True, help="Also test hosts whose GPUs or HCAs processes hold; it disturbs them.")
+@click.option("--break-lock", is_flag=True, help="Take over a host's lock that another operator's run left behind.")
+@click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
+@click.option("--html", type=FILE, help="Write one self-contained HTML page, with the heat maps, to this file.")
+@click.option("--svg", type=FILE, help="Write the heat maps of pairs to this file.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.json_flag
+def accept(sources: tuple[str, ...], only: str | None, yes: bool, **given: Any) -> int:
+    """Run the acceptance tests of the hosts, under each host's lock: does the fleet perform as its specs say?
+
+    Loads GPUs and network fully, so it runs on request only, and refuses hosts that are in use.
+
+    \b
+    Example: gpuprov accept inventory.yaml --limit training --only rdma --html accept.html
+    """
+    from gpuprov import accept as accepting
+
+    names = [name.strip() for name in (only or ",".join(accepting.KINDS)).split(",") if name.strip()]
+    for name in names:
+        if name not in accepting.KINDS:
+            raise click.UsageError(f'--only: there is no test "{name}"; allowed: {", ".join(accepting.KINDS)}')
+    if not names:
+        raise click.UsageError(f"--only names no test; allowed: {', '.join(accepting.KINDS)}")
+    fleet = options.load(sources, given)
+    if not yes:
+        options.must_be_able_to_ask("accept asks before it loads the hosts", "--yes")
+    taken = ("pairs", "timeout", "in_use", "break_lock", "verbose", "as_json", "junit", "html", "svg")
+    chosen = {name: given[name] for name in taken}
+    return accepting.run(fleet.pairs, accepting.Options(only=tuple(names), yes=yes, **chosen))

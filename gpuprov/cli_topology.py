@@ -1,0 +1,54 @@
+"""The command `gpuprov topology`: parse, call, return the exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuprov import options
+
+
+@click.command()
+@click.argument("host", metavar="HOST")
+@options.inventory
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also write a picture to this file.")
+@options.json_flag
+def topology(host: str, sources: tuple[str, ...], svg: Path | None, as_json: bool, **reading: Any) -> int:
+    """Draw what is wired to what on a host: GPUs, NVLinks, PCIe switches, NUMA nodes, HCAs. Changes nothing.
+
+    HOST is a host of the inventory, or a pattern as --limit takes it. Names each GPU's nearest HCA, and what is amiss:
+    rails that do not match, lowered PCIe links, NVLinks that are down, pairs on different sockets.
+
+    \b
+    Example: gpuprov topology gpu001 inventory.yaml --svg gpu001.svg
+    """
+    from msgspec.structs import replace
+
+    from gpuprov.errors import GpuprovError
+    from gpuprov.gather import gather
+    from gpuprov.report.files import check_writable, write_atomic
+    from gpuprov.spec.problem import SpecError
+    from gpuprov.topology import command
+    from gpuprov.topology.model import PROBES
+
+    try:
+        hosts = options.raw_hosts(sources, {**reading, "limit": host})
+    except SpecError as error:
+        told = [replace(one, message=one.message.replace("--limit", "HOST")) for one in error.problems]
+        raise SpecError(told) from error
+    if reading["limit"]:
+        inside = {raw.name for raw in options.raw_hosts(sources, reading)}
+        hosts = [raw for raw in hosts if raw.name in inside]
+        if not hosts:
+            raise GpuprovError(
+                f'HOST "{host}" and --limit "{reading["limit"]}" have no host in common', "leave one out"
+            )
+    check_writable(svg)
+    if svg:
+        command.one_host([raw.name for raw in hosts])
+    code, picture = command.show(gather([(raw, PROBES) for raw in hosts]), as_json=as_json)
+    if svg and picture:
+        write_atomic(svg, picture)
+    return code

@@ -1,0 +1,164 @@
+"""What an acceptance needs of a host: tools, addresses, PCI paths, who uses its HCAs; and what the last one measured."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+
+FOLDER = "/opt/gpuprov/acceptance"
+RESULT = "/var/lib/gpuprov/acceptance.json"
+PROGRAMS = (
+    "ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat rping ibv_rc_pingpong ibping nvbandwidth dcgmi mpirun "
+    "all_reduce_perf all_gather_perf reduce_scatter_perf alltoall_perf broadcast_perf reduce_perf sendrecv_perf"
+)
+"""Programs of acceptance tests, as the catalogue and the `acceptance` block name them."""
+
+
+class Tools(msgspec.Struct, frozen=True):
+    """`found`: paths of programs by name. `flags`: what `ib_write_bw --help` lists of CUDA. `built`: by folder of what the role
+    built, libraries that its program does not find (empty: it would start)."""
+
+    found: dict[str, str] = {}
+    flags: tuple[str, ...] = ()
+    built: dict[str, tuple[str, ...]] = {}
+    peermem: bool = False
+    python: bool = False
+
+
+class Network(msgspec.Struct, frozen=True):
+    """IPv4 addresses by network interface, the one that packets to elsewhere leave with, and where PCI functions sit in the tree."""
+
+    addresses: dict[str, tuple[str, ...]] = {}
+    main: str = ""
+    gpus: dict[str, str] = {}
+    hcas: dict[str, str] = {}
+
+
+class User(msgspec.Struct, frozen=True):
+    """A process that has an RDMA device open."""
+
+    pid: int
+    command: str
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure, and what it was measured with; or, in `problem`, why there is none.
+
+    `peer`, `device`, `peer_device`: of a test between two hosts, from the client's side. `rate`: the slower port's, in Gb/s; `layer`:
+    its link layer. `model` and `gpus` are of a test of GPUs. `size` is in bytes. `gdrdma`: between hosts NCCL read and wrote GPU
+    memory directly. `at` is seconds since 1970 by the controller's clock. `detail` is what else the program said.
+    """
+
+    test: str
+    at: float = 0.0
+    value: float = 0.0
+    unit: str = ""
+    peer: str = ""
+    device: str = ""
+    peer_device: str = ""
+    layer: str = ""
+    rate: float = 0.0
+    memory: str = ""
+    size: int = 0
+    model: str = ""
+    gpus: int = 0
+    gdrdma: bool = False
+    detail: str = ""
+    problem: str = ""
+    skipped: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last acceptance of each test left on a host; `damaged`: it cannot be read."""
+
+    measurements: tuple[Measurement, ...] = ()
+    damaged: str = ""
+
+
+def parse_tools(output: Output) -> Tools:
+    found, flags, built = {}, [], {}
+    for line in output.text.splitlines():
+        kind, _, rest = line.partition("|")
+        name, _, more = rest.partition("|")
+        if kind == "tool":
+            found[name] = more
+        elif kind == "flag":
+            flags.append(name)
+        elif kind == "built":
+            built[name] = tuple(more.split())
+    return Tools(found, tuple(flags), built, "peermem|" in output.text, "python|" in output.text)
+
+
+def parse_network(output: Output) -> Network:
+    addresses: dict[str, list[str]] = {}
+    paths: dict[str, dict[str, str]] = {"gpu": {}, "hca": {}}
+    main = ""
+    for line in output.text.splitlines():
+        kind, _, rest = line.partition("|")
+        name, _, more = rest.partition("|")
+        if kind == "address":
+            addresses.setdefault(name, []).append(more.partition("/")[0])
+        elif kind == "main":
+            main = name
+        elif kind in paths:
+            paths[kind][name] = more
+    return Network({name: tuple(found) for name, found in addresses.items()}, main, paths["gpu"], paths["hca"])
+
+
+def parse_users(output: Output) -> tuple[User, ...]:
+    rows = (line.partition("|") for line in output.text.splitlines())
+    return tuple(User(int(pid), command) for pid, _, command in rows if pid.isdigit())
+
+
+def parse_record(output: Output) -> Record | None:
+    if not output.text.strip():
+        return None
+    try:
+        return msgspec.json.decode(output.text, type=Record)
+    except msgspec.MsgspecError as error:
+        return Record(damaged=str(error))
+
+
+TOOLS = Probe(
+    "acceptance_tools",
+    f"""for p in {PROGRAMS}; do w=$(command -v $p) && echo "tool|$p|$w"; done
+command -v ib_write_bw >/dev/null && ib_write_bw --help 2>&1 |
+  grep -o -e '--use_cuda[a-z_]*' | sort -u | sed 's/^/flag|/'
+for d in {FOLDER}/*/; do
+  [ -e "$d/built" ] || continue
+  n=${{d%/}}
+  echo "built|${{n##*/}}|$(ldd "$d/$(cat "$d/built")" 2>&1 | sed -n 's/^[[:space:]]*\\(.*\\) => not found/\\1/p' | tr '\\n' ' ')"
+done
+[ -d /sys/module/nvidia_peermem ] && echo 'peermem|'
+for p in python3 /usr/libexec/platform-python; do command -v $p >/dev/null && echo 'python|' && break; done
+true""",
+    parse_tools,
+    f"command -v ib_write_bw rping ibping all_reduce_perf nvbandwidth dcgmi; ls {FOLDER}",
+)
+NETWORK = Probe(
+    "acceptance_network",
+    r"""ip -4 -o addr show scope global 2>/dev/null | sed -n 's/^[0-9]*: *\([^ ]*\) *inet \([^ ]*\).*/address|\1|\2/p'
+ip -4 -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/main|\1/p'
+for d in /sys/bus/pci/devices/*; do
+  [ "$(cat "$d/vendor" 2>/dev/null)" = 0x10de ] || continue
+  case $(cat "$d/class") in 0x03*) echo "gpu|${d##*/}|$(readlink -f "$d")" ;; esac
+done
+for d in /sys/class/infiniband/*; do [ -e "$d/device" ] && echo "hca|${d##*/}|$(readlink -f "$d/device")"; done
+true""",
+    parse_network,
+    "ip -4 addr; ip route get 192.0.2.1; lspci -tv",
+)
+"""192.0.2.1 is of a range that no host has (RFC 5737): the route to it is the default one."""
+USERS = Probe(
+    "rdma_users",
+    r"""find /proc/[0-9]*/fd -lname '/dev/infiniband/uverbs*' -printf '%h\n' 2>/dev/null | sort -u | while read -r f; do
+  p=${f%/fd}; c=
+  read -r c <"$p/comm" 2>/dev/null
+  echo "${p#/proc/}|$c"
+done""",
+    parse_users,
+    "fuser -v /dev/infiniband/uverbs*",
+)
+"""Processes that hold an RDMA device for verbs; what only manages the fabric (opensm) does not."""
+LAST = Probe("acceptance_result", f"cat {RESULT} 2>/dev/null; true", parse_record, f"cat {RESULT}")

@@ -1,0 +1,20 @@
+"""What acceptance tools are built with: the CUDA compiler of a host."""
+
+from __future__ import annotations
+
+from gpuprov.probe.base import Output, Probe
+
+
+def parse(output: Output) -> str:
+    return output.text.strip()
+
+
+BUILD = Probe(
+    "acceptance_build",
+    "command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null; true",
+    parse,
+    "command -v nvcc; ls /usr/local/cuda/bin/nvcc",
+)
+"""The path of nvcc, empty for none: NVIDIA's packages put it below /usr/local/cuda, which is not in PATH."""
+MPICC = Probe("acceptance_mpicc", "command -v mpicc; true", parse, "command -v mpicc")
+"""The path of MPI's compiler, by which the build finds its headers; empty for none."""

@@ -1,0 +1,222 @@
+"""What perftest, ibv_rc_pingpong, ibping, rping, nccl-tests, nvbandwidth and dcgmi print, read strictly: a cut output is no figure.
+
+Every parser raises Unreadable, with the line that tells why, where the figure is not there whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import msgspec
+
+
+class Unreadable(Exception):
+    """The output has no figure; the message is the last thing that the program said of it."""
+
+
+class Collective(msgspec.Struct, frozen=True):
+    """A run of nccl-tests: GB/s of bus bandwidth, and by what NCCL's ranks of different hosts talked (`NET/IB`, `NET/Socket`)."""
+
+    busbw: float
+    networks: tuple[str, ...] = ()
+    gdrdma: bool = False
+
+
+class Diag(msgspec.Struct, frozen=True):
+    """A run of DCGM's diagnostics: how many tests passed, and what failed, each with its reason."""
+
+    passed: int
+    failed: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+# https://github.com/linux-rdma/perftest/blob/master/src/perftest_parameters.h: RESULT_FMT_G, RESULT_FMT_LAT and their REPORT_FMT.
+_BW_HEAD = re.compile(r"^ ?#bytes +#iterations +BW peak\[Gb/sec\] +BW average\[Gb/sec\] +MsgRate\[Mpps\]")
+_LAT_HEAD = re.compile(r"^ ?#bytes +#iterations +t_min\[usec\] +t_max\[usec\] +t_typical\[usec\] +t_avg\[usec\]")
+_NUMBER = re.compile(r"^-?\d+(\.\d+)?$")
+
+
+def bandwidth(text: str, size: int) -> float:
+    """Gb/s, average, of one run of a perftest *_bw program with --report_gbits."""
+    return _row(text, _BW_HEAD, size, cells=5)[3]
+
+
+def latency(text: str, size: int) -> float:
+    """us, typical (the median), of one run of a perftest *_lat program; half a round trip, as perftest has it."""
+    return _row(text, _LAT_HEAD, size, cells=6)[4]
+
+
+def _row(text: str, head: re.Pattern[str], size: int, cells: int) -> list[float]:
+    """The one row of figures below the head. Between them perftest may warn of the CPU's frequency."""
+    lines = text.splitlines()
+    start = next((number for number, line in enumerate(lines) if head.match(line)), None)
+    if start is None:
+        raise Unreadable(complaint(text))
+    for line in lines[start + 1 :]:
+        words = line.split()
+        if len(words) >= cells and words[0] == str(size) and all(_NUMBER.match(word) for word in words[:cells]):
+            row = [float(word) for word in words]
+            if row[3 if cells == 5 else 4] > 0:
+                return row
+    raise Unreadable(complaint(text))
+
+
+# https://github.com/linux-rdma/rdma-core/blob/master/libibverbs/examples/rc_pingpong.c
+_ITERATIONS = re.compile(r"^\d+ iters in [\d.]+ seconds = ([\d.]+) usec/iter$", re.MULTILINE)
+
+
+def pingpong(text: str) -> float:
+    """us of half a round trip of ibv_rc_pingpong, which prints the whole."""
+    match = _ITERATIONS.search(text)
+    if match is None:
+        raise Unreadable(complaint(text))
+    return float(match[1]) / 2
+
+
+# https://github.com/linux-rdma/rdma-core/blob/master/infiniband-diags/ibping.c
+_IBPING = re.compile(r"^(\d+) packets transmitted, (\d+) received, (\d+)% packet loss", re.MULTILINE)
+
+
+def ibping(text: str, count: int) -> int:
+    """How many of `count` pings ibping had answered."""
+    match = _IBPING.search(text)
+    if match is None or int(match[1]) != count:
+        raise Unreadable(complaint(text))
+    return int(match[2])
+
+
+def rping(text: str) -> int:
+    """How many pings rping -v showed as answered."""
+    # https://github.com/linux-rdma/rdma-core/blob/master/librdmacm/examples/rping.c
+    return len(re.findall(r"^ping data: rdma-ping-\d+: ", text, re.MULTILINE))
+
+
+# https://github.com/NVIDIA/nccl-tests/blob/master/src/common.cu; NCCL_DEBUG=INFO says `[receive] via NET/IB/0/GDRDMA`, with a plugin
+# NET/IBext_v8 (https://github.com/NVIDIA/nccl/issues/1453); what it sends may go without GDRDMA where it does not read GPU memory
+# (https://github.com/NVIDIA/nccl-tests/issues/36).
+_AVERAGE = re.compile(r"# Avg bus bandwidth +: ([0-9.eE+-]+)\s")
+_WRONG = re.compile(r"# Out of bounds values : (\d+) (\w+)")
+_ROOM = re.compile(r"# Reducing maxBytes to (\d+) due to memory limitation")
+_NETWORK = re.compile(r"\[(send|receive)\] via (NET/[\w ]+)/\d+(?:\([^)]*\))?((?:/\w+)*)")
+
+
+def collective(text: str) -> Collective:
+    """The one message size's bus bandwidth, mean of out of place and in place; wrong results are no figure."""
+    average, wrong = _AVERAGE.search(text + "\n"), _WRONG.search(text)
+    if average is None or wrong is None:
+        room = _ROOM.search(text)
+        raise Unreadable(
+            f"the GPUs' memory has room for messages of {room[1]} bytes at most" if room else complaint(text)
+        )
+    if int(wrong[1]) or wrong[2] != "OK":
+        raise Unreadable(f"{wrong[1]} values are wrong: the GPUs, or what is between them, corrupt data")
+    value = float(average[1])
+    if not math.isfinite(value) or value <= 0:
+        raise Unreadable(f"the bus bandwidth is {average[1]}; one GPU alone has none")
+    found = _NETWORK.findall(text)
+    received = [more for way, _, more in found if way == "receive"]
+    networks = tuple(sorted({name for _, name, _ in found}))
+    return Collective(value, networks, bool(received) and all("GDRDMA" in more for more in received))
+
+
+# https://github.com/NVIDIA/nvbandwidth/blob/main/json_output.cpp
+def copies(text: str, test: str) -> float | None:
+    """GB/s of the slowest copy of a test case of `nvbandwidth -j`; None where the case does not apply to the host."""
+    root = _document(text, "nvbandwidth")["nvbandwidth"]
+    if isinstance(root, dict) and root.get("error"):
+        raise Unreadable(" ".join(str(root["error"]).split()))
+    cases = root.get("testcases") if isinstance(root, dict) else None
+    case = next((one for one in cases or () if isinstance(one, dict) and one.get("name") == test), None)
+    if case is None:
+        raise Unreadable(f"no test case {test} in the output")
+    if case.get("status") == "Waived":
+        return None
+    if case.get("status") != "Passed":
+        raise Unreadable(" ".join(f"{case.get('status')} {case.get('error', '')}".split()))
+    cells = [cell for row in case.get("bandwidth_matrix") or () for cell in row]
+    try:
+        values = [float(cell) for cell in cells if cell != "N/A"]
+    except (TypeError, ValueError) as error:
+        raise Unreadable(f"the bandwidths of {test} are not numbers") from error
+    if not values:
+        raise Unreadable(f"{test} has no bandwidth")
+    return min(values)
+
+
+# DCGM 4: https://github.com/NVIDIA/DCGM/blob/master/testing/python3/test_utils.py (diag_verify_json); 3: nvvs, NvvsCommon.h
+_DIAGNOSTICS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
+
+
+def diagnostics(text: str) -> Diag:
+    """What `dcgmi diag -j` of DCGM 3 or 4 says of each test. A status that is not known is a failure."""
+    root = _document(text, *_DIAGNOSTICS)
+    body = next(root[name] for name in _DIAGNOSTICS if name in root)
+    if not isinstance(body, dict) or body.get("runtime_error"):
+        raise Unreadable(" ".join(str(body.get("runtime_error") if isinstance(body, dict) else body).split()))
+    passed, failed, skipped = 0, [], []
+    for category in body.get("test_categories") or ():
+        for test in (category or {}).get("tests") or ():
+            results = [one for one in (test or {}).get("results") or () if isinstance(one, dict)]
+            statuses = [str(one.get("status", "")).casefold() for one in results]
+            bad = [one for one in results if str(one.get("status", "")).casefold() not in ("pass", "skip", "skipped")]
+            if bad:
+                failed.append(f"{test.get('name', 'a test')}: {_why(bad[0])}")
+            elif "pass" in statuses:
+                passed += 1
+            elif test:
+                skipped.append(str(test.get("name", "")))
+    if not passed and not failed:
+        raise Unreadable("DCGM ran no test: " + (", ".join(skipped) + " skipped" if skipped else complaint(text)))
+    return Diag(passed, tuple(failed), tuple(skipped))
+
+
+def _why(result: dict[str, Any]) -> str:
+    where = result.get("entity_id", result.get("gpu_ids", ""))
+    warnings = result.get("warnings") or ()
+    warnings = [warnings] if isinstance(warnings, str) else warnings
+    told = [str(one.get("warning", "")) if isinstance(one, dict) else str(one) for one in warnings]
+    words = " ".join(" ".join(told).split())[:300]
+    return f"{result.get('status')} on {result.get('entity_group', 'GPU')} {where}" + (f" ({words})" if words else "")
+
+
+def _document(text: str, *keys: str) -> dict[str, Any]:
+    """The JSON object with one of these keys; programs print lines of their own before it."""
+    decoder = json.JSONDecoder()
+    for match in re.finditer(r"^\s*\{", text, re.MULTILINE):
+        try:
+            found, _ = decoder.raw_decode(text[match.end() - 1 :])
+        except ValueError:
+            continue
+        if isinstance(found, dict) and any(key in found for key in keys):
+            return found
+    raise Unreadable(complaint(text))
+
+
+_NOISE = re.compile(
+    r"^[-*#\s]*$|Waiting for client|Conflicting CPU frequency|^\s*(local|remote) address|^\s*GID:|^ *[\w .*]+: +\w"
+)
+# NCCL tells so of plug-ins that it does without, on every healthy host.
+_CHATTER = re.compile(r"NCCL INFO")
+_ERRORS = re.compile(
+    r"error|fail|couldn't|unable|cannot|can't|refused|no such|not found|invalid|denied|unexpected|mismatch", re.I
+)
+
+
+def complaint(text: str) -> str:
+    """The line of an output that says what went wrong: the first that looks like an error, else the last."""
+    told = [line for line in _lines(text) if not _NOISE.search(line)]
+    return error_in(text) or (told[-1][:300] if told else "it ended without a figure")
+
+
+def error_in(text: str) -> str:
+    """The first line that looks like an error, or nothing."""
+    return next((line[:300] for line in _lines(text) if _ERRORS.search(line)), "")
+
+
+def _lines(text: str) -> list[str]:
+    """Lines without what could drive a terminal; empty ones left out."""
+    lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
+    return [line for line in lines if line and not _CHATTER.search(line)]

@@ -1,0 +1,284 @@
+#!/usr/bin/python3
+"""gpuprov simulation, in a container: PCI functions and RDMA devices as sysfs shows them, hung into this container's /sys.
+
+`bus boot [DRIVER]` lays everything out as after a boot; DRIVER is what has bound the GPUs. `bus reload [DRIVER]` changes what faults,
+driver and packages change, and leaves what was written in the meantime, as settings of bridges; `bus refresh` does so with the driver
+there is; `bus forget acs|requests|roce` takes such settings back, as a reset of the functions does.
+
+The machine's own sysfs stays in place for everything else: its folders are bound into the new /sys/devices and /sys/class.
+"""
+
+import fcntl
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+RUN = Path("/run/gpuprov-sim")
+TREE = RUN / "sys"
+WRITTEN = RUN / "sys.json"
+TOLD = Path("/usr/lib/gpuprov-sim/sysfs.json")
+SHOW = Path("/usr/lib/gpuprov-sim/bus-show")
+FAULTS = Path("/var/lib/gpuprov-sim/faults")
+ETC = Path("/")
+SYS = Path("/sys")
+DEVICES = "bus/pci/devices"
+LINK = "link: "  # what a link's content begins with
+SIZE = 4096
+ACS_CONTROL, DEVICE_CONTROL, LINK_STATUS = 0x106, 0x48, 0x52
+NO_GID = ":".join(["0000"] * 8) + "\n"
+LISTS = ("etc/modules", "etc/modules-load.d/*.conf", "usr/lib/modules-load.d/*.conf",
+         "etc/rdma/modules/infiniband.conf", "etc/rdma/modules/roce.conf", "etc/rdma/modules/rdma.conf")  # fmt: skip
+BROUGHT = {"mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs"}
+"""Modules that udev loads for an HCA; others of RDMA are loaded by those who name them in a list."""
+NAMED = {"ib_umad", "ib_ipoib", "rdma_ucm", "rdma_cm", "iw_cm", "ib_cm"}
+"""rdma-core names them for mlx5: https://github.com/linux-rdma/rdma-core kernel-boot"""
+Function = dict[str, Any]
+Files = dict[str, str]
+
+
+def main(verb: str, word: str = "") -> None:
+    RUN.mkdir(parents=True, exist_ok=True)
+    with (RUN / "bus.lock").open("w") as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        run(verb, word)
+
+
+def run(verb: str, word: str) -> None:
+    if not (SYS / DEVICES).is_dir():
+        sys.exit(f"{SYS / DEVICES}: this machine has no PCI bus to lay the simulated one over")
+    told = json.loads(TOLD.read_text())
+    wanted = layout(told, planted(), word if verb in ("boot", "reload") else driver_now())
+    if verb == "forget":
+        forget(wanted, word)
+        return
+    before = json.loads(WRITTEN.read_text()) if WRITTEN.exists() else {}
+    write(before, wanted, afresh=verb == "boot")
+    WRITTEN.write_text(json.dumps(wanted))
+    subprocess.run([SHOW], check=True)
+
+
+def planted() -> Files:
+    """The faults that are on, with their parameters."""
+    return {file.name: file.read_text().strip() for file in FAULTS.glob("*")}
+
+
+def driver_now() -> str:
+    """What has bound the GPUs."""
+    bound = [os.path.basename(os.readlink(link)) for link in glob.glob(f"{TREE}/{DEVICES}/*/driver")]
+    return next((name for name in bound if name in ("nvidia", "nouveau")), "")
+
+
+def layout(told: dict[str, Any], faults: Files, driver: str) -> Files:
+    """Every file and link below /sys that is ours, by path, as the kernel would have it."""
+    files: Files = {}
+    numbers, loaded = iter(range(len(told["functions"]))), modules()
+    for function in disturbed(told, faults):
+        role, address, path = function["role"], function["address"], f"devices/{function['path']}"
+        bound = {"gpu": driver, "nvswitch": "nvidia-nvswitch" if driver == "nvidia" else "", "bridge": "pcieport"}
+        own = bound.get(role, "mlx5_core" if function["rdma"] else "")
+        files[f"{DEVICES}/{address}"] = link(f"{DEVICES}/{address}", path)
+        for name, content in function["files"].items():
+            files[f"{path}/{name}"] = content.ljust(SIZE, "\0") if name == "config" else content
+        files[f"{path}/local_cpulist"] = cpus(function["node"])
+        files[f"{path}/uevent"] = uevent(function, own)
+        files[f"{path}/subsystem"] = link(f"{path}/subsystem", "bus/pci")
+        if own:
+            # What begins with a dot is no function to lspci, which follows the link.
+            files[f"{path}/driver"] = link(f"{path}/driver", f"{DEVICES}/.drivers/{own}")
+            files[f"{DEVICES}/.drivers/{own}/uevent"] = ""
+        if function["rdma"]:
+            files |= rdma(function, path, next(numbers), loaded)
+    if any(function["rdma"] for function in told["functions"]):
+        files |= {f"module/{name}/refcnt": "1\n" for name in loaded if not foreign(name)}
+    return files
+
+
+def link(path: str, target: str) -> str:
+    return LINK + os.path.relpath(target, os.path.dirname(path))
+
+
+def cpus(node: int) -> str:
+    """The processors of the machine under the simulation that its node of this number has; all, where it has no such node."""
+    for file in (f"/sys/devices/system/node/node{node}/cpulist", "/sys/devices/system/cpu/online"):
+        if os.path.exists(file):
+            return Path(file).read_text()
+    return "0\n"
+
+
+def uevent(function: Function, driver: str) -> str:
+    texts = {name: content.strip().removeprefix("0x").upper() for name, content in function["files"].items()}
+    lines = [f"DRIVER={driver}"] if driver else []
+    lines += [f"PCI_CLASS={texts['class'].lstrip('0')}", f"PCI_ID={texts['vendor']}:{texts['device']}",
+              f"PCI_SUBSYS_ID={texts['subsystem_vendor']}:{texts['subsystem_device']}",
+              f"PCI_SLOT_NAME={function['address']}", f"MODALIAS={function['files']['modalias'].strip()}"]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def place_name(address: str) -> str:
+    """As udev and rdma-core name a device after its place: P1p20s0."""
+    domain, bus, slot = (int(part, 16) for part in address.partition(".")[0].split(":"))
+    return (f"P{domain}" if domain else "") + f"p{bus}s{slot}"
+
+
+def rdma(function: Function, path: str, number: int, loaded: set[str]) -> Files:
+    """The RDMA device of a function, what verbs and management datagrams go through, and its network interface."""
+    told, ofed = function["rdma"], bool(glob.glob(str(ETC / "usr/src/ofa_kernel/*")))
+    place = place_name(function["address"])
+    name, netdev = told["prefix"] + place, f"en{place}np0" if told["netdev"] else ""
+    folder = f"{path}/infiniband/{name}"
+    files = {f"{folder}/{key}": value for key, value in told["files"].items()}
+    files |= {f"{folder}/{key}": value for key, value in (told["ofed"] if ofed else {}).items()}
+    groups: list[tuple[str, str, Files]] = [("infiniband", name, {})]
+    groups.append(
+        ("infiniband_verbs", f"uverbs{number}", {"ibdev": name, "abi_version": "1", "dev": f"231:{192 + number}"})
+    )
+    if "ib_umad" in loaded:
+        groups.append(("infiniband_mad", f"umad{number}", {"ibdev": name, "port": "1", "dev": f"231:{number}"}))
+        files["class/infiniband_mad/abi_version"] = "5"
+    files["class/infiniband_verbs/abi_version"] = "6"
+    for group, one, more in groups:
+        where = f"{path}/{group}/{one}"
+        files |= {f"{where}/{key}": value for key, value in more.items()}
+        files[f"{where}/device"] = link(f"{where}/device", path)
+        files[f"{where}/subsystem"] = link(f"{where}/subsystem", f"class/{group}")
+        files[f"class/{group}/{one}"] = link(f"class/{group}/{one}", where)
+    if netdev:
+        where = f"{path}/net/{netdev}"
+        own = {"address": told["netdev"]["mac"], "type": "1", "speed": str(told["netdev"]["speed"])}
+        own |= told["ofed_netdev"] if ofed else {}
+        files |= {f"{where}/{key}": value for key, value in own.items()}
+        files[f"{where}/device"] = link(f"{where}/device", path)
+        files[f"class/net/{netdev}"] = link(f"class/net/{netdev}", where)
+    ended = {
+        key: value if value.startswith(LINK) or not value else value.rstrip("\n") + "\n" for key, value in files.items()
+    }
+    return {key: value.replace("@netdev@", netdev) for key, value in ended.items()}
+
+
+def modules() -> set[str]:
+    """The modules of RDMA that a boot loads."""
+    found = (file for pattern in LISTS for file in glob.glob(str(ETC / pattern)) if os.path.exists(file))
+    named = {line.split()[0] for file in found for line in Path(file).read_text().splitlines() if line.strip()}
+    return BROUGHT | NAMED & named
+
+
+def foreign(module: str) -> bool:
+    """Whether the machine below has loaded it, whose own folder is shown then."""
+    mine = TREE / "module" / module
+    return mine.is_symlink() or (not mine.exists() and (SYS / "module" / module).exists())
+
+
+def disturbed(told: dict[str, Any], faults: Files) -> list[Function]:
+    """The functions, with the faults that are on. A fault's parameter is an index; of pcie-link-narrow, a role and one: hca3."""
+    made: list[Function] = []
+    for function in told["functions"]:
+        mine = {name for name, value in faults.items() if concerns(function, name, value)}
+        if "hca-missing" in mine:
+            continue
+        changed = {**function, "files": dict(function["files"])}
+        if "hca-misplaced" in mine:
+            node = 1 - function["node"]
+            changed |= {key: told["spares"][node][key] for key in ("address", "path")} | {"node": node}
+            changed["files"]["numa_node"] = f"{node}\n"
+        if "gpu-lost" in mine:
+            changed["files"]["config"] = "\xff" * SIZE
+        if "pcie-link-narrow" in mine:
+            changed["files"] |= {"current_link_width": "4\n", "current_link_speed": "8.0 GT/s PCIe\n"}
+            changed["files"]["config"] = patched(changed["files"]["config"], LINK_STATUS, 4 << 4 | 3)
+        if function["rdma"]:
+            changed["rdma"] = port(function["rdma"], mine)
+        made.append(changed)
+    return made
+
+
+def concerns(function: Function, name: str, value: str) -> bool:
+    if name == "pcie-link-narrow":
+        return f"{function['role']}{function['index']}" == value
+    if name not in ("gpu-lost", "hca-missing", "hca-misplaced", "ib-port-down", "ib-port-init", "ib-rate-low",
+                    "hca-link-layer", "roce-gid-missing"):  # fmt: skip
+        return False
+    return bool(
+        function["role"] == ("gpu" if name == "gpu-lost" else "hca") and str(function["index"]) == (value or "0")
+    )
+
+
+def patched(config: str, at: int, word: int) -> str:
+    return config[:at] + chr(word & 0xFF) + chr(word >> 8) + config[at + 2 :]
+
+
+def port(told: dict[str, Any], faults: set[str]) -> dict[str, Any]:
+    """Its RDMA device, with the faults of its port."""
+    files = dict(told["files"])
+    if "ib-port-down" in faults:
+        physical = "2: Polling" if told["prefix"] == "ib" else "3: Disabled"
+        files |= {"ports/1/state": "1: DOWN", "ports/1/phys_state": physical}
+    if "ib-port-init" in faults:
+        files |= {"ports/1/state": "2: INIT"}
+    if {"ib-port-down", "ib-port-init"} & faults and told["prefix"] == "ib":
+        files |= {"ports/1/lid": "0xffff", "ports/1/sm_lid": "0x0"}
+    if "ib-rate-low" in faults:
+        files["ports/1/rate"] = "100 Gb/sec (1X NDR)"
+    if "hca-link-layer" in faults:
+        other = {"InfiniBand": "Ethernet", "Ethernet": "InfiniBand"}
+        files["ports/1/link_layer"] = other[files["ports/1/link_layer"]]
+    if "roce-gid-missing" in faults:
+        # The interface lost its IPv4 address, and the table what came of it.
+        files = {key: NO_GID if key in ("ports/1/gids/2", "ports/1/gids/3") else value for key, value in files.items()
+                 if not re.fullmatch(r"ports/1/gid_attrs/\w+/[23]", key)}  # fmt: skip
+    return {**told, "files": files}
+
+
+def write(before: Files, wanted: Files, *, afresh: bool) -> None:
+    """From one layout to another; afresh: all of it, whatever was written in the meantime."""
+    for path in sorted(before.keys() - wanted.keys(), reverse=True):
+        (TREE / path).unlink(missing_ok=True)
+        for folder in (TREE / path).parents:
+            first, *more = folder.relative_to(TREE).parts
+            # What is hung into /sys stays, also when it is empty.
+            if not more or (first in ("bus", "class") and len(more) < 3 - (first == "class")) or any(folder.iterdir()):
+                break
+            folder.rmdir()
+    for path, content in wanted.items():
+        if not afresh and before.get(path) == content:
+            continue
+        file = TREE / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if content.startswith(LINK):
+            file.unlink(missing_ok=True)
+            file.symlink_to(content.removeprefix(LINK))
+        elif afresh or path not in before or len(before[path]) != len(content):
+            file.write_bytes(content.encode("latin-1"))
+        else:
+            change(file, before[path], content)
+
+
+def change(file: Path, before: str, content: str) -> None:
+    """Only the bytes that differ: others may have been written."""
+    with file.open("r+b") as opened:
+        for at, (old, new) in enumerate(zip(before, content, strict=True)):
+            if old != new:
+                opened.seek(at)
+                opened.write(new.encode("latin-1"))
+
+
+def forget(wanted: Files, word: str) -> None:
+    """What a reset takes back: ACS of the bridges, read requests of the functions, what was set of RoCE."""
+    for path, content in wanted.items():
+        if word in ("acs", "requests") and path.endswith("/config"):
+            at = ACS_CONTROL if word == "acs" else DEVICE_CONTROL
+            with (TREE / path).open("r+b") as opened:
+                opened.seek(at)
+                opened.write(content[at : at + 2].encode("latin-1"))
+        elif word == "roce" and re.search(r"/(ecn/|traffic_class$)", path):
+            (TREE / path).write_text(content)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3) or sys.argv[1] not in ("boot", "reload", "refresh", "forget"):
+        sys.exit("usage: bus boot|reload [DRIVER]; bus refresh; bus forget acs|requests|roce")
+    main(sys.argv[1], sys.argv[2] if len(sys.argv) == 3 else "")

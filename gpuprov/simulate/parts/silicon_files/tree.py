@@ -1,0 +1,56 @@
+"""What a container's program is told of its sysfs: /usr/lib/gpuprov-sim/sysfs.json."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.devices import NVLINK_ROLES, devices
+from gpuprov.simulate.devices_tree import Place, tree
+from gpuprov.simulate.parts import rdma
+from gpuprov.simulate.parts.rdma import RdmaTree
+from gpuprov.simulate.parts.silicon_files import sysfs
+
+
+class Function(msgspec.Struct, frozen=True, kw_only=True):
+    """A PCI function at its place. `role` is `bridge` or of `gpuprov.simulate.devices`. `files` by name, each byte a character of
+    Latin-1; of `config`, 4096 bytes, without zeros at its end."""
+
+    role: str
+    index: int
+    address: str
+    path: str
+    node: int
+    files: dict[str, str]
+    rdma: RdmaTree | None = None
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """`spares`: empty slots, one on each NUMA node, as address and path."""
+
+    functions: tuple[Function, ...]
+    spares: tuple[Place, ...] = ()
+
+
+def told(name: str, description: Description) -> bytes:
+    """The file, for the host of this name."""
+    ends = devices(name, description)
+    hung = tree(description, [(one.role, one.index) for one in ends if one.role in NVLINK_ROLES])
+    made = [
+        Function(role="bridge", index=index, address=one.address, path=one.path, node=one.numa_node,
+                 files=_texts(sysfs.bridge_files(one)))
+        for index, one in enumerate(hung.bridges if hung else ())
+    ]  # fmt: skip
+    made += [
+        Function(role=one.role, index=one.index, address=one.address, path=one.path, node=one.numa_node,
+                 files=_texts(sysfs.files(one)), rdma=rdma.device(name, description, one))
+        for one in ends
+    ]  # fmt: skip
+    return msgspec.json.encode(Told(functions=tuple(made), spares=hung.spares if hung else ()))
+
+
+def _texts(files: dict[str, bytes]) -> dict[str, str]:
+    return {
+        name: (content.rstrip(b"\0") if name == "config" else content).decode("latin-1")
+        for name, content in files.items()
+    }

@@ -1,0 +1,180 @@
+"""The devices of a host and the way between two of them, in the terms of `nvidia-smi topo -m` and NCCL.
+
+PIX: one PCIe switch at most. PXB: several switches, no host bridge. PHB: a host bridge, which is the CPU's. NODE: two host
+bridges of one NUMA node. SYS: two NUMA nodes, whether of one socket or two.
+https://docs.nvidia.com/deploy/nvml-api (nvmlGpuTopologyLevel_t); https://github.com/NVIDIA/nccl/blob/v2.5.6-1/src/graph/topo.h
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Literal
+
+import msgspec
+
+from gpuprov.catalog import gpus as catalogue
+from gpuprov.probe.base import Facts
+from gpuprov.probe.rdma import DEVICES, RdmaDevice
+from gpuprov.probe.topology import PCI, Function, PciTree
+from gpuprov.probe.topology_nvlink import NVLINKS, LinkedGpu, NvLinks
+
+Distance = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
+DISTANCES: tuple[Distance, ...] = ("PIX", "PXB", "PHB", "NODE", "SYS")
+"""From near to far."""
+PROBES = (PCI, DEVICES, NVLINKS)
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU; `index` as nvidia-smi counts, by PCI address where nvidia-smi tells nothing. `nvlink`: what it tells of this GPU."""
+
+    index: int
+    function: Function
+    nvlink: LinkedGpu | None = None
+
+    @property
+    def name(self) -> str:
+        return f"GPU{self.index}"
+
+    @property
+    def entry(self) -> catalogue.Gpu | None:
+        """The model's entry in the catalogue."""
+        return catalogue.by_pci_id(self.function.identifier)
+
+    @property
+    def model(self) -> str:
+        return self.entry.key if self.entry else self.function.identifier
+
+
+class Hca(msgspec.Struct, frozen=True, kw_only=True):
+    """An RDMA device that is a PCI function of this host."""
+
+    device: RdmaDevice
+    function: Function
+
+    @property
+    def name(self) -> str:
+        return self.device.name
+
+    @property
+    def port(self) -> str:
+        """The first port that is up, else the first, in words: `InfiniBand 400 Gb/s ACTIVE`."""
+        ports = self.device.ports
+        if not ports:
+            return "no port"
+        port = next((one for one in ports if one.state == "ACTIVE"), ports[0])
+        rate = f"{port.rate:g} Gb/s" if port.rate and self.tells_rate else ""
+        return " ".join(filter(None, (port.link_layer, rate, port.state)))
+
+    @property
+    def tells_rate(self) -> bool:
+        """Alibaba's eRDMA shows 100 Gb/s whatever it has: https://github.com/alibaba/elastic-rdma-drivers"""
+        return self.device.driver != "erdma"
+
+
+class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What a host has. `bridges` are NVLink bridges (SW_MNG), which are no HCAs; `silent` NVIDIA network functions without an
+    RDMA device; `unplaced` RDMA devices that are no PCI function, as software devices are."""
+
+    tree: PciTree
+    gpus: tuple[Gpu, ...] = ()
+    hcas: tuple[Hca, ...] = ()
+    nvswitches: tuple[Function, ...] = ()
+    bridges: tuple[Hca, ...] = ()
+    silent: tuple[Function, ...] = ()
+    unplaced: tuple[str, ...] = ()
+    nvlinks: NvLinks = NvLinks()
+
+    @cached_property
+    def switched(self) -> bool:
+        """Whether the NVLinks go to NVSwitches: those are seen, or three GPUs and more have all their links to each other."""
+        if self.nvswitches or self.bridges:
+            return bool(self.nvlinks.pairs)
+        pairs = self.nvlinks.pairs or {}
+        active = {gpu.nvlink.active for gpu in self.gpus if gpu.nvlink and gpu.nvlink.active}
+        return len({one for pair in pairs for one in pair}) > 2 and set(pairs.values()) == active
+
+    def distance(self, one: Function, other: Function) -> Distance:
+        """How far apart two functions are, by the tree alone."""
+        if one.root != other.root:
+            return self._between_roots(one, other)
+        shared = 0
+        for mine, its in zip(one.bridges, other.bridges, strict=False):
+            if mine != its:
+                break
+            shared += 1
+        if not shared:
+            return "PHB"
+        # Below a shared upstream port, a device has its downstream port only; a further switch adds two ports.
+        return "PIX" if max(len(one.bridges), len(other.bridges)) - shared <= 1 else "PXB"
+
+    def _between_roots(self, one: Function, other: Function) -> Distance:
+        if one.numa_node < 0 or other.numa_node < 0:
+            return "NODE" if len(self.tree.sockets) <= 1 else "SYS"
+        return "NODE" if one.numa_node == other.numa_node else "SYS"
+
+    def socket(self, function: Function) -> int | None:
+        """The CPU socket that the function hangs on; the NUMA node where sockets are not told, None where neither is."""
+        if function.numa_node < 0:
+            return 0 if len(set(self.tree.sockets.values())) == 1 else None
+        socket = self.tree.sockets.get(function.numa_node, -1)
+        return function.numa_node if socket < 0 else socket
+
+    def between(self, one: Gpu, other: Gpu) -> str:
+        """`NV18` for GPUs that NVLinks join, else the distance by the tree."""
+        pair = (min(one.index, other.index), max(one.index, other.index))
+        joined = (self.nvlinks.pairs or {}).get(pair, 0)
+        return f"NV{joined}" if joined else self.distance(one.function, other.function)
+
+    def near(self, gpu: Gpu) -> tuple[Distance | None, tuple[Hca, ...]]:
+        """The distance of the nearest HCA, and all that are that near; None and nothing where there is no HCA."""
+        found = [(DISTANCES.index(self.distance(gpu.function, hca.function)), hca) for hca in self.hcas]
+        least = min((far for far, _ in found), default=None)
+        if least is None:
+            return None, ()
+        return DISTANCES[least], tuple(hca for far, hca in found if far == least)
+
+
+def read(facts: Facts) -> Wiring:
+    """The wiring that a host's facts tell. Raises ProbeFailed where they could not be read."""
+    return wiring(facts.get(PCI), facts.get(DEVICES), facts.get(NVLINKS))
+
+
+def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks) -> Wiring:
+    ordered = sorted(tree.functions.values(), key=lambda one: place(one.address))
+    linked = {gpu.bus: gpu for gpu in nvlinks.gpus}
+    found = [one for one in ordered if one.identifier[:4] == "10de" and one.pci_class[:2] == "03" and not one.virtual]
+    told = all(one.address in linked for one in found)
+    gpus = [
+        Gpu(index=linked[one.address].index if told else number, function=one, nvlink=linked.get(one.address))
+        for number, one in enumerate(found)
+    ]
+    placed = [
+        Hca(device=device, function=tree.functions[device.address])
+        for device in sorted(devices, key=lambda one: place(one.address))
+        if device.address in tree.functions
+    ]
+    return Wiring(
+        tree=tree,
+        gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)),
+        hcas=tuple(hca for hca in placed if not hca.device.bridge and not hca.function.virtual),
+        nvswitches=tuple(one for one in ordered if one.identifier[:4] == "10de" and one.pci_class[:4] == "0680"),
+        bridges=tuple(hca for hca in placed if hca.device.bridge),
+        silent=tuple(one for one in ordered if one.pci_class[:2] == "02" and not one.rdma and not one.virtual),
+        unplaced=tuple(device.name for device in devices if device.address not in tree.functions),
+        nvlinks=msgspec.structs.replace(nvlinks, pairs=_by_our_indices(gpus, nvlinks)),
+    )
+
+
+def _by_our_indices(gpus: Sequence[Gpu], nvlinks: NvLinks) -> dict[tuple[int, int], int] | None:
+    """nvidia-smi counts otherwise where it does not show every GPU of the bus."""
+    ours = {gpu.nvlink.index: gpu.index for gpu in gpus if gpu.nvlink}
+    if nvlinks.pairs is None:
+        return None
+    known = {pair: count for pair, count in nvlinks.pairs.items() if ours.keys() >= set(pair)}
+    return {(min(ours[a], ours[b]), max(ours[a], ours[b])): count for (a, b), count in known.items()}
+
+
+def place(address: str) -> tuple[int, ...]:
+    """The order of PCI addresses; without one, first."""
+    return tuple(int(part, 16) for part in address.replace(".", ":").split(":")) if address else ()

@@ -1,0 +1,92 @@
+"""Rails: each GPU with an HCA of its own that is near, as NCCL and rail-optimised fabrics want it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.topology.model import DISTANCES, Distance, Gpu, Hca, Wiring
+
+
+class Rails(msgspec.Struct, frozen=True, kw_only=True):
+    """`pairs`: a GPU's index -> its HCA. `without`: GPUs that are left without one. `crowded`: HCAs with more GPUs than others.
+
+    `share`: GPUs to an HCA, where they are shared evenly.
+    """
+
+    pairs: dict[int, Hca] = {}
+    without: tuple[Gpu, ...] = ()
+    crowded: tuple[tuple[Hca, tuple[Gpu, ...]], ...] = ()
+    share: int = 1
+
+    @property
+    def matched(self) -> bool:
+        return bool(self.pairs) and not self.without and not self.crowded
+
+
+def rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
+    """Each GPU and its HCA, none farther than `limit`: as many GPUs as can have one of their own, near ones first.
+
+    HCAs that no GPU is near to (storage) do not count.
+    """
+    reach = {gpu.index: _within(wiring, gpu, limit) for gpu in wiring.gpus}
+    usable = {hca.name for found in reach.values() for hca in found}
+    if not usable:
+        return Rails(without=wiring.gpus)
+    share = -(-len(wiring.gpus) // len(usable))
+    taken: dict[str, list[int]] = {name: [] for name in usable}
+    tiers = [
+        {gpu.index: _within(wiring, gpu, tier) for gpu in wiring.gpus}
+        for tier in DISTANCES[: DISTANCES.index(limit) + 1]
+    ]
+    for room in range(1, share + 1):
+        for tier in tiers:
+            held = {index for indices in taken.values() for index in indices}
+            for gpu in wiring.gpus:
+                if gpu.index not in held:
+                    _give(gpu.index, tier, taken, room, set())
+    hcas = {hca.name: hca for hca in wiring.hcas}
+    pairs = {index: hcas[name] for name, indices in taken.items() for index in indices}
+    mine = {gpu.index: gpu for gpu in wiring.gpus}
+    least = min(map(len, taken.values()))
+    uneven = len(wiring.gpus) >= len(usable) and len(set(map(len, taken.values()))) > 1
+    crowded = tuple(
+        (hcas[name], tuple(mine[index] for index in sorted(indices)))
+        for name, indices in taken.items()
+        if uneven and len(indices) > max(least, 1)
+    )
+    without = tuple(gpu for gpu in wiring.gpus if gpu.index not in pairs)
+    return Rails(pairs=dict(sorted(pairs.items())), without=without, crowded=crowded, share=share)
+
+
+def spare(wiring: Wiring, found: Rails) -> tuple[Hca, ...]:
+    """HCAs that are no GPU's, on a host that has no more of them than GPUs, so that one of them may be in a wrong slot."""
+    if len(wiring.hcas) > len(wiring.gpus):
+        return ()
+    taken = {hca.name for hca in found.pairs.values()}
+    return tuple(hca for hca in wiring.hcas if hca.name not in taken)
+
+
+def _within(wiring: Wiring, gpu: Gpu, limit: Distance) -> tuple[Hca, ...]:
+    far = {hca.name: DISTANCES.index(wiring.distance(gpu.function, hca.function)) for hca in wiring.hcas}
+    found = [hca for hca in wiring.hcas if far[hca.name] <= DISTANCES.index(limit)]
+    return tuple(sorted(found, key=lambda hca: far[hca.name]))
+
+
+def _give(
+    index: int, reach: dict[int, tuple[Hca, ...]], taken: dict[str, list[int]], share: int, asked: set[str]
+) -> bool:
+    """Give the GPU an HCA that is free, else one whose GPU can move on to another (augmenting paths)."""
+    free = [hca for hca in reach[index] if hca.name not in asked and len(taken[hca.name]) < share]
+    if free:
+        taken[free[0].name].append(index)
+        return True
+    for hca in reach[index]:
+        if hca.name in asked:
+            continue
+        asked.add(hca.name)
+        holders = taken[hca.name]
+        for holder in list(holders):
+            if _give(holder, reach, taken, share, asked):
+                holders[holders.index(holder)] = index
+                return True
+    return False

@@ -1,0 +1,206 @@
+"""A host's wiring as one SVG file: sockets above and below, host bridges, root ports, switches, devices; NVLinks in the middle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gpuprov.topology.canvas import LARGE, LINE, Canvas
+from gpuprov.topology.judge import Finding, theirs
+from gpuprov.topology.model import Wiring
+from gpuprov.topology.text import summary
+from gpuprov.topology.tree import Group, Node, groups
+
+LEAF, HEIGHT, BAR, GAP, MARGIN, TRACK = 156, 92, 34, 8, 20, 18
+HEAD = 66
+LEAVES = ("gpu", "hca")
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """The NUMA nodes beside each other; `flipped`: devices are above, sockets below. `top`, `height`: of the row."""
+
+    groups: tuple[Group, ...]
+    flipped: bool
+    top: float
+    depth: int
+
+    @property
+    def height(self) -> float:
+        return (self.depth + 1) * (BAR + GAP) + HEIGHT
+
+    @property
+    def edge(self) -> float:
+        """Where the devices end, towards the middle."""
+        return self.top if self.flipped else self.top + self.height
+
+    def y(self, below: float, height: float) -> float:
+        """The upper edge of what is so far from the sockets' side."""
+        return self.top + self.height - below - height if self.flipped else self.top + below
+
+
+def as_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
+    """The whole file; it refers to nothing outside of it, and has colours for light and dark."""
+    canvas = Canvas()
+    canvas.text(MARGIN, 30, name, "t")
+    canvas.text(MARGIN, 50, summary(wiring), "s")
+    bad = {place for one in found if not one.note for place in one.places if place}
+    rows = _rows(wiring)
+    spots: dict[int, tuple[float, float]] = {}
+    picture = _Picture(canvas, wiring, bad, spots)
+    for row in rows:
+        x = float(MARGIN)
+        for group in row.groups:
+            x = picture.group(row, group, x)
+    bottom = rows[-1].top + rows[-1].height if rows else float(HEAD)
+    wide = max([float(480), *(_wide(row) for row in rows)])
+    if rows:
+        middle = rows[0].edge
+        bottom = max(bottom, middle + _room(wiring))
+        _nvlinks(canvas, wiring, spots, middle, wide)
+    bottom += 16
+    for one in found:
+        bottom += LINE + 2
+        words = f"{'note' if one.note else 'warning'}: {one.message}"
+        canvas.text(MARGIN, bottom, words, "s" if one.note else "w")
+        wide = max(wide, len(words) * LARGE * 0.8)
+    return canvas.file(f"{name}: {summary(wiring)}", wide + 2 * MARGIN, bottom + MARGIN)
+
+
+def _rows(wiring: Wiring) -> tuple[Row, ...]:
+    """The sockets' first half above, the other below; all in one row where there is one socket, or none is known."""
+    drawn = [group for group in map(_drawn, groups(wiring)) if group.hosts]
+    sockets = list(dict.fromkeys(group.socket for group in drawn))
+    first = set(sockets[: -(-len(sockets) // 2)])
+    above = tuple(group for group in drawn if group.socket in first)
+    below = tuple(group for group in drawn if group.socket not in first)
+    if not above:
+        return ()
+    top = Row(groups=above, flipped=False, top=HEAD, depth=_depth(above))
+    if not below:
+        return (top,)
+    return (top, Row(groups=below, flipped=True, top=top.edge + _room(wiring), depth=_depth(below)))
+
+
+def _drawn(group: Group) -> Group:
+    """The group without NVSwitches and NVLink bridges, which are drawn in the middle."""
+    hosts = tuple(kept for host in group.hosts if (kept := _kept(host)))
+    return msgspec.structs.replace(group, hosts=hosts)
+
+
+def _kept(node: Node) -> Node | None:
+    if node.kind in LEAVES:
+        return node
+    children = [kept for child in node.children if (kept := _kept(child))]
+    return msgspec.structs.replace(node, children=children) if children else None
+
+
+def _depth(row: Sequence[Group]) -> int:
+    """Bars above the devices, the socket's not counted."""
+
+    def below(node: Node) -> int:
+        return 0 if node.kind in LEAVES else 1 + max(below(child) for child in node.children)
+
+    return max(below(host) for group in row for host in group.hosts)
+
+
+def _leaves(node: Node) -> int:
+    return 1 if node.kind in LEAVES else sum(map(_leaves, node.children))
+
+
+def _wide(row: Row) -> float:
+    return float(
+        sum((LEAF + GAP) * _leaves(host) for group in row.groups for host in group.hosts) + GAP * len(row.groups)
+    )
+
+
+def _room(wiring: Wiring) -> float:
+    """The height of the space between the rows."""
+    if wiring.switched:
+        return 130.0 + (LINE + 4 if wiring.bridges else 0)
+    return max(40.0, (len(wiring.nvlinks.pairs or ()) + 2.0) * TRACK) if wiring.nvlinks.pairs else 40.0
+
+
+class _Picture:
+    def __init__(self, canvas: Canvas, wiring: Wiring, bad: set[str], spots: dict[int, tuple[float, float]]) -> None:
+        self.canvas, self.bad, self.spots = canvas, bad, spots
+        self.gpus = {gpu.function.address: gpu for gpu in wiring.gpus}
+        best = theirs(wiring)
+        self.nearest = {
+            gpu.function.address: f"→ {best[gpu.index].name} {wiring.near(gpu)[0]}" if gpu.index in best else "no HCA"
+            for gpu in wiring.gpus
+        }
+
+    def group(self, row: Row, group: Group, x: float) -> float:
+        """Draw it from `x` on; where the next begins."""
+        width = sum((LEAF + GAP) * _leaves(host) for host in group.hosts) - GAP
+        self.canvas.box(x, row.y(0, BAR), width, BAR, "socket", [(group.name, "n")])
+        at = x
+        for host in group.hosts:
+            self._node(row, host, at, 1)
+            at += (LEAF + GAP) * _leaves(host)
+        return at + GAP
+
+    def _node(self, row: Row, node: Node, x: float, level: int) -> None:
+        below = level * (BAR + GAP)
+        width = (LEAF + GAP) * _leaves(node) - GAP
+        style = f"{node.kind} bad" if node.address in self.bad else node.kind
+        if node.kind in LEAVES:
+            below = (row.depth + 1) * (BAR + GAP)
+            top = row.y(below, HEIGHT)
+            start = row.y(level * (BAR + GAP) - GAP, 0)
+            self.canvas.line("wire", (x + width / 2, start), (x + width / 2, top + HEIGHT if row.flipped else top))
+            self.canvas.box(x, top, width, HEIGHT, style, self._words(node))
+            if node.address in self.gpus:
+                self.spots[self.gpus[node.address].index] = (x + width / 2, row.edge)
+            return
+        if level > 1:
+            middle = x + width / 2
+            self.canvas.line("wire", (middle, row.y(below - GAP, 0)), (middle, row.y(below, 0)))
+        words = [(node.name, "n" if node.kind == "switch" else ""), (f"{node.address} {node.link}", "s")]
+        self.canvas.box(x, row.y(below, BAR), width, BAR, style, words)
+        for child in node.children:
+            self._node(row, child, x, level + 1)
+            x += (LEAF + GAP) * _leaves(child)
+
+    def _words(self, node: Node) -> list[tuple[str, str]]:
+        own = [*node.words[:2], self.nearest[node.address]] if node.kind == "gpu" and len(node.words) > 1 else []
+        if node.kind == "gpu" and not own:
+            own = [*node.words, self.nearest[node.address]]
+        if node.kind == "hca":
+            layer, _, rate = node.words[0].partition(" ")
+            own = [f"{layer} {rate}".replace(" ACTIVE", ""), *node.words[1:]]
+        return [(node.name, "n"), (node.address, "s"), (node.link, "s"), *((word, "") for word in own)]
+
+
+def _nvlinks(canvas: Canvas, wiring: Wiring, spots: dict[int, tuple[float, float]], middle: float, wide: float) -> None:
+    """NVLinks between the rows: to the NVSwitches, or from GPU to GPU."""
+    pairs = wiring.nvlinks.pairs or {}
+    if wiring.switched:
+        top, bottom = middle + 36, middle + _room(wiring) - 36
+        active = {gpu.index: gpu.nvlink.active for gpu in wiring.gpus if gpu.nvlink}
+        for index, (x, y) in spots.items():
+            if active.get(index):
+                canvas.line("nv", (x, y), (x, top if y <= top else bottom))
+                canvas.text(x + 6, (y + (top if y <= top else bottom)) / 2 + 4, f"NV{active[index]}", "l")
+        words = [("NVSwitches" if wiring.nvswitches else "NVSwitches, not on this host's PCI bus", "n")]
+        told = [f"NVSwitch{number} {one.address}" for number, one in enumerate(wiring.nvswitches)]
+        words += [("   ".join(told), "s")] * bool(told)
+        if wiring.bridges:
+            words.append((f"NVLink bridges, no HCAs: {' '.join(one.name for one in wiring.bridges)}", "s"))
+        canvas.box(MARGIN, top, wide - 2 * GAP, bottom - top, "band", words)
+        return
+    for number, ((one, other), links) in enumerate(sorted(pairs.items())):
+        if one not in spots or other not in spots:
+            continue
+        track = middle + (number + 1.5) * TRACK
+        start, end = spots[one], spots[other]
+        shift = (number % 7 - 3) * 8
+        canvas.line(
+            "nv",
+            (start[0] + shift, start[1]),
+            (start[0] + shift, track),
+            (end[0] + shift, track),
+            (end[0] + shift, end[1]),
+        )
+        canvas.text((start[0] + end[0]) / 2 + shift, track - 4, f"NV{links}", "l", "middle")

@@ -1,0 +1,111 @@
+"""A host's wiring as text: the tree, the distances, what is amiss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpuprov.topology.judge import Finding, theirs
+from gpuprov.topology.model import Gpu, Hca, Wiring
+from gpuprov.topology.tree import Node, groups
+
+UNICODE, ASCII = ("├─ ", "└─ ", "│  ", "   "), ("|- ", "`- ", "|  ", "   ")
+LEGEND = "PIX: one PCIe switch; PXB: several; PHB: a host bridge; NODE: two of a NUMA node; SYS: two NUMA nodes; NV#: # NVLinks"
+
+
+def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool) -> str:
+    lines = [f"{name}: {summary(wiring)}"]
+    names = [*(gpu.name for gpu in wiring.gpus), *(hca.name for hca in (*wiring.hcas, *wiring.bridges))]
+    room = max(map(len, [*names, *["NVSwitch0"] * bool(wiring.nvswitches)]), default=0)
+    for group in groups(wiring):
+        lines += ["", group.name]
+        for number, host in enumerate(group.hosts):
+            lines += _branch(host, "", number == len(group.hosts) - 1, room, plain=plain)
+    if wiring.gpus and wiring.hcas:
+        lines += ["", *nearest(wiring)]
+    if len(wiring.gpus) + len(wiring.hcas) > 1 and wiring.gpus:
+        lines += ["", *_matrices(wiring), "", LEGEND]
+    if found:
+        lines += ["", *_findings(found)]
+    return "\n".join(lines)
+
+
+def summary(wiring: Wiring) -> str:
+    """`8 x H100-SXM5-80GB, 8 HCAs, 4 NVSwitches, 2 sockets`."""
+    models = [gpu.model for gpu in wiring.gpus]
+    told = [f"{models.count(model)} x {model}" for model in dict.fromkeys(models)] or ["no GPU"]
+    told.append(_count(len(wiring.hcas), "HCA"))
+    if wiring.nvswitches:
+        told.append(_count(len(wiring.nvswitches), "NVSwitch"))
+    if wiring.bridges:
+        told.append(_count(len(wiring.bridges), "NVLink bridge"))
+    sockets = set(wiring.tree.sockets.values()) - {-1}
+    nodes = {*wiring.tree.sockets, *(one.numa_node for one in wiring.tree.functions.values())} - {-1}
+    if sockets or nodes:
+        told.append(_count(len(sockets), "socket") if sockets else _count(len(nodes), "NUMA node"))
+    if wiring.unplaced:
+        told.append(f"not on the PCI bus: {' '.join(wiring.unplaced)}")
+    return ", ".join(told)
+
+
+def _count(number: int, what: str) -> str:
+    ending = "" if number == 1 else "es" if what.endswith("ch") else "s"
+    return f"{number or 'no'} {what}{ending}"
+
+
+def _branch(node: Node, before: str, last: bool, room: int, *, plain: bool) -> Iterator[str]:
+    branch, corner, pipe, gap = ASCII if plain else UNICODE
+    said = [_said(node, room)]
+    while len(node.children) == 1 and node.children[0].kind in ("port", "switch"):
+        node = node.children[0]
+        said.append(_said(node, room))
+    yield f"{before}{corner if last else branch}{', '.join(said)}"
+    before += gap if last else pipe
+    for number, child in enumerate(node.children):
+        yield from _branch(child, before, number == len(node.children) - 1, room, plain=plain)
+
+
+def _said(node: Node, room: int) -> str:
+    if node.kind in ("host", "port", "switch"):
+        return " ".join(filter(None, (node.name, node.address, node.link)))
+    return "  ".join(filter(None, (node.name.ljust(room), node.address, f"{node.link:<12}", *node.words))).rstrip()
+
+
+def nearest(wiring: Wiring) -> list[str]:
+    """The table of GPUs with their nearest HCA, and the HCA that is theirs among them."""
+    best = theirs(wiring)
+    rows = [("GPU", "nearest HCA", "distance", "netdev")]
+    for gpu in wiring.gpus:
+        distance, hcas = wiring.near(gpu)
+        others = len(hcas) - 1
+        more = f" (and {others} as near)" if others else ""
+        hca = best[gpu.index]
+        rows.append((gpu.name, f"{hca.name}{more}", str(distance), " ".join(hca.device.netdevs)))
+    return table(rows)
+
+
+def _matrices(wiring: Wiring) -> Iterator[str]:
+    parts: list[tuple[Sequence[Gpu | Hca], ...]] = [(wiring.gpus,)] if len(wiring.gpus) > 1 else []
+    parts += [(wiring.hcas[start : start + 8],) for start in range(0, len(wiring.hcas), 8)]
+    for number, (columns,) in enumerate(parts):
+        rows = [("", *(one.name for one in columns))]
+        rows += [(gpu.name, *(cell(wiring, gpu, one) for one in columns)) for gpu in wiring.gpus]
+        yield from [""] * bool(number)
+        yield from table(rows)
+
+
+def cell(wiring: Wiring, gpu: Gpu, other: Gpu | Hca) -> str:
+    """The cell of the matrix, as nvidia-smi has it."""
+    if isinstance(other, Hca):
+        return wiring.distance(gpu.function, other.function)
+    return "X" if gpu.index == other.index else wiring.between(gpu, other)
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _findings(found: Sequence[Finding]) -> Iterator[str]:
+    for one in found:
+        yield f"{'note' if one.note else 'warning'}: {one.message}"
+        yield from [f"  {one.hint}"] * bool(one.hint)

@@ -1,0 +1,124 @@
+"""The PCI tree above a host's devices as it is drawn: host bridge, root port, switches, devices."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from gpuprov.probe.topology import Function
+from gpuprov.topology.links import told
+from gpuprov.topology.model import Wiring, place
+
+Kind = Literal["host", "port", "switch", "gpu", "hca", "nvswitch", "bridge"]
+
+
+class Node(msgspec.Struct, kw_only=True):
+    """A box of the picture. `address`: its PCI address (of a host bridge: domain and bus). `link`: the PCIe link above it as it is.
+
+    `words`: what else is to be said of it, most important first.
+    """
+
+    kind: Kind
+    name: str
+    address: str
+    link: str = ""
+    words: tuple[str, ...] = ()
+    children: list[Node] = msgspec.field(default_factory=list)
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """The host bridges of a NUMA node; `name` in words: `socket 0, NUMA node 0`. `socket` None: not known."""
+
+    name: str
+    socket: int | None
+    hosts: tuple[Node, ...]
+
+
+def groups(wiring: Wiring) -> tuple[Group, ...]:
+    """Everything on the bus that is drawn, by NUMA node, in the order of PCI addresses."""
+    ends = [*_gpus(wiring), *_hcas(wiring), *_rest(wiring)]
+    by_node: dict[int, dict[str, Node]] = {}
+    for node, function in sorted(ends, key=lambda pair: place(pair[1].address)):
+        hosts = by_node.setdefault(function.numa_node, {})
+        above = hosts.setdefault(
+            function.root, Node(kind="host", name="host bridge", address=function.root.rpartition("/pci")[2])
+        )
+        for number, address in enumerate(function.bridges):
+            # Of a switch's ports only the upstream one is drawn: it is the switch.
+            if number and number % 2 == 0:
+                continue
+            above = _below(above, wiring, address, "switch" if number else "port")
+        above.children.append(node)
+    return tuple(
+        Group(name=_name(wiring, number), socket=_socket(wiring, number), hosts=tuple(hosts.values()))
+        for number, hosts in sorted(by_node.items())
+    )
+
+
+def _below(above: Node, wiring: Wiring, address: str, kind: Kind) -> Node:
+    for child in above.children:
+        if child.address == address:
+            return child
+    name = "PCIe switch" if kind == "switch" else "root port"
+    function = wiring.tree.functions.get(address)
+    link = _link(function) if function and kind == "switch" else ""
+    above.children.append(Node(kind=kind, name=name, address=address, link=link))
+    return above.children[-1]
+
+
+def _gpus(wiring: Wiring) -> list[tuple[Node, Function]]:
+    found = []
+    for gpu in wiring.gpus:
+        links = f"{gpu.nvlink.active} NVLinks" if gpu.nvlink and gpu.nvlink.links else ""
+        function = gpu.function
+        words = tuple(filter(None, (gpu.model, links)))
+        node = Node(kind="gpu", name=gpu.name, address=function.address, link=_link(function), words=words)
+        found.append((node, function))
+    return found
+
+
+def _hcas(wiring: Wiring) -> list[tuple[Node, Function]]:
+    found = []
+    for hca in wiring.hcas:
+        words = tuple(filter(None, (hca.port, *hca.device.netdevs)))
+        function = hca.function
+        node = Node(kind="hca", name=hca.name, address=function.address, link=_link(function), words=words)
+        found.append((node, function))
+    return found
+
+
+def _rest(wiring: Wiring) -> list[tuple[Node, Function]]:
+    switches = [
+        (Node(kind="nvswitch", name=f"NVSwitch{number}", address=one.address, link=_link(one)), one)
+        for number, one in enumerate(wiring.nvswitches)
+    ]
+    bridges = [
+        (
+            Node(kind="bridge", name=one.name, address=one.function.address, words=("NVLink bridge, no HCA",)),
+            one.function,
+        )
+        for one in wiring.bridges
+    ]
+    return [*switches, *bridges]
+
+
+def _link(function: Function) -> str:
+    link = function.link
+    found = told(link.width, link.speed)
+    return f"{found} of x{link.max_width}" if 0 < link.width < link.max_width else found
+
+
+def _socket(wiring: Wiring, node: int) -> int | None:
+    sockets = wiring.tree.sockets
+    if node < 0:
+        return next(iter(sockets.values())) if len(set(sockets.values())) == 1 else None
+    socket = sockets.get(node, -1)
+    return node if socket < 0 else socket
+
+
+def _name(wiring: Wiring, node: int) -> str:
+    if node < 0:
+        return "NUMA node not told"
+    socket = wiring.tree.sockets.get(node, -1)
+    return f"NUMA node {node}" if socket < 0 else f"socket {socket}, NUMA node {node}"

@@ -1,0 +1,265 @@
+"""What an acceptance shows: the picture, the page, JSON, JUnit, words; and the tests of one host's GPUs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from gpuprov.accept import picture, show
+from gpuprov.accept.model import Options, Outcome, Ran
+from gpuprov.accept.picture import BOUNDS, SHADES, Cell, Map, document, shade
+from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source
+from gpuprov.cli import cli
+from gpuprov.errors import GpuprovError
+from gpuprov.probe.acceptance import RESULT
+from tests.accept.fleet import ALL_TOOLS, Fleet, bandwidth, data, facts, gone, run
+from tests.accept.test_outputs import COPIES, DIAG_3, DIAG_4, NCCL, NETWORK
+
+SVG = "{http://www.w3.org/2000/svg}"
+GPUS = "".join(f"00000000:{n:02x}:00.0, NVIDIA H100 80GB HBM3, GPU-{n}, 570.133.20, Enabled\n" for n in range(1, 9))
+BLOCK = Acceptance(
+    rdma=RdmaTests(tests=("write_bw", "ping")),
+    nccl=Nccl(busbw=470),
+    nvbandwidth=NvBandwidth(tests=("host_to_device_memcpy_ce", "multinode_device_to_device_memcpy_read_ce")),
+)
+
+
+def outcome(**answers: str) -> Outcome:
+    """Three hosts with eight H100 each: one slow pair, one host lost."""
+    good = {
+        "ib_write_bw": bandwidth(391.2),
+        "ibping": data("ibping"),
+        "all_reduce_perf": NCCL,
+        "nvbandwidth": json.dumps(COPIES),
+        "dcgmi": json.dumps(DIAG_3),
+    }
+    fleet = Fleet(**(good | answers))
+    fleet.pairs["gpu1", "10.0.0.2"] = bandwidth(377.6)
+    found = {f"gpu{n}": facts(n, nvidia_smi=GPUS) for n in (1, 2, 3)} | {"gpu4": gone("gpu4")}
+    return run(fleet, 4, BLOCK, options=Options(yes=True), found=found)
+
+
+def cells(text: str) -> list[str]:
+    return [
+        one.text or ""
+        for one in ElementTree.fromstring(text).iter(f"{SVG}text")
+        if "c" in (one.get("class") or "").split()
+    ]
+
+
+def test_the_picture_has_each_pairs_number_and_marks_what_was_missed() -> None:
+    drawn = document(show.maps(outcome()))
+    assert cells(drawn).count("391") == 5
+    assert "378 !" in cells(drawn)
+    assert cells(drawn).count("0") == 6, "pings both ways"
+    titles = [one.text for one in ElementTree.fromstring(drawn).iter(f"{SVG}title")]
+    assert "gpu1 mlx5_0 to gpu2 mlx5_0: 377.6 Gb/s" in titles
+
+
+def test_the_picture_loads_nothing_and_escapes_names() -> None:
+    one = Map(title="<b>&", unit="Gb/s", hosts=("<a>", 'b"'), cells={("<a>", 'b"'): Cell(9.5, "pass", "<script>")})
+    drawn = document([one])
+    ElementTree.fromstring(drawn)
+    assert "<script>" not in drawn
+    assert "href" not in drawn
+    assert document([one]) == drawn
+
+
+def test_a_pair_without_a_figure_and_one_that_was_not_tested() -> None:
+    hosts = ("a", "b", "c")
+    drawn = document(
+        [Map(title="t", unit="us", hosts=hosts, cells={("a", "b"): Cell(None, "error", "it died")}, less=True)]
+    )
+    assert cells(drawn).count("none") == 1
+    assert cells(drawn).count("-") == 5
+    assert "no figure" in drawn
+
+
+@pytest.mark.parametrize(
+    ("value", "less", "rank"), [(79, False, 0), (99, False, 3), (79, True, 6), (130, True, 0), (100, True, 3)]
+)
+def test_shades_tell_by_how_much_better(value: float, less: bool, rank: int) -> None:
+    assert shade(value, 100, less=less) == SHADES[rank]
+    assert len(BOUNDS) == len(SHADES) - 1
+
+
+def test_lost_pings_are_bad_where_none_is_usual() -> None:
+    assert shade(20, 0, less=True) == SHADES[0]
+    assert shade(0, 0, less=True) == SHADES[3]
+
+
+def test_a_ring_of_many_hosts_is_a_list_of_its_pairs() -> None:
+    hosts = tuple(f"gpu{n:03d}" for n in range(100))
+    ring = {(name, hosts[(n + 1) % 100]): Cell(390 + n / 100, "pass", "") for n, name in enumerate(hosts)}
+    drawn = document([Map(title="t", unit="Gb/s", hosts=hosts, cells=ring)])
+    assert len(cells(drawn)) == 100
+    assert "gpu099 to gpu000" in drawn
+
+
+def test_the_page_is_self_contained() -> None:
+    page = show.page(outcome())
+    assert "<svg" in page
+    assert "default-src 'none'" in page
+    assert "NOT accepted: 4 hosts" in page
+    assert "src=" not in page
+
+
+def test_json_has_every_figure_and_its_threshold() -> None:
+    told = json.loads(show.as_json(outcome()))
+    slow = next(row for row in told["results"] if row["status"] == "fail")
+    assert (slow["host"], slow["threshold"], slow["measurement"]["value"]) == ("gpu1", 390, 377.6)
+    assert slow["published"].startswith("https://")
+    server, client = slow["evidence"].split("; ")
+    assert server.startswith("on gpu2: ib_write_bw -d mlx5_0 -i 1 -F -s 1048576 ")
+    assert client.startswith("on gpu1: ib_write_bw ")
+    assert client.endswith(" 10.0.0.2")
+    assert "@" not in slow["evidence"]
+    assert told["hosts"] == ["gpu1", "gpu2", "gpu3", "gpu4"]
+
+
+def test_junit_has_a_case_for_each() -> None:
+    from gpuprov.report import junit
+
+    rows = show.results(outcome())
+    root = ElementTree.fromstring(junit.render(rows))
+    assert int(root.get("tests") or 0) == len(rows)
+    assert int(root.get("failures") or 0) == 4
+    names = [(one.get("classname"), one.get("name")) for one in root.iter("testcase")]
+    assert len(names) == len(set(names))
+
+
+def test_words_say_what_is_wrong_first() -> None:
+    text = show.as_text(outcome())
+    assert text.startswith("UNREACHABLE  host.reachable  gpu4")
+    assert text.index("FAIL  acceptance.write_bw mlx5_0 to gpu2 mlx5_0  gpu1") < text.index("skip  ")
+    assert "hint      see the port" in text
+    assert "write_bw                        6    378     391   391  Gb/s" in text
+    assert text.endswith("NOT accepted: 4 hosts, 1 unreachable, 4 missed, 3 skipped, 14 passed")
+
+
+def test_one_hosts_gpus_are_held_to_the_spec_and_to_what_is_published() -> None:
+    found = outcome()
+    told = {one.check: one for one in found.findings if one.host == "gpu1"}
+    assert told["acceptance.all_reduce_perf"].status == "pass"
+    assert told["acceptance.all_reduce_perf"].wanted == "at least 470 GB/s"
+    copy = told["acceptance.host_to_device_memcpy_ce"]
+    assert (copy.status, copy.found) == ("fail", "41.7 GB/s, the slowest copy")
+    assert "at least 48 GB/s (published: https://" in copy.wanted
+    assert told["acceptance.multinode_device_to_device_memcpy_read_ce"].status == "skip"
+    assert (told["acceptance.dcgm"].status, told["acceptance.dcgm"].found) == ("pass", "1 tests passed")
+
+
+def test_a_gpu_that_dcgm_finds_fault_with() -> None:
+    found = outcome(dcgmi=json.dumps(DIAG_4))
+    bad = next(one for one in found.findings if one.check == "acceptance.dcgm")
+    assert (bad.status, bad.found) == ("fail", "memory: Fail on GPU 1 (Uncorrectable ECC error)")
+    assert bad.evidence == "dcgmi diag -r 1 -j"
+
+
+def test_over_all_hosts_nccl_runs_where_mpi_is_and_must_not_fall_back_to_sockets() -> None:
+    block = Acceptance(rdma=RdmaTests(tests=()), nccl=Nccl(across=True, gpudirect=True))
+    found = {f"gpu{n}": facts(n, nvidia_smi=GPUS) for n in (1, 2)}
+    socket = Fleet(mpirun=NETWORK.format(net="Socket", gdr="", sent="") + NCCL, all_reduce_perf=NCCL)
+    told = run(socket, 2, block, options=Options(yes=True, only=("nccl",)), found=found)
+    bad = next(one for one in told.findings if one.status == "fail")
+    assert (bad.check, bad.wanted) == ("acceptance.across.all_reduce_perf", "NCCL between hosts by NET/IB with GDRDMA")
+    assert "by NET/Socket" in bad.found
+    assert "--host 192.0.2.1:8,192.0.2.2:8" in bad.evidence
+    without = {
+        name: facts(n, nvidia_smi=GPUS, acceptance_tools=ALL_TOOLS.replace("tool|mpirun", "tool|x"))
+        for n, name in ((1, "gpu1"), (2, "gpu2"))
+    }
+    told = run(Fleet(all_reduce_perf=NCCL), 2, block, options=Options(yes=True, only=("nccl",)), found=without)
+    assert "no mpirun on gpu1, gpu2" in told.findings[-1].found
+
+
+def test_absent_tools_and_gpus_are_skipped_with_a_reason() -> None:
+    found = {"gpu1": facts(1, acceptance_tools="python|\n", nvidia_smi=GPUS), "gpu2": facts(2)}
+    told = run(Fleet(), 2, BLOCK, options=Options(yes=True, only=("nccl", "nvbandwidth", "dcgm")), found=found)
+    assert {one.status for one in told.findings} == {"skip"}
+    reasons = " ".join(one.found for one in told.findings)
+    assert all(
+        why in reasons for why in ("no all_reduce_perf in PATH", "no nvbandwidth in PATH", "no dcgmi", "no NVIDIA GPU")
+    )
+    assert show.as_text(told).endswith("nothing was measured: 2 hosts, 8 skipped")
+
+
+def test_figures_are_written_on_the_host_beside_those_of_other_tests() -> None:
+    fleet = Fleet(ib_write_bw=bandwidth(391.2))
+    run(fleet, 2)
+    assert RESULT in fleet.written["gpu1"]
+    assert '"value":391.2' in fleet.written["gpu1"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--only", ","], "--only names no test; allowed: rdma, nccl, nvbandwidth, dcgm"),
+        (["--only", "rmda"], 'there is no test "rmda"; allowed: rdma, nccl, nvbandwidth, dcgm'),
+        (["--pairs", "star"], "'star' is not one of"),
+        (["--timeout", "1"], "5"),
+    ],
+)
+def test_usage_errors(arguments: list[str], told: str, tmp_path: Path) -> None:
+    (tmp_path / "i.yaml").write_text("all: {hosts: {a: {}}}\n")
+    ended = CliRunner().invoke(cli, ["accept", str(tmp_path / "i.yaml"), *arguments])
+    assert ended.exit_code == 2
+    assert told in ended.output
+
+
+def test_it_asks_or_needs_yes(tmp_path: Path) -> None:
+    (tmp_path / "i.yaml").write_text("all: {hosts: {a: {}}, vars: {gpuprov: {acceptance: {}}}}\n")
+    ended = CliRunner().invoke(cli, ["accept", "--no-cache", str(tmp_path / "i.yaml")])
+    assert isinstance(ended.exception, GpuprovError)
+    assert "no terminal to ask on" in ended.exception.message
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(GpuprovError, match="cannot be written"):
+        show.check(Options(svg=tmp_path / "nowhere" / "a.svg"))
+
+
+def test_nothing_to_draw() -> None:
+    assert "no pair was tested" in document([])
+    assert picture.figure(0.02936) == "0.029"
+
+
+def test_a_message_that_the_gpus_have_no_room_for_is_made_smaller_and_told() -> None:
+    smaller = GPUS.replace("H100 80GB HBM3", "L40S")
+    found = {"gpu1": facts(1, nvidia_smi=smaller)}
+    told = run(Fleet(all_reduce_perf=NCCL), 1, Acceptance(), options=Options(yes=True, only=("nccl",)), found=found)
+    one = next(one for one in told.findings if one.measurement)
+    assert "-b 8192M -e 8192M -g 8" in one.evidence
+    assert one.found.endswith("with messages of 8192M: 48 GB of memory have no room for 16G")
+    assert one.measurement is not None
+    assert one.measurement.size == 8 << 30
+
+
+def test_a_collective_that_ends_in_an_error_is_no_figure() -> None:
+    fleet = Fleet(all_reduce_perf=lambda _step: Ran(text=NCCL + "gpu1: segmentation fault\n", status=139))
+    found = {"gpu1": facts(1, nvidia_smi=GPUS)}
+    told = run(fleet, 1, Acceptance(), options=Options(yes=True, only=("nccl",)), found=found)
+    assert [one.status for one in told.findings] == ["error"]
+    assert "exit status 139" in told.findings[0].found
+
+
+def test_with_mpi_it_is_another_build() -> None:
+    source = Source(url="https://mirror.example.com/nccl-tests.tar.gz", sha256="ab" * 32)
+    block = Acceptance(rdma=RdmaTests(tests=()), nccl=Nccl(across=True, source=source))
+    plain = f"{ALL_TOOLS}built|nccl-abababababab|\n"
+    found = {f"gpu{n}": facts(n, nvidia_smi=GPUS, acceptance_tools=plain) for n in (1, 2)}
+    told = run(Fleet(), 2, block, options=Options(yes=True, only=("nccl",)), found=found)
+    assert {one.found for one in told.findings} == {
+        "/opt/gpuprov/acceptance/nccl-abababababab-mpi is not built: gpuprov apply"
+    }
+
+
+def test_a_ring_of_hosts_with_long_names_is_no_wider_than_a_screen() -> None:
+    names = tuple(f"rack12-training-node{n:03}.example.com" for n in range(30))
+    cells_of = {(one, names[(n + 1) % 30]): Cell(390.0, "pass", "") for n, one in enumerate(names)}
+    drawn = document([Map(title="write_bw", unit="Gb/s", hosts=names, cells=cells_of)])
+    assert float(ElementTree.fromstring(drawn).get("width") or 0) < 1500

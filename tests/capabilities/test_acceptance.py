@@ -1,0 +1,267 @@
+"""acceptance: tools are there, what is built is whole, and the last figures hold against the present thresholds."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.acceptance.fragment import Acceptance, DcgmDiag, Nccl, NvBandwidth, RdmaTests, Source
+from gpuprov.capabilities.acceptance.judge import judge
+from gpuprov.catalog import acceptance as catalogue
+from gpuprov.probe import acceptance
+from gpuprov.probe.acceptance import Measurement
+from tests.capabilities import rdma_host
+from tests.capabilities.acceptance_host import record, tools, write_bw
+from tests.capabilities.asking import Row
+from tests.capabilities.asking import judge as ask_row
+
+TOOLS, BUILT, BUILDABLE, RESULT = (f"acceptance.{name}" for name in ("tools", "built", "buildable", "result"))
+SHA = "0123456789ab" + "c" * 52
+FROM_SOURCE = Acceptance(nccl=Nccl(source=Source(url="https://example.com/nccl-tests.tar.gz", sha256=SHA)))
+MPI = Acceptance(nccl=Nccl(across=True, source=Source(url="https://example.com/nccl-tests.tar.gz", sha256=SHA)))
+WRITE = Acceptance(rdma=RdmaTests(tests=("write_bw",)))
+STRICT = Acceptance(rdma=RdmaTests(tests=("write_bw", "send_lat"), bandwidth=395, latency=2.5))
+DEVICE = rdma_host.device("mlx5_0")
+LATENCY = Measurement(test="send_lat", value=2.6, unit="us", peer="gpu2", device="mlx5_0", peer_device="mlx5_0")
+BUSBW = Measurement(test="all_reduce_perf", value=459.9, unit="GB/s", model="H100-SXM5-80GB", gpus=8, size=1 << 34)
+COPY = Measurement(test="device_to_device_memcpy_read_ce", value=334.0, unit="GB/s", model="H200-SXM", gpus=8)
+DIAG = Measurement(test="dcgm", value=5, unit="tests passed", problem="memory: Fail on GPU 3 (ECC)")
+
+ROWS = [
+    Row("all tools", TOOLS, None, {"rdma_devices": DEVICE}, "pass", "ib_write_bw, ib_send_lat, ibping, rping"),
+    Row(
+        "a tool is missing",
+        TOOLS,
+        None,
+        {"rdma_devices": DEVICE, "acceptance_tools": tools("ib_write_bw", "ib_send_lat", "rping")},
+        "fail",
+        "not there: ibping",
+        "gpuprov apply",
+        change="package infiniband-diags:  -> ",
+    ),
+    Row(
+        "no RDMA device",
+        TOOLS,
+        None,
+        {"rdma_devices": "", "acceptance_tools": tools("rping")},
+        "skip",
+        "no RDMA device",
+    ),
+    Row(
+        "no tests between hosts",
+        TOOLS,
+        Acceptance(rdma=RdmaTests(tests=())),
+        {"rdma_devices": DEVICE},
+        "skip",
+        "no tests between hosts",
+    ),
+    Row("nothing to build", BUILT, None, {}, "pass", "nothing to build"),
+    Row(
+        "never built",
+        BUILT,
+        FROM_SOURCE,
+        {},
+        "fail",
+        "not built: /opt/gpuprov/acceptance/nccl-0123456789ab",
+        "gpuprov apply",
+        change="file /opt/gpuprov/acceptance/nccl-0123456789ab:  -> built",
+    ),
+    Row(
+        "built",
+        BUILT,
+        FROM_SOURCE,
+        {"acceptance_tools": tools(built="nccl-0123456789ab|")},
+        "pass",
+        "nccl-0123456789ab",
+    ),
+    Row(
+        "built from another archive",
+        BUILT,
+        FROM_SOURCE,
+        {"acceptance_tools": tools(built="nccl-ffff|")},
+        "fail",
+        "not built",
+    ),
+    Row(
+        "its libraries are gone",
+        BUILT,
+        FROM_SOURCE,
+        {"acceptance_tools": tools(built="nccl-0123456789ab|libnccl.so.2 libcudart.so.12 ")},
+        "fail",
+        "does not find libnccl.so.2, libcudart.so.12",
+        "install the libraries",
+    ),
+    Row("a compiler", BUILDABLE, FROM_SOURCE, {}, "pass", "/usr/local/cuda/bin/nvcc, for nccl"),
+    Row("no compiler", BUILDABLE, FROM_SOURCE, {"acceptance_build": ""}, "fail", "no nvcc", "cuda_toolkit"),
+    Row(
+        "no compiler, and nothing to do",
+        BUILDABLE,
+        FROM_SOURCE,
+        {"acceptance_build": "", "acceptance_tools": tools(built="nccl-0123456789ab|")},
+        "pass",
+        "nothing is to be built",
+    ),
+    Row("no MPI to build with", BUILDABLE, MPI, {"acceptance_mpicc": ""}, "fail", "no mpicc", "libopenmpi-dev"),
+    Row("MPI", BUILDABLE, MPI, {}, "pass", "for nccl"),
+    Row(
+        "built, and without MPI",
+        BUILT,
+        MPI,
+        {"acceptance_tools": tools(built="nccl-0123456789ab|")},
+        "fail",
+        "not built: /opt/gpuprov/acceptance/nccl-0123456789ab-mpi",
+        "gpuprov apply",
+    ),
+    Row("never accepted", RESULT, None, {}, "skip", "never accepted: gpuprov accept"),
+    Row(
+        "good figures",
+        RESULT,
+        WRITE,
+        {"acceptance_result": record(write_bw(391.2))},
+        "pass",
+        "1 figure, the oldest 3 hours ago",
+    ),
+    Row(
+        "below what is published",
+        RESULT,
+        WRITE,
+        {"acceptance_result": record(write_bw(389.9), age=3 * 86400)},
+        "fail",
+        "write_bw: mlx5_0 to gpu2 mlx5_0: 389.9 Gb/s, 3 days ago",
+        "then gpuprov accept",
+    ),
+    Row(
+        "good for the catalogue, missed by the spec, and one more",
+        RESULT,
+        STRICT,
+        {"acceptance_result": record(write_bw(394.99), LATENCY)},
+        "fail",
+        "394.99 Gb/s, 3 hours ago; and 1 more",
+        "gpuprov accept",
+    ),
+    Row(
+        "latency",
+        RESULT,
+        STRICT,
+        {"acceptance_result": record(write_bw(396), LATENCY)},
+        "fail",
+        "2.6 us",
+        "CPU governor",
+    ),
+    Row(
+        "no figure",
+        RESULT,
+        WRITE,
+        {"acceptance_result": record(write_bw(0, problem="Couldn't connect to 10.0.0.2:21001"))},
+        "fail",
+        "Couldn't connect",
+        "gpuprov accept",
+    ),
+    Row(
+        "figures of tests that are no longer asked for",
+        RESULT,
+        Acceptance(rdma=RdmaTests(tests=("ping",))),
+        {"acceptance_result": record(write_bw(1))},
+        "skip",
+        "nothing of what is asked for now",
+    ),
+    Row(
+        "a cut file",
+        RESULT,
+        None,
+        {"acceptance_result": '{"measurements":[{"te'},
+        "fail",
+        "acceptance.json: ",
+        "gpuprov accept",
+    ),
+    Row(
+        "a GPU failed", RESULT, None, {"acceptance_result": record(DIAG)}, "fail", "memory: Fail on GPU 3 (ECC)", "Xid"
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_checks(row: Row) -> None:
+    ask_row(row)
+
+
+@pytest.mark.parametrize(
+    ("block", "found", "status"),
+    [
+        (Acceptance(), BUSBW, "fail"),
+        (Acceptance(nccl=Nccl(busbw=450)), BUSBW, "pass"),
+        (
+            Acceptance(),
+            Measurement(test="all_reduce_perf", value=100, unit="GB/s", model="H100-SXM5-80GB", gpus=8, size=1 << 30),
+            "pass",
+        ),
+        (
+            Acceptance(),
+            Measurement(test="all_reduce_perf", value=100, unit="GB/s", model="H100-SXM5-80GB", gpus=4, size=1 << 34),
+            "pass",
+        ),
+        (Acceptance(), COPY, "fail"),
+        (Acceptance(nvbandwidth=NvBandwidth(bandwidth={COPY.test: 300})), COPY, "pass"),
+        (
+            Acceptance(nccl=Nccl(across=True, across_busbw=48)),
+            Measurement(test="across.all_reduce_perf", value=47.9, unit="GB/s"),
+            "fail",
+        ),
+        (
+            Acceptance(nccl=Nccl(across=True, gpudirect=True)),
+            Measurement(test="across.all_reduce_perf", value=48, unit="GB/s", detail="by NET/IB"),
+            "fail",
+        ),
+        (
+            Acceptance(nccl=Nccl(across=True, gpudirect=True)),
+            Measurement(test="across.all_reduce_perf", value=48, unit="GB/s", gdrdma=True),
+            "pass",
+        ),
+        (Acceptance(), Measurement(test="dcgm", value=7, unit="tests passed"), "pass"),
+        (Acceptance(), Measurement(test="dcgm", problem="it did not end in time"), "error"),
+        (Acceptance(), Measurement(test="ping", value=20, unit="% lost", peer="gpu2"), "fail"),
+        (Acceptance(), Measurement(test="ping", value=0, unit="% lost", peer="gpu2"), "pass"),
+        (
+            Acceptance(rdma=RdmaTests(latency=3)),
+            Measurement(test="pingpong", value=3.01, unit="us", peer="gpu2"),
+            "fail",
+        ),
+        (Acceptance(rdma=RdmaTests(latency=3)), Measurement(test="pingpong", value=3, unit="us", peer="gpu2"), "pass"),
+        (Acceptance(), write_bw(80, layer="Ethernet", rate=100), "pass"),
+        (Acceptance(), write_bw(300, size=65536), "pass"),
+        (Acceptance(), write_bw(94.9, rate=100), "fail"),
+        (Acceptance(), write_bw(359.9, memory="gpu"), "fail"),
+        (Acceptance(), write_bw(360, memory="gpu"), "pass"),
+        (Acceptance(rdma=RdmaTests(bandwidth=45)), write_bw(44.99, layer="Ethernet", rate=100), "fail"),
+    ],
+)
+def test_a_figure_is_held_to_the_specs_threshold_or_to_what_is_published(
+    block: Acceptance, found: Measurement, status: str
+) -> None:
+    verdict = judge(block, found)
+    assert verdict.status == status, verdict
+    assert verdict.wanted
+    assert verdict.hint or status == "pass"
+
+
+def test_an_expectation_says_where_it_was_published() -> None:
+    assert "azurehpc-health-checks" in judge(Acceptance(), BUSBW).origin
+    assert judge(Acceptance(nccl=Nccl(busbw=470)), BUSBW).origin == ""
+
+
+def test_erdmas_constant_rate_is_no_bandwidth() -> None:
+    """It reports EDR 4X, 100 Gb/s, of every port; its link layer is Ethernet, of which no floor is published."""
+    assert judge(Acceptance(), write_bw(21, layer="Ethernet", rate=100.0)).status == "pass"
+
+
+def test_the_probe_knows_the_catalogues_programs_and_places() -> None:
+    known = {name for tool in catalogue.acceptance_file().tools for name in tool.programs}
+    known |= {build.program for build in catalogue.acceptance_file().builds}
+    assert known <= set(acceptance.PROGRAMS.split())
+    assert (acceptance.FOLDER, acceptance.RESULT) == (catalogue.FOLDER, catalogue.RESULT)
+
+
+def test_every_level_of_dcgm_has_a_time() -> None:
+    from gpuprov.accept.single import DIAG_SECONDS
+
+    assert set(DIAG_SECONDS) == set(range(1, 5))
+    assert DcgmDiag().level in DIAG_SECONDS

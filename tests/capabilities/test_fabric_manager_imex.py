@@ -1,0 +1,242 @@
+"""fabric_manager on compute trays of a rack: nvidia-imex of the driver's version, its domain, its channel; the rules of both."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities import fabric_manager
+from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, followers
+from gpuprov.probe.base import Output
+from gpuprov.probe.imex import parse, parse_domain
+from gpuprov.spec.build import convert
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
+from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, GOOD, facts, units
+from tests.capabilities.imex_host import HERE, PACKAGE, SETTINGS, STARTED, THERE, TRAY, VERSION, domain, tray
+
+BLOCK = FabricManager(imex=Imex(nodes=(HERE, THERE)))
+DRIVER = f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {VERSION}  Release Build\n"
+LATER = STARTED + 60
+
+
+def ask(name: str, block: FabricManager = BLOCK, **changed: str) -> Outcome:
+    """What a check says of a tray."""
+    texts: dict[str, Output | str] = {
+        "nvidia_functions": TRAY,
+        "fabric_packages": PACKAGE,
+        "packages": "",
+        "loaded_driver": DRIVER,
+        "imex": tray(),
+        **changed,
+    }
+    check = CHECKS[f"fabric_manager.{name}"]
+    declared = {probe.name for probe in check.probes}
+    assert set(changed) <= declared
+    outcome = check.run(
+        Context(HostSpec(name="t"), block, facts(**{k: v for k, v in {**GOOD, **texts}.items() if k in declared}))
+    )
+    assert outcome.found
+    assert outcome.status != "fail" or (outcome.expected and outcome.hint)
+    return outcome
+
+
+ROWS = [
+    ("imex_hardware", {}, "pass", "1 GPUs of a rack"),
+    ("imex_hardware", {"nvidia_functions": TRAY.replace("2941", "2901")}, "fail", "none on the bus"),
+    ("imex_hardware", {"imex": tray(address="198.51.100.7")}, "fail", "the host has 198.51.100.7"),
+    ("imex_hardware", {"imex": ""}, "pass", "of a rack"),
+    ("imex_version", {}, "pass", f"nvidia-imex {VERSION}-1"),
+    ("imex_version", {"fabric_packages": ""}, "fail", "not installed"),
+    ("imex_version", {"fabric_packages": FABRIC_MANAGER}, "fail", "not installed"),
+    ("imex_version", {"fabric_packages": PACKAGE.replace("hi ", "hU ")}, "fail", "is not whole"),
+    ("imex_version", {"fabric_packages": PACKAGE.replace("178", "95")}, "fail", "nvidia-imex 580.95.04-1"),
+    ("imex_version", {"loaded_driver": ""}, "fail", "and no driver"),
+    ("imex_version", {"imex": tray(version="570.133.20")}, "fail", "says 570.133.20"),
+    ("imex_version", {"imex": tray(version="")}, "fail", "says nothing"),
+    ("imex_held", {}, "pass", "1 package held"),
+    ("imex_held", {"fabric_packages": PACKAGE.replace("hi ", "ii ")}, "fail", "not held: nvidia-imex"),
+    ("imex_held", {"fabric_packages": ""}, "fail", "no package of nvidia-imex"),
+    ("imex_enabled", {}, "pass", "enabled"),
+    ("imex_enabled", {"imex": tray(unit=("loaded", "active", "disabled"))}, "fail", "is disabled"),
+    ("imex_enabled", {"imex": ""}, "fail", "is not-found"),
+    ("imex_enabled", {"imex": tray(patient=False)}, "fail", "90-gpuprov.conf: started before the host has its address"),
+    ("imex_alive", {}, "pass", "process 700, READY"),
+    ("imex_alive", {"imex": tray(unit=("loaded", "failed", "enabled"), process=False)}, "fail", "is failed, no process"),
+    ("imex_alive", {"imex": tray(process=False)}, "fail", "is active, no process"),
+    ("imex_alive", {"imex": tray(program=LATER)}, "fail", "was replaced"),
+    ("imex_alive", {"imex": tray(ready="INITIALIZING")}, "fail", "says INITIALIZING"),
+    ("imex_alive", {"imex": tray(ready="")}, "fail", "says nothing"),
+    ("imex_alive", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
+    ("imex_nodes", {}, "pass", "2 members"),
+    ("imex_nodes", {"imex": tray(nodes=(THERE, HERE))}, "fail", f"{THERE} {HERE}"),
+    ("imex_nodes", {"imex": tray(nodes=None)}, "fail", "no /etc/nvidia-imex/nodes_config.cfg"),
+    ("imex_nodes", {"imex": tray(nodes=())}, "fail", "nothing"),
+    ("imex_nodes", {"imex": tray(address="")}, "fail", "no address"),
+    ("imex_nodes", {"imex": tray(settings=SETTINGS[:1])}, "fail", "IMEX_CMD_ENABLED=missing IMEX_CMD_PORT=missing"),
+    ("imex_nodes", {"imex": tray(written=LATER)}, "fail", "had read it"),
+    ("imex_domain", {}, "pass", "UP, 2 members"),
+    ("imex_domain", {"imex": tray(told=domain("READY", "UNAVAILABLE", state="DEGRADED"))}, "fail", f"{THERE} is UNAVAILABLE"),
+    ("imex_domain", {"imex": tray(told=domain("READY", "READY", lost=True))}, "fail", f"{HERE} is not connected to {THERE}"),
+    ("imex_domain", {"imex": tray(told=domain("READY"))}, "fail", f"{THERE} is not told of"),
+    ("imex_domain", {"imex": tray(told=domain("READY", "READY", state="DOWN"))}, "fail", "DOWN: no member says why"),
+    ("imex_domain", {"imex": tray(told="Failed to connect")}, "fail", "does not tell: Failed to connect"),
+    ("imex_domain", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
+    ("imex_channel", {}, "pass", "channel0"),
+    ("imex_channel", {"imex": tray(channel=False)}, "fail", "no such device"),
+    ("imex_channel", {"loaded_driver": ""}, "fail", "no NVIDIA module"),
+    ("imex_channel", {"loaded_driver": "", "container": "podman\n"}, "skip", "none is loaded there"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("check", "changed", "status", "found"), ROWS)
+def test_a_tray(check: str, changed: dict[str, str], status: str, found: str) -> None:
+    outcome = ask(check, BLOCK, **changed)
+    assert (outcome.status, found in outcome.found) == (status, True), outcome
+
+
+def test_a_driver_that_was_loaded_without_the_parameter_needs_a_reboot() -> None:
+    outcome = ask("imex_channel", imex=tray(parameter="0"))
+    assert (outcome.status, outcome.found) == ("fail", "it is 0")
+    assert "NVreg_CreateImexChannel0=1" in outcome.reboot
+    assert (
+        ask("imex_channel", FabricManager(imex=Imex(nodes=(HERE,), channel0=False)), imex=tray(channel=False)).found
+        == "nothing asked"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", sorted({name for name in CHECKS if name.startswith("fabric_manager.")} - {"fabric_manager.resolvable"})
+)
+def test_each_check_is_of_one_of_both(name: str) -> None:
+    """On a tray Fabric Manager's checks have nothing to say, whatever there is; on a board those of nvidia-imex have not."""
+    check, tail = CHECKS[name], name.partition(".")[2]
+    imex = tail.startswith("imex_")
+    answer = check.run(Context(HostSpec(name="h"), FabricManager() if imex else BLOCK, facts()))
+    nothing = "of an IMEX domain nothing asked" if imex else "a compute tray: of Fabric Manager nothing asked"
+    assert (answer.status, answer.found) == ("pass", nothing)
+
+
+def problems(block: FabricManager, gpu: str = "GB200", driver: str = "580") -> list[str]:
+    others: dict[str, Fragment] = {"nvidia_driver": NvidiaDriver(version=driver), "fabric_manager": block}
+    host = HostSpec(name="h", gpu=GpuSpec(model=gpu), capabilities=others)
+    return [str(problem) for problem in fabric_manager.rules(host, block)]
+
+
+@pytest.mark.parametrize(
+    ("block", "gpu", "driver", "told"),
+    [
+        (BLOCK, "GB200", "580", ""),
+        (BLOCK, "GB300", "580", ""),
+        (FabricManager(), "GB200", "580", "needs nvidia-imex instead; fabric_manager: {imex: {nodes:"),
+        (
+            BLOCK,
+            "H100-SXM5-80GB",
+            "580",
+            "is for compute trays of GB200 and GB300 racks, and the host has H100-SXM5-80GB",
+        ),
+        (BLOCK, "H100-PCIE", "580", "and the host has H100-PCIE"),
+        (
+            FabricManager(imex=Imex(nodes=(HERE, "tray2"))),
+            "GB200",
+            "580",
+            'nodes[1] is "tray2"; allowed: an IPv4 or IPv6 address',
+        ),
+        (FabricManager(imex=Imex(nodes=(HERE, "2001:DB8::1"))), "GB200", "580", 'write it as "2001:db8::1"'),
+        (FabricManager(imex=Imex(nodes=(HERE, HERE))), "GB200", "580", "names 192.0.2.1 twice"),
+        (FabricManager(settings={"LOG_LEVEL": 3}, imex=BLOCK.imex), "GB200", "580", "have no meaning there"),
+        (
+            FabricManager(imex=Imex(nodes=(HERE,))),
+            "GB200",
+            "560",
+            "needs a driver of branch 565 or newer, the driver is 560",
+        ),
+        (FabricManager(imex=Imex(nodes=(HERE,), channel0=False)), "GB200", "560", ""),
+    ],
+)
+def test_rules(block: FabricManager, gpu: str, driver: str, told: str) -> None:
+    found = problems(block, gpu, driver)
+    assert [one for one in found if told in one] == found
+    assert len(found) == bool(told)
+
+
+def fleet(*blocks: FabricManager | None) -> list[tuple[str, str]]:
+    hosts = [
+        HostSpec(name=f"t{n}", capabilities={"fabric_manager": block} if block else {})
+        for n, block in enumerate(blocks)
+    ]
+    return [(name, problem.message) for name, problem in fabric_manager.CAPABILITY.fleet_rules(hosts, [], whole=True)]
+
+
+def test_members_of_one_domain_have_one_list() -> None:
+    other = FabricManager(imex=Imex(nodes=("192.0.2.9",)))
+    assert fleet(BLOCK, None, FabricManager(), BLOCK, other) == []
+    ((name, message),) = fleet(BLOCK, BLOCK, FabricManager(imex=Imex(nodes=(THERE, HERE))))
+    assert name == "t2"
+    assert f"that of t0, its member: {THERE} {HERE} here, {HERE} {THERE} there" in message
+
+
+def test_what_is_asked_of_the_kernel() -> None:
+    names = ("nvidia", "nvidia-current", "nvidia-current-open")
+    wanted = Kernel(module_options={name: {"NVreg_CreateImexChannel0": 1} for name in names})
+    host = HostSpec(name="h", gpu=GpuSpec(model="GB200"))
+    assert fabric_manager.contribute(host, BLOCK) == wanted
+    assert fabric_manager.contribute(host, FabricManager(imex=Imex(nodes=(HERE,), channel0=False))) is None
+
+
+@pytest.mark.parametrize(
+    ("index", "status", "found"),
+    [
+        (f" nvidia-imex | {VERSION}-1 | https://mirror.example/nvidia  Packages\n", "pass", f"nvidia-imex {VERSION}-1"),
+        (
+            f" nvidia-fabricmanager | {VERSION}-1 | https://mirror.example/nvidia  Packages\n",
+            "fail",
+            "have no nvidia-imex",
+        ),
+    ],
+)
+def test_it_follows_a_driver_that_is_not_in_the_spec(index: str, status: str, found: str) -> None:
+    outcome = ask("resolvable", BLOCK, package_index=index, fabric_packages="")
+    assert (outcome.status, found in outcome.found) == (status, True), outcome
+
+
+def test_the_drivers_set_has_imex_in_place_of_fabric_manager() -> None:
+    found = facts(os_release='ID=ubuntu\nVERSION_ID="24.04"\n')
+    for block, name in ((BLOCK, "nvidia-imex"), (FabricManager(), "nvidia-fabricmanager")):
+        (rules,) = followers(HostSpec(name="h", capabilities={"fabric_manager": block}), found)
+        assert {str(rule["name"]).replace("-{branch}", "") for rule in rules} == {name}
+    assert followers(HostSpec(name="h"), found) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "block"),
+    [
+        (tray(), BLOCK),
+        (tray(parameter="0"), FabricManager(imex=Imex(nodes=(HERE, THERE), channel0=False))),
+        (tray(nodes=()), None),
+        (tray(unit=("loaded", "active", "disabled")), None),
+    ],
+)
+def test_export(text: str, block: FabricManager | None) -> None:
+    assert fabric_manager.export(facts(imex=text, units=units(), fabric_manager="")) == block
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", '{"nodes": []}', "Failed to connect to 127.0.0.1"])
+def test_what_is_no_state_of_a_domain(text: str) -> None:
+    assert parse_domain(text) is None
+
+
+def test_the_control_programs_own_words_are_kept() -> None:
+    state = parse(Output(tray(told='{"nodes": {}, "status": "DOWN"}')))
+    assert state.domain is not None
+    assert (state.domain.status, state.domain.members, state.ready) == ("DOWN", (), "READY")
+
+
+def test_values_that_no_model_takes() -> None:
+    for values, told in (
+        ({"imex": {"nodes": ["a b"]}}, "fabric_manager.imex.nodes[0]"),
+        ({"imex": {"node": []}}, 'unknown key "node"'),
+    ):
+        _, ((_, message, _),) = convert(values, FabricManager, ("fabric_manager",))
+        assert told in message

@@ -1,0 +1,410 @@
+"""gpudirect_rdma: which method a host has and why, dma-buf, what is left of another method, the check of the PCI topology."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.probe.base import Facts, Output
+from gpuprov.spec.model import Fragment, HostSpec
+from tests.capabilities import gpudirect_host as gh
+from tests.capabilities.asking import CHECKS, GOOD, PODMAN, Row, judge
+from tests.capabilities.gpudirect_host import DMABUF, NEXT, OPEN, kernel, peer, said
+from tests.probe import captured
+
+METHOD = "gpudirect_rdma.method"
+DMA = "gpudirect_rdma.dmabuf"
+ALONE = "gpudirect_rdma.alone"
+TOPOLOGY = "gpudirect_rdma.topology_check"
+ON = {"gpudirect": DMABUF}
+ON_OPEN: dict[str, Output | str] = {**ON, "loaded_driver": captured("loaded_driver", "open")}
+DMABUF_ASKED, PEER, OLD = (GpudirectRdma(method=name) for name in ("dmabuf", "nvidia_peermem", "nv_peer_mem"))
+COPY = GpudirectRdma(gdrcopy=Gdrcopy(install=True))
+VOLTA = {"nvidia_functions": "0000:19:00.0 0x10de 0x1db1 0x10de 0x1212 0x030200 nvidia\n"}
+PEERS = ("nvidia", "ib_core", "nvidia_peermem", "nv_peer_mem")
+
+
+ROWS = [
+    Row(
+        "auto, proprietary modules",
+        METHOD,
+        None,
+        {},
+        "pass",
+        "nvidia_peermem: dma-buf needs open kernel modules",
+        change="setting gpudirect_rdma.method: auto -> nvidia_peermem, since dma-buf needs open kernel modules, and the host has, "
+        "or gets, proprietary ones",
+    ),
+    Row(
+        "auto, open modules",
+        METHOD,
+        None,
+        ON,
+        "pass",
+        "NVIDIA recommends: H100-SXM5-80GB (Hopper), open kernel modules, driver 535, kernel 6.1.0",
+    ),
+    Row(
+        "auto, Volta",
+        METHOD,
+        None,
+        {**ON, **VOLTA, **peer(kernel(license_=gh.OWN))},
+        "pass",
+        "nvidia_peermem: V100-SXM2 (Volta) has no open kernel modules",
+    ),
+    Row(
+        "auto, an old kernel",
+        METHOD,
+        None,
+        peer(kernel("4.18.0-513.el8.x86_64", license_=OPEN)),
+        "pass",
+        "nvidia_peermem: kernel 4.18.0-513.el8.x86_64 is older than 5.12",
+    ),
+    Row(
+        "auto, an old driver",
+        METHOD,
+        None,
+        peer(kernel(nvidia="510.108.03")),
+        "pass",
+        "nvidia_peermem: driver 510 is older than 515",
+    ),
+    Row(
+        "auto, neither",
+        METHOD,
+        None,
+        peer(kernel(symvers="", exports="no", symbols="no")),
+        "fail",
+        "no ib_core with peer memory",
+        "rdma: {stack: doca-ofed}",
+    ),
+    Row(
+        "auto, no modules yet",
+        METHOD,
+        None,
+        peer(kernel(nvidia="", module="", symvers="", exports="no")),
+        "skip",
+        "the host's kernel modules decide",
+    ),
+    Row(
+        "auto in a container",
+        METHOD,
+        None,
+        {**ON, **PODMAN},
+        "pass",
+        "a podman container has the modules of its machine",
+    ),
+    Row(
+        "auto in a virtual machine",
+        METHOD,
+        None,
+        {**ON, "machine": "kind|kvm\nvendor|QEMU\nflag|1\n"},
+        "pass",
+        "one PCIe root complex, with ACS and ATS",
+    ),
+    Row("dmabuf, proprietary modules", METHOD, DMABUF_ASKED, {}, "fail", "proprietary", "kernel_modules: open"),
+    Row(
+        "dmabuf, Volta",
+        METHOD,
+        DMABUF_ASKED,
+        {**ON, **VOLTA},
+        "fail",
+        "(Volta) has no open kernel modules",
+        "method nvidia_peermem",
+    ),
+    Row(
+        "dmabuf, an old kernel",
+        METHOD,
+        DMABUF_ASKED,
+        peer(kernel("5.10.0-30-amd64", license_=OPEN)),
+        "fail",
+        "kernel 5.10.0-30-amd64 is older than 5.12",
+    ),
+    Row(
+        "dmabuf, one of two kernels old",
+        METHOD,
+        DMABUF_ASKED,
+        peer(kernel("5.10.0-30-amd64", license_=OPEN), kernel(license_=OPEN)),
+        "fail",
+        "5.10.0-30-amd64 is older",
+    ),
+    Row(
+        "dmabuf, a kernel without",
+        METHOD,
+        DMABUF_ASKED,
+        peer(kernel(license_=OPEN, options=("CONFIG_PCI_P2PDMA",)), ofed=""),
+        "fail",
+        "has no CONFIG_DMA_SHARED_BUFFER; kernel",
+        "another kernel",
+    ),
+    Row(
+        "OFED has its own configuration",
+        METHOD,
+        DMABUF_ASKED,
+        peer(kernel(license_=OPEN, options=gh.OPTIONS[:1])),
+        "pass",
+        "dmabuf: the spec asks for it",
+    ),
+    Row(
+        "peermem, inbox",
+        METHOD,
+        PEER,
+        ON,
+        "fail",
+        "which is OFED's, for kernel 6.1.0-47-amd64",
+        "rdma: {stack: doca-ofed}; or method dmabuf",
+    ),
+    Row(
+        "peermem, a kernel that has it",
+        METHOD,
+        PEER,
+        peer(kernel(symvers="/lib/modules/{}/build/Module.symvers", core="(builtin)"), ofed=""),
+        "pass",
+        "nvidia_peermem: the spec asks for it",
+    ),
+    Row(
+        "nv_peer_mem, open modules",
+        METHOD,
+        OLD,
+        {"gpudirect": said(kernel(license_=OPEN))},
+        "fail",
+        "before open kernel modules",
+        "method nvidia_peermem",
+    ),
+    Row("dma-buf works", DMA, None, ON_OPEN, "pass", "no module is needed for it"),
+    Row("dma-buf in a container", DMA, None, {**ON, **PODMAN}, "pass", "dma-buf"),
+    Row("not dma-buf", DMA, None, {}, "pass", "not needed: the method is nvidia_peermem"),
+    Row(
+        "leftovers are told",
+        DMA,
+        None,
+        {**ON_OPEN, **peer(kernel(license_=OPEN))},
+        "pass",
+        "nvidia_peermem is loaded, too, and not needed",
+    ),
+    Row(
+        "no P2PDMA is told",
+        DMA,
+        None,
+        ON_OPEN,
+        "pass",
+        "CONFIG_PCI_P2PDMA is not set, which NVIDIA's prerequisites do not ask for",
+    ),
+    Row("closed modules", DMA, DMABUF_ASKED, {}, "fail", "gets, proprietary ones", "kernel_modules: open"),
+    Row(
+        "the loaded one is proprietary",
+        DMA,
+        DMABUF_ASKED,
+        ON,
+        "fail",
+        "loaded NVIDIA module 535.261.03 is proprietary",
+        "reboot",
+    ),
+    Row(
+        "no module for a kernel",
+        DMA,
+        DMABUF_ASKED,
+        {**ON_OPEN, **peer(kernel(license_=OPEN), kernel(NEXT, nvidia="", module=""))},
+        "fail",
+        f"no NVIDIA module for {NEXT}",
+    ),
+    Row(
+        "an RDMA stack without dma-buf",
+        DMA,
+        None,
+        {**ON_OPEN, **peer(kernel(license_=OPEN, uverbs="no"))},
+        "fail",
+        "no ib_umem_dmabuf_get",
+        "newer DOCA-OFED",
+    ),
+    Row(
+        "no method",
+        DMA,
+        None,
+        peer(kernel(symvers="", exports="no", symbols="no")),
+        "fail",
+        "and no ib_core with peer memory",
+    ),
+    Row("one peer module", ALONE, None, {}, "pass", "nvidia_peermem, and no other"),
+    Row(
+        "both loaded",
+        ALONE,
+        None,
+        peer(loaded=PEERS),
+        "fail",
+        "register the same client",
+        "rmmod nv_peer_mem",
+        change="module nv_peer_mem: loaded -> unloaded",
+    ),
+    Row(
+        "the other one loaded",
+        ALONE,
+        None,
+        peer(loaded=("nvidia", "ib_core", "nv_peer_mem")),
+        "fail",
+        "nv_peer_mem loaded",
+        "rmmod nv_peer_mem",
+    ),
+    Row(
+        "both loaded under dma-buf",
+        ALONE,
+        None,
+        {"gpudirect": DMABUF + "loaded|nvidia_peermem|0\nloaded|nv_peer_mem|0\n"},
+        "fail",
+        "the same client",
+    ),
+    Row(
+        "the old service",
+        ALONE,
+        None,
+        peer(old=("loaded", "inactive", "enabled")),
+        "fail",
+        "loads nv_peer_mem at boot",
+        "systemctl disable --now nv_peer_mem",
+    ),
+    Row("the old service, switched off", ALONE, None, peer(old=("loaded", "inactive", "disabled")), "pass"),
+    Row(
+        "nv_peer_mem itself",
+        ALONE,
+        OLD,
+        peer(
+            kernel(module="nv_peer_mem"),
+            loaded=("nvidia", "ib_core", "nv_peer_mem"),
+            old=("loaded", "active", "enabled"),
+        ),
+        "pass",
+    ),
+    Row(
+        "a unit left behind",
+        ALONE,
+        None,
+        {"gpudirect": DMABUF + "starts|nvidia_peermem\n"},
+        "fail",
+        "gpuprov-gpudirect.service still loads nvidia_peermem",
+        "gpuprov apply",
+    ),
+    Row(
+        "no method to be alone",
+        ALONE,
+        None,
+        peer(kernel(symvers="", exports="no", symbols="no")),
+        "skip",
+        "see gpudirect_rdma.dmabuf",
+    ),
+    Row("topology left to the driver", TOPOLOGY, None, {}, "pass", "NVreg_GrdmaPciTopoCheckOverride=0"),
+    Row(
+        "overridden by hand",
+        TOPOLOGY,
+        None,
+        {"modprobe_config": "options nvidia-current NVreg_GrdmaPciTopoCheckOverride=1\n"},
+        "fail",
+        "modprobe says 1",
+        "grep -r",
+    ),
+    Row(
+        "not there yet",
+        TOPOLOGY,
+        GpudirectRdma(topology_check="allow"),
+        {},
+        "fail",
+        "modprobe says 0",
+        change="setting NVreg_GrdmaPciTopoCheckOverride: 0 -> 1",
+    ),
+    Row(
+        "an old driver",
+        TOPOLOGY,
+        GpudirectRdma(topology_check="allow"),
+        {"modprobe_config": "options nvidia NVreg_GrdmaPciTopoCheckOverride=1\n"},
+        "fail",
+        "no such parameter",
+        "from 570",
+    ),
+    Row(
+        "loaded before",
+        TOPOLOGY,
+        GpudirectRdma(topology_check="allow"),
+        {
+            "modprobe_config": "options nvidia NVreg_GrdmaPciTopoCheckOverride=1\n",
+            "driver_parameters": "GrdmaPciTopoCheckOverride: 0\n",
+        },
+        "fail",
+        "loaded with 0",
+        "reboot",
+        reboot="1 is wanted",
+    ),
+    Row(
+        "overridden",
+        TOPOLOGY,
+        GpudirectRdma(topology_check="deny"),
+        {
+            "modprobe_config": "options nvidia NVreg_GrdmaPciTopoCheckOverride=2\n",
+            "driver_parameters": "GrdmaPciTopoCheckOverride: 2\n",
+        },
+        "pass",
+        "=2",
+    ),
+    Row(
+        "overridden, not loaded",
+        TOPOLOGY,
+        GpudirectRdma(topology_check="deny"),
+        {"modprobe_config": "options nvidia NVreg_GrdmaPciTopoCheckOverride=2\n", "loaded_driver": ""},
+        "pass",
+        "for when",
+    ),
+]
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.check}-{row.name}") for row in ROWS])
+def test_gpudirect(row: Row) -> None:
+    judge(row)
+
+
+def asked(
+    check: str, blocks: dict[str, Fragment], block: GpudirectRdma | None = None, **changed: str
+) -> tuple[str, str]:
+    probes = {probe.name for probe in CHECKS[check].probes}
+    texts = {name: text for name, text in {**GOOD, **changed}.items() if name in probes}
+    given = {name: text if isinstance(text, Output) else Output(text) for name, text in texts.items()}
+    fragment = block or GpudirectRdma()
+    host = HostSpec(name="h", capabilities={**blocks, "gpudirect_rdma": fragment})
+    outcome = CHECKS[check].run(Context(host, fragment, Facts(given)))
+    return outcome.status, outcome.found
+
+
+@pytest.mark.parametrize(
+    ("blocks", "text", "told"),
+    [
+        ({"nvidia_driver": NvidiaDriver(kernel_modules="open")}, said(), "dmabuf: nothing speaks"),
+        ({"nvidia_driver": NvidiaDriver(version="580")}, said(), "dmabuf: nothing speaks"),
+        ({"nvidia_driver": NvidiaDriver(version="535")}, DMABUF, "nvidia_peermem: dma-buf needs open"),
+        ({"nvidia_driver": NvidiaDriver(kernel_modules="proprietary"), "rdma": Rdma(stack="doca-ofed")}, DMABUF, "nvidia_peermem"),
+        ({"rdma": Rdma(stack="doca-ofed")}, said(kernel(symvers="", exports="no", symbols="no")), "nvidia_peermem: dma-buf"),
+        ({"rdma": Rdma(fabric="soft")}, said(), "software RDMA devices copy by the CPU"),
+        ({"nvidia_driver": NvidiaDriver(build="precompiled")}, said(), "precompiled modules were built without OFED"),
+    ],
+)  # fmt: skip
+def test_auto_judges_by_what_the_host_will_have(blocks: dict[str, Fragment], text: str, told: str) -> None:
+    if "535" in getattr(blocks.get("nvidia_driver"), "version", ""):
+        text = text.replace(
+            "core|6.1.0-47-amd64|/lib/modules/6.1.0-47-amd64/kernel/drivers/infiniband/core/ib_core.ko|no",
+            "core|6.1.0-47-amd64|x|yes",
+        )
+    _, found = asked(METHOD, blocks, gpudirect=text)
+    assert told in found
+
+
+def test_open_modules_that_are_not_there_yet() -> None:
+    driver: dict[str, Fragment] = {"nvidia_driver": NvidiaDriver(kernel_modules="open")}
+    assert asked(DMA, driver) == ("fail", "proprietary NVIDIA modules for 6.1.0-47-amd64")
+
+
+def test_every_answer_is_clean() -> None:
+    """A check that is asked of a host without anything says so, and does not break."""
+    for name, check in CHECKS.items():
+        if name.startswith("gpudirect_rdma."):
+            status, found = asked(
+                name, {}, COPY, gpudirect="running|6.1\n", gdrcopy="", gdrcopy_packages="", gdrcopy_index=""
+            )
+            assert status != "error"
+            assert found, check.id

@@ -1,0 +1,170 @@
+"""gpudirect_rdma, known offline: warnings of the spec, what is asked of the kernel, a host's reality as a spec."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities import gpudirect_rdma
+from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
+from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog import gpudirect as catalogue
+from gpuprov.probe import gpudirect as probe
+from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
+from tests.capabilities import gpudirect_host as gh
+from tests.capabilities.asking import GOOD, facts
+
+OFED, INBOX, ERDMA = Rdma(stack="doca-ofed"), Rdma(), Rdma(fabric="erdma")
+PEER, OLD = GpudirectRdma(method="nvidia_peermem"), GpudirectRdma(method="nv_peer_mem")
+OPEN, CLOSED = NvidiaDriver(kernel_modules="open"), NvidiaDriver(kernel_modules="proprietary")
+AUTO = "gpudirect_rdma.method auto is nvidia_peermem here: "
+STACK = "gpudirect_rdma: nvidia_peermem needs "
+
+
+@pytest.mark.parametrize(
+    ("block", "gpu", "others", "told"),
+    [
+        (GpudirectRdma(), "", {"rdma": INBOX}, []),
+        (GpudirectRdma(), "H100-SXM5-80GB", {"rdma": INBOX, "nvidia_driver": NvidiaDriver(version="580")}, []),
+        (GpudirectRdma(), "", {}, ["gpudirect_rdma without rdma: nothing says which devices"]),
+        (GpudirectRdma(), "V100-SXM2", {"rdma": OFED}, [f"{AUTO}V100-SXM2 (Volta) has no open kernel modules"]),
+        (GpudirectRdma(), "", {"rdma": OFED, "nvidia_driver": CLOSED}, [f"{AUTO}dma-buf needs open kernel modules"]),
+        (
+            GpudirectRdma(),
+            "T4",
+            {"rdma": INBOX, "nvidia_driver": NvidiaDriver(version="535")},
+            [
+                f"{AUTO}dma-buf needs open",
+                f"{STACK}DOCA-OFED, or a kernel that has peer memory, and rdma.stack is inbox",
+            ],
+        ),
+        (PEER, "", {"rdma": OFED}, []),
+        (
+            PEER,
+            "",
+            {"rdma": ERDMA},
+            [f"{STACK}OFED's headers when Alibaba's driver is built, and rdma.stack is erdma-vendor"],
+        ),
+        (
+            PEER,
+            "",
+            {"rdma": OFED, "nvidia_driver": NvidiaDriver(build_host="builder")},
+            ["nvidia_peermem comes from builder, and works only if OFED is there before"],
+        ),
+        (OLD, "", {"rdma": OFED, "nvidia_driver": CLOSED}, ["nv_peer_mem is deprecated since CUDA 11.5"]),
+        (
+            GpudirectRdma(),
+            "",
+            {"rdma": INBOX, "nvidia_driver": OPEN, "cuda_toolkit": CudaToolkit(versions=("11.4", "12.4"))},
+            ["dma-buf is known to CUDA 11.7 and newer, and cuda_toolkit.versions has 11.4;"],
+        ),
+    ],
+)
+def test_warnings(block: GpudirectRdma, gpu: str, others: dict[str, Fragment], told: list[str]) -> None:
+    host = HostSpec(name="h", gpu=GpuSpec(model=gpu) if gpu else None, capabilities={**others, "gpudirect_rdma": block})
+    found = [str(problem) for problem in gpudirect_rdma.CAPABILITY.rules(host, block)]
+    assert all(problem.startswith("warning: ") for problem in found), found
+    assert len(found) == len(told), found
+    for want, got in zip(told, found, strict=True):
+        assert want in got
+
+
+@pytest.mark.parametrize(
+    ("block", "module", "options"),
+    [
+        (
+            GpudirectRdma(method="nvidia_peermem", peerdirect_support=1),
+            "nvidia-current-peermem",
+            {"peerdirect_support": 1},
+        ),
+        (GpudirectRdma(persistent_api_support=0), "nvidia-peermem", {"persistent_api_support": 0}),
+        (GpudirectRdma(method="dmabuf", topology_check="allow"), "nvidia", {"NVreg_GrdmaPciTopoCheckOverride": 1}),
+        (
+            GpudirectRdma(method="dmabuf", topology_check="deny"),
+            "nvidia-current-open",
+            {"NVreg_GrdmaPciTopoCheckOverride": 2},
+        ),
+    ],
+)
+def test_what_is_asked_of_the_kernel(block: GpudirectRdma, module: str, options: object) -> None:
+    asked = gpudirect_rdma.CAPABILITY.contribute(HostSpec(name="h"), block)
+    assert asked is not None
+    assert (asked.blacklist, asked.module_options.get(module, {}), asked.modules_load) == ((), options, ())
+
+
+def test_dmabuf_asks_nothing_of_the_kernel() -> None:
+    assert gpudirect_rdma.CAPABILITY.contribute(HostSpec(name="h"), GpudirectRdma(method="dmabuf")) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({}, PEER),
+        (
+            {"gpudirect": gh.said(values={"peerdirect_support": "1", "persistent_api_support": "1"})},
+            GpudirectRdma(method="nvidia_peermem", peerdirect_support=1),
+        ),
+        ({"gpudirect": gh.said(starts="nv_peer_mem", loaded=("nvidia", "ib_core", "nv_peer_mem"))}, OLD),
+        ({"gpudirect": gh.DMABUF}, GpudirectRdma(method="dmabuf")),
+        (
+            {"gpudirect": gh.DMABUF, "driver_parameters": "GrdmaPciTopoCheckOverride: 1\n"},
+            GpudirectRdma(method="dmabuf", topology_check="allow"),
+        ),
+        (
+            {"gpudirect": gh.DMABUF, "gdrcopy_packages": gh.INSTALLED},
+            GpudirectRdma(method="dmabuf", gdrcopy=Gdrcopy(install=True)),
+        ),
+        ({"gpudirect": gh.DMABUF, "rdma_devices": ""}, None),
+        ({"gpudirect": gh.said(unit=gh.NONE, starts="")}, None),
+        ({"gpudirect": ""}, None),
+    ],
+)
+def test_export(changed: dict[str, str], found: GpudirectRdma | None) -> None:
+    names = {one.name for one in gpudirect_rdma.CAPABILITY.export_probes}
+    texts = {name: text for name, text in {**GOOD, **changed}.items() if name in names}
+    assert gpudirect_rdma.CAPABILITY.export(facts(**texts)) == found
+
+
+def test_one_name_in_catalogue_and_probe() -> None:
+    assert (catalogue.UNIT, catalogue.UNIT_FILE, catalogue.DROP_IN) == (probe.UNIT, probe.UNIT_FILE, probe.DROP_IN)
+    for place in (probe.UNIT_FILE, probe.DROP_IN):
+        assert place in probe.GPUDIRECT.script
+
+
+def test_the_catalogue() -> None:
+    data = catalogue.gpudirect_file()
+    assert {one.key for one in data.methods} == {"dmabuf", "nvidia_peermem", "nv_peer_mem"}
+    for module in catalogue.method("nvidia_peermem").modules:
+        assert module in probe.GPUDIRECT.script
+    used = {
+        source
+        for table in (data.methods, data.parameters, data.kernel_options, data.messages, data.gdrcopy, data.facts)
+        for one in table
+        for source in one.source
+    }
+    assert used | set(data.bad_context.source) == set(data.sources)
+    assert "0x1db1" in catalogue.without_open()
+    assert set(OVERRIDES.values()) == {0, 1, 2}
+    assert catalogue.gdrcopy("suse") is None
+
+
+@pytest.mark.parametrize(
+    ("log", "key"),
+    [
+        ((), None),
+        (("usb 1-1: new device",), None),
+        (("nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)",), "symbol"),
+        (("nvidia_peermem: Unknown symbol ib_unregister_peer_memory_client (err -22)",), "version"),
+        (
+            (
+                "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)",
+                "nvidia-peermem f:1 ERROR invalid persistent_api_support param value 9",
+            ),
+            "parameter",
+        ),
+    ],
+)
+def test_the_last_word_of_the_kernel_decides(log: tuple[str, ...], key: str | None) -> None:
+    said = catalogue.spoken(log)
+    assert (said.key if said else None) == key

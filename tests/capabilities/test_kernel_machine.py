@@ -1,0 +1,257 @@
+"""kernel: hugepages, CPU governor, NUMA balancing: checks, what they imply, the program of the unit, the probes' own scripts."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuprov import assets
+from gpuprov.capabilities import kernel
+from gpuprov.probe import cpu
+from gpuprov.probe.base import Output
+from gpuprov.spec.across import conflict_problem
+from gpuprov.spec.kernel import Conflict, Contribution, Kernel, merge
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import Row, facts, judge
+from tests.capabilities.kernel_host import frequency
+
+HUGE, GOVERNOR, BOOT, NUMA = (f"kernel.{name}" for name in ("hugepages", "governor", "governor_boot", "numa_balancing"))
+PAGES, GIANT, FAST = Kernel(hugepages={"2M": 64}), Kernel(hugepages={"1G": 2}), Kernel(cpu_governor="performance")
+METAL, GUEST, PODMAN = {"machine": "kind|none\n"}, {"machine": "kind|kvm\n"}, {"container": "podman\n"}
+ON, OFF = ("loaded", "active", "enabled"), ("loaded", "inactive", "disabled")
+
+
+def rates(*names: str, **more: object) -> dict[str, str]:
+    return METAL | {"cpu_frequency": frequency(*names, **more)}  # type: ignore[arg-type]
+
+
+ROWS = [
+    Row("nothing asked", HUGE, None, {}, "pass", "nothing asked"),
+    Row("as many as asked", HUGE, PAGES, {"hugepages": "2048 64\n"}, "pass", "64 x 2M"),
+    Row("more than asked", HUGE, PAGES, {"hugepages": "2048 128\n"}, "pass", "128 x 2M"),
+    Row(
+        "memory in pieces",
+        HUGE,
+        PAGES,
+        {"hugepages": "2048 40\n"},
+        "fail",
+        "40 x 2M",
+        "reboot",
+        reboot="memory for 64 x 2M",
+        change="setting hugepages 2M: 40 -> 64",
+    ),
+    Row("started without", HUGE, GIANT, {}, "fail", "0 x 1G", "reboot", reboot="memory for 2 x 1G"),
+    Row(
+        "memory too small",
+        HUGE,
+        GIANT,
+        {"hugepages": "2048 0\n1048576 1\n", "command_line": "quiet hugepagesz=1G hugepages=2"},
+        "fail",
+        "1 x 1G, although the kernel was started with 2 x 1G",
+    ),
+    Row("a processor without", HUGE, GIANT, {"hugepages": "2048 0\n"}, "fail", "no pages of 1G; there are: 2048 KiB"),
+    Row("a kernel without", HUGE, PAGES, {"hugepages": ""}, "fail", "there are: none"),
+    Row("a container", HUGE, PAGES, PODMAN, "skip", "the machine's"),
+    Row("nothing asked", GOVERNOR, None, {}, "pass", "nothing asked"),
+    Row("fast", GOVERNOR, FAST, METAL, "pass", "performance in 2 policies"),
+    Row(
+        "one is slow",
+        GOVERNOR,
+        FAST,
+        rates("performance", "powersave", rival="tuned.service"),
+        "fail",
+        "powersave in 1 of 2",
+        "tuned.service may set another",
+        change="setting governor of 1 policies: powersave -> performance",
+    ),
+    Row("a governor that is not there", GOVERNOR, Kernel(cpu_governor="ondemand"), METAL, "fail", "performance, powersave"),
+    Row("bare metal without", GOVERNOR, FAST, rates(), "fail", "no CPU has a governor", "intel_pstate"),
+    Row("a virtual machine without", GOVERNOR, FAST, {**rates(), **GUEST}, "skip", "no say in the frequency"),
+    Row("a container", GOVERNOR, FAST, {**METAL, **PODMAN}, "skip", "the machine's"),
+    Row("nothing asked", BOOT, None, METAL, "pass", "nothing asked"),
+    Row("not asked any more", BOOT, None, rates("performance", asked="performance", unit=ON), "fail", "sets performance"),
+    Row("set at boot", BOOT, FAST, rates("performance", asked="performance", unit=ON), "pass", "enabled"),
+    Row("never applied", BOOT, FAST, METAL, "fail", "it sets nothing", "gpuprov apply"),
+    Row("another one", BOOT, FAST, rates("performance", asked="powersave", unit=ON), "fail", "it sets powersave"),
+    Row("failed", BOOT, FAST, rates("powersave", asked="performance", unit=("loaded", "failed", "enabled")), "fail", "failed"),
+    Row("switched off", BOOT, FAST, rates("performance", asked="performance", unit=OFF), "fail", "disabled"),
+    Row("a virtual machine", BOOT, FAST, {**rates(), **GUEST}, "skip", "no say"),
+    Row("nothing asked", NUMA, None, {}, "pass", "nothing asked"),
+    Row("off", NUMA, Kernel(numa_balancing="disabled"), {"sysctl": "kernel.numa_balancing = 0\n"}, "pass", "=0"),
+    Row("on", NUMA, Kernel(numa_balancing="enabled"), {"sysctl": "kernel.numa_balancing = 1\n"}, "pass", "=1"),
+    Row(
+        "still on",
+        NUMA,
+        Kernel(numa_balancing="disabled"),
+        {"sysctl": "kernel.numa_balancing = 1\n"},
+        "fail",
+        "kernel.numa_balancing=1",
+        change="setting kernel.numa_balancing: 1 -> 0",
+    ),
+    Row("a kernel without", NUMA, Kernel(numa_balancing="disabled"), {"sysctl": ""}, "fail", "this kernel has no"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.check}: {row.name}") for row in ROWS])
+def test_machine(row: Row) -> None:
+    judge(row)
+
+
+def merged(**kernels: Kernel) -> tuple[Kernel, list[Conflict]]:
+    return merge(Contribution(source, one) for source, one in kernels.items())
+
+
+def test_what_they_imply() -> None:
+    found, conflicts = merged(
+        kernel=Kernel(hugepages={"2M": 64, "1G": 2}, numa_balancing="disabled"),
+        rdma=Kernel(hugepages={"2M": 512}, cpu_governor="performance"),
+    )
+    assert not conflicts
+    assert found.sysctl == {"vm.nr_hugepages": 512, "kernel.numa_balancing": 0}
+    assert found.command_line == {"hugepagesz": "1G", "hugepages": "2"}
+    assert list(found.command_line) == ["hugepagesz", "hugepages"], "the kernel reads a number after its size"
+    twice, _ = merged(kernel=Kernel(hugepages={"1G": 2}, command_line={"hugepages": "2", "quiet": ""}))
+    assert list(twice.command_line) == ["quiet", "hugepagesz", "hugepages"]
+    assert (found.hugepages, found.cpu_governor) == ({"2M": 512, "1G": 2}, "performance")
+    assert merged(kernel=found) == (found, []), "merging what is merged changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "told"),
+    [
+        (FAST, Kernel(cpu_governor="powersave"), 'kernel.cpu_governor is "performance" by kernel and "powersave" by x'),
+        (Kernel(numa_balancing="enabled"), Kernel(numa_balancing="disabled"), "kernel.numa_balancing is"),
+        (
+            Kernel(sysctl={"kernel.numa_balancing": 1}),
+            Kernel(numa_balancing="disabled"),
+            "is 1 by kernel and 0 by kernel's",
+        ),
+        (GIANT, Kernel(command_line={"hugepages": "7"}), 'kernel.command_line.hugepages is "7" by x and "2" by kernel'),
+    ],
+)
+def test_what_must_agree(first: Kernel, second: Kernel, told: str) -> None:
+    _, (conflict,) = merged(kernel=first, x=second)
+    problem = conflict_problem(conflict)
+    assert told in problem.message
+    assert "" not in problem.path
+
+
+def test_rules() -> None:
+    block = Kernel(hugepages={"2M": 8}, command_line={"default_hugepagesz": "1G"})
+    (problem,) = kernel.rules(HostSpec(name="h"), block)
+    assert "default_hugepagesz is 1G" in problem.message
+    assert not list(
+        kernel.rules(HostSpec(name="h"), Kernel(hugepages={"2M": 8}, command_line={"default_hugepagesz": "2M"}))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "governor"),
+    [
+        (frequency("performance", asked="performance", unit=ON), "performance"),
+        (frequency("performance", "powersave", asked="performance", unit=ON), None),
+        (frequency("performance"), None),
+    ],
+)
+def test_export(text: str, governor: str | None) -> None:
+    found = kernel.export(facts(sysctl_files="", login_limits="", default_limits="", cpu_frequency=text))
+    assert found == (Kernel(cpu_governor=governor) if governor else None)  # type: ignore[arg-type]
+
+
+def policies(root: Path, *governors: str) -> Path:
+    for number, name in enumerate(governors):
+        folder = root / f"sys/devices/system/cpu/cpufreq/policy{number}"
+        folder.mkdir(parents=True)
+        (folder / "scaling_governor").write_text(f"{name}\n")
+        (folder / "scaling_available_governors").write_text("performance powersave \n")
+    return root
+
+
+def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    program = assets.root() / "roles/kernel/files/governor.sh"
+    env = {**os.environ, "GPUPROV_ROOT": str(root)}
+    return subprocess.run(["sh", program, *words], capture_output=True, text=True, check=False, timeout=20, env=env)
+
+
+def test_the_program_sets_every_policy_and_reads_it_back(tmp_path: Path) -> None:
+    policies(tmp_path, "powersave", "performance")
+    assert (
+        run(tmp_path, "list").stdout
+        == "policy0 powersave performance powersave \npolicy1 performance performance powersave \n"
+    )
+    done = run(tmp_path, "set", "performance")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [line.split()[1] for line in run(tmp_path, "list").stdout.splitlines()] == ["performance"] * 2
+
+
+def loadable(root: Path, *governors: str) -> None:
+    folder = root / "lib/modules" / os.uname().release / "kernel/drivers/cpufreq"
+    folder.mkdir(parents=True)
+    for name in governors:
+        (folder / f"cpufreq_{name}.ko.xz").touch()
+
+
+def test_governors_that_are_modules_still_to_be_loaded(tmp_path: Path) -> None:
+    """A driver with policies of its own takes none of them: intel_pstate in its active mode."""
+    loadable(policies(tmp_path, "performance", "performance"), "ondemand")
+    (tmp_path / "sys/devices/system/cpu/cpufreq/policy0/scaling_driver").write_text("acpi-cpufreq\n")
+    (tmp_path / "sys/devices/system/cpu/cpufreq/policy1/scaling_driver").write_text("intel_pstate\n")
+    rows = [line.split()[2:] for line in run(tmp_path, "list").stdout.splitlines()]
+    assert rows == [["performance", "powersave", "ondemand"], ["performance", "powersave"]]
+
+
+def test_a_policy_whose_cpus_are_offline_is_left_out(tmp_path: Path) -> None:
+    """Reading its governor is refused with EBUSY; here, a folder refuses it."""
+    policies(tmp_path, "powersave", "powersave")
+    file = tmp_path / "sys/devices/system/cpu/cpufreq/policy1/scaling_governor"
+    file.unlink()
+    file.mkdir()
+    assert len(run(tmp_path, "list").stdout.splitlines()) == 1
+    done = run(tmp_path, "set", "performance")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_the_program_refuses(tmp_path: Path) -> None:
+    done = run(tmp_path, "set", "performance")
+    assert (done.returncode, done.stderr) == (1, "governor: no CPU has a governor\n")
+    policies(tmp_path, "powersave")
+    assert run(tmp_path, "other").returncode == 1
+    file = tmp_path / "sys/devices/system/cpu/cpufreq/policy0/scaling_governor"
+    file.unlink()
+    file.symlink_to("/dev/null")
+    done = run(tmp_path, "set", "performance")
+    assert done.returncode == 1
+    assert done.stderr.startswith("governor: asked for is performance, and policy0 stays")
+
+
+def test_the_probes_read_a_tree(tmp_path: Path) -> None:
+    loadable(policies(tmp_path, "powersave"), "schedutil")
+    pages = tmp_path / "sys/kernel/mm/hugepages/hugepages-2048kB"
+    pages.mkdir(parents=True)
+    (pages / "nr_hugepages").write_text("12\n")
+    unit = tmp_path / "etc/systemd/system/gpuprov-cpu-governor.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text("[Service]\nExecStart=/bin/sh /usr/local/lib/gpuprov/kernel/governor.sh set powersave\n")
+    (tmp_path / "bin").mkdir()
+    fake = tmp_path / "bin/systemctl"
+    shown = "printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n'"
+    fake.write_text(f"#!/bin/sh\ncase $1$3 in show*) {shown} ;; *tuned.service) exit 0 ;; *) exit 3 ;; esac\n")
+    fake.chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    texts = [
+        subprocess.run(
+            ["sh", "-c", re.sub("/(sys|etc|lib)/", f"{tmp_path}/\\1/", probe.script)],
+            capture_output=True, text=True, check=True, timeout=20, env=env,
+        ).stdout
+        for probe in (cpu.FREQUENCY, cpu.HUGEPAGES)
+    ]  # fmt: skip
+    state = cpu.FREQUENCY.parse(Output(texts[0]))
+    assert [(one.governor, one.available) for one in state.policies] == [
+        ("powersave", ("performance", "powersave", "schedutil"))
+    ]
+    assert (state.asked, state.file, state.rivals) == ("powersave", "enabled", ("tuned.service",))
+    assert cpu.HUGEPAGES.parse(Output(texts[1])) == {2048: 12}

@@ -1,0 +1,250 @@
+"""rdma: are the devices there, and their ports up: InfiniBand, RoCE, iWARP, eRDMA."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.rdma.fragment import Rdma, Selector, Soft
+from tests.capabilities.asking import Row, judge
+from tests.capabilities.rdma_host import BRIDGE, TWO, device, host, rxe
+
+DEVICES, PORTS, RATE = (f"rdma.{name}" for name in ("devices", "ports", "rate"))
+RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
+ROCE = Rdma(fabric="roce")
+ETHERNET = device("rocep59s0", layer="Ethernet", netdevs="ens5np0")
+IWARP = device("iwp59s0", driver="ice", layer="Ethernet", node="4: RNIC", identifier="0x8086|0x1592")
+ERDMA = device("rdmap0s6", driver="erdma", layer="Ethernet", node="4: RNIC", identifier="0x1ded|0x107f", firmware="")
+INIT = device("ibp59s0", state="2: INIT", lids=("0x0", "0x0"))
+
+
+def by(**keys: str) -> Rdma:
+    return Rdma(devices=(Selector(**keys),))
+
+
+ROWS = [
+    # Devices: by what does not change; NVLink bridges are none of them.
+    Row(
+        "two adapters beside a bridge",
+        DEVICES,
+        Rdma(count=2),
+        {},
+        "pass",
+        "ibp94s0 (0000:5e:00.0); left out: mlx5_8 (NVLink bridges)",
+    ),
+    Row("only a bridge", DEVICES, None, {"rdma_devices": BRIDGE}, "fail", "no RDMA device; left out: mlx5_8", "lspci"),
+    Row(
+        "a bridge that is selected by driver",
+        DEVICES,
+        by(driver="mlx5_core"),
+        {"rdma_devices": BRIDGE},
+        "fail",
+        "no device has driver mlx5_core",
+    ),
+    Row(
+        "one adapter is lost",
+        DEVICES,
+        Rdma(count=2),
+        {"rdma_devices": device("ibp59s0")},
+        "fail",
+        "1: ibp59s0 (0000:3b:00.0)",
+        "dmesg",
+    ),
+    Row("one adapter too many", DEVICES, Rdma(count=1), {}, "fail", "2: ibp59s0", "name them in rdma.devices by pci"),
+    Row("a PCI address", DEVICES, by(pci="0000:5e:00.0"), {}, "pass", "ibp94s0"),
+    Row("without a domain", DEVICES, by(pci="5e:00.0"), {}, "pass", "ibp94s0"),
+    Row(
+        "one that is not there",
+        DEVICES,
+        by(pci="0000:af:00.0"),
+        {},
+        "fail",
+        "no device has pci 0000:af:00.0",
+        "correct rdma.devices",
+    ),
+    Row(
+        "all that is given must hold",
+        DEVICES,
+        by(pci="5e:00.0", driver="erdma"),
+        {},
+        "fail",
+        "no device has pci 5e:00.0, driver erdma",
+    ),
+    Row(
+        "a port in Ethernet mode",
+        DEVICES,
+        by(pci="3b:00.0"),
+        {"rdma_devices": ETHERNET},
+        "fail",
+        "rocep59s0 (0000:3b:00.0) is Ethernet",
+        "mlxconfig -d 0000:3b:00.0 set LINK_TYPE_P1=1",
+    ),
+    Row(
+        "all ports in Ethernet mode",
+        DEVICES,
+        None,
+        {"rdma_devices": ETHERNET},
+        "fail",
+        "rocep59s0 is Ethernet",
+        "LINK_TYPE_P1=1",
+    ),
+    Row(
+        "an InfiniBand port where RoCE is asked for",
+        DEVICES,
+        ROCE,
+        {},
+        "fail",
+        "ibp59s0 is InfiniBand",
+        "LINK_TYPE_P1=2",
+    ),
+    Row("RoCE", DEVICES, ROCE, {"rdma_devices": ETHERNET}, "pass", "rocep59s0"),
+    Row(
+        "by its interface",
+        DEVICES,
+        Rdma(fabric="roce", devices=(Selector(netdev="ens5np0"),)),
+        {"rdma_devices": ETHERNET},
+        "pass",
+    ),
+    Row(
+        "rxe is no RoCE adapter",
+        DEVICES,
+        ROCE,
+        {"rdma_devices": rxe()},
+        "fail",
+        "is software (rdma_rxe)",
+        "rdma.fabric",
+    ),
+    Row("iWARP", DEVICES, Rdma(fabric="iwarp"), {"rdma_devices": IWARP}, "pass", "iwp59s0"),
+    Row(
+        "an adapter in RoCE mode where iWARP is asked for",
+        DEVICES,
+        Rdma(fabric="iwarp"),
+        {"rdma_devices": ETHERNET},
+        "fail",
+        "is Ethernet",
+        "enable_iwarp",
+    ),
+    Row(
+        "eRDMA is no iWARP adapter of ours",
+        DEVICES,
+        Rdma(fabric="iwarp"),
+        {"rdma_devices": ERDMA},
+        "fail",
+        "driver erdma, iWARP",
+    ),
+    Row("eRDMA", DEVICES, Rdma(fabric="erdma"), {"rdma_devices": ERDMA}, "pass", "rdmap0s6"),
+    Row("no eRDMA", DEVICES, Rdma(fabric="erdma"), {"rdma_devices": ""}, "fail", "no RDMA device", "modprobe erdma"),
+    Row(
+        "the RDMA part of the driver is not loaded",
+        DEVICES,
+        None,
+        {"rdma_devices": "", "rdma_host": host(modules={"mlx5_ib": "there"})},
+        "fail",
+        "no RDMA device",
+        "modprobe mlx5_ib",
+    ),
+    # Ports.
+    Row("all up", PORTS, None, {}, "pass", "2 ports ACTIVE"),
+    Row("a bridge's port in INIT does not count", PORTS, None, {"rdma_devices": TWO + BRIDGE}, "pass"),
+    Row(
+        "no subnet manager",
+        PORTS,
+        None,
+        {"rdma_devices": INIT},
+        "fail",
+        "ibp59s0 port 1 is INIT (LinkUp), sm_lid 0",
+        "no subnet manager",
+    ),
+    Row(
+        "a subnet manager at work",
+        PORTS,
+        None,
+        {"rdma_devices": device("ib0", state="3: ARMED")},
+        "fail",
+        "is ARMED",
+        "has not finished",
+    ),
+    Row(
+        "no cable",
+        PORTS,
+        None,
+        {"rdma_devices": device("ib0", state="1: DOWN", physical="2: Polling")},
+        "fail",
+        "DOWN (Polling)",
+        "cable",
+    ),
+    Row(
+        "switched off",
+        PORTS,
+        None,
+        {"rdma_devices": device("ib0", state="1: DOWN", physical="3: Disabled")},
+        "fail",
+        "Disabled",
+        "ibportstate",
+    ),
+    Row(
+        "active without a LID",
+        PORTS,
+        None,
+        {"rdma_devices": device("ib0", lids=("0x0", "0x0"))},
+        "fail",
+        "ACTIVE with LID 0",
+        "sminfo",
+    ),
+    Row(
+        "active with the permissive LID",
+        PORTS,
+        None,
+        {"rdma_devices": device("ib0", lids=("0xffff", "0x1"))},
+        "fail",
+        "ACTIVE with LID 65535",
+        "sminfo",
+    ),
+    Row("LID 0 on Ethernet is right", PORTS, ROCE, {"rdma_devices": ETHERNET}, "pass"),
+    Row(
+        "an interface that is down",
+        PORTS,
+        RXE,
+        {"rdma_devices": rxe(state="1: DOWN", physical="3: Disabled")},
+        "fail",
+        "DOWN",
+        "ip link set",
+    ),
+    Row(
+        "no carrier",
+        PORTS,
+        RXE,
+        {"rdma_devices": rxe(state="1: DOWN", physical="2: Polling")},
+        "fail",
+        "network interface ens4",
+        "ip link set ens4 up",
+    ),
+    Row("the second of two ports", PORTS, None, {"rdma_devices": device("mlx4_0", ports=2)}, "pass", "2 ports"),
+    Row(
+        "a device without ports", PORTS, by(pci="3b:00.0"), {"rdma_devices": device("ib0", ports=0)}, "fail", "no port"
+    ),
+    Row("no device", PORTS, None, {"rdma_devices": ""}, "fail", "see rdma.devices"),
+    Row("rate", RATE, Rdma(rate=400), {}, "pass", "400 Gb/s"),
+    Row("no rate asked for", RATE, None, {}, "pass", "not asked for"),
+    Row(
+        "fewer lanes",
+        RATE,
+        Rdma(rate=400),
+        {"rdma_devices": TWO + device("ib2", rate="100 Gb/sec (1X NDR)")},
+        "fail",
+        "ib2 port 1: 100 Gb/s",
+        "cable",
+    ),
+    Row(
+        "a slow bridge does not count",
+        RATE,
+        Rdma(rate=400),
+        {"rdma_devices": TWO + device("b", bridge=True, rate="10 Gb/sec")},
+        "pass",
+    ),
+    Row("a rate without a device", RATE, Rdma(rate=400), {"rdma_devices": ""}, "fail", "no such device"),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")
+def test_answers(row: Row) -> None:
+    judge(row)

@@ -1,0 +1,142 @@
+"""rdma: what InfiniBand alone has: management datagrams, IP over InfiniBand, opensm on the right hosts."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Soft
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import CHECKS, Row, facts, good, judge
+from tests.capabilities.rdma_host import TWO, device, host
+
+UMAD, IPOIB, OPENSM, OPENSM_BOOT = (f"rdma.{name}" for name in ("umad", "ipoib", "opensm", "opensm_boot"))
+RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
+MANAGED = Rdma(opensm=Opensm(hosts=("gpu1",)))
+RUNS = host(managers=2, opensm="loaded|active|enabled")
+INIT = device("ibp59s0", state="2: INIT", lids=("0x0", "0x0"))
+
+
+ROWS = [
+    # What InfiniBand alone has.
+    Row("umad", UMAD, None, {}, "pass", "ib_umad, 2 ports"),
+    Row(
+        "ib_umad is not loaded",
+        UMAD,
+        None,
+        {"rdma_host": host(modules={"ib_umad": "there"}, umad=0)},
+        "fail",
+        "not loaded",
+        "modprobe ib_umad",
+        change="module ib_umad:  -> loaded",
+    ),
+    Row("a port without umad", UMAD, None, {"rdma_host": host(umad=1)}, "fail", "1"),
+    Row("no umad on Ethernet", UMAD, RXE, {"rdma_host": host(umad=0)}, "pass", "no management datagrams"),
+    Row("no IPoIB asked for", IPOIB, None, {}, "pass", "not asked for"),
+    Row(
+        "IPoIB",
+        IPOIB,
+        Rdma(ipoib=True),
+        {
+            "rdma_devices": TWO,
+            "rdma_host": host(
+                netdevs=("ibp59s0|80:00:02|up|32|0000:3b:00.0|", "ibp94s0|80:00:03|down|32|0000:5e:00.0|")
+            ),
+        },
+        "pass",
+        "ibp59s0 ibp94s0",
+    ),
+    Row(
+        "one without",
+        IPOIB,
+        Rdma(ipoib=True),
+        {"rdma_devices": TWO, "rdma_host": host(netdevs=("ib0|80:00|up|32|0000:3b:00.0|",))},
+        "fail",
+        "none for ibp94s0",
+        "dmesg",
+    ),
+    Row(
+        "no ib_ipoib",
+        IPOIB,
+        Rdma(ipoib=True),
+        {"rdma_host": host(modules={"ib_ipoib": "there"})},
+        "fail",
+        "not loaded",
+        "modprobe",
+    ),
+    Row("opensm here", OPENSM, MANAGED, {"rdma_host": RUNS}, "pass", "2 opensm processes"),
+    Row(
+        "active without a process",
+        OPENSM,
+        MANAGED,
+        {"rdma_host": host(opensm="loaded|active|enabled")},
+        "fail",
+        "0 opensm processes",
+        "systemctl restart opensm",
+        change="service opensm.service: active -> active",
+    ),
+    Row("not started", OPENSM, MANAGED, {}, "fail", "inactive", "journalctl"),
+    Row(
+        "opensm on a host that is not to have it",
+        OPENSM,
+        Rdma(opensm=Opensm(hosts=("head1",))),
+        {"rdma_host": RUNS},
+        "fail",
+        "2 opensm processes",
+        "disable --now",
+    ),
+    Row(
+        "beside a managed switch",
+        OPENSM,
+        Rdma(opensm=Opensm(elsewhere=True)),
+        {"rdma_host": RUNS},
+        "fail",
+        "active",
+        "disable --now",
+    ),
+    Row(
+        "started by hand",
+        OPENSM,
+        Rdma(opensm=Opensm(elsewhere=True)),
+        {"rdma_host": host(managers=1)},
+        "fail",
+        "1 opensm",
+        "pgrep",
+    ),
+    Row("none here", OPENSM, Rdma(opensm=Opensm(elsewhere=True)), {}, "pass", "no opensm here"),
+    Row("of which the spec says nothing", OPENSM, None, {"rdma_host": RUNS}, "pass", "says nothing"),
+    Row("opensm at boot", OPENSM_BOOT, MANAGED, {"rdma_host": RUNS}, "pass", "enabled"),
+    Row(
+        "gone with the next boot",
+        OPENSM_BOOT,
+        MANAGED,
+        {"rdma_host": host(managers=1, opensm="loaded|active|disabled")},
+        "fail",
+        "opensm.service is disabled",
+        "systemctl enable",
+    ),
+    Row(
+        "there with the next boot",
+        OPENSM_BOOT,
+        Rdma(opensm=Opensm(elsewhere=True)),
+        {"rdma_host": host(opensm="loaded|inactive|enabled")},
+        "fail",
+        "enabled",
+        "systemctl disable",
+    ),
+    Row("nothing asked", OPENSM_BOOT, None, {}, "pass", "not asked for"),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")
+def test_answers(row: Row) -> None:
+    judge(row)
+
+
+def test_a_host_runs_opensm_by_its_name_in_the_inventory() -> None:
+    check = CHECKS["rdma.opensm"]
+    texts = {
+        name: text for name, text in {**good(), "rdma_host": RUNS}.items() if name in {p.name for p in check.probes}
+    }
+    for name, status in (("gpu1", "pass"), ("gpu2", "fail")):
+        assert check.run(Context(HostSpec(name=name), MANAGED, facts(**texts))).status == status

@@ -1,0 +1,206 @@
+"""/etc/nccl.conf: its lines by the devices that are there, and what stands before it or is out of date."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuprov import nccl_conf
+from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.rdma import common, nccl
+from gpuprov.capabilities.rdma.fragment import Rdma, Selector, Soft
+from gpuprov.capabilities.rdma.fragment_nccl import Nccl
+from gpuprov.probe.base import Facts, Output
+from gpuprov.probe.rdma import parse
+from gpuprov.spec.model import HostSpec
+from tests.capabilities import erdma_host as host
+from tests.capabilities.asking import CHECKS
+
+IB = "\n".join(
+    f"device|ibp{n}s0|0000:{n}:00.0|mlx5_core|0x15b3|0x1021|1: CA|9c63:c003:0050:{n}00|28.43|0|||{'bridge' if n == '4e' else ''}\n"
+    f"port|ibp{n}s0|1|4: ACTIVE|5: LinkUp|InfiniBand|400 Gb/sec (4X NDR)|0x1|0x1\n"
+    f"gid|ibp{n}s0|1|0|fe80:0000:0000:0000:9c63:c003:0050:{n}00|IB/RoCE v1|"
+    for n in ("18", "2a", "4e")
+)
+ETH = host.devices(
+    name="rocep26s0",
+    driver="mlx5_core",
+    gids=(
+        "0|fe80:0000:0000:0000:0016:3eff:fe02:aa10|IB/RoCE v1|eth1",
+        "3|0000:0000:0000:0000:0000:ffff:c0a8:042d|RoCE v2|eth1",
+    ),
+)
+SECOND = host.devices(
+    name="rocep27s0", driver="mlx5_core", gids=("2|0000:0000:0000:0000:0000:ffff:c0a8:052d|RoCE v2|eth2",)
+).replace("00:06.0", "00:07.0")
+MIXED = ETH + "port|rocep26s0|2|4: ACTIVE|5: LinkUp|InfiniBand|100 Gb/sec (4X EDR)|0x1|0x1\n"
+SIW = "device|siw0|||||4: RNIC|||-1|eth0||\n"
+ROCE = Rdma(fabric="roce")
+GID = ("NCCL_IB_GID_INDEX=-1", "NCCL_IB_ADDR_FAMILY=AF_INET", "NCCL_IB_ROCE_VERSION_NUM=2")
+
+
+def lines(block: Rdma, text: str) -> tuple[str, ...]:
+    return nccl.wanted(block, parse(Output(text)))
+
+
+def roce(**asked: Any) -> Rdma:
+    return Rdma(fabric="roce", nccl=Nccl(**asked))
+
+
+@pytest.mark.parametrize(
+    ("block", "text", "told"),
+    [
+        (Rdma(fabric="infiniband"), IB + "\n" + ETH, ("NCCL_IB_HCA==ibp18s0,ibp2as0",)),
+        (Rdma(fabric="infiniband", devices=(Selector(pci="2a:00.0"),)), IB, ("NCCL_IB_HCA==ibp2as0",)),
+        (ROCE, ETH, ("NCCL_IB_HCA==rocep26s0", *GID)),
+        (ROCE, ETH + SECOND, ("NCCL_IB_HCA==rocep26s0,rocep27s0", *GID)),
+        (ROCE, MIXED, ("NCCL_IB_HCA==rocep26s0:1", *GID)),
+        (roce(gid="none"), ETH, ("NCCL_IB_HCA==rocep26s0",)),
+        (roce(gid="index"), ETH, ("NCCL_IB_HCA==rocep26s0", "NCCL_IB_GID_INDEX=3")),
+        (roce(gid="index", roce_version=1, addr_family="ipv6"), ETH.replace("fe80", "2001"),
+         ("NCCL_IB_HCA==rocep26s0", "NCCL_IB_GID_INDEX=0")),
+        (roce(addr_range="192.168.4.0/24"), ETH, ("NCCL_IB_HCA==rocep26s0", *GID, "NCCL_IB_ADDR_RANGE=192.168.4.0/24")),
+        (host.block(), host.devices(), host.CONF),
+        (host.block(compat_mode=False), host.devices("4: RNIC"), ("NCCL_IB_DISABLE=1",)),
+        (Rdma(fabric="soft", soft=Soft(driver="siw")), SIW, ("NCCL_IB_DISABLE=1",)),
+        (
+            roce(
+                gid="none", traffic_class=106, service_level=0, socket_ifname=("eth0",), gdr_level="SYS", relaxed_ordering="required",
+                net_plugin="none", topo_file="/etc/topo.xml", settings={"NCCL_IB_TIMEOUT": 22, "NCCL_CROSS_NIC": "0"},
+            ),
+            ETH,
+            (
+                "NCCL_IB_HCA==rocep26s0", "NCCL_IB_TC=106", "NCCL_IB_SL=0", "NCCL_SOCKET_IFNAME==eth0",
+                "NCCL_IB_PCI_RELAXED_ORDERING=1",
+                "NCCL_NET_GDR_LEVEL=SYS", "NCCL_NET_PLUGIN=none", "NCCL_TOPO_FILE=/etc/topo.xml", "NCCL_CROSS_NIC=0",
+                "NCCL_IB_TIMEOUT=22",
+            ),
+        ),
+        (Rdma(fabric="infiniband", nccl=Nccl(sharp=True)), IB, ("NCCL_IB_HCA==ibp18s0,ibp2as0", "NCCL_COLLNET_ENABLE=1")),
+    ],
+)  # fmt: skip
+def test_what_the_file_says(block: Rdma, text: str, told: tuple[str, ...]) -> None:
+    assert lines(block, text) == told
+
+
+@pytest.mark.parametrize(
+    ("block", "text", "why"),
+    [
+        (ROCE, IB, "no RDMA device of fabric roce"),
+        (Rdma(fabric="roce", devices=(Selector(netdev="eth7"),)), ETH, "roce that devices means"),
+        (roce(gid="index"), ETH + SECOND, "no index in common (rocep26s0 port 1: 3; rocep27s0 port 1: 2)"),
+        (roce(gid="index", addr_range="10.0.0.0/8"), ETH,
+         "rocep26s0 port 1 has no GID of type RoCE v2 with an IPv4 address of 10.0.0.0/8"),
+        (roce(gid="index", roce_version=1, addr_family="ipv6"), ETH, "has no GID of type RoCE v1 with an IPv6"),
+        (Rdma(fabric="infiniband", devices=(Selector(driver="mlx5_core"),)), ETH,
+         "no port of rocep26s0 has the link layer InfiniBand"),
+        (ROCE, "".join(ETH.replace("rocep26s0", f"roce{n}") for n in range(33)), "33 devices, and NCCL takes at most 32"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_written(block: Rdma, text: str, why: str) -> None:
+    with pytest.raises(nccl_conf.ConfError) as caught:
+        lines(block, text)
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [IB, ETH + SECOND, MIXED, host.devices(), host.devices("4: RNIC")])
+def test_the_program_on_the_host_reads_and_chooses_as_the_checks_do(text: str) -> None:
+    blocks = [
+        ROCE, Rdma(fabric="infiniband"), Rdma(fabric="iwarp"), host.block(), Rdma(fabric="soft"),
+        Rdma(fabric="roce", devices=(Selector(pci="00:06.0"), Selector(netdev="02:16:3e:02:aa:10", driver="mlx5_core"))),
+    ]  # fmt: skip
+    found = parse(Output(text))
+    for block in blocks:
+        names = [
+            device["name"]
+            for device in nccl_conf.selected(block.fabric, msgspec.to_builtins(block.devices), nccl_conf.devices(text))
+        ]
+        assert names == [device.name for device in common.selected(block, found)], block
+        try:
+            told = {"lines": list(lines(block, text)), "problem": ""}
+        except nccl_conf.ConfError as error:
+            told = {"lines": [], "problem": str(error)}
+        given = json.dumps(nccl.policy(block))
+        if block is blocks[0]:
+            command = [sys.executable, str(nccl_conf.__file__), given]
+            done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=20)
+            assert json.loads(done.stdout) == told
+        elif not told["problem"]:
+            assert nccl_conf.lines(json.loads(given), nccl_conf.devices(text)) == told["lines"]
+
+
+def ask(check: str, wanted: Rdma, conf: str, devices: str = host.devices()) -> Outcome:
+    question = CHECKS[f"rdma.nccl_{check}"]
+    texts = {"nccl": conf, "rdma_devices": devices}
+    facts = Facts({probe.name: Output(texts[probe.name]) for probe in question.probes})
+    return question.run(Context(HostSpec(name="gpu1"), wanted, facts))
+
+
+COMPAT, LEFT = host.block(), host.block(nccl=Nccl(manage=False))
+STALE = "NCCL_IB_HCA=erdma"
+ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
+    ("as it shall be", "file", COMPAT, host.nccl(), "pass", "4 variables: NCCL_IB_HCA==rdmap0s6", ""),
+    ("no file", "file", COMPAT, host.nccl(None), "fail", "does not exist", "apply"),
+    ("an image's", "file", COMPAT, host.nccl((STALE,)), "fail", "says NCCL_IB_HCA=erdma", "apply"),
+    ("a line more", "file", COMPAT, host.nccl((*host.CONF, "NCCL_IB_DISABLE=1")), "fail", "also says NCCL_IB_DISABLE=1", "apply"),
+    ("a line less", "file", COMPAT, host.nccl(host.CONF[:1]), "fail", "lacks NCCL_IB_GID_INDEX", "apply"),
+    ("the first counts", "file", COMPAT, host.nccl((STALE, *host.CONF)), "fail", "says NCCL_IB_HCA=erdma", "apply"),
+    ("twice", "file", COMPAT, host.nccl((*host.CONF, host.CONF[0])), "fail", "a line twice", "apply"),
+    ("left alone", "file", LEFT, host.nccl((STALE,)), "pass", "manage is false", ""),
+    ("nothing stale", "stale", COMPAT, host.nccl(), "pass", "nothing but", ""),
+    ("stale", "stale", COMPAT, host.nccl((STALE,)), "fail", "NCCL_IB_HCA=erdma; the host has rdmap0s6", "apply"),
+    ("stale and left alone", "stale", LEFT, host.nccl((STALE,)), "fail", "/etc/nccl.conf says", "take the line out"),
+    ("a device that is gone", "stale", LEFT, host.nccl(("NCCL_IB_HCA==rdmap0s6,rdmap0s7:1",)), "fail", "rdmap0s7", "take the line"),
+    ("a prefix", "stale", LEFT, host.nccl(("NCCL_IB_HCA=rdmap",)), "pass", "nothing", ""),
+    ("excluded", "stale", LEFT, host.nccl(("NCCL_IB_HCA=^=mlx5_3",)), "pass", "nothing", ""),
+    ("root's own file", "stale", COMPAT, host.nccl(host.CONF, "other|/root/.nccl.conf|NCCL_IB_HCA=mlx5"),
+     "fail", "/root/.nccl.conf says", "out of /root"),
+    ("overruled", "stale", COMPAT, host.nccl(host.CONF, 'other|/etc/environment|NCCL_IB_GID_INDEX="3"'),
+     "fail", "/etc/environment says NCCL_IB_GID_INDEX=3, which counts before", "rdma.nccl"),
+    ("something else", "stale", COMPAT, host.nccl(host.CONF, "other|/etc/environment|NCCL_DEBUG=WARN"),
+     "pass", "1 other settings", ""),
+    ("a file that is not there", "stale", COMPAT, host.nccl(host.CONF, "other|/etc/environment|NCCL_CONF_FILE=/opt/n",
+     "file|/opt/n|0"),
+     "fail", "NCCL_CONF_FILE=/opt/n, which is not there", "environment"),
+    ("a GID", "gid", COMPAT, "", "pass", "rdmap0s6 port 1: 1", ""),
+    ("no GID of that network", "gid", host.block(nccl=Nccl(addr_range="10.0.0.0/8")), "",
+     "fail", "none on rdmap0s6 port 1", "addr_range"),
+    ("no GID policy", "gid", host.block(nccl=Nccl(gid="none")), "", "pass", "no RoCE GID", ""),
+    ("nothing named", "parts", COMPAT, host.nccl(), "pass", "nothing is named", ""),
+    ("an interface", "parts", host.block(nccl=Nccl(socket_ifname=("eth0",))), host.nccl(), "pass", "eth0", ""),
+    ("no interface", "parts", host.block(nccl=Nccl(socket_ifname=("bond0",))), host.nccl(),
+     "fail", "no bond0; the host has lo eth0", "socket_ifname"),
+    ("no topology", "parts", host.block(nccl=Nccl(topo_file="/t.xml")), host.nccl(host.CONF, "file|/t.xml|0"),
+     "fail", "/t.xml is not there", "put it there"),
+    ("a topology", "parts", host.block(nccl=Nccl(topo_file="/t.xml")), host.nccl(host.CONF, "file|/t.xml|1"), "pass", "/t.xml", ""),
+    ("no SHARP", "parts", Rdma(nccl=Nccl(sharp=True)), host.nccl(), "fail", "no libnccl-net.so", "nccl-rdma-sharp-plugins"),
+    ("SHARP", "parts", Rdma(nccl=Nccl(sharp=True)), host.nccl(host.CONF, "plugin|libnccl-net.so"), "pass", "libnccl-net.so", ""),
+    ("another plugin", "parts", host.block(nccl=Nccl(net_plugin="ofi")), host.nccl(host.CONF, "plugin|libnccl-net.so"),
+     "fail", "no libnccl-net-ofi.so, but libnccl-net.so", "ldconfig"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row[1]}: {row[0]}") for row in ROWS])
+def test_nccl(row: tuple[str, str, Rdma, str, str, str, str]) -> None:
+    _, check, wanted, text, status, found, hint = row
+    outcome = ask(check, wanted, text)
+    assert outcome.status == status, outcome
+    assert found in outcome.found, outcome
+    assert hint in outcome.hint, outcome
+
+
+def test_without_devices_the_file_cannot_be_right() -> None:
+    outcome = ask("file", COMPAT, host.nccl(), devices="")
+    assert (outcome.status, "no RDMA device of fabric erdma" in outcome.found) == ("fail", True)
+
+
+def test_the_host_as_a_spec() -> None:
+    facts = Facts({"nccl": Output(host.nccl()), "rdma_devices": Output(host.devices())})
+    assert nccl.exported(facts, COMPAT) == {}
+    facts = Facts({"nccl": Output(host.nccl(None)), "rdma_devices": Output(host.devices())})
+    assert nccl.exported(facts, COMPAT) == {"manage": False}

@@ -1,0 +1,187 @@
+"""The programs that make software devices at boot and lift limits, run on folders that look like sysfs: what they do and refuse."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuprov import assets
+
+# `rdma link add NAME type TYPE netdev IF` and `rdma link delete NAME` on a folder that looks like /sys/class/infiniband. udev's
+# renaming: the device is called otherwise than it was asked for.
+RDMA = """case "$1 $2" in
+  "link add")
+    [ -e ROOT/refused ] && { cat ROOT/refused >&2; exit 1; }
+    d=ROOT/class/roce_$7; mkdir -p $d
+    case $5 in rxe) echo "$7" >$d/parent; echo "1: CA" >$d/node_type ;; *) echo "4: RNIC" >$d/node_type ;; esac
+    echo "$7" >$d/net; : >$d/fw_ver; echo "added $7" >>ROOT/log ;;
+  "link delete") rm -r ROOT/class/$3; echo "deleted $3" >>ROOT/log ;;
+  "link show") for d in ROOT/class/*; do
+    [ -e $d/net ] && echo "link ${d##*/}/1 state ACTIVE physical_state LINK_UP netdev $(cat $d/net) "; done ;;
+esac
+true"""
+TAKEN = """echo 'UNCONN 0 0 0.0.0.0:4791 0.0.0.0:* users:(("gunicorn",pid=612,fd=3))'"""
+
+
+def host(
+    root: Path, *netdevs: str, default: str = "", loaded: tuple[str, ...] = ("rdma_rxe", "rdma_ucm", "ib_uverbs")
+) -> None:
+    for number, name in enumerate(netdevs):
+        (root / "net" / name).mkdir(parents=True)
+        (root / "net" / name / "address").write_text(f"52:54:00:00:00:0{number}\n")
+    for name in loaded:
+        (root / "module" / name).mkdir(parents=True)
+    (root / "class").mkdir()
+    (root / "route").write_text(f"default via 10.0.2.2 dev {default} proto static\n" if default else "")
+
+
+def run(root: Path, *words: str, lines: str = "rxe ens4\n", **programs: str) -> subprocess.CompletedProcess[str]:
+    folder = root / "bin"
+    folder.mkdir(exist_ok=True)
+    commands = {
+        "rdma": RDMA.replace("ROOT", str(root)),
+        "modprobe": f"mkdir -p {root}/module/$1",
+        "ip": f"[ $1 = -4 ] && cat {root}/route; true",
+        "ss": "true",
+        "udevadm": "true",
+        "sleep": f"echo slept >>{root}/log",
+        **programs,
+    }
+    for name, body in commands.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    (root / "rdma-soft.conf").write_text(f"# managed\n{lines}")
+    script = (assets.root() / "roles/rdma/files/soft.sh").read_text(encoding="utf-8")
+    for place, there in (
+        ("/sys/class/infiniband", "class"), ("/sys/class/net", "net"), ("/sys/module", "module"), ("/proc/net/vlan", "vlan"),
+        ("/etc/gpuprov", "."), ("/run/gpuprov", "run"),
+    ):  # fmt: skip
+        script = script.replace(place, f"{root}/{there}")
+    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
+    return subprocess.run(
+        ["sh", "-c", script, "soft.sh", *words], capture_output=True, text=True, check=False, timeout=20, env=env
+    )
+
+
+def log(root: Path) -> list[str]:
+    return (root / "log").read_text().splitlines() if (root / "log").exists() else []
+
+
+def test_it_makes_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
+    host(tmp_path, "ens3", "ens4", default="ens3")
+    lines = "rxe default\nrxe 52:54:00:00:00:01\n"
+    assert run(tmp_path, "state", lines=lines).stdout.splitlines() == ["ens3 none rxe", "ens4 none rxe"]
+    done = run(tmp_path, "apply", lines=lines)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert log(tmp_path) == ["added ens3", "added ens4"]
+    assert run(tmp_path, "state", lines=lines).stdout == "", "found by interface, whatever it is called"
+    assert run(tmp_path, "apply", lines=lines).stdout == ""
+    assert len(log(tmp_path)) == 2
+
+
+def test_what_is_not_asked_for_any_more_goes_if_it_was_made_here(tmp_path: Path) -> None:
+    host(tmp_path, "ens3", "ens4", "ens5")
+    assert run(tmp_path, "apply", lines="rxe ens3\nrxe ens4\n").returncode == 0
+    (tmp_path / "class/mine").mkdir()
+    for name, text in {"parent": "ens5", "net": "ens5", "node_type": "1: CA"}.items():
+        (tmp_path / "class/mine" / name).write_text(f"{text}\n")
+    assert run(tmp_path, "apply", lines="rxe ens4\n").stdout == "ens3: roce_ens3 removed\n"
+    assert run(tmp_path, "remove").returncode == 0
+    assert sorted(path.name for path in (tmp_path / "class").iterdir()) == ["mine"]
+    assert run(tmp_path, "remove").returncode == 0, "a second time, there is nothing to remove"
+
+
+def test_hardware_on_the_same_interface_is_no_software_device(tmp_path: Path) -> None:
+    host(tmp_path, "ens4")
+    for name, kind, firmware in (("mlx5_0", "1: CA", "28.39"), ("iwp1", "4: RNIC", "1.60")):
+        (tmp_path / "class" / name).mkdir()
+        for file, text in {"net": "ens4", "node_type": kind, "fw_ver": firmware}.items():
+            (tmp_path / "class" / name / file).write_text(f"{text}\n")
+    assert run(tmp_path, "state").stdout == "ens4 none rxe\n"
+
+
+def test_siw_beside_rxe_is_told(tmp_path: Path) -> None:
+    host(tmp_path, "ens4")
+    assert run(tmp_path, "apply", lines="siw ens4\n").returncode == 0
+    assert (tmp_path / "module/siw").exists()
+    assert run(tmp_path, "state").stdout == "ens4 roce_ens4/siw, rxe\n"
+
+
+def test_it_waits_for_interfaces_and_then_gives_up(tmp_path: Path) -> None:
+    host(tmp_path)
+    done = run(tmp_path, "apply", "3")
+    assert (done.returncode, done.stderr) == (1, "rdma-soft: no network interface ens4\n")
+    assert log(tmp_path) == ["slept"] * 3
+    late = run(tmp_path, "apply", "3", sleep=f"mkdir -p {tmp_path}/net/ens4")
+    assert late.returncode == 0
+
+
+def test_a_port_that_another_holds_is_named(tmp_path: Path) -> None:
+    host(tmp_path, "ens4", loaded=())
+    done = run(tmp_path, "apply", modprobe="echo 'could not insert: Address already in use' >&2; exit 1", ss=TAKEN)
+    assert done.returncode == 1
+    assert done.stderr.startswith("rdma-soft: modprobe rdma_rxe: UDP port 4791 is held by gunicorn")
+    (tmp_path / "module/rdma_rxe").mkdir(parents=True)
+    (tmp_path / "refused").write_text("error: Address already in use\n")
+    done = run(tmp_path, "apply", ss=TAKEN)
+    assert (
+        "rdma link add rxe_ens4 type rxe netdev ens4: error: Address already in use; UDP port 4791: gunicorn"
+        in done.stderr
+    )
+
+
+def test_a_kernel_without_the_module(tmp_path: Path) -> None:
+    host(tmp_path, "ens4", loaded=())
+    done = run(tmp_path, "apply", modprobe="echo 'FATAL: Module rdma_rxe not found' >&2; exit 1")
+    assert (done.returncode, done.stderr) == (1, "rdma-soft: modprobe rdma_rxe: FATAL: Module rdma_rxe not found\n")
+
+
+@pytest.mark.parametrize(("lines", "said"), [("", "names no interface"), ("erdma ens4\n", "names no interface")])
+def test_a_configuration_that_says_nothing(tmp_path: Path, lines: str, said: str) -> None:
+    host(tmp_path, "ens4")
+    assert said in run(tmp_path, "apply", lines=lines).stderr
+    assert "usage" in run(tmp_path, "make").stderr
+
+
+@pytest.fixture(name="services")
+def _services(tmp_path: Path) -> Path:
+    (tmp_path / "bin").mkdir()
+    for pid, limit in (("11", "65536"), ("12", "unlimited")):
+        (tmp_path / "proc" / pid).mkdir(parents=True)
+        (tmp_path / "proc" / pid / "limits").write_text(
+            f"Max locked memory         {limit}                {limit}      bytes\n"
+        )
+    programs = {
+        "systemctl": 'case "$3 $5" in "MainPID a") echo 11 ;; "MainPID b") echo 12 ;; "LimitMEMLOCK b") echo 65536 ;; '
+        "Main*) echo 0 ;; *) echo infinity ;; esac",
+        "prlimit": f'echo "$*" >>{tmp_path}/log',
+    }
+    for name, body in programs.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "done"),
+    [
+        (("state", "unlimited"), ["now a 65536", "unit b 65536"], []),
+        (("raise", "unlimited"), ["now a 65536", "unit b 65536"], ["--pid 11 --memlock=unlimited:unlimited"]),
+        (("raise", "128"), ["now a 65536", "unit b 65536"], ["--pid 11 --memlock=131072:131072"]),
+        (("raise", "64"), [], []),
+    ],
+)
+def test_limits_of_running_services(services: Path, words: tuple[str, ...], told: list[str], done: list[str]) -> None:
+    script = (
+        (assets.root() / "roles/rdma/files/memlock.sh")
+        .read_text(encoding="utf-8")
+        .replace("/proc/", f"{services}/proc/")
+    )
+    env = {**os.environ, "PATH": f"{services}/bin:/usr/bin:/bin"}
+    command = ["sh", "-c", script, "memlock.sh", *words, "a", "b", "absent"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20, env=env)
+    assert ran.stdout.splitlines() == told
+    assert log(services) == done

@@ -1,0 +1,138 @@
+"""RoCE: what each state of a host is answered with."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.rdma import roce
+from gpuprov.capabilities.rdma.fragment import Rdma, Selector
+from gpuprov.capabilities.rdma.fragment_roce import Roce
+from gpuprov.capabilities.rdma.roce_lines import lines
+from gpuprov.spec.model import HostSpec
+from tests.capabilities import ofed_host
+from tests.capabilities.asking import facts
+from tests.capabilities.roce_host import LINES, PORT, said
+
+ASKED = Roce(
+    trust="dscp", pfc=(3,), dscp2prio={"26": 3}, mode="v2", tos=106, traffic_class=106, ecn=(3,),
+     cnp_dscp=48, cnp_802p_prio=6, mtu=4200
+)  # fmt: skip
+BLOCK = Rdma(fabric="roce", stack="doca-ofed", roce=ASKED)
+INBOX = Rdma(fabric="roce", stack="inbox", roce=ASKED)
+NOTHING = Rdma(fabric="roce")
+IB = Rdma(fabric="infiniband")
+DEVICE = "device|mlx5_0|0000:3b:00.0|mlx5_core|0x15b3|0x1021|1: CA|b83f:d203:0000:0001|28.43.2566|0|ens1f0np0|b8:3f:d2:00:00:01|"
+ETHERNET = "port|mlx5_0|1|4: ACTIVE|5: LinkUp|Ethernet|400 Gb/sec (4X NDR)|0x0|0x0"
+MAPPED = "gid|mlx5_0|1|3|0000:0000:0000:0000:0000:ffff:c612:0007|RoCE v2|ens1f0np0"
+LOCAL = "gid|mlx5_0|1|1|fe80:0000:0000:0000:ba3f:d2ff:fe00:0001|RoCE v2|ens1f0np0"
+OLD = "gid|mlx5_0|1|2|0000:0000:0000:0000:0000:ffff:c612:0007|IB/RoCE v1|ens1f0np0"
+GOOD = "\n".join([DEVICE, ETHERNET, OLD, LOCAL, MAPPED])
+NO_DEVICE = ""
+CHECKS = {check.id.removeprefix("rdma.roce_"): check for check in roce.CHECKS}
+
+
+def ask(name: str, block: Rdma, state: str = "", devices: str = GOOD, stack: str = "") -> Outcome:
+    check = CHECKS[name]
+    texts = {"roce": state or said(), "rdma_devices": devices, "ofed": stack or ofed_host.said()}
+    declared = {probe.name for probe in check.probes}
+    return check.run(Context(HostSpec(name="h"), block, facts(**{k: v for k, v in texts.items() if k in declared})))
+
+
+ROWS = [
+    ("settings", BLOCK, {}, "pass", "on mlx5_0 port 1 (ens1f0np0)", ""),
+    ("settings", IB, {}, "pass", "the fabric is infiniband", ""),
+    ("settings", NOTHING, {}, "pass", "no setting of RoCE is asked for", ""),
+    *[
+        ("settings", BLOCK, {"state": said({key: value})}, "fail", f"mlx5_0 port 1 (ens1f0np0) {key} is {value}",
+         "systemctl restart gpuprov-roce")
+        for key, value in {"trust": "pcp", "pfc": "none", "dscp.26": "2", "mode": "v1", "tos": "0", "traffic_class": "unset",
+                           "ecn": "notification 3, reaction none", "cnp_dscp": "4", "cnp_802p_prio": "0", "mtu": "1500"}.items()
+    ],
+    ("settings", BLOCK, {"state": said({"ecn": ""})}, "fail", "ecn is not shown", "journalctl -u gpuprov-roce"),
+    ("settings", BLOCK, {"devices": NO_DEVICE}, "fail", "no RoCE port", "LINK_TYPE_P1=ETH"),
+    ("settings", BLOCK, {"state": said(port="")}, "fail", "no RoCE port", "rdma link"),
+    ("boot", BLOCK, {}, "pass", "gpuprov-roce.service enabled", ""),
+    ("boot", BLOCK, {"state": said(config=None)}, "fail", "/etc/gpuprov/roce.conf does not exist", "gpuprov apply"),
+    ("boot", BLOCK, {"state": said(config=())}, "fail", "roce.conf says nothing", "gpuprov apply"),
+    ("boot", BLOCK, {"state": said(config=("set tos 0",))}, "fail", "roce.conf says set tos 0", "gpuprov apply"),
+    ("boot", BLOCK, {"state": said(unit=("loaded", "inactive", "disabled"))}, "fail", "gpuprov-roce.service is disabled",
+     "systemctl enable"),
+    ("boot", BLOCK, {"state": said(unit=("not-found", "inactive", ""))}, "fail", "is not-found", "systemctl enable"),
+    ("boot", BLOCK, {"state": said(unit=("loaded", "failed", "enabled"), log="roce: mlx5_0: pfc is none")}, "fail",
+     'gpuprov-roce.service failed ("roce: mlx5_0: pfc is none")', "journalctl"),
+    ("boot", BLOCK, {"state": said(unit=("loaded", "failed", "enabled"))}, "fail", "failed", "journalctl"),
+    ("boot", NOTHING, {"state": said(config=None, unit=("not-found", "inactive", ""))}, "pass", "no setting", ""),
+    ("boot", NOTHING, {"state": said(config=("set tos 106",))}, "fail", "is enabled, and sets set tos 106", "systemctl disable"),
+    ("boot", IB, {"state": said()}, "fail", "is enabled", "systemctl disable gpuprov-roce.service"),
+    ("gids", BLOCK, {}, "pass", "mlx5_0 port 1 (198.18.0.7)", ""),
+    ("gids", BLOCK, {"devices": f"{DEVICE}\n{ETHERNET}\n{LOCAL}"}, "pass", "no IPv4 address", ""),
+    ("gids", BLOCK, {"devices": f"{DEVICE}\n{ETHERNET}\n{OLD}"}, "fail", "mlx5_0 port 1 has none", "ip link set ens1f0np0 up"),
+    ("gids", Rdma(fabric="roce", roce=Roce(mode="v1")), {"devices": f"{DEVICE}\n{ETHERNET}\n{LOCAL}"}, "fail", "has none", "address"),
+    ("gids", Rdma(fabric="roce", roce=Roce(mode="v1")), {}, "pass", "mlx5_0", ""),
+    ("gids", Rdma(fabric="roce", devices=(Selector(pci="3b:00.0"),)), {"devices": GOOD.replace("Ethernet", "InfiniBand")}, "fail",
+     "mlx5_0 port 1 is InfiniBand", "mlxconfig -d 0000:3b:00.0 set LINK_TYPE_P1=ETH"),
+    ("gids", BLOCK, {"devices": GOOD.replace("Ethernet", "InfiniBand")}, "fail", "no RoCE port", "LINK_TYPE"),
+    ("gids", BLOCK, {"devices": f"{GOOD.replace(DEVICE, DEVICE + 'bridge')}"}, "fail", "no RoCE port", ""),
+    ("gids", IB, {}, "pass", "infiniband", ""),
+    ("filter", BLOCK, {}, "pass", "nft shows no rule against UDP port 4791", ""),
+    ("filter", BLOCK, {"state": said(more=("filter|nft", "rule|   udp dport 4791 drop"))}, "fail", "udp dport 4791 drop", "every hop"),
+    ("filter", BLOCK, {"state": said(more=())}, "skip", "neither nft nor iptables-save", ""),
+    ("filter", Rdma(fabric="roce", roce=Roce(mode="v1")), {}, "pass", "v1 is not UDP", ""),
+    ("filter", IB, {}, "pass", "infiniband", ""),
+    ("alone", BLOCK, {}, "pass", "no lldpad", ""),
+    ("alone", BLOCK, {"state": said(more=("lldpad|",))}, "fail", "lldpad runs", "systemctl disable --now lldpad.socket"),
+    ("alone", Rdma(fabric="roce", roce=Roce(tos=106)), {"state": said(more=("lldpad|",))}, "pass", "neither trust", ""),
+    ("alone", IB, {}, "pass", "infiniband", ""),
+    ("ways", BLOCK, {}, "pass", "can be set", ""),
+    ("ways", BLOCK, {"state": said(tools=("dcb",), port="")}, "skip", "come with DOCA-OFED", ""),
+    ("ways", BLOCK, {"state": said({"ecn": ""}), "stack": ofed_host.said(unit=("loaded", "inactive", "enabled"))}, "skip",
+     "and openibd", ""),
+    ("ways", BLOCK, {"state": said({"ecn": ""}), "stack": ofed_host.said(memory=(ofed_host.loaded("ib_core", own=True),))},
+     "skip", "openibd", ""),
+    ("ways", BLOCK, {"state": said({"ecn": "", "traffic_class": ""})}, "fail", "nothing sets traffic_class of mlx5_0 port 1",
+     "have openibd load DOCA-OFED's drivers"),
+    ("ways", INBOX, {"state": said({"ecn": ""}, tools=("dcb", "rdma_cm"))}, "fail", "nothing sets ecn of mlx5_0",
+     "stack: doca-ofed has all; or leave ecn out"),
+    ("ways", INBOX, {"state": said({"trust": "", "dscp.26": "", "pfc": ""}, tools=("rdma_cm",))}, "fail",
+     "nothing sets trust of mlx5_0 port 1 (ens1f0np0); nothing sets dscp2prio", "dcb app"),
+    ("ways", INBOX, {"state": said({"mode": "", "tos": ""}, tools=("dcb",))}, "pass", "can be set", ""),
+    ("ways", INBOX, {"state": said({"trust": "pcp", "dscp.26": ""})}, "pass", "can be set", ""),
+    ("ways", INBOX, {"devices": NO_DEVICE}, "fail", "no RoCE port", "rdma link"),
+    ("ways", NOTHING, {}, "pass", "no setting", ""),
+    ("ways", IB, {}, "pass", "infiniband", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "block", "changed", "status", "found", "hint"), ROWS)
+def test_answers(name: str, block: Rdma, changed: dict[str, str], status: str, found: str, hint: str) -> None:
+    outcome = ask(name, block, **changed)
+    assert outcome.status == status, outcome
+    assert found in outcome.found, outcome
+    assert hint in outcome.hint, outcome
+    if status == "fail":
+        assert outcome.expected
+        assert outcome.hint
+
+
+def test_plan_shows_each_setting() -> None:
+    outcome = ask("settings", BLOCK, said({"pfc": "none", "tos": "0"}))
+    assert [(c.name, c.before, c.after) for c in outcome.changes] == [
+        ("mlx5_0 port 1 (ens1f0np0) pfc", "none", "3"),
+        ("mlx5_0 port 1 (ens1f0np0) tos", "0", "106"),
+    ]
+
+
+def test_every_port_is_asked() -> None:
+    second = PORT.replace("mlx5_0", "mlx5_1").replace("ens1f0np0", "ens2")
+    other = DEVICE.replace("mlx5_0", "mlx5_1").replace("3b", "5e").replace("ens1f0np0", "ens2")
+    devices = f"{GOOD}\n{other}\n{ETHERNET.replace('mlx5_0', 'mlx5_1')}"
+    block = Rdma(fabric="roce", roce=Roce(tos=106))
+    outcome = ask("settings", block, said(more=(second, "value|mlx5_1|1|tos|0")), devices)
+    assert (outcome.status, outcome.found) == ("fail", "mlx5_1 port 1 (ens2) tos is 0")
+    chosen = Rdma(fabric="roce", roce=Roce(tos=106), devices=(Selector(netdev="ens1f0np0"),))
+    assert ask("settings", chosen, said(more=(second, "value|mlx5_1|1|tos|0")), devices).status == "pass"
+
+
+def test_the_good_host_has_the_lines_of_the_block() -> None:
+    assert lines(BLOCK) == LINES

@@ -1,0 +1,178 @@
+"""The program that sets RoCE ports at boot, run on folders that look like sysfs and configfs: what it sets, and what it refuses."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov import assets
+from gpuprov.probe.roce import READER
+from tests.capabilities.roce_host import LINES, device, environment, here, put, read
+
+pytestmark = pytest.mark.install
+
+CONFIG = "\n".join(LINES)
+
+
+def run(
+    root: Path, *words: str, config: str = CONFIG, ofed: bool = True, **programs: str
+) -> subprocess.CompletedProcess[str]:
+    put(root, {"/etc/gpuprov/roce.conf": config, "/usr/local/lib/gpuprov/rdma/roce-read.sh": here(root, READER)})
+    text = here(root, (assets.root() / "roles/rdma/files/roce.sh").read_text(encoding="utf-8"))
+    command = ["sh", "-c", text, "roce.sh", *words]
+    env = environment(root, ofed=ofed, **programs)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=env)
+
+
+def state(root: Path, config: str = CONFIG, *, ofed: bool = True, **programs: str) -> list[str]:
+    done = run(root, "state", f"{root}/etc/gpuprov/roce.conf", here(root, READER), config=config, ofed=ofed, **programs)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_it_sets_what_differs_and_reads_back(tmp_path: Path) -> None:
+    device(tmp_path)
+    asked = CONFIG.replace("set tos 106", "set tos 104")
+    assert state(tmp_path, asked) == [
+        "mlx5_0|1|ens1f0np0|0000:3b:00.0|mtu|1500|4200",
+        "mlx5_0|1|ens1f0np0|0000:3b:00.0|trust|pcp|dscp",
+        "mlx5_0|1|ens1f0np0|0000:3b:00.0|dscp.26|by PCP|3",
+        "mlx5_0|1|ens1f0np0|0000:3b:00.0|pfc|none|3",
+        "mlx5_0|1|ens1f0np0|0000:3b:00.0|tos|0|104",
+        "mlx5_0|1|ens1f0np0|0000:3b:00.0|traffic_class|unset|106",
+        "mlx5_0|1|ens1f0np0|0000:3b:00.0|ecn|0,1,2,3,4,5,6,7|3",
+    ]
+    assert run(tmp_path, "apply", config=asked).returncode == 0
+    done = run(tmp_path, "apply", config=asked)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), "a second run changes nothing"
+    assert state(tmp_path, asked) == []
+    lines = read(tmp_path)
+    assert "value|mlx5_0|1|dscp.26|3" in lines
+    assert "value|mlx5_0|1|dscp.48|6" in lines, "what is not asked for is left"
+
+
+def test_a_map_that_nothing_sets_is_not_taken_for_one_that_is_off(tmp_path: Path) -> None:
+    device(tmp_path, ofed=False)
+    blind = {"dcb": "exit 1", "mlnx_qos": "exit 1"}
+    (row,) = state(tmp_path, "set dscp.26 3", ofed=False, **blind)
+    assert row.endswith("|dscp.26|not shown|3")
+
+
+def test_what_it_changed_is_told(tmp_path: Path) -> None:
+    device(tmp_path)
+    done = run(tmp_path, "apply", "5", config="set pfc 3,4\nset mode v1\nset mtu 9000")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "mlx5_0 port 1 (ens1f0np0): pfc none -> 3,4",
+        "mlx5_0 port 1 (ens1f0np0): mode v2 -> v1",
+        "mlx5_0 port 1 (ens1f0np0): mtu 1500 -> 9000",
+    ]
+    done = run(
+        tmp_path, "apply", config="set pfc none\nset ecn none\nset trust pcp\nset cnp_dscp 4\nset cnp_802p_prio 0"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert state(tmp_path, "set pfc none\nset ecn none\nset cnp_dscp 4\nset cnp_802p_prio 0") == []
+
+
+def test_with_the_kernels_own_drivers(tmp_path: Path) -> None:
+    device(tmp_path, ofed=False)
+    asked = (
+        CONFIG.replace("set traffic_class 106\n", "").replace("set ecn 3\n", "").replace("cnp_dscp 48", "cnp_dscp 46")
+    )
+    done = run(tmp_path, "apply", config=asked, ofed=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = read(tmp_path, ofed=False)
+    for line in ("trust|dscp", "dscp.26|3", "dscp.48|6", "dscp.25|3", "pfc|3", "tos|106", "cnp_dscp|46"):
+        assert f"value|mlx5_0|1|{line}" in lines
+    done = run(tmp_path, "apply", config="set trust pcp\nset pfc none", ofed=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run(tmp_path, "apply", config="set ecn 3\nset traffic_class 106", ofed=False)
+    assert done.returncode == 1
+    assert "ecn is not shown, asked for is 3 (" in done.stderr
+    assert "traffic_class is not shown, asked for is 106 (" in done.stderr
+
+
+def test_a_folder_of_rdma_cm_that_it_made_is_gone_again(tmp_path: Path) -> None:
+    device(tmp_path, ofed=False)
+    folder, place = tmp_path / "sys/kernel/config/rdma_cm", "/sys/kernel/config/rdma_cm"
+    # The kernel makes ports/1 in a new folder; here mkdir does.
+    real = f'mkdir -p "$1/ports/1"; cp {place}/kept/* "$1/ports/1"'
+    gone = f'cp "$1"/ports/1/* {place}/kept; rm -r "$1"'
+    (folder / "mlx5_0/ports/1").rename(folder / "kept")
+    (folder / "mlx5_0/ports").rmdir()
+    (folder / "mlx5_0").rmdir()
+    script = {"mkdir": f'case $1 in *rdma_cm*) ;; *) exec /bin/mkdir "$@" ;; esac\n{real}', "rmdir": gone}
+    done = run(tmp_path, "apply", config="set tos 106\nset mode v1", ofed=False, **script)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "kept/default_roce_tos").read_text() == "106\n"
+    assert (folder / "kept/default_roce_mode").read_text() == "IB/RoCE v1\n"
+    assert not (folder / "mlx5_0").exists()
+
+
+@pytest.mark.parametrize(
+    ("choice", "found"),
+    [
+        ("", ["mlx5_0", "mlx5_1"]),
+        ("device pci=0000:5e:00.0", ["mlx5_1"]),
+        ("device pci=5e:00.0", ["mlx5_1"]),
+        ("device netdev=ens1f0np0", ["mlx5_0"]),
+        ("device netdev=b8:3f:d2:00:00:5e", ["mlx5_1"]),
+        ("device driver=mlx5_core netdev=ens2", ["mlx5_1"]),
+        ("device driver=bnxt_en", ["missing"]),
+        ("device pci=5e:00.0\ndevice pci=5f:00.0", ["mlx5_1", "missing"]),
+        ("count 3", ["mlx5_0", "mlx5_1", "missing"]),
+    ],
+)
+def test_devices_are_found_by_what_does_not_change(tmp_path: Path, choice: str, found: list[str]) -> None:
+    device(tmp_path)
+    device(tmp_path, "mlx5_1", "ens2", "0000:5e:00.0")
+    device(tmp_path, "erdma_0", "eth0", "0000:00:06.0", driver="erdma")
+    assert [line.partition("|")[0] for line in state(tmp_path, f"{choice}\nset tos 106", mlnx_qos="exit 1")] == found
+
+
+@pytest.mark.parametrize(
+    ("config", "programs", "said"),
+    [
+        ("set pfc 3", {"mlnx_qos": "echo mlnx_qos: Error setting pfc; exit 1"},
+         "pfc is not shown, asked for is 3 (mlnx_qos: Error setting pfc)"),
+        ("set mtu 9000", {"ip": "echo RTNETLINK answers: Invalid argument >&2; exit 2"},
+         "mlx5_0 port 1 (ens1f0np0): mtu is 1500, asked for is 9000 (RTNETLINK answers: Invalid argument)"),
+        ("set tos 106", {"cma_roce_tos": "echo 106"}, "tos is 0, asked for is 106"),
+        ("device pci=0000:5e:00.0\nset tos 106", {}, "a RoCE port of pci=0000:5e:00.0 is not there"),
+        ("count 2\nset tos 0", {}, "1 of 2 RoCE ports is not there"),
+    ],
+)  # fmt: skip
+def test_what_does_not_come_true_is_told(tmp_path: Path, config: str, programs: dict[str, Any], said: str) -> None:
+    device(tmp_path)
+    done = run(tmp_path, "apply", "3", config=config, **programs)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("roce: ")
+    assert said in line
+
+
+def test_a_port_without_a_network_interface(tmp_path: Path) -> None:
+    device(tmp_path)
+    for file in (
+        tmp_path / "sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/1",
+        tmp_path / "sys/devices/0000:3b:00.0/net/ens1f0np0",
+    ):
+        file.unlink() if file.is_file() else file.rmdir()  # fmt: skip
+    done = run(tmp_path, "apply", config="set pfc 3")
+    assert "mlx5_0 port 1: pfc is not shown, asked for is 3 (the port has no network interface)" in done.stderr
+
+
+def test_no_device_at_all(tmp_path: Path) -> None:
+    done = run(tmp_path, "apply", "2")
+    assert (done.returncode, done.stderr) == (1, "roce: a RoCE port is not there\n")
+
+
+def test_usage_and_a_configuration_without_settings(tmp_path: Path) -> None:
+    for words in ((), ("boot",)):
+        assert run(tmp_path, *words).stderr == "roce: usage: roce.sh state CONFIG READER | apply [SECONDS]\n"
+    done = run(tmp_path, "apply", config="device pci=0000:3b:00.0")
+    assert done.returncode == 1
+    assert "has no settings" in done.stderr

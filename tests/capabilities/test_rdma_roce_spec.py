@@ -1,0 +1,131 @@
+"""RoCE, known offline: what a spec must not say, what does not fit together, and the files that the role writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from jinja2 import Environment
+
+from gpuprov import assets
+from gpuprov.capabilities.rdma.fragment import Rdma, Selector
+from gpuprov.capabilities.rdma.fragment_roce import Roce
+from gpuprov.capabilities.rdma.roce import rules
+from gpuprov.capabilities.rdma.roce_lines import lines
+from gpuprov.catalog import roce as catalogue
+from gpuprov.render import role_variables
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.test_rdma_roce import ASKED
+
+
+def told(block: Rdma) -> list[str]:
+    return [str(problem) for problem in rules(HostSpec(name="h", capabilities={"rdma": block}), block)]
+
+
+def ofed(**values: Any) -> Rdma:
+    return Rdma(fabric="roce", stack="doca-ofed", roce=Roce(**values))
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        (ofed(), ""),
+        (Rdma(fabric="roce", stack="doca-ofed", roce=ASKED), ""),
+        (ofed(pfc=("none",), ecn=("none",), tos=0, mtu=68), ""),
+        (Rdma(fabric="infiniband"), ""),
+        (Rdma(fabric="infiniband", roce=Roce(tos=0)),
+         "rdma.roce is set, and rdma.fabric is infiniband; fabric: roce, or leave roce out"),
+        (ofed(pfc=(3, "none")), "rdma.roce.pfc has none beside priorities; pfc: [none], or the priorities alone"),
+        (ofed(ecn=(3, 4, 3)), "rdma.roce.ecn names a priority twice"),
+        (ofed(mtu=67), "rdma.roce.mtu is 67; allowed: 68 to 65535, or -1"),
+        (ofed(mtu=0), "rdma.roce.mtu is 0"),
+        (ofed(trust="pcp", dscp2prio={"26": 3}), "rdma.roce.dscp2prio maps DSCPs, and trust is pcp"),
+        (ofed(mode="v1", trust="dscp"), "warning: rdma.roce.mode is v1, whose packets have no IP header"),
+        (ofed(tos=106, traffic_class=104), ""),
+        (ofed(tos=106, traffic_class=96),
+         "warning: rdma.roce.traffic_class 96 is DSCP 24, and tos 106 is DSCP 26: traffic_class wins"),
+        (ofed(trust="dscp", pfc=(3,), tos=106), ""),
+        (ofed(trust="dscp", pfc=(3,), tos=192),
+         'warning: rdma.roce.tos 192 is DSCP 48, of priority 6, which has no PFC; dscp2prio: {"48": 3}, or'),
+        (ofed(trust="dscp", pfc=(5,), dscp2prio={"26": 5}, tos=106), ""),
+        (ofed(trust="dscp", pfc=(3,), dscp2prio={"26": 5}, tos=106), "tos 106 is DSCP 26, of priority 5, which has no PFC"),
+        (ofed(trust="dscp", ecn=(4,), traffic_class=106), "traffic_class 106 is DSCP 26, of priority 3, which has no ECN"),
+        (ofed(trust="pcp", pfc=(3,), tos=192), ""),
+        (ofed(pfc=("none",), tos=192), ""),
+        (Rdma(fabric="roce", roce=Roce(ecn=(3,))),
+         "warning: rdma.roce.ecn: the kernel's own drivers of most releases have nothing to set it by"),
+        (Rdma(fabric="roce", roce=Roce(traffic_class=106)), "rdma.roce.traffic_class: the kernel's own drivers"),
+        (Rdma(fabric="roce", roce=Roce(tos=106, pfc=(3,), cnp_dscp=48)), ""),
+    ],
+)  # fmt: skip
+def test_what_a_spec_must_not_say(block: Rdma, said: str) -> None:
+    found = told(block)
+    assert len(found) == bool(said), found
+    assert said in (found or [""])[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"pfc": [8]}, "roce.pfc[0] is 8"),
+        ({"pfc": 3}, "roce.pfc is 3"),
+        ({"dscp2prio": {"64": 3}}, 'the key is "64"'),
+        ({"dscp2prio": {26: 3}}, "the key 26 is no text"),
+        ({"dscp2prio": {"26": 8}}, "roce.dscp2prio.26 is 8"),
+        ({"tos": 256}, "roce.tos is 256"),
+        ({"traffic_class": -2}, "roce.traffic_class is -2"),
+        ({"cnp_dscp": 64}, "roce.cnp_dscp is 64"),
+        ({"cnp_802p_prio": 8}, "roce.cnp_802p_prio is 8"),
+        ({"mode": "v3"}, 'roce.mode is "v3"'),
+        ({"trust": "both"}, 'roce.trust is "both"'),
+        ({"tust": "dscp"}, 'unknown key "tust" in roce'),
+    ],
+)
+def test_values_out_of_range(values: dict[str, Any], said: str) -> None:
+    block, findings = convert({"fabric": "roce", "roce": values}, Rdma)
+    assert block is None
+    assert said in findings[0][1]
+
+
+BLOCKS = [
+    Rdma(fabric="roce", roce=ASKED),
+    Rdma(fabric="roce", roce=Roce(tos=0, pfc=("none",), ecn=("none",), dscp2prio={"48": 6, "8": 1}, cnp_802p_prio=0), count=4,
+         devices=(Selector(pci="3b:00.0", driver="mlx5_core"), Selector(netdev="b8:3f:d2:00:00:01"))),
+    Rdma(fabric="roce", roce=Roce(pfc=(4, 3), ecn=(5,), mode="v1", trust="pcp", mtu=9000)),
+    Rdma(fabric="roce"),
+]  # fmt: skip
+
+
+def rendered(block: Rdma, path: str) -> str:
+    variables = role_variables("rdma", block)
+    environment = Environment(trim_blocks=True, lstrip_blocks=False)
+    environment.filters["comment"] = "# {}".format
+    text = (assets.root() / "roles/rdma/templates" / path).read_text(encoding="utf-8")
+    return environment.from_string(text).render(
+        **variables, ansible_managed="Ansible managed", __rdma_roce_known=catalogue.tables()
+    )
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_role_writes_the_lines_that_the_check_expects(block: Rdma) -> None:
+    asked = lines(block)
+    written = rendered(block, "etc/gpuprov/roce.conf.j2").splitlines()
+    found = tuple(line for line in written if line and not line.startswith("#"))
+    assert tuple(line for line in found if asked or line.startswith("set ")) == asked
+
+
+def test_the_unit_comes_after_the_interfaces_and_openibd() -> None:
+    unit = rendered(BLOCKS[0], "etc/systemd/system/gpuprov-roce.service.j2").splitlines()
+    after = next(line for line in unit if line.startswith("After=")).removeprefix("After=").split()
+    assert {"openibd.service", "network.target", "systemd-udev-settle.service"} <= set(after)
+    assert "PartOf=openibd.service" in unit, "openibd's restart takes the settings away"
+    assert {"Type=oneshot", "RemainAfterExit=yes", "WantedBy=multi-user.target openibd.service"} <= set(unit)
+
+
+def test_every_setting_is_in_the_catalogue() -> None:
+    assert {one.key for one in catalogue.roce_file().settings} == set(Roce.__struct_fields__)
+    tasks = yaml.safe_load((assets.root() / "roles/rdma/vars/roce.yml").read_text(encoding="utf-8"))
+    assert "settings" in catalogue.tables()
+    assert tasks["__rdma_roce_known"] == "{{ gpuprov_catalog.roce }}"

@@ -1,0 +1,154 @@
+"""rdma: software devices, found by their interface, now and after the next boot."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities.rdma.fragment import Rdma, Soft
+from tests.capabilities.asking import Row, judge
+from tests.capabilities.rdma_host import SOFT, device, host, rxe
+
+SOFTLY, SOFT_BOOT = (f"rdma.{name}" for name in ("soft", "soft_boot"))
+RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
+SIW = Rdma(fabric="soft", soft=Soft(driver="siw", netdevs=("ens4",)))
+INIT = device("ibp59s0", state="2: INIT", lids=("0x0", "0x0"))
+TAKEN = 'UNCONN 0 0 0.0.0.0:4791 0.0.0.0:* users:(("gunicorn",pid=612,fd=3))'
+
+
+ROWS = [
+    # Software devices: found by interface, whatever udev called them.
+    Row(
+        "renamed by udev",
+        SOFTLY,
+        RXE,
+        {"rdma_devices": rxe(), "rdma_host": SOFT},
+        "pass",
+        "rocex525400fffe4d0001 on ens4",
+    ),
+    Row(
+        "by MAC address",
+        SOFTLY,
+        Rdma(fabric="soft", soft=Soft(netdevs=("52:54:00:4d:00:01",))),
+        {"rdma_devices": rxe("rxe0"), "rdma_host": SOFT},
+        "pass",
+        "rxe0 on ens4",
+    ),
+    Row(
+        "by the default route",
+        SOFTLY,
+        Rdma(fabric="soft"),
+        {"rdma_devices": rxe("rxe0"), "rdma_host": SOFT},
+        "pass",
+        "rxe0 on ens4",
+    ),
+    Row(
+        "no default route any more",
+        SOFTLY,
+        Rdma(fabric="soft"),
+        {"rdma_devices": rxe("rxe0"), "rdma_host": host(route="")},
+        "fail",
+        "no network interface the default route's",
+    ),
+    Row(
+        "the link was removed",
+        SOFTLY,
+        RXE,
+        {"rdma_devices": "", "rdma_host": SOFT},
+        "fail",
+        "ens4 has no rxe device",
+        "systemctl restart gpuprov-rdma-soft.service",
+        change="setting rdma link, ens4:  -> rxe",
+    ),
+    Row(
+        "a device on another interface",
+        SOFTLY,
+        RXE,
+        {"rdma_devices": rxe("rxe0", "ens3"), "rdma_host": SOFT},
+        "fail",
+        "ens4 has no rxe device",
+    ),
+    Row(
+        "siw in its place",
+        SOFTLY,
+        RXE,
+        {"rdma_devices": rxe("siw0", driver="siw"), "rdma_host": SOFT},
+        "fail",
+        "(siw0 is siw)",
+    ),
+    Row("siw", SOFTLY, SIW, {"rdma_devices": rxe("siw0", driver="siw"), "rdma_host": SOFT}, "pass", "siw0 on ens4"),
+    Row(
+        "the interface is gone",
+        SOFTLY,
+        RXE,
+        {"rdma_devices": "", "rdma_host": host(netdevs=())},
+        "fail",
+        "no network interface ens4",
+    ),
+    Row(
+        "another holds the port",
+        SOFTLY,
+        RXE,
+        {"rdma_devices": "", "rdma_host": host(port=(TAKEN,))},
+        "fail",
+        "has no rxe device",
+        "UDP port 4791 is held by gunicorn",
+    ),
+    Row(
+        "the module is gone",
+        SOFTLY,
+        RXE,
+        {"rdma_devices": "", "rdma_host": host(modules={"rdma_rxe": "absent"})},
+        "fail",
+        "",
+        "no module rdma_rxe",
+    ),
+    Row("hardware needs none", SOFTLY, None, {}, "pass", "not asked for"),
+    Row(
+        "made again at boot",
+        SOFT_BOOT,
+        Rdma(fabric="soft"),
+        {"rdma_host": SOFT},
+        "pass",
+        "gpuprov-rdma-soft.service enabled",
+    ),
+    Row(
+        "made by hand",
+        SOFT_BOOT,
+        RXE,
+        {"rdma_host": host()},
+        "fail",
+        "/etc/gpuprov/rdma-soft.conf does not exist",
+        "gpuprov apply",
+        change="file /etc/gpuprov/rdma-soft.conf:  -> rxe ens4",
+    ),
+    Row("made elsewhere at boot", SOFT_BOOT, RXE, {"rdma_host": SOFT}, "fail", "says rxe default"),
+    Row(
+        "not enabled",
+        SOFT_BOOT,
+        Rdma(fabric="soft"),
+        {"rdma_host": host(config=("rxe default",), soft="loaded|active|disabled")},
+        "fail",
+        "is disabled",
+        "systemctl enable",
+    ),
+    Row(
+        "the last boot's failed",
+        SOFT_BOOT,
+        Rdma(fabric="soft"),
+        {
+            "rdma_host": host(
+                config=("rxe default",), soft="loaded|failed|enabled", log="rdma-soft: no network interface default"
+            )
+        },
+        "fail",
+        'failed ("rdma-soft: no network interface default")',
+        "journalctl",
+    ),
+    Row("left of another fabric", SOFT_BOOT, None, {"rdma_host": SOFT}, "fail", "is enabled", "gpuprov apply"),
+    Row("nothing left", SOFT_BOOT, None, {}, "pass", "not asked for"),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")
+def test_answers(row: Row) -> None:
+    judge(row)

@@ -1,0 +1,314 @@
+"""What a host says of GPUDirect RDMA, read by the probes' own scripts from modules that a compiler made (ELF objects)."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from gpuprov.probe.base import Output
+from gpuprov.probe.gdrcopy import GDRCOPY, Gdrcopy
+from gpuprov.probe.gdrcopy import parse as parse_gdrcopy
+from gpuprov.probe.gpudirect import GPUDIRECT, Gpudirect, KernelState, parse
+
+K = "6.1.0-47-amd64"
+USES = "void *ib_register_peer_memory_client(void *); void *init(void) { return ib_register_peer_memory_client(0); }"
+ALONE = "int init(void) { return -22; }"
+CORE = 'char a[] __asm__("__ksymtab_ib_register_peer_memory_client") = "x";'
+UVERBS = 'char a[] __asm__("__ksymtab_ib_umem_dmabuf_get_pinned") = "x";'
+SYMVERS = "".join(
+    f"{crc}\tib_{word}register_peer_memory_client\t/x/ib_core\tEXPORT_SYMBOL\n"
+    for crc, word in (("0x{0}", ""), ("0x2", "un"))
+)
+MODINFO = r"""#!/bin/sh
+k='' f='' n=
+while [ $# -gt 1 ]; do case $1 in -k) k=$2; shift 2 ;; -F) f=$2; shift 2 ;; -n) n=1; shift ;; *) shift ;; esac; done
+case $1 in /*) file=$1 ;; *) file=$(ls ROOT/lib/modules/$k/updates/$1.ko* 2>/dev/null | grep -v '\.info$' | head -n 1)
+  [ -z "$file" ] && [ "$1" = ib_core ] && [ -e ROOT/builtin ] && { echo '(builtin)'; exit 0; } ;; esac
+[ -n "$file" ] || exit 1
+[ -n "$n" ] && { echo "$file"; exit 0; }
+sed -n "s/^$f: //p" "$file.info" 2>/dev/null; true
+"""
+
+
+@cache
+def compiled(source: str) -> bytes:
+    """A relocatable ELF object."""
+    with TemporaryDirectory() as folder:
+        made = Path(folder) / "made.ko"
+        command = ["gcc", "-x", "c", "-c", "-o", str(made), "-"]
+        subprocess.run(command, input=source, text=True, check=True, timeout=20)
+        return made.read_bytes()
+
+
+class Host:
+    """A host's file tree below a folder, and the programs that the scripts call."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.programs = root / "bin"
+        self.programs.mkdir()
+        self.program("modinfo", MODINFO.replace("ROOT", str(root)))
+        self.program("modprobe", '#!/bin/sh\n[ -f "$2.crc" ] && cat "$2.crc"\n')
+        for name in ("systemctl", "journalctl", "dmesg", "ofed_info"):
+            self.program(name, "#!/bin/sh\nexit 1\n")
+        self.program("uname", f'#!/bin/sh\n[ "$1" = -m ] && echo x86_64 || echo {K}\n')
+        self.text(
+            "proc/modules",
+            "nvidia 1 1 nvidia_peermem, Live 0x0\nib_core 1 2 ib_uverbs,nvidia_peermem, Live 0x0\nnvidia_peermem 16384 0 - Live 0x0\n",
+        )
+        self.text("proc/kallsyms", "0 T ib_register_peer_memory_client\t[ib_core]\n")
+        self.text("proc/devices", "Character devices:\n195 nvidia\n237 gdrdrv\n")
+        self.kernel(K)
+
+    def program(self, name: str, text: str) -> None:
+        (self.programs / name).write_text(text)
+        (self.programs / name).chmod(0o755)
+
+    def text(self, path: str, text: str) -> Path:
+        place = self.root / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        return place
+
+    def kernel(
+        self, release: str, options: str = "CONFIG_DMA_SHARED_BUFFER=y\nCONFIG_INFINIBAND_ON_DEMAND_PAGING=y\n"
+    ) -> None:
+        self.text(f"boot/vmlinuz-{release}", "")
+        self.text(f"boot/config-{release}", options)
+        self.text(f"lib/modules/{release}/build/Makefile", "")
+        self.module("nvidia-current", ALONE, release, info="version: 535.261.03\nlicense: NVIDIA\n")
+
+    def module(
+        self, name: str, source: str, release: str = K, *, info: str = "", pack: str = "", crc: str = ""
+    ) -> Path:
+        """An ELF object of this source where modprobe looks, compressed if asked for."""
+        place = self.text(f"lib/modules/{release}/updates/{name}.ko", "")
+        place.write_bytes(compiled(source))
+        if pack == "xz":
+            place.with_suffix(".ko.xz").write_bytes(lzma.compress(place.read_bytes()))
+        elif pack == "zst":
+            subprocess.run(["zstd", "-q", "--rm", str(place)], check=True, timeout=20)
+        if pack == "xz":
+            place.unlink()
+        place = place.with_suffix(f".ko.{pack}") if pack else place
+        Path(f"{place}.info").write_text(info)
+        if crc:
+            Path(f"{place}.crc").write_text(f"{crc}\tib_register_peer_memory_client\n")
+        return place
+
+    def run(self, script: str, path: str = "/usr/bin:/bin") -> Output:
+        for folder in (
+            "/lib/modules",
+            "/boot/",
+            "/usr/src/ofa_kernel",
+            "/var/lib/dkms",
+            "/sys/module",
+            "/proc/",
+            "/etc/systemd",
+            "/dev/gdrdrv",
+        ):
+            script = script.replace(folder, f"{self.root}{folder}")
+        env = {**os.environ, "PATH": f"{self.programs}:{path}"}
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=20, env=env)
+        assert not done.stderr, done.stderr
+        return Output(done.stdout)
+
+    def read(self, path: str = "/usr/bin:/bin") -> Gpudirect:
+        return parse(self.run(GPUDIRECT.script, path))
+
+    def only(self) -> KernelState:
+        (state,) = self.read().kernels
+        return state
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    if not shutil.which("gcc"):
+        pytest.skip("no compiler that could make a module")
+    return Host(tmp_path)
+
+
+def ofed(host: Host, place: str = f"x86_64/{K}", checksum: str = "1f") -> None:
+    host.text(f"usr/src/ofa_kernel/{place}/Module.symvers", SYMVERS.format(checksum))
+    host.module("ib_core", CORE)
+    host.module("ib_uverbs", UVERBS)
+
+
+@pytest.mark.parametrize(
+    ("pack", "source", "symbols"),
+    [("", USES, "yes"), ("", ALONE, "no"), ("xz", USES, "yes"), ("zst", USES, "yes"), ("zst", ALONE, "no")],
+)
+def test_a_module_says_what_it_was_built_against(host: Host, pack: str, source: str, symbols: str) -> None:
+    if pack == "zst" and not shutil.which("zstd"):
+        pytest.skip("no zstd")
+    ofed(host)
+    path = host.module(
+        "nvidia-current-peermem", source, pack=pack, info="version: 535.261.03\nparm: peerdirect_support:Set (int)\n"
+    )
+    state = host.only()
+    module = state.modules["nvidia_peermem"]
+    assert (module.path, module.symbols, module.version) == (str(path), symbols, "535.261.03")
+    assert module.parameters == ("peerdirect_support",)
+    assert bool(state.rebuild) == (symbols == "no")
+    assert (state.core_exports, state.uverbs, state.open) == ("yes", "yes", False)
+    assert state.options is not None
+    assert set(state.options) == {"CONFIG_DMA_SHARED_BUFFER", "CONFIG_INFINIBAND_ON_DEMAND_PAGING"}
+
+
+@pytest.mark.parametrize(
+    "place",
+    [f"usr/src/ofa_kernel/x86_64/{K}", f"usr/src/ofa_kernel/{K}", "usr/src/ofa_kernel/default",
+     "var/lib/dkms/mlnx-ofed-kernel/25.10/build", f"lib/modules/{K}/build"],
+)  # fmt: skip
+def test_the_symbols_are_looked_for_where_the_driver_is_built_by(host: Host, place: str) -> None:
+    host.text(f"{place}/Module.symvers", SYMVERS.format("1f"))
+    state = host.only()
+    assert state.symvers == f"{host.root}/{place}/Module.symvers"
+    assert state.checksum == "0x1f"
+
+
+def test_without_ofed_nothing_can_be_built_again(host: Host) -> None:
+    host.text(f"lib/modules/{K}/build/Module.symvers", "0x1\tib_register_client\tx\tEXPORT_SYMBOL\n")
+    host.module("ib_core", ALONE)
+    host.module("nvidia-peermem", ALONE)
+    state = host.only()
+    assert (state.symvers, state.rebuild, state.core_exports, state.uverbs) == ("", {}, "no", "no")
+
+
+def test_one_of_the_two_symbols_is_not_enough(host: Host) -> None:
+    host.text("usr/src/ofa_kernel/default/Module.symvers", SYMVERS.format("1f").splitlines()[0] + "\n")
+    assert host.only().symvers == ""
+
+
+@pytest.mark.parametrize(
+    ("place", "crc", "why"),
+    [
+        (f"x86_64/{K}", "0x0000002e", "it was built against another OFED"),
+        (f"x86_64/{K}", "0x0000001f", ""),
+        ("default", "0x0000002e", ""),  # of which kernel that tree is, nobody knows
+    ],
+)
+def test_a_module_of_another_ofed(host: Host, place: str, crc: str, why: str) -> None:
+    ofed(host, place)
+    host.module("nvidia-peermem", USES, crc=crc)
+    assert host.only().rebuild.get("nvidia_peermem", "") == why
+
+
+def test_a_compressed_module_without_a_program_that_unpacks_it(host: Host, tmp_path: Path) -> None:
+    ofed(host)
+    few = tmp_path / "few"
+    few.mkdir()
+    for name in ("sh", "awk", "sed", "grep", "cat", "ls", "head", "tail", "tr"):
+        (few / name).symlink_to(str(shutil.which(name)))
+    host.module("nvidia-peermem", USES, pack="xz")
+    (unknown,) = host.read(str(few)).kernels
+    assert unknown.modules["nvidia_peermem"].symbols == "unknown"
+    assert not unknown.rebuild
+    Path(f"{host.root}/lib/modules/{K}/updates/nvidia-peermem.ko.xz.info").write_text("depends: ib_core,nvidia\n")
+    (known,) = host.read(str(few)).kernels
+    assert known.modules["nvidia_peermem"].symbols == "yes"
+
+
+def test_an_ib_core_that_is_part_of_the_kernel(host: Host) -> None:
+    (host.root / "builtin").touch()
+    host.text(f"lib/modules/{K}/build/Module.symvers", SYMVERS.format("1f"))
+    assert (host.only().core, host.only().core_exports) == ("(builtin)", "yes")
+
+
+def test_both_flavours_beside_each_other_and_the_forerunner(host: Host) -> None:
+    ofed(host)
+    for name in ("nvidia-current-peermem", "nvidia-current-open-peermem", "nv_peer_mem"):
+        host.module(name, USES)
+    host.text(f"var/lib/dkms/nvidia-current/535.261.03/{K}/x86_64/module/nvidia-peermem.ko", "")
+    state = host.only()
+    assert set(state.modules) == {"nvidia_peermem", "nv_peer_mem"}
+    assert state.modules["nvidia_peermem"].path.endswith("nvidia-current-peermem.ko")
+    assert state.dkms == "nvidia-current/535.261.03"
+
+
+def test_what_runs_and_what_starts(host: Host) -> None:
+    host.text("sys/module/nvidia_peermem/parameters/peerdirect_support", "1\n")
+    unit = host.text(
+        "etc/systemd/system/gpuprov-gpudirect.service", "[Service]\nExecStart=/sbin/modprobe nvidia_peermem\n"
+    )
+    drop_in = host.text(
+        "etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf",
+        "[Service]\nExecStartPost=-/sbin/modprobe nvidia_peermem\n",
+    )
+    host.program("ofed_info", "#!/bin/sh\necho 25.10-1.7.1\n")
+    host.program("journalctl", "#!/bin/sh\necho 'usb 1: new'\necho 'nvidia-peermem a|b'\n")
+    host.program(
+        "systemctl",
+        """#!/bin/sh
+case "$*" in
+  show*openibd*|show*nv_peer_mem*) echo loaded ;; show*) echo not-found ;;
+  is-active*openibd*) echo active ;; is-active*) echo inactive ;;
+  is-enabled*nv_peer_mem*) echo 'nv_peer_mem.service is not a native service, redirecting' >&2; echo disabled; exit 1 ;;
+  is-enabled*) echo enabled ;;
+esac
+""",
+    )
+    state = host.read()
+    assert (state.running, state.ofed, state.exported) == (K, "25.10-1.7.1", True)
+    assert state.loaded == {"nvidia": 1, "ib_core": 2, "nvidia_peermem": 0}
+    assert state.holders == ("ib_uverbs", "nvidia_peermem")
+    assert state.parameters == {"peerdirect_support": "1"}
+    assert (state.starts, state.drop_in, state.log) == ("nvidia_peermem", "nvidia_peermem", ("nvidia-peermem a|b",))
+    assert {name: unit.file for name, unit in state.units.items()} == {
+        "gpuprov-gpudirect.service": "",
+        "openibd.service": "enabled",
+        "nv_peer_mem.service": "disabled",
+    }
+    unit.unlink()
+    drop_in.unlink()
+    assert (host.read().starts, host.read().drop_in) == ("", "")
+
+
+def test_kernels_in_order_and_those_that_can_boot(host: Host) -> None:
+    for release in ("6.1.0-9-amd64", "6.1.0-56-amd64"):
+        host.kernel(release)
+    (host.root / "boot" / "vmlinuz-6.1.0-56-amd64").unlink()
+    state = host.read()
+    assert [kernel.release for kernel in state.kernels] == ["6.1.0-9-amd64", K, "6.1.0-56-amd64"]
+    assert [kernel.release for kernel in state.targets()] == ["6.1.0-9-amd64", K]
+
+
+def test_a_host_with_nothing(tmp_path: Path) -> None:
+    if not shutil.which("gcc"):
+        pytest.skip("no compiler")
+    host = Host(tmp_path)
+    for path in ("proc/modules", "proc/kallsyms"):
+        (host.root / path).unlink()
+    shutil.rmtree(host.root / "lib")
+    state = host.read()
+    assert (state.kernels, state.loaded, state.exported, state.log) == ((), {}, False, ())
+
+
+GDRDRV = '#!/bin/sh\ncase "$*" in *show*gdrdrv*) echo loaded ;; *is-enabled*) echo enabled ;; esac\n'
+
+
+@pytest.mark.parametrize(
+    ("prepare", "found"),
+    [
+        (lambda host: None, Gdrcopy(kernels={K: ""}, major="237")),
+        (
+            lambda host: (
+                host.module("gdrdrv", ALONE, info="version: 2.5.1\n"),
+                host.text("sys/module/gdrdrv/refcnt", "0"),
+                host.program("systemctl", GDRDRV),
+            ),
+            Gdrcopy(kernels={K: "2.5.1"}, loaded=True, major="237", service="gdrdrv.service", enabled=True),
+        ),
+    ],
+)  # fmt: skip
+def test_gdrcopy(host: Host, prepare: Callable[[Host], object], found: Gdrcopy) -> None:
+    prepare(host)
+    assert parse_gdrcopy(host.run(GDRCOPY.script)) == found

@@ -1,0 +1,132 @@
+"""What specs with RDMA make of their simulated hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector
+from gpuprov.capabilities.topology.fragment import Topology
+from gpuprov.plan.read import Pair
+from gpuprov.rehearse.model import Options
+from gpuprov.rehearse.reality import table
+from gpuprov.rehearse.shape import Shape, shapes
+from gpuprov.simulate.description import Description, Gpus
+from gpuprov.spec.model import Fragment, GpuSpec
+from tests.rehearse.stage import pair
+
+
+def given(block: Rdma, **more: Any) -> Pair:
+    capabilities: dict[str, Fragment] = {"rdma": block}
+    return pair("gpu01", gpu=GpuSpec(model="H100-SXM5-80GB", count=8), capabilities=capabilities, **more)
+
+
+def shape(of: Pair, **options: Any) -> Shape:
+    (made,) = shapes([of], Options(**options), "1f3a")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        (Rdma(fabric="infiniband"), (8, "infiniband", 400)),
+        (Rdma(fabric="infiniband", count=4, rate=200), (4, "infiniband", 200)),
+        (Rdma(fabric="roce", count=2, rate=50), (2, "roce", 100)),
+        (Rdma(fabric="roce", count=64), (16, "roce", 400)),
+    ],
+)
+def test_hcas_are_those_that_the_spec_asks_for(block: Rdma, shown: tuple[int, str, int]) -> None:
+    made = shape(given(block))
+    assert made.description
+    assert (made.description.hcas, made.description.fabric, made.description.rate) == shown
+    assert any("no number of HCAs" in note for note in made.notes) is (block.count == 0)
+    assert any("16 of 64 HCAs" in note for note in made.notes) is (block.count == 64)
+
+
+def test_the_inventory_has_the_last_word() -> None:
+    made = shape(given(Rdma(fabric="infiniband", count=4), connection={"simulated_host": {"hcas": 2, "rate": 800}}))
+    assert made.description
+    assert (made.description.hcas, made.description.rate) == (2, 800)
+
+
+@pytest.mark.parametrize(
+    ("block", "kind", "message", "hint"),
+    [
+        (Rdma(fabric="soft"), "container", "needs a kernel of the host's own", "--kind machine"),
+        (Rdma(fabric="infiniband"), "machine", "PCI functions without RDMA devices", "--kind container"),
+        (Rdma(fabric="roce"), "machine", "PCI functions without RDMA devices", "--kind container"),
+        (Rdma(fabric="erdma"), "machine", "PCI functions without RDMA devices", "--kind container"),
+        (Rdma(fabric="iwarp"), "container", "rdma.fabric is iwarp, whose devices are not simulated", "rdma: false"),
+        (
+            Rdma(fabric="infiniband", rate=1600),
+            "container",
+            "rdma.rate is 1600; simulated ports have up to 800",
+            "less",
+        ),
+    ],
+)
+def test_what_cannot_be_simulated_is_told(block: Rdma, kind: str, message: str, hint: str) -> None:
+    made = shape(given(block), kind=kind)
+    assert made.description is None
+    assert message in made.problem
+    assert hint in made.hint
+
+
+def test_erdma_is_an_interface_of_its_own() -> None:
+    made = shape(given(Rdma(fabric="erdma")))
+    assert made.description
+    assert (made.description.erdma, made.description.hcas) == (True, 0)
+
+
+def test_software_devices_are_the_machines_own() -> None:
+    made = shape(pair("gpu01", capabilities={"rdma": Rdma(fabric="soft")}), kind="machine")
+    assert made.description
+    assert (made.description.hcas, made.description.gpu) == (0, None)
+
+
+def test_hcas_bring_a_gpu_where_the_spec_names_none() -> None:
+    made = shape(pair("gpu01", capabilities={"rdma": Rdma(fabric="infiniband", count=2)}))
+    assert made.description
+    assert made.description.gpu
+    assert made.description.hcas == 2
+
+
+@pytest.mark.parametrize(
+    ("block", "hcas"),
+    [(Topology(hcas=4), 4), (Topology(rails="matched"), 8), (Topology(same_socket=True), 8), (Topology(), 0)],
+)
+def test_a_topology_relies_on_hcas(block: Topology, hcas: int) -> None:
+    made = shape(pair("gpu01", gpu=GpuSpec(model="H100-SXM5-80GB", count=8), capabilities={"topology": block}))
+    assert made.description
+    assert made.description.hcas == hcas
+
+
+def test_places_of_real_devices_are_left_out() -> None:
+    made = shape(given(Rdma(fabric="infiniband", devices=(Selector(pci="0000:3b:00.0"),))))
+    left = made.spec.capabilities["rdma"]
+    assert isinstance(left, Rdma)
+    assert left.devices == ()
+    assert any("all HCAs are meant" in note for note in made.notes)
+    kept = shape(given(Rdma(fabric="infiniband", devices=(Selector(driver="mlx5_core"),)))).spec.capabilities["rdma"]
+    assert isinstance(kept, Rdma)
+    assert kept.devices == (Selector(driver="mlx5_core"),)
+
+
+def test_what_needs_a_live_fabric_is_left_out() -> None:
+    made = shape(given(Rdma(fabric="infiniband", ipoib=True, opensm=Opensm(hosts=("gpu01",)))))
+    left = made.spec.capabilities["rdma"]
+    assert isinstance(left, Rdma)
+    assert (left.ipoib, left.opensm) == (False, Opensm(elsewhere=True))
+    assert any("rdma.ipoib is left out" in note for note in made.notes)
+    assert any("rdma.opensm.hosts is left out" in note for note in made.notes)
+
+
+def test_what_is_simulated_is_told() -> None:
+    gpu = Gpus(model="H100-SXM5-80GB", count=8)
+    told = {row.thing: row for row in table([Description(gpu=gpu, hcas=8, fabric="roce")])}
+    assert "no verbs" in told["RoCE HCAs"].told
+    assert "PCIe switches and links" in told
+    machine = {row.thing: row for row in table([Description(kind="machine", gpu=gpu, hcas=8)])}
+    assert "no RDMA device" in machine["HCAs"].told
+    assert "PCIe switches and links" not in machine
