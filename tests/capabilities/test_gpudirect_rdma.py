@@ -10,7 +10,6 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec
-from tests.capabilities import gpudirect_host as gh
 from tests.capabilities.asking import CHECKS, GOOD, PODMAN, Row, judge
 from tests.capabilities.gpudirect_host import DMABUF, NEXT, OPEN, kernel, peer, said
 from tests.probe import captured
@@ -21,157 +20,12 @@ ALONE = "gpudirect_rdma.alone"
 TOPOLOGY = "gpudirect_rdma.topology_check"
 ON = {"gpudirect": DMABUF}
 ON_OPEN: dict[str, Output | str] = {**ON, "loaded_driver": captured("loaded_driver", "open")}
-DMABUF_ASKED, PEER, OLD = (GpudirectRdma(method=name) for name in ("dmabuf", "nvidia_peermem", "nv_peer_mem"))
+DMABUF_ASKED, OLD = (GpudirectRdma(method=name) for name in ("dmabuf", "nv_peer_mem"))
 COPY = GpudirectRdma(gdrcopy=Gdrcopy(install=True))
-VOLTA = {"nvidia_functions": "0000:19:00.0 0x10de 0x1db1 0x10de 0x1212 0x030200 nvidia\n"}
 PEERS = ("nvidia", "ib_core", "nvidia_peermem", "nv_peer_mem")
 
 
 ROWS = [
-    Row(
-        "auto, proprietary modules",
-        METHOD,
-        None,
-        {},
-        "pass",
-        "nvidia_peermem: dma-buf needs open kernel modules",
-        change="setting gpudirect_rdma.method: auto -> nvidia_peermem, since dma-buf needs open kernel modules, and the host has, "
-        "or gets, proprietary ones",
-    ),
-    Row(
-        "auto, open modules",
-        METHOD,
-        None,
-        ON,
-        "pass",
-        "NVIDIA recommends: H100-SXM5-80GB (Hopper), open kernel modules, driver 535, kernel 6.1.0",
-    ),
-    Row(
-        "auto, Volta",
-        METHOD,
-        None,
-        {**ON, **VOLTA, **peer(kernel(license_=gh.OWN))},
-        "pass",
-        "nvidia_peermem: V100-SXM2 (Volta) has no open kernel modules",
-    ),
-    Row(
-        "auto, an old kernel",
-        METHOD,
-        None,
-        peer(kernel("4.18.0-513.el8.x86_64", license_=OPEN)),
-        "pass",
-        "nvidia_peermem: kernel 4.18.0-513.el8.x86_64 is older than 5.12",
-    ),
-    Row(
-        "auto, an old driver",
-        METHOD,
-        None,
-        peer(kernel(nvidia="510.108.03")),
-        "pass",
-        "nvidia_peermem: driver 510 is older than 515",
-    ),
-    Row(
-        "auto, neither",
-        METHOD,
-        None,
-        peer(kernel(symvers="", exports="no", symbols="no")),
-        "fail",
-        "no ib_core with peer memory",
-        "rdma: {stack: doca-ofed}",
-    ),
-    Row(
-        "auto, no modules yet",
-        METHOD,
-        None,
-        peer(kernel(nvidia="", module="", symvers="", exports="no")),
-        "skip",
-        "the host's kernel modules decide",
-    ),
-    Row(
-        "auto in a container",
-        METHOD,
-        None,
-        {**ON, **PODMAN},
-        "pass",
-        "a podman container has the modules of its machine",
-    ),
-    Row(
-        "auto in a virtual machine",
-        METHOD,
-        None,
-        {**ON, "machine": "kind|kvm\nvendor|QEMU\nflag|1\n"},
-        "pass",
-        "one PCIe root complex, with ACS and ATS",
-    ),
-    Row("dmabuf, proprietary modules", METHOD, DMABUF_ASKED, {}, "fail", "proprietary", "kernel_modules: open"),
-    Row(
-        "dmabuf, Volta",
-        METHOD,
-        DMABUF_ASKED,
-        {**ON, **VOLTA},
-        "fail",
-        "(Volta) has no open kernel modules",
-        "method nvidia_peermem",
-    ),
-    Row(
-        "dmabuf, an old kernel",
-        METHOD,
-        DMABUF_ASKED,
-        peer(kernel("5.10.0-30-amd64", license_=OPEN)),
-        "fail",
-        "kernel 5.10.0-30-amd64 is older than 5.12",
-    ),
-    Row(
-        "dmabuf, one of two kernels old",
-        METHOD,
-        DMABUF_ASKED,
-        peer(kernel("5.10.0-30-amd64", license_=OPEN), kernel(license_=OPEN)),
-        "fail",
-        "5.10.0-30-amd64 is older",
-    ),
-    Row(
-        "dmabuf, a kernel without",
-        METHOD,
-        DMABUF_ASKED,
-        peer(kernel(license_=OPEN, options=("CONFIG_PCI_P2PDMA",)), ofed=""),
-        "fail",
-        "has no CONFIG_DMA_SHARED_BUFFER; kernel",
-        "another kernel",
-    ),
-    Row(
-        "OFED has its own configuration",
-        METHOD,
-        DMABUF_ASKED,
-        peer(kernel(license_=OPEN, options=gh.OPTIONS[:1])),
-        "pass",
-        "dmabuf: the spec asks for it",
-    ),
-    Row(
-        "peermem, inbox",
-        METHOD,
-        PEER,
-        ON,
-        "fail",
-        "which is OFED's, for kernel 6.1.0-47-amd64",
-        "rdma: {stack: doca-ofed}; or method dmabuf",
-    ),
-    Row(
-        "peermem, a kernel that has it",
-        METHOD,
-        PEER,
-        peer(kernel(symvers="/lib/modules/{}/build/Module.symvers", core="(builtin)"), ofed=""),
-        "pass",
-        "nvidia_peermem: the spec asks for it",
-    ),
-    Row(
-        "nv_peer_mem, open modules",
-        METHOD,
-        OLD,
-        {"gpudirect": said(kernel(license_=OPEN))},
-        "fail",
-        "before open kernel modules",
-        "method nvidia_peermem",
-    ),
     Row("dma-buf works", DMA, None, ON_OPEN, "pass", "no module is needed for it"),
     Row("dma-buf in a container", DMA, None, {**ON, **PODMAN}, "pass", "dma-buf"),
     Row("not dma-buf", DMA, None, {}, "pass", "not needed: the method is nvidia_peermem"),
