@@ -17,12 +17,36 @@ Finding = tuple[Path, str, str]
 
 
 def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Finding]]:
-    """The typed value and no findings, or None and every finding. Never raises for bad input."""
+    """The typed value and no findings, or None and every finding. Never raises for bad input.
+
+    `false` in the place of a block inside a block turns off what an outer group said there.
+    """
+    value = _without_switched_off(value, shape.type_info(kind))
     try:
         return msgspec.convert(value, kind), []
     except msgspec.ValidationError as error:
         findings = list(_walk(value, shape.type_info(kind), path))
         return None, findings or [(path, f"{dotted(path)}: {error}", "")]
+
+
+def _without_switched_off(value: object, kind: shape.Type) -> object:
+    bare = _bare(kind)
+    if not (isinstance(bare, shape.StructType) and isinstance(value, Mapping)):
+        return value
+    fields = {item.encode_name: item for item in bare.fields}
+    return {
+        key: _without_switched_off(item, fields[key].type) if key in fields else item
+        for key, item in value.items()
+        if not (item is False and key in fields and may_be_switched_off(fields[key]))
+    }
+
+
+def may_be_switched_off(field: shape.Field) -> bool:
+    """Whether this is a block with good defaults, or none, when nothing is said of it."""
+    bare = _bare(field.type)
+    members = [_bare(member) for member in bare.types] if isinstance(bare, shape.UnionType) else [bare]
+    blocks = [member for member in members if not isinstance(member, shape.NoneType)]
+    return not field.required and len(blocks) == 1 and isinstance(blocks[0], shape.StructType)
 
 
 def unknown_key(path: Path, key: object, known: list[str]) -> Finding:

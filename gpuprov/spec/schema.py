@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as shape
 
+from gpuprov.spec.build import may_be_switched_off
 from gpuprov.spec.model import Fragment
 
 IDENTIFIER = "https://json-schema.org/draft/2020-12/schema"
@@ -19,6 +20,7 @@ def schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], 
     (top, *blocks), components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for kind in kinds:
         _close_keys(kind, components[kind.__name__])
+        _let_switch_off(kind, components[kind.__name__])
     properties = dict(components.pop(top["$ref"].rsplit("/", 1)[-1])["properties"])
     properties["gpu"] = {"anyOf": [*(k for k in properties["gpu"]["anyOf"] if k != {"type": "null"}), {"const": False}]}
     for (name, (_, summary)), block in zip(fragments.items(), blocks, strict=True):
@@ -40,3 +42,13 @@ def _close_keys(kind: type[Fragment], described: dict[str, Any]) -> None:
     for field in info.fields if isinstance(info, shape.StructType) else ():
         if isinstance(field.type, shape.DictType) and isinstance(field.type.key_type, shape.LiteralType):
             described["properties"][field.encode_name]["propertyNames"] = {"enum": list(field.type.key_type.values)}
+
+
+def _let_switch_off(kind: type[Fragment], described: dict[str, Any]) -> None:
+    """A block inside a block may be `false`."""
+    info = shape.type_info(kind)
+    for field in info.fields if isinstance(info, shape.StructType) else ():
+        if field.encode_name in described["properties"] and may_be_switched_off(field):
+            property_ = described["properties"][field.encode_name]
+            found = property_.pop("anyOf", None) or [{"$ref": property_.pop("$ref")}]
+            property_["anyOf"] = [*(one for one in found if one != {"type": "null"}), {"const": False}]

@@ -51,6 +51,27 @@ def test_what_is_right_has_no_findings() -> None:
     assert convert({"inner": {"name": "x"}, "either": [1]}, Outer) == (Outer(inner=Inner(name="x"), either=(1,)), [])
 
 
+class Outermost(Fragment, frozen=True):
+    needed: Outer
+    outer: Outer = Outer(at_most=2)
+
+
+@pytest.mark.parametrize(
+    ("value", "typed"),
+    [
+        ({"outer": False, "needed": {}}, Outermost(needed=Outer())),
+        ({"outer": {"inner": False, "code": "B"}, "needed": {"inner": False}}, Outermost(outer=Outer(code="B"), needed=Outer())),
+    ],
+)  # fmt: skip
+def test_a_block_inside_a_block_is_switched_off(value: object, typed: Outermost) -> None:
+    assert convert(value, Outermost) == (typed, [])
+
+
+def test_what_is_needed_cannot_be_switched_off() -> None:
+    _, findings = convert({"needed": False}, Outermost)
+    assert [message for _, message, _ in findings] == ["needed is false"]
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [

@@ -26,7 +26,11 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     asked = block.erdma
     if block.fabric != "erdma":
         if asked != Erdma():
-            yield _problem("", f"has no effect: rdma.fabric is {block.fabric}", "fabric: erdma, or leave it out")
+            yield _problem(
+                "",
+                f"has no effect: rdma.fabric is {block.fabric}",
+                "fabric: erdma, or leave it out (erdma: false, where an outer group has it)",
+            )
         return
     vendor = block.own_stack == "erdma-vendor"
     if asked.compat_mode is None:

@@ -20,7 +20,11 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
     if block.own_stack != "doca-ofed":
         if asked != Ofed():
             message = f"rdma.ofed is set, and rdma.stack is {block.stack}"
-            yield Problem(path=HERE, message=message, hint="stack: doca-ofed, or leave ofed out")
+            yield Problem(
+                path=HERE,
+                message=message,
+                hint="stack: doca-ofed, or leave ofed out (ofed: false, where an outer group has it)",
+            )
         return
     yield from _source(asked)
     for key, value in asked.openib_conf.items():

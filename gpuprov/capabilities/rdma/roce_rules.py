@@ -23,7 +23,11 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
     if block.fabric != "roce":
         if asked != Roce():
             message = f"rdma.roce is set, and rdma.fabric is {block.fabric}"
-            yield Problem(path=HERE, message=message, hint="fabric: roce, or leave roce out")
+            yield Problem(
+                path=HERE,
+                message=message,
+                hint="fabric: roce, or leave roce out (roce: false, where an outer group has it)",
+            )
         return
     yield from _lists(asked)
     yield from _trust(asked)
