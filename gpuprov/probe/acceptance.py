@@ -141,8 +141,8 @@ NETWORK = Probe(
     r"""ip -4 -o addr show scope global 2>/dev/null | sed -n 's/^[0-9]*: *\([^ ]*\) *inet \([^ ]*\).*/address|\1|\2/p'
 ip -4 -o route get 192.0.2.1 2>/dev/null | sed -n 's/.* src \([0-9.]*\).*/main|\1/p'
 for d in /sys/bus/pci/devices/*; do
-  [ "$(cat "$d/vendor" 2>/dev/null)" = 0x10de ] || continue
-  case $(cat "$d/class") in 0x03*) echo "gpu|${d##*/}|$(readlink -f "$d")" ;; esac
+  read -r v <"$d/vendor" && [ "$v" = 0x10de ] && read -r v <"$d/class" || continue
+  case $v in 0x03*) echo "gpu|${d##*/}|$(readlink -f "$d")" ;; esac
 done
 for d in /sys/class/infiniband/*; do [ -e "$d/device" ] && echo "hca|${d##*/}|$(readlink -f "$d/device")"; done
 true""",

@@ -163,7 +163,7 @@ for d in /lib/modules/*; do
   echo "kernel|$k|$m|$h|$p|$(echo $n)|$a"
 done
 for d in /sys/bus/pci/devices/*; do
-  [ "$(cat "$d/vendor" 2>/dev/null)$(cat "$d/device" 2>/dev/null)" = 0x1ded0x107f ] || continue
+  read -r v <"$d/vendor" && [ "$v" = 0x1ded ] && read -r v <"$d/device" && [ "$v" = 0x107f ] || continue
   b=; [ -L "$d/driver" ] && b=$(readlink "$d/driver") && b=${b##*/}
   echo "function|${d##*/}|$b"
 done
@@ -213,7 +213,7 @@ p=$(modinfo -k "$r" -n erdma 2>/dev/null)
 case $p in *.xz) c='xz -dc' ;; *.zst) c='zstd -dcq' ;; *.gz) c='gzip -dc' ;; *) c=cat ;; esac
 [ -f "$p" ] && $c "$p" 2>/dev/null | grep -qa ib_umem_get_peer &&
   ! grep -qs 'symbol:ib_umem_get_peer ' "/lib/modules/$r/modules.symbols" && echo 'lacks|'
-dkms status 2>/dev/null | sed -n 's/^erdma[,/].*/dkms|&/p'
+[ -d /var/lib/dkms/erdma ] && dkms status 2>/dev/null | sed -n 's/^erdma[,/].*/dkms|&/p'
 command -v eadm >/dev/null && echo "eadm|$(timeout 5 eadm ver 2>&1 | head -n 1 | tr -d '\r')"
 [ -f /var/lib/gpuprov/erdma-installer ] && echo "record|$(cat /var/lib/gpuprov/erdma-installer)"
 dpkg-query -W -f 'package|${Package}|${db:Status-Status}\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null ||

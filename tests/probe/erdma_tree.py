@@ -49,7 +49,7 @@ def tree(
         "etc/gpuprov/erdma.conf": "# managed\nparameter compat_mode Y\nmtu 8500\n", "var/lib/gpuprov/erdma-installer": "abc compat\n",
         "proc/net/tcp": " sl local_address rem_address st\n 0: 0100007F:7792 00000000:0000 0A\n 1: 0100007F:7793 00000000:0000 01\n",
         "proc/sys/net/ipv4/ip_local_port_range": "1024\t65535\n", "proc/sys/net/ipv4/ip_local_reserved_ports": "30608-30610\n",
-        "usr/src/ofa_kernel/default/Module.symvers": "", "drivers/erdma/x": "",
+        "usr/src/ofa_kernel/default/Module.symvers": "", "drivers/erdma/x": "", "var/lib/dkms/erdma/1.0.2/x": "",
     })  # fmt: skip
     if not guid:
         write(device, {"ports/1/gid_attrs/ndevs/0": "eth1\n"})
