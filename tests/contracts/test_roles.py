@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
@@ -14,20 +15,26 @@ TASKS = sorted((ROOT / "roles").glob("*/tasks/**/*.yml"))
 TEMPLATES = sorted(path for path in (ROOT / "roles").glob("*/templates/**/*") if path.is_file())
 
 
-@pytest.mark.parametrize("path", TASKS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_task_files_are_short(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 60
+def shown(paths: Iterable[Path]) -> list[str]:
+    return [str(path.relative_to(ROOT)) for path in paths]
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_templates_say_who_manages_the_file(path: Path) -> None:
-    assert "{{ ansible_managed" in path.read_text(encoding="utf-8")
+@cache
+def read(path: Path) -> list[dict[str, Any]]:
+    return list(yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader) or [])
 
 
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_templates_mirror_the_target_path(path: Path) -> None:
-    inside = path.relative_to(ROOT / "roles").parts[2]
-    assert inside in ("etc", "usr", "var", "boot"), f"{path}: templates/ mirrors the target's path"
+def test_task_files_are_short() -> None:
+    assert not shown(path for path in TASKS if len(path.read_text(encoding="utf-8").splitlines()) > 60)
+
+
+def test_templates_say_who_manages_the_file() -> None:
+    assert not shown(path for path in TEMPLATES if "{{ ansible_managed" not in path.read_text(encoding="utf-8"))
+
+
+def test_templates_mirror_the_target_path() -> None:
+    inside = {path: path.relative_to(ROOT / "roles").parts[2] for path in TEMPLATES}
+    assert not shown(path for path, part in inside.items() if part not in ("etc", "usr", "var", "boot"))
 
 
 def test_no_role_reboots_but_the_houses_own() -> None:
@@ -38,7 +45,7 @@ def test_no_role_reboots_but_the_houses_own() -> None:
 
 def test_errors_are_not_swallowed() -> None:
     for path in TASKS:
-        for task in yaml.safe_load(path.read_text(encoding="utf-8")) or []:
+        for task in tasks_of(path):
             assert not task.get("ignore_errors"), f"{path}: {task.get('name')}"
 
 
@@ -48,7 +55,7 @@ ACTS_ON_MODULES = re.compile(r"(^|[ ;{])(rmmod|modprobe) (?!-c)")
 def tasks_of(path: Path) -> list[dict[str, Any]]:
     """All tasks of a file, those in blocks too."""
     found: list[dict[str, Any]] = []
-    waiting: list[dict[str, Any]] = list(yaml.safe_load(path.read_text(encoding="utf-8")) or [])
+    waiting = list(read(path))
     while waiting:
         task = waiting.pop()
         found.append(task)
