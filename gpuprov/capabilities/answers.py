@@ -1,8 +1,9 @@
-"""Answers that several capabilities give alike: packages that are held, a unit that starts at boot."""
+"""Answers that several capabilities give alike: packages that are held, a unit that starts or sets something at boot."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from gpuprov.capabilities.base import Change, Outcome, fail, ok
 from gpuprov.probe import system
@@ -45,3 +46,40 @@ def enabled(unit: str, load: str, file: str) -> Outcome:
     before = file or load
     change = Change(kind="service", name=unit, before=before, after="enabled")
     return fail(f"{unit} enabled", f"{unit} is {before}", f"systemctl enable --now {unit}", changes=[change])
+
+
+class SetsAtBoot(Protocol):
+    """A unit that sets something at boot: the lines of its configuration (None: no such file), LoadState, ActiveState,
+    UnitFileState, and its last lines in the journal."""
+
+    @property
+    def config(self) -> tuple[str, ...] | None: ...
+    @property
+    def load(self) -> str: ...
+    @property
+    def active(self) -> str: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def log(self) -> tuple[str, ...]: ...
+
+
+def set_at_boot(
+    unit: str, file: str, asked: tuple[str, ...], state: SetsAtBoot, program: str, hint: str = ""
+) -> Outcome:
+    """Whether the unit has what is asked for in its configuration `file`, did not fail, and starts at boot.
+
+    Of a failure the last line in which `program` speaks (`PROGRAM: ...`) is told, and `hint` beside the journal.
+    """
+    if state.config != asked:
+        before = "; ".join(state.config or ())
+        change = Change(kind="file", name=file, before=before, after="; ".join(asked))
+        says = "does not exist" if state.config is None else f"says {before or 'nothing'}"
+        return fail("; ".join(asked), f"{file} {says}", APPLY, changes=[change])
+    if state.active == "failed":
+        mine = [line for line in state.log if line.startswith(f"{program}: ")]
+        told = f' ("{mine[-1][:200]}")' if mine else ""
+        change = Change(kind="service", name=unit, before="failed", after="active")
+        way = f"journalctl -u {unit}" + (f"; {hint}" if hint else "")
+        return fail(f"{unit} ran", f"{unit} failed{told}", way, changes=[change])
+    return enabled(unit, state.load, state.file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.base import Output, Probe, number_list
 from gpuprov.probe.initramfs import INITRAMFS
 
 
@@ -84,16 +84,6 @@ class Erdma(msgspec.Struct, frozen=True, kw_only=True):
         return next((kernel for kernel in self.kernels if kernel.mine), None)
 
 
-def numbers(text: str) -> frozenset[int]:
-    """`8080,30608-30610` as numbers."""
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdigit():
-            found |= set(range(int(first), int(last or first) + 1))
-    return frozenset(found)
-
-
 def parse(output: Output) -> Erdma:
     many: dict[str, list[list[str]]] = {}
     for line in output.text.splitlines():
@@ -132,7 +122,7 @@ def parse(output: Output) -> Erdma:
         holders=tuple(one("holders").split()),
         listening=frozenset(int(cells[0]) for cells in many.get("tcp", ())),
         ephemeral=(int(first or 32768), int(last or 60999)),
-        reserved=numbers(one("reserved")),
+        reserved=number_list(one("reserved")),
         ofed=one("ofed"),
         core=one("core"),
         lacks="lacks" in many,

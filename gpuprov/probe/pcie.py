@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.base import Output, Probe, number_list
 
 NODES = ("LoadState", "ActiveState", "UnitFileState")
 
@@ -87,16 +87,6 @@ class Pcie(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(one for one in self.functions.values() if not one.virtual)
 
 
-def cpu_list(text: str) -> frozenset[int]:
-    """`0-3,8` as numbers."""
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdigit():
-            found |= set(range(int(first), int(last or first) + 1))
-    return frozenset(found)
-
-
 def _number(text: str) -> int | None:
     return int(text) if text.isdigit() else None
 
@@ -117,7 +107,7 @@ def parse(output: Output) -> Pcie:
                 kind=what,
                 driver=driver,
                 node=int(node) if node else -1,
-                cpus=cpu_list(cpus),
+                cpus=number_list(cpus),
                 above=tuple(above.split()),
                 group=bool(group),
                 domain=domain,
@@ -128,7 +118,7 @@ def parse(output: Output) -> Pcie:
             )
         elif kind == "irq":
             address, number, allowed = rest.split("|")
-            interrupts.setdefault(address, []).append(Interrupt(int(number), cpu_list(allowed)))
+            interrupts.setdefault(address, []).append(Interrupt(int(number), number_list(allowed)))
         else:
             many.setdefault(kind, []).append(rest)
     for address, found in interrupts.items():

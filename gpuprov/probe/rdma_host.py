@@ -42,6 +42,13 @@ class ServiceUnit(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""
 
 
+class SoftUnit(ServiceUnit, frozen=True, kw_only=True):
+    """The unit that makes soft devices: `config` are the lines of its configuration (None: no such file), `log` its last lines."""
+
+    config: tuple[str, ...] | None = None
+    log: tuple[str, ...] = ()
+
+
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     """Locked memory that a running service may have (`unlimited` or bytes): its process now, and its unit at the next start."""
 
@@ -55,7 +62,6 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
 
     `port_users`: programs that hold UDP port 4791; a socket of the kernel's own has no program: `kernel`.
     `managers`: processes of opensm. `umad`: ports that user space may send management datagrams through.
-    `config`: lines of the soft devices' configuration (None: no such file); `log`: the last lines of their unit.
     """
 
     modules: dict[str, Literal["loaded", "there", "absent"]] = {}
@@ -65,9 +71,7 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     managers: int = 0
     umad: int = 0
     opensm: ServiceUnit = ServiceUnit()
-    soft: ServiceUnit = ServiceUnit()
-    config: tuple[str, ...] | None = None
-    log: tuple[str, ...] = ()
+    soft: SoftUnit = SoftUnit()
     daemons: tuple[Daemon, ...] = ()
 
     def netdev(self, name: str) -> Netdev | None:
@@ -101,9 +105,11 @@ def parse(output: Output) -> RdmaHost:
         managers=int(first("managers") or 0),
         umad=int(first("umad") or 0),
         opensm=units.get(OPENSM, ServiceUnit()),
-        soft=units.get(SOFT, ServiceUnit()),
-        config=tuple("|".join(cells) for cells in many["config"] if cells[0]) if "config" in many else None,
-        log=tuple("|".join(cells) for cells in many.get("log", [])),
+        soft=SoftUnit(
+            **msgspec.structs.asdict(units.get(SOFT, ServiceUnit())),
+            config=tuple("|".join(cells) for cells in many["config"] if cells[0]) if "config" in many else None,
+            log=tuple("|".join(cells) for cells in many.get("log", [])),
+        ),
         daemons=tuple(
             Daemon(unit=name, now=now, unit_limit=limit)
             for name, _, _, _, now, limit in rows

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from gpuprov.probe.base import Output
-from gpuprov.probe.erdma import ERDMA, IMAGES, Erdma, Pair, numbers, parse
+from gpuprov.probe.base import Output, number_list
+from gpuprov.probe.erdma import ERDMA, IMAGES, Erdma, Pair, parse
 from tests.probe.erdma_tree import KERNEL, run, tree
 
 
@@ -32,7 +30,7 @@ def test_a_host_with_the_driver(tmp_path: Path) -> None:
     assert (state.listening, state.ephemeral, state.reserved) == (
         frozenset({30610}),
         (1024, 65535),
-        numbers("30608-30610"),
+        number_list("30608-30610"),
     )
     assert state.ofed.endswith("/usr/src/ofa_kernel/default")
     assert state.core.endswith("/kernel/drivers/infiniband/core/ib_core.ko")
@@ -72,8 +70,3 @@ def test_a_host_without_erdma(tmp_path: Path) -> None:
     state = parse(Output(""))
     assert (state.loaded, state.kernels, state.config, state.eadm, state.mine) == (False, (), None, None, None)
     assert run(tmp_path, IMAGES.script).stdout == "", "no initramfs is read on hosts without eRDMA's settings"
-
-
-@pytest.mark.parametrize(("text", "found"), [("", set()), ("80", {80}), ("80,30608-30610", {80, 30608, 30609, 30610})])
-def test_reserved_ports(text: str, found: set[int]) -> None:
-    assert numbers(text) == found

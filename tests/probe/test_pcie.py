@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.probe.base import Output
-from gpuprov.probe.pcie import PCIE, Pcie, cpu_list, parse
+from gpuprov.probe.base import Output, number_list
+from gpuprov.probe.pcie import PCIE, Pcie, parse
 from tests.capabilities.pcie_host import CONTROL, GPU, HCA, LEFT, ON, RIGHT, ROOT_PORT, UPSTREAM, said, space, tree
 
 UNIT = "printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n'"
@@ -144,6 +144,15 @@ def test_the_helper_prints_what_the_parser_reads() -> None:
     assert (found.functions[LEFT].acs, found.functions[HCA].read_request) == (ON, 4096)
 
 
-@pytest.mark.parametrize(("text", "count"), [("0-3,8", 5), ("", 0), ("7", 1), ("0-63,128-191", 128)])
-def test_cpu_lists(text: str, count: int) -> None:
-    assert len(cpu_list(text)) == count
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("0-3,8", {0, 1, 2, 3, 8}),
+        ("", set()),
+        ("7", {7}),
+        ("0-1, 128-129", {0, 1, 128, 129}),
+        ("80,30608-30610", {80, 30608, 30609, 30610}),
+    ],
+)
+def test_number_lists(text: str, found: set[int]) -> None:
+    assert number_list(text) == found

@@ -179,7 +179,7 @@ def test_what_surrounds_the_devices(tmp_path: Path) -> None:
     )
     assert (found.default_route, found.port_users, found.managers, found.umad) == ("ens3", ("kernel",), 2, 3)
     assert found.opensm == ServiceUnit(load="loaded", active="active", file="enabled")
-    assert (found.config, found.log) == (("rxe ens9",), ("rdma-soft: no network interface ens9",))
+    assert (found.soft.config, found.soft.log) == (("rxe ens9",), ("rdma-soft: no network interface ens9",))
     assert found.daemons == (Daemon(unit="containerd.service", now="65536", unit_limit="infinity"),)
     assert found.netdev("52:54:00:12:34:56") == found.netdevs[0], "the interface itself, before its VLAN"
 

@@ -8,7 +8,6 @@ from gpuprov.capabilities.cgpu.fragment import Cgpu, lines, wanted
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.probe import nvidia
 from gpuprov.probe.cgpu import CGPU
-from gpuprov.probe.cgpu import Cgpu as State
 
 Ctx = Context[Cgpu]
 FIELDS = ("policy", "max_inst", "prio_ratio", "gpus")
@@ -138,25 +137,8 @@ def settings(ctx: Ctx) -> Outcome:
 )
 def boot(ctx: Ctx) -> Outcome:
     """The unit that sets them at boot is enabled, has what is asked for, and did not fail."""
-    state = ctx.facts.get(CGPU)
-    asked = lines(ctx.fragment)
-    if state.config != asked:
-        change = Change(
-            kind="file", name=catalogue.CONFIG, before="; ".join(state.config or ()), after="; ".join(asked)
-        )
-        told = f"{catalogue.CONFIG} {'does not exist' if state.config is None else 'says ' + ('; '.join(state.config) or 'nothing')}"
-        return fail("; ".join(asked), told, APPLY, changes=[change])
-    if state.active == "failed":
-        change = Change(kind="service", name=catalogue.UNIT, before="failed", after="active")
-        hint = f"journalctl -u {catalogue.UNIT}; a module that is loaded after the boot is too late: see cgpu.module"
-        return fail(f"{catalogue.UNIT} ran", f"{catalogue.UNIT} failed{said(state)}", hint, changes=[change])
-    return answers.enabled(catalogue.UNIT, state.load, state.file)
-
-
-def said(state: State) -> str:
-    """The last thing that the unit's program said of itself."""
-    mine = [line for line in state.log if line.startswith("cgpu: ")]
-    return f' ("{mine[-1][:160]}")' if mine else ""
+    hint = "a module that is loaded after the boot is too late: see cgpu.module"
+    return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, lines(ctx.fragment), ctx.facts.get(CGPU), "cgpu", hint)
 
 
 @check("cgpu.version", CGPU, evidence=f"cat {catalogue.ROOT}/version")

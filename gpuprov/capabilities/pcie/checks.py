@@ -237,22 +237,7 @@ def at_boot(ctx: Ctx) -> Outcome:
         if state.config is None:
             return ok("nothing asked")
         return fail(f"no {catalogue.CONFIG}", f"{catalogue.CONFIG} says {'; '.join(state.config)}", APPLY)
-    if state.config != asked:
-        before = "; ".join(state.config or ())
-        change = Change(kind="file", name=catalogue.CONFIG, before=before, after="; ".join(asked))
-        told = f"{catalogue.CONFIG} {'does not exist' if state.config is None else 'says ' + (before or 'nothing')}"
-        return fail("; ".join(asked), told, APPLY, changes=[change])
-    if state.active == "failed":
-        mine = [line for line in state.log if line.startswith("pcie: ")]
-        change = Change(kind="service", name=catalogue.UNIT, before="failed", after="active")
-        said = f' ("{mine[-1][:160]}")' if mine else ""
-        return fail(
-            f"{catalogue.UNIT} ran",
-            f"{catalogue.UNIT} failed{said}",
-            f"journalctl -u {catalogue.UNIT}",
-            changes=[change],
-        )
-    return answers.enabled(catalogue.UNIT, state.load, state.file)
+    return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, asked, state, "pcie")
 
 
 CHECKS = (iommu, acs, max_read_request, relaxed_ordering, affinity, at_boot)

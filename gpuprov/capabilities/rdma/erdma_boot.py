@@ -118,24 +118,7 @@ def boot(ctx: Ctx) -> Outcome:
             gone = Change(kind="service", name=catalogue.UNIT, before="enabled", after="removed")
             return fail("no eRDMA at boot", f"{catalogue.UNIT} is enabled", APPLY, changes=[gone])
         return ok(f"not asked for: the fabric is {ctx.fragment.fabric}")
-    asked = lines(ctx.fragment)
-    if state.config != asked:
-        change = Change(
-            kind="file", name=catalogue.CONFIG, before="; ".join(state.config or ()), after="; ".join(asked)
-        )
-        told = "does not exist" if state.config is None else f"says {'; '.join(state.config) or 'nothing'}"
-        return fail("; ".join(asked), f"{catalogue.CONFIG} {told}", APPLY, changes=[change])
-    if state.active == "failed":
-        mine = [line for line in state.log if line.startswith("erdma: ")]
-        said = f' ("{mine[-1][:200]}")' if mine else ""
-        change = Change(kind="service", name=catalogue.UNIT, before="failed", after="active")
-        return fail(
-            f"{catalogue.UNIT} ran",
-            f"{catalogue.UNIT} failed{said}",
-            f"journalctl -u {catalogue.UNIT}",
-            changes=[change],
-        )
-    return answers.enabled(catalogue.UNIT, state.load, state.file)
+    return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, lines(ctx.fragment), state, "erdma")
 
 
 @check("rdma.erdma_initramfs", IMAGES, fields=("erdma",), moment="next-boot")

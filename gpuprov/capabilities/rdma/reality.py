@@ -75,7 +75,7 @@ def _fabric(devices: tuple[RdmaDevice, ...]) -> str:
 
 def _soft(devices: tuple[RdmaDevice, ...], host: RdmaHost) -> dict[str, Any] | None:
     """As gpuprov's unit makes them; None where it does not make these."""
-    rows = [line.split() for line in host.config or ()]
+    rows = [line.split() for line in host.soft.config or ()]
     drivers = {row[0] for row in rows if len(row) == 2}
     if host.soft.file != "enabled" or len(drivers) != 1:
         return None

@@ -12,7 +12,6 @@ from gpuprov.catalog import roce as catalogue
 from gpuprov.probe import rdma
 from gpuprov.probe.ofed import OFED
 from gpuprov.probe.roce import ROCE, RocePort
-from gpuprov.probe.roce import Roce as State
 
 Ctx = Context[Rdma]
 APPLY = "gpuprov apply"
@@ -80,23 +79,8 @@ def boot(ctx: Ctx) -> Outcome:
             hint = f"systemctl disable {catalogue.UNIT} ({APPLY} does)"
             return fail("no setting of RoCE at boot", told, hint, changes=[change])
         return ok("no setting of RoCE is asked for: nothing asked")
-    if state.config != asked:
-        change = Change(
-            kind="file", name=catalogue.CONFIG, before="; ".join(state.config or ()), after="; ".join(asked)
-        )
-        says = "does not exist" if state.config is None else f"says {'; '.join(state.config) or 'nothing'}"
-        return fail("; ".join(asked), f"{catalogue.CONFIG} {says}", APPLY, changes=[change])
-    if state.active == "failed":
-        change = Change(kind="service", name=catalogue.UNIT, before="failed", after="active")
-        hint = f"journalctl -u {catalogue.UNIT}; then systemctl restart {catalogue.UNIT}"
-        return fail(f"{catalogue.UNIT} ran", f"{catalogue.UNIT} failed{said(state)}", hint, changes=[change])
-    return answers.enabled(catalogue.UNIT, state.load, state.file)
-
-
-def said(state: State) -> str:
-    """The last thing that the unit's program said of itself."""
-    mine = [line for line in state.log if line.startswith("roce: ")]
-    return f' ("{mine[-1][:200]}")' if mine else ""
+    hint = f"then systemctl restart {catalogue.UNIT}"
+    return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, asked, state, "roce", hint)
 
 
 @check("rdma.roce_gids", rdma.DEVICES, fields=("fabric",), evidence="rdma link; ibv_devinfo -v | grep -A99 GID")

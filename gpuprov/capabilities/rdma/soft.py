@@ -72,18 +72,7 @@ def soft_boot(ctx: Ctx) -> Outcome:
             change = Change(kind="service", name=unit, before="enabled", after="removed")
             return fail("no software devices", f"{unit} is enabled", APPLY, changes=[change])
         return ok("not asked for")
-    asked = lines(ctx.fragment)
-    if host.config != asked:
-        before = "; ".join(host.config or ())
-        change = Change(kind="file", name=catalogue.SOFT_CONFIG, before=before, after="; ".join(asked))
-        told = "does not exist" if host.config is None else f"says {before or 'nothing'}"
-        return fail("; ".join(asked), f"{catalogue.SOFT_CONFIG} {told}", APPLY, changes=[change])
-    if host.soft.active == "failed":
-        said = next((line for line in reversed(host.log) if line.startswith("rdma-soft: ")), "")
-        change = Change(kind="service", name=unit, before="failed", after="active")
-        told = f"{unit} failed" + (f' ("{said[:200]}")' if said else "")
-        return fail(f"{unit} ran", told, f"journalctl -u {unit}; {_hint(ctx, '')}", changes=[change])
-    return answers.enabled(unit, host.soft.load, host.soft.file)
+    return answers.set_at_boot(unit, catalogue.SOFT_CONFIG, lines(ctx.fragment), host.soft, "rdma-soft", _hint(ctx, ""))
 
 
 def _on(netdev: Netdev, devices: tuple[RdmaDevice, ...]) -> list[RdmaDevice]:
