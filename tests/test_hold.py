@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.here import play, program
+
 pytestmark = pytest.mark.install
 
-ROOT = Path(__file__).parent.parent
-PLAY = """\
-- hosts: all
-  gather_facts: false
-  tasks:
-    - ansible.builtin.include_role: {name: host, tasks_from: packages_hold}
-"""
 MARK = """\
-#!/bin/sh
 case $1 in
 showhold) cat "$STATE/held" ;;
 hold) shift; printf '%s\\n' "$@" >> "$STATE/held" ;;
@@ -40,26 +30,12 @@ ii |libc6|i386
 
 def run(folder: Path, hold: list[str], release: list[str]) -> tuple[list[str], bool]:
     """What is held after the role has run, and whether it changed anything."""
-    (folder / "play.yml").write_text(PLAY, encoding="utf-8")
-    for name, body in {
-        "apt-mark": MARK,
-        "dpkg": "#!/bin/sh\necho amd64\n",
-        "dpkg-query": f"#!/bin/sh\ncat << 'END'\n{ROWS}END\n",
-    }.items():
-        (folder / name).write_text(body, encoding="utf-8")
-        (folder / name).chmod(0o755)
+    program(folder, "apt-mark", MARK)
+    program(folder, "dpkg", "echo amd64\n")
+    program(folder, "dpkg-query", f"cat << 'END'\n{ROWS}END\n")
     given = {"host_hold_packages": hold, "host_release_packages": release, "__host_family": "debian"}
-    given |= {"ansible_python_interpreter": sys.executable}
-    ansible = str(Path(sys.executable).with_name("ansible-playbook"))
-    command = [ansible, "-i", "gpu1,", "-c", "local", "-e", json.dumps(given), "play.yml"]
-    environment = {
-        **os.environ,
-        "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
-        "ANSIBLE_NOCOLOR": "1",
-        "STATE": str(folder),
-        "PATH": f"{folder}:{os.environ['PATH']}",
-    }
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    task = {"ansible.builtin.include_role": {"name": "host", "tasks_from": "packages_hold"}, "vars": given}
+    done = play(folder, {"tasks": [task]})
     assert done.returncode == 0, done.stdout + done.stderr
     return sorted((folder / "held").read_text(encoding="utf-8").split()), "changed=0" not in done.stdout
 

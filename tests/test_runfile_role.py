@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,12 @@ import pytest
 import yaml
 
 from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE
+from tests import here
 
 pytestmark = pytest.mark.install
 
 ROOT = Path(__file__).parent.parent
 GIVEN: dict[str, Any] = {
-    "ansible_python_interpreter": sys.executable,
     "ansible_facts": {"kernel": "6.1.0-47-amd64", "distribution": "Debian"},
     "gpuprov_capabilities": ["nvidia_driver", "persistence"],
     "host_capabilities": ["nvidia_driver", "persistence"],
@@ -30,22 +28,14 @@ GIVEN: dict[str, Any] = {
 }
 
 
-EXTRA = ("ansible_facts", "ansible_failed_result", "ansible_python_interpreter")
+EXTRA = ("ansible_facts", "ansible_failed_result")
 
 
 def play(folder: Path, tasks: list[dict[str, Any]], **given: object) -> tuple[str, int]:
-    """What ansible-playbook says of the tasks on this machine, and its exit status."""
-    (folder / "play.json").write_text(
-        json.dumps([{"hosts": "all", "gather_facts": False, "vars": {**GIVEN, **given}, "tasks": tasks}])
-    )
-    facts = json.dumps({name: {**GIVEN, **given}[name] for name in EXTRA if name in {**GIVEN, **given}})
-    program = str(Path(sys.executable).with_name("ansible-playbook"))
-    environment = {**os.environ, "ANSIBLE_ROLES_PATH": str(ROOT / "roles"), "ANSIBLE_NOCOLOR": "1"}
-    environment["PATH"] = f"{folder}:{os.environ['PATH']}"
-    done = subprocess.run(
-        [program, "-i", "gpu1,", "-c", "local", "-e", facts, str(folder / "play.json")],
-        env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    """What Ansible says of the tasks on this machine, in one line, and its exit status."""
+    known = {**GIVEN, **given}
+    extra = {name: known[name] for name in EXTRA if name in known}
+    done = here.play(folder, {"vars": known, "tasks": tasks}, extra=extra)
     return " ".join((done.stdout + done.stderr).split()), done.returncode
 
 

@@ -10,6 +10,10 @@ import signal
 import sys
 import termios
 
+ANSIBLES_POLL, POLL = 0.001, 0.005
+"""Seconds between two looks at whether a host has answered. Ansible's default keeps a tenth of a core busy for as long as a host
+works; only ansible.cfg can say another (internal_poll_interval), and what it says stays."""
+
 
 def detach() -> None:
     """Give up the controlling terminal (prompts open /dev/tty) and standard input."""
@@ -41,8 +45,11 @@ def main(pid_file: str, parent: str, *arguments: str) -> None:
     with open(f"{pid_file}.part", "w", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     os.replace(f"{pid_file}.part", pid_file)
+    from ansible import constants
     from ansible.cli.playbook import main as ansible_playbook
 
+    if constants.DEFAULT_INTERNAL_POLL_INTERVAL == ANSIBLES_POLL:
+        constants.DEFAULT_INTERNAL_POLL_INTERVAL = POLL
     ansible_playbook(["ansible-playbook", *arguments])
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
+from tests import here
 from tests.contracts.test_roles import ROOT, TASKS, tasks_of
 
 BRING: dict[str, Any] = {
@@ -36,22 +33,9 @@ def play(folder: Path, tasks: list[dict[str, Any]], known: dict[str, Any] | None
     """What ansible-playbook says of these tasks on a build host and a host that it serves, with this description in the cache."""
     if known is not None:
         (folder / "cache.json").write_text(json.dumps(known))
-    (folder / "play.yml").write_text(
-        yaml.safe_dump([{"name": "Play", "hosts": "all", "gather_facts": False, "vars": VARS | more, "tasks": tasks}])
-    )
-    hosts: dict[str, Any] = {"builder": {}, "served": {}}
-    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-    (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": hosts, "vars": local}}))
     places = {"cache": folder / "cache", "file": folder / "host" / "modules.deb"}
-    extra = json.dumps({f"__nvidia_driver_prebuilt_{key}": str(path) for key, path in places.items()})
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", "play.yml", "-e", extra]
-    environment = {
-        **os.environ,
-        "ANSIBLE_ROLES_PATH": str(ROOT / "roles"),
-        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
-        "ANSIBLE_NOCOLOR": "1",
-    }
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    extra = {f"__nvidia_driver_prebuilt_{key}": str(path) for key, path in places.items()}
+    done = here.play(folder, {"vars": VARS | more, "tasks": tasks}, inventory="builder,served", extra=extra)
     return f"{done.stdout}{done.stderr}"
 
 

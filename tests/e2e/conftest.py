@@ -6,8 +6,9 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from gpuprov.simulate import container
+from gpuprov.simulate import container, hosts
 from tests.e2e.lab import SPEC, First, Lab, Moved, laboratory, spec_of
+from tests.e2e.machine import Machine
 
 LAB = pytest.StashKey[Lab]()
 
@@ -18,6 +19,17 @@ def lab(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
     with laboratory(tmp_path_factory.mktemp("e2e")) as made:
         request.config.stash[LAB] = made
         yield made
+
+
+@pytest.fixture(scope="module")
+def site(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """The module's own host: its HOST, called NAME."""
+    name = request.module.NAME
+    container.down(name)
+    try:
+        yield Machine(hosts.up(name, request.module.HOST))
+    finally:
+        container.down(name)
 
 
 @pytest.fixture(scope="session")

@@ -58,6 +58,11 @@ class Ran:
     def json(self) -> Any:
         return json.loads(self.out)
 
+    def failed(self, capability: str = "") -> dict[str, dict[str, Any]]:
+        """Of `verify --json`: what failed, by check; of one capability, if it is named."""
+        found = {row["check"]: row for row in self.json if row["status"] == "fail"}
+        return {check: row for check, row in found.items() if check.startswith(capability and f"{capability}.")}
+
     def __repr__(self) -> str:
         return f"$ {' '.join(self.command)}\n{tail(self.out)}\n{tail(self.err)}\n(exit code {self.code}, {self.seconds:.1f} s)\n"
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from gpuprov.simulate import container, hosts
+from gpuprov.simulate import hosts
 from gpuprov.simulate.description import Description, Gpus
 from tests.e2e.lab import Lab
 from tests.e2e.machine import Machine
@@ -18,15 +17,6 @@ HOST = Description(gpu=Gpus(model="T4", count=2), cgpu=True)
 SPEC: dict[str, Any] = {"cgpu": {"policy": 1, "max_inst": 10, "gpus": {"1": {"policy": 3}}}}
 VALUES = "cat /proc/cgpu_km/[01]/policy /proc/cgpu_km/[01]/max_inst"
 FILES = "/run/gpuprov-sim/cgpu_km"
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Machine]:
-    container.down(NAME)
-    try:
-        yield Machine(hosts.up(NAME, HOST))
-    finally:
-        container.down(NAME)
 
 
 def test_cgpu(lab: Lab, site: Machine) -> None:
@@ -50,7 +40,7 @@ def test_cgpu(lab: Lab, site: Machine) -> None:
     # A host without cGPU: the boot unit says so, and apply refuses before anything is changed.
     site.sh(f"rm -r {FILES}; systemctl restart gpuprov-cgpu || true")
     done = lab.run("verify", folder, "--json")
-    failed = {result["check"]: result for result in done.json if result["status"] == "fail"}
+    failed = done.failed()
     assert "cGPU is not installed" in failed["cgpu.boot"]["found"], done
     done = lab.run("apply", folder, "--yes")
     assert "cgpu.module" in done.text, done

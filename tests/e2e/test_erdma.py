@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gpuprov.simulate import container, hosts, standins_erdma
+from gpuprov.simulate import hosts, standins_erdma
 from gpuprov.simulate.description import Description, Gpus
 from tests.e2e.lab import Lab
 from tests.e2e.machine import Machine
@@ -18,19 +16,6 @@ NAME = "e2e-erdma"
 HOST = Description(gpu=Gpus(model="T4"), erdma=True)
 CONF = ["NCCL_IB_HCA==erdma_0", "NCCL_IB_GID_INDEX=-1", "NCCL_IB_ADDR_FAMILY=AF_INET", "NCCL_IB_ROCE_VERSION_NUM=2"]
 STATE = "cat /sys/module/erdma/parameters/compat_mode /sys/class/net/eth1/mtu /sys/class/infiniband/erdma_0/node_type"
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[Machine]:
-    container.down(NAME)
-    try:
-        yield Machine(hosts.up(NAME, HOST))
-    finally:
-        container.down(NAME)
-
-
-def failed(answer: Any) -> dict[str, dict[str, str]]:
-    return {result["check"]: result for result in answer.json if result["status"] == "fail"}
 
 
 def test_erdma(lab: Lab, site: Machine, tmp_path: Path) -> None:
@@ -70,7 +55,7 @@ def test_erdma(lab: Lab, site: Machine, tmp_path: Path) -> None:
         "rm /etc/modprobe.d/gpuprov-erdma.conf; rmmod erdma; modprobe erdma compat_mode=N; ip link set eth1 mtu 1500"
     )
     site.sh("echo 'options erdma compat_mode=N' > /etc/modprobe.d/erdma.conf")
-    found = failed(lab.run("verify", folder, "--json"))
+    found = lab.run("verify", folder, "--json").failed()
     assert "compat_mode is N" in found["rdma.erdma_mode"]["found"]
     assert "compat_mode is N" in found["rdma.erdma_options"]["found"]
     assert "eth1 of erdma_0 has MTU 1500" in found["rdma.erdma_mtu"]["found"]

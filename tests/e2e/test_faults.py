@@ -36,7 +36,7 @@ def test_fault_is_found(lab: Lab, newest: str, fault: str) -> None:
     folder = lab.inventory(SPEC, machine)
     machine.sh(f"exec >/dev/null 2>&1\n{script}")
     ran = lab.run("verify", folder, "--json")
-    failed = {result["check"]: result for result in ran.json if result["status"] == "fail"}
+    failed = ran.failed()
     assert check in failed, ran
     assert failed[check]["hint"]
     assert ran.code == 1, ran

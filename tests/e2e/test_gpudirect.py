@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.lab import SPEC, Lab, Ran
+from tests.e2e.lab import SPEC, Lab
 from tests.e2e.machine import Machine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -94,10 +94,6 @@ def ofed(machine: Machine, checksum: str = "0x1f2e3d4c") -> None:
     machine.sh(OFED.replace("CHECKSUM", checksum))
 
 
-def failed(ran: Ran) -> dict[str, dict[str, Any]]:
-    return {one["check"]: one for one in ran.json if one["status"] == "fail" and one["check"].startswith("gpudirect")}
-
-
 def test_a_driver_that_was_built_before_ofed(lab: Lab, newest: str) -> None:
     machine = lab.simulated("gpudirect", newest)
     folder = lab.inventory(PEER, machine)
@@ -113,7 +109,7 @@ def test_a_driver_that_was_built_before_ofed(lab: Lab, newest: str) -> None:
     # OFED after the driver: the module is there, and would never load.
     ofed(machine)
     assert "ib_core" not in machine.sh(DEPENDS)
-    found = failed(lab.run("verify", folder, "--json"))
+    found = lab.run("verify", folder, "--json").failed("gpudirect_rdma")
     assert "it was built before OFED, without peer memory" in found["gpudirect_rdma.built"]["found"]
     assert "by DKMS" in found["gpudirect_rdma.built"]["hint"]
     done = lab.run("plan", folder)
@@ -131,7 +127,7 @@ def test_a_driver_that_was_built_before_ofed(lab: Lab, newest: str) -> None:
     ofed(machine, "0x0badcafe")
     machine.sh(OTHERS)
     machine.write("/etc/modprobe.d/by-hand.conf", "options nvidia-current-peermem peerdirect_support=2\n")
-    found = failed(lab.run("verify", folder, "--json"))
+    found = lab.run("verify", folder, "--json").failed("gpudirect_rdma")
     assert "it was built against another OFED" in found["gpudirect_rdma.built"]["found"]
     assert "loads nv_peer_mem at boot" in found["gpudirect_rdma.alone"]["found"]
     assert "the module answers Invalid argument" in found["gpudirect_rdma.parameters"]["found"]
@@ -139,7 +135,7 @@ def test_a_driver_that_was_built_before_ofed(lab: Lab, newest: str) -> None:
     machine.sh("rm /etc/modprobe.d/by-hand.conf")
     done = lab.run("apply", folder, "--yes")
     assert done.code == 0, done
-    assert not failed(lab.run("verify", folder, "--json"))
+    assert not lab.run("verify", folder, "--json").failed("gpudirect_rdma")
     assert "inactive" in machine.sh("systemctl is-active nv_peer_mem || true")
 
 
@@ -184,5 +180,5 @@ def test_open_modules_need_no_peer_module_and_gdrcopy_comes_along(lab: Lab) -> N
     machine.sh(
         "rm /lib/modules/*/updates/dkms/gdrdrv.ko; depmod -a $(ls /lib/modules | tail -n 1); systemctl --quiet disable gdrdrv"
     )
-    found = failed(lab.run("verify", folder, "--json"))
+    found = lab.run("verify", folder, "--json").failed("gpudirect_rdma")
     assert "none for" in found["gpudirect_rdma.gdrcopy_boot"]["found"]

@@ -66,16 +66,10 @@ def devices(site: Machine, gpu: int) -> dict[str, str]:
     return {uuid: name for name, uuid in re.findall(r"MIG (\S+) +Device +\d+: \(UUID: (\S+)\)", blocks[gpu])}
 
 
-def failing(ran: Ran) -> dict[str, Any]:
-    return {
-        result["check"]: result for result in ran.json if result["status"] == "fail" and result["check"][:4] == "mig."
-    }
-
-
 def test_a_layout_is_made(lab: Lab, site: Machine) -> None:
     assert sorted(devices(site, 0).values()) == ["3g.40gb", "3g.40gb"]
     assert sorted(devices(site, 1).values()) == ["1g.10gb", "1g.10gb", "2g.20gb", "3g.40gb"]
-    assert failing(lab.run("verify", lab.inventory(layout(HALVES), site), "--json")) == {}
+    assert not lab.run("verify", lab.inventory(layout(HALVES), site), "--json").failed("mig")
 
 
 def test_nvidia_ctk_names_every_mig_device(site: Machine) -> None:
@@ -98,7 +92,7 @@ def test_it_is_there_again_after_a_reboot(lab: Lab, site: Machine) -> None:
     assert not set(after) & set(before)
     mig, engine = (int(site.sh(STARTED.format(unit))) for unit in ("gpuprov-mig.service", "containerd.service"))
     assert 0 < mig < engine
-    assert failing(lab.run("verify", lab.inventory(layout(HALVES), site), "--json")) == {}
+    assert not lab.run("verify", lab.inventory(layout(HALVES), site), "--json").failed("mig")
 
 
 def test_an_instance_in_use_stays(lab: Lab, site: Machine) -> None:
@@ -147,7 +141,7 @@ def test_a_mode_that_waits_for_a_client(lab: Lab, site: Machine) -> None:
     site.sh("nvidia-smi mig -i 1 -dci; nvidia-smi mig -i 1 -dgi; nvidia-smi -i 1 -mig 0")
     query = "nvidia-smi -i 1 --query-gpu=mig.mode.current,mig.mode.pending --format=csv,noheader"
     assert site.sh(query) == "Enabled, Disabled\n"
-    found = failing(lab.run("verify", asked, "--json"))
+    found = lab.run("verify", asked, "--json").failed("mig")
     assert "pending" in found["mig.mode"]["found"]
     site.sh("systemctl stop gpuprov-sim-client")
     done = lab.run("apply", asked, "--yes")

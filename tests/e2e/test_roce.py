@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from gpuprov.simulate import container, hosts
+from gpuprov.simulate import hosts
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.parts.packages import URL
 from tests.e2e.lab import Lab
@@ -24,15 +23,6 @@ PLACE = "/usr/share/gpuprov-sim/repository/doca"
 PORTS = "for d in /sys/class/infiniband/*; do cat $d/ports/1/gid_attrs/ndevs/1; done"
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Machine]:
-    container.down(NAME)
-    try:
-        yield Machine(hosts.up(NAME, HOST))
-    finally:
-        container.down(NAME)
-
-
 def spec(site: Machine, **roce: Any) -> dict[str, Any]:
     digest, file = site.sh(f"cat {PLACE}/*.sha256").split()
     ofed = {"version": "25.10", "url": f"{URL}/doca/{file}", "sha256": digest, "openib_conf": {"SRP_LOAD": False}}
@@ -41,8 +31,7 @@ def spec(site: Machine, **roce: Any) -> dict[str, Any]:
 
 
 def failures(lab: Lab, folder: Any) -> dict[str, dict[str, Any]]:
-    done = lab.run("verify", folder, "--json")
-    return {result["check"]: result for result in done.json if result["status"] == "fail"}
+    return lab.run("verify", folder, "--json").failed()
 
 
 def test_inbox_refuses_what_nothing_sets(lab: Lab, site: Machine) -> None:

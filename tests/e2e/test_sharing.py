@@ -57,15 +57,11 @@ def limits(site: Machine, name: str) -> tuple[str, str]:
     return site.sh(ASK.format(PERCENTAGE, pipe)).strip(), site.sh(ASK.format(f"'{MEMORY}'", pipe)).strip()
 
 
-def failing(ran: Ran) -> set[str]:
-    return {result["check"] for result in ran.json if result["status"] == "fail" and result["check"].startswith("mps.")}
-
-
 def right(lab: Lab, site: Machine) -> None:
     """Both daemons run with their limits, both GPUs are in their compute mode, and verify says so."""
     assert limits(site, "gpu0") == limits(site, "gpu1") == ("50.0", "8G")
     assert site.sh(MODES) == "Exclusive_Process\nExclusive_Process\n"
-    assert failing(lab.run("verify", lab.inventory(spec(MPS), site), "--json")) == set()
+    assert not lab.run("verify", lab.inventory(spec(MPS), site), "--json").failed("mps")
 
 
 def test_each_gpu_has_a_daemon_of_its_own(lab: Lab, site: Machine) -> None:
@@ -98,8 +94,8 @@ def test_another_hand_is_found_and_put_right_without_a_restart(lab: Lab, site: M
     before = daemon(site, "gpu0")["pid"]
     faults.plant(NAME, "mps-limit-changed=20", hosts.run)
     faults.plant(NAME, "exclusive-mode-lost", hosts.run)
-    found = failing(lab.run("verify", lab.inventory(spec(MPS), site), "--json"))
-    assert found == {"mps.limits", "mps.compute_mode"}
+    found = lab.run("verify", lab.inventory(spec(MPS), site), "--json").failed("mps")
+    assert set(found) == {"mps.limits", "mps.compute_mode"}
     site.sh("rm /var/lib/gpuprov-sim/faults/*")
     done = lab.run("apply", lab.inventory(spec(MPS), site), "--yes")
     assert done.code == 0, done

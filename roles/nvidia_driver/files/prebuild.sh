@@ -44,6 +44,7 @@ done
 pack="/var/lib/gpuprov/prebuilt/$module-$upstream.dkms.tar.gz"
 [ "$family" != debian ] || pack="/usr/share/$module-dkms/$module-$upstream.dkms.tar.gz"
 mkdir -p "${pack%/*}"
+# Not compressed, which takes longer than all else here: ldtarball looks at the content, not the name (dkms 2.8 to 3.2).
 # shellcheck disable=SC2086
-aside mktarball $kernels --archive "$pack" > /dev/null || { rm -f "$pack"; exit 1; }
+{ aside mktarball $kernels --archive "${pack%.gz}" > /dev/null && mv "${pack%.gz}" "$pack"; } || { rm -f "${pack%.gz}"; exit 1; }
 echo "$pack"

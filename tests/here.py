@@ -1,0 +1,56 @@
+"""Ansible's plays on the machine that runs the tests, with gpuprov's roles."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROLES = Path(__file__).parent.parent / "roles"
+
+
+def play(
+    folder: Path,
+    *plays: dict[str, Any],
+    inventory: str = "gpu1,",
+    extra: dict[str, Any] | None = None,
+    check: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """What ansible-playbook said of plays whose working folder is this one, and its exit status.
+
+    The folder comes first on the PATH, and is $STATE: stand-ins of programs lie there. Python is the one of the tests, unless
+    `extra`, which wins over every other variable, names another.
+    """
+    facts = {"ansible_python_interpreter": sys.executable, **(extra or {})}
+    (folder / "play.json").write_text(
+        json.dumps([{"name": "Play", "hosts": "all", "gather_facts": False, **one} for one in plays]), encoding="utf-8"
+    )
+    return subprocess.run(
+        [
+            str(Path(sys.executable).with_name("ansible-playbook")),
+            *("-i", inventory, "-c", "local", "-e", json.dumps(facts), "play.json"),
+            *(["--check"] if check else []),
+        ],
+        cwd=folder,
+        env={
+            **os.environ,
+            "ANSIBLE_ROLES_PATH": str(ROLES),
+            "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+            "ANSIBLE_NOCOLOR": "1",
+            "STATE": str(folder),
+            "PATH": f"{folder}:{os.environ['PATH']}",
+        },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def program(folder: Path, name: str, text: str) -> None:
+    """A stand-in of a program, for `play`."""
+    (folder / name).write_text(f"#!/bin/sh\n{text}", encoding="utf-8")
+    (folder / name).chmod(0o755)
