@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: setup tools demo check test test-slow molecule lint docs bench clean
+.PHONY: setup tools demo check test test-slow molecule style lint docs bench clean
 
 $(BIN)/gpuprov: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -17,17 +17,19 @@ demo: setup            ## the main job, on a simulated host: check, plan, apply,
 	$(BIN)/python -m gpuprov.simulate setup
 	tests/demo.sh $(BIN)
 
-lint: setup
+style: setup
 	$(BIN)/ruff check gpuprov tests docs benchmarks
 	$(BIN)/ruff format --check gpuprov tests docs benchmarks
 	$(BIN)/mypy
 	$(BIN)/yamllint --strict roles playbooks inventories molecule .config
+
+lint: style            ## also ansible-lint, which takes a minute
 	$(BIN)/ansible-lint --offline -q roles playbooks
 
-check: lint            ## everything fast: under 90 seconds
+check: style           ## everything fast: under 90 seconds
 	$(BIN)/pytest -n 2
 
-test: check tools      ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
+test: lint check tools ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
 	$(BIN)/pytest -m '(install or e2e) and not slow' --durations=15 --durations-min=20
 
 test-slow: tools       ## what takes minutes each: real driver builds, machines, a hundred hosts, and what a scenario shows the core of

@@ -11,6 +11,8 @@ import pytest
 
 from tests.test_cli import ROOT, gpuprov
 
+pytestmark = pytest.mark.install
+
 SAYS = """
 import sys
 from pathlib import Path

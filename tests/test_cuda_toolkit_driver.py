@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.here import ROLES, play
+
+pytestmark = pytest.mark.install
 
 DRIVER = {"host_capabilities": ["nvidia_driver", "cuda_toolkit"], "nvidia_driver_version": "580"}
 ROWS: list[tuple[dict[str, Any], str]] = [

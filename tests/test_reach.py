@@ -9,6 +9,8 @@ import pytest
 
 from tests.here import play, program
 
+pytestmark = pytest.mark.install
+
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the host must be worked on as root")
 def test_an_old_python_is_refused_with_the_way_out(tmp_path: Path) -> None:

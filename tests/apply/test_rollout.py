@@ -22,6 +22,8 @@ from gpuprov.plan.events import Step
 from gpuprov.plan.workspace import PREFIX, remove_leftovers
 from tests.apply import fleet
 
+pytestmark = pytest.mark.install
+
 
 @pytest.fixture(autouse=True)
 def _own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from gpuprov.capabilities import CAPABILITIES
+
+pytestmark = pytest.mark.install
 
 ROOT = Path(__file__).parents[2]
 TASKS = ROOT / "playbooks" / "acts" / "capabilities.yml"

@@ -23,6 +23,8 @@ from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
 from gpuprov.spec.model import RawHost
 from tests.gather.sshd import Sshd, free_ports
 
+pytestmark = pytest.mark.install
+
 HELLO = Probe("hello", "echo hello; echo oops >&2; exit 4", lambda output: output)
 BYTES = Probe("bytes", r"printf '\377\000x'; head -c 300000 /dev/zero | tr '\0' y", lambda output: output.text)
 

@@ -15,7 +15,6 @@ from tests.historic import page
 from tests.historic.listed import Bug, listed
 
 ROOT = Path(__file__).parents[2]
-BUGS = [pytest.param(bug, id=bug.id) for bug in listed().bugs]
 COVERED = [pytest.param(bug, id=bug.id) for bug in listed().bugs if bug.state == "covered"]
 CHECKS = {check.id for check in all_checks()}
 
@@ -31,13 +30,13 @@ def test_every_bug_is_listed_once() -> None:
     assert [bug.id for bug in listed().bugs] == [*(str(number) for number in range(1, 46)), "+"]
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_an_entry_says_where_and_what(bug: Bug) -> None:
-    assert bug.what
-    assert bug.where
-    for thread in bug.where:
-        assert re.fullmatch(r"[\w.-]+/[\w.-]+(#\d+)?", thread), thread
-    assert len(set(bug.where)) == len(bug.where)
+def test_an_entry_says_where_and_what() -> None:
+    for bug in listed().bugs:
+        assert bug.what, bug.id
+        assert bug.where, bug.id
+        for thread in bug.where:
+            assert re.fullmatch(r"[\w.-]+/[\w.-]+(#\d+)?", thread), (bug.id, thread)
+        assert len(set(bug.where)) == len(bug.where), bug.id
 
 
 @pytest.mark.parametrize("bug", COVERED)
@@ -57,24 +56,24 @@ def test_a_covered_bug_has_checks_hints_and_tests_that_exist(bug: Bug) -> None:
         assert f'"{entry.check}"' in fast, f"no test plants bug {bug.id} for {entry.check}"
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_what_is_still_to_come_is_named(bug: Bug) -> None:
-    if bug.state == "later":
-        assert bug.needs, "a bug that comes later names the capability it needs"
-        assert bug.caught == () == bug.tests
-    if bug.state == "not ours":
-        assert bug.why
-    if bug.needs:
-        assert bug.needs in listed().later, f"needs: {bug.needs}; allowed: {', '.join(listed().later)}"
-        assert bug.needs not in BY_NAME, f"gpuprov has {bug.needs} now: cover bug {bug.id}, and take `needs` out"
+def test_what_is_still_to_come_is_named() -> None:
+    for bug in listed().bugs:
+        if bug.state == "later":
+            assert bug.needs, f"bug {bug.id} comes later: it names the capability it needs"
+            assert bug.caught == () == bug.tests, bug.id
+        if bug.state == "not ours":
+            assert bug.why, bug.id
+        if bug.needs:
+            assert bug.needs in listed().later, f"needs: {bug.needs}; allowed: {', '.join(listed().later)}"
+            assert bug.needs not in BY_NAME, f"gpuprov has {bug.needs} now: cover bug {bug.id}, and take `needs` out"
 
 
-@pytest.mark.parametrize("bug", BUGS)
-def test_a_fault_of_simulated_hosts_is_caught_by_a_check_of_the_bug(bug: Bug) -> None:
-    for name in bug.faults:
-        fault = find(name)
-        if bug.state == "covered":
-            assert fault.caught_by in {entry.check for entry in bug.caught}, fault
+def test_a_fault_of_simulated_hosts_is_caught_by_a_check_of_the_bug() -> None:
+    for bug in listed().bugs:
+        for name in bug.faults:
+            fault = find(name)
+            if bug.state == "covered":
+                assert fault.caught_by in {entry.check for entry in bug.caught}, (bug.id, fault)
 
 
 def test_every_test_of_this_folder_is_of_a_listed_bug() -> None:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+pytestmark = pytest.mark.install
+
 TASKS = Path(__file__).parents[2] / "roles" / "host" / "tasks" / "reboot.yml"
 REASONS = "/run/gpuprov/reboot-required.d"
 DONE = "the host would be rebooted now"

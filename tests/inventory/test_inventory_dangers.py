@@ -15,6 +15,8 @@ from gpuprov.inventory.sources import MOST_FILES, no_inventory_folder
 from gpuprov.spec.problem import SpecError
 from tests.inventory.files import GOOD, lay
 
+pytestmark = pytest.mark.install
+
 ROOT = Path(__file__).parents[2]
 WITHOUT = "this does not look like an inventory folder"
 MARKS = "#!/bin/sh\necho run >> ../mark\necho '{}'\n"

@@ -19,6 +19,8 @@ from gpuprov.simulate.description import Description, convert
 from gpuprov.simulate.host import check_name
 from gpuprov.verify.evaluate import MOMENTS
 
+pytestmark = pytest.mark.install
+
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT / "molecule" / "shared"
 SCENARIOS = sorted(path for path in (ROOT / "molecule").iterdir() if path.is_dir() and path != SHARED)

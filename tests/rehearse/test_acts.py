@@ -22,6 +22,8 @@ from gpuprov.verify.evaluate import ResultStatus
 from tests.rehearse import stage
 from tests.rehearse.stage import Noting, pair, scripted
 
+pytestmark = pytest.mark.install
+
 ROOT = Path(__file__).parents[2]
 WAIT = {"found": "wrong", "reboot": "the command line"}
 
