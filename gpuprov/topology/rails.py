@@ -26,7 +26,8 @@ class Rails(msgspec.Struct, frozen=True, kw_only=True):
 def rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
     """Each GPU and its HCA, none farther than `limit`: as many GPUs as can have one of their own, near ones first.
 
-    HCAs that no GPU is near to (storage) do not count.
+    HCAs that no GPU is near to (storage) do not count. In a tree, GPUs within a distance of one HCA are within it of the same HCAs:
+    none has to give way to another.
     """
     reach = {gpu.index: _within(wiring, gpu, limit) for gpu in wiring.gpus}
     usable = {hca.name for found in reach.values() for hca in found}
@@ -42,17 +43,17 @@ def rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
         for tier in tiers:
             held = {index for indices in taken.values() for index in indices}
             for gpu in wiring.gpus:
-                if gpu.index not in held:
-                    _give(gpu.index, tier, taken, room, set())
+                free = next((hca.name for hca in tier[gpu.index] if len(taken[hca.name]) < room), "")
+                if free and gpu.index not in held:
+                    taken[free].append(gpu.index)
     hcas = {hca.name: hca for hca in wiring.hcas}
     pairs = {index: hcas[name] for name, indices in taken.items() for index in indices}
     mine = {gpu.index: gpu for gpu in wiring.gpus}
     least = min(map(len, taken.values()))
-    uneven = len(wiring.gpus) >= len(usable) and len(set(map(len, taken.values()))) > 1
     crowded = tuple(
         (hcas[name], tuple(mine[index] for index in sorted(indices)))
         for name, indices in taken.items()
-        if uneven and len(indices) > max(least, 1)
+        if len(indices) > max(least, 1)
     )
     without = tuple(gpu for gpu in wiring.gpus if gpu.index not in pairs)
     return Rails(pairs=dict(sorted(pairs.items())), without=without, crowded=crowded, share=share)
@@ -70,23 +71,3 @@ def _within(wiring: Wiring, gpu: Gpu, limit: Distance) -> tuple[Hca, ...]:
     far = {hca.name: DISTANCES.index(wiring.distance(gpu.function, hca.function)) for hca in wiring.hcas}
     found = [hca for hca in wiring.hcas if far[hca.name] <= DISTANCES.index(limit)]
     return tuple(sorted(found, key=lambda hca: far[hca.name]))
-
-
-def _give(
-    index: int, reach: dict[int, tuple[Hca, ...]], taken: dict[str, list[int]], share: int, asked: set[str]
-) -> bool:
-    """Give the GPU an HCA that is free, else one whose GPU can move on to another (augmenting paths)."""
-    free = [hca for hca in reach[index] if hca.name not in asked and len(taken[hca.name]) < share]
-    if free:
-        taken[free[0].name].append(index)
-        return True
-    for hca in reach[index]:
-        if hca.name in asked:
-            continue
-        asked.add(hca.name)
-        holders = taken[hca.name]
-        for holder in list(holders):
-            if _give(holder, reach, taken, share, asked):
-                holders[holders.index(holder)] = index
-                return True
-    return False

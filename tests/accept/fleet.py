@@ -92,7 +92,7 @@ class Fleet:
         self.dies: dict[str, int] = {}
         self.locked: dict[str, dict[str, object]] = {}
         self.users: dict[str, str] = {}
-        self.said: dict[str, str] = {}
+        self.said: dict[str, str | Ran] = {}
         self.held: set[str] = set()
         self.ended: list[str] = []
         self.written: dict[str, str] = {}
@@ -137,7 +137,8 @@ class Fleet:
         if '>"$d/client.log"' in script:
             return self._asked(step)
         if "tail -c 2000" in script:
-            return Ran(text=self.said.get(host, ""))
+            last = self.said.get(host, "")
+            return last if isinstance(last, Ran) else Ran(text=last)
         if "acceptance.json.new" in script:
             self.written[host] = script
         return Ran()

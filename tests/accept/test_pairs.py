@@ -98,6 +98,12 @@ def test_what_the_server_said_of_it_is_told_beside_the_client() -> None:
     assert "its server" not in found[1].found
 
 
+def test_a_server_that_was_lost_has_said_nothing() -> None:
+    fleet = Fleet(ib_write_bw="RDMA_Write BW Test\n")
+    fleet.said["gpu2"] = Ran(text="Failed status 12", lost=gone("gpu2"))
+    assert "its server" not in bad(run(fleet, 2))[0].found
+
+
 def test_a_figure_of_a_program_that_failed_is_none() -> None:
     fleet = Fleet(ib_write_bw=lambda _step: Ran(text=GOOD + "Completion with error at client\n", status=1))
     assert "exit status 1: Completion with error" in bad(run(fleet, 2))[0].found

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gpuprov.capabilities.acceptance.fragment import Acceptance, DcgmDiag, Nccl, NvBandwidth, RdmaTests, Source
-from gpuprov.capabilities.acceptance.judge import judge
+from gpuprov.capabilities.acceptance.judge import DIAGNOSED, judge
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.probe import acceptance
 from gpuprov.probe.acceptance import Measurement
@@ -241,6 +242,12 @@ def test_a_figure_is_held_to_the_specs_threshold_or_to_what_is_published(
     assert verdict.status == status, verdict
     assert verdict.wanted
     assert verdict.hint or status == "pass"
+
+
+def test_dcgm_is_held_to_its_own_verdict() -> None:
+    ended = Measurement(test="dcgm", problem="it did not end in time")
+    assert judge(Acceptance(), ended).wanted == judge(Acceptance(), DIAG).wanted == DIAGNOSED
+    assert judge(Acceptance(), msgspec.structs.replace(ended, test="write_bw")).wanted == "a figure"
 
 
 def test_an_expectation_says_where_it_was_published() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from gpuprov.capabilities.gpudirect_rdma.decision import ground
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.spec.model import HostSpec
 from tests.capabilities import gpudirect_host as gh
-from tests.capabilities.asking import PODMAN, Row, judge
+from tests.capabilities.asking import PODMAN, Row, facts, judge
 from tests.capabilities.gpudirect_host import DMABUF, OPEN, kernel, peer, said
 
 METHOD = "gpudirect_rdma.method"
@@ -161,6 +164,14 @@ ROWS = [
         "method nvidia_peermem",
     ),
 ]
+
+
+def test_a_driver_of_any_version_keeps_the_flavour_that_is_there() -> None:
+    """L40S take both; what a spec without a version leads to for branch 535 is proprietary, and this host has open ones."""
+    l40s = {"nvidia_functions": "0000:19:00.0 0x10de 0x26b9 0x10de 0x1851 0x030200 nvidia\n"}
+    host = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver()})
+    assert ground(host, facts(**l40s, gpudirect=said(kernel(license_=OPEN)))).flavour == "open"
+    assert ground(host, facts(**l40s, gpudirect=said(kernel()))).flavour == "proprietary"
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])

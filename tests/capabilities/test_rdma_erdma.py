@@ -106,7 +106,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
     ("an instance", "function", COMPAT, said(), "pass", "1ded:107f at 0000:00:06.0", ""),
     ("no ERI", "function", COMPAT, said(functions=()), "fail", "none", "EriQuantity"),
     ("no driver in the kernel", "function", INBOX, said(kernels=(f"{KERNEL}|1|1|||0",)),
-     "fail", "built without erdma", "erdma-vendor"),
+     "fail", f"{KERNEL} is built without erdma", "erdma-vendor"),
     ("no driver, no installer", "function", COMPAT, said(kernels=(f"{KERNEL}|1|1|||0",)), "fail", "names no installer", "1.5.7"),
     ("an installer", "function", block(installer="1.5.7"), said(kernels=(f"{KERNEL}|1|1|||0",)), "pass", "1ded:107f", ""),
     ("nobody", "users", COMPAT, said(parameters=N), "pass", "nobody", ""),

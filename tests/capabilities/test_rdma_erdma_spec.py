@@ -30,6 +30,8 @@ def test_a_good_spec() -> None:
         block(),
         block(installer="1.5.7"),
         block(packages=("erdma",)),
+        block(url="https://site.example/erdma_installer-1.5.7.tar.gz", sha256="0" * 64),
+        block(parameters={"default_cc": 0, "vector_num": 2}),
         block(stack="inbox", compat_mode=False),
     ):
         assert told(erdma.rules(HOST, good)) == []
@@ -92,6 +94,7 @@ def test_modes_that_cannot_talk_to_each_other() -> None:
     assert message == "error: rdma.erdma.compat_mode is false on b, and true on a, c: they cannot talk to each other"
     many = {f"h{number}": compat for number in range(5)}
     assert "true on h0, h1, h2 and 2 more" in fleet(**many, x=iwarp)[0][1]
+    assert "true on a, b, c: they" in fleet(a=compat, b=compat, c=compat, x=iwarp)[0][1]
 
 
 def test_frames_of_two_sizes_are_a_warning() -> None:

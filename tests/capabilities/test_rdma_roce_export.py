@@ -55,6 +55,7 @@ def test_nothing_to_read() -> None:
     [
         (ofed_host.said(), ofed_host.packages(),
          Ofed(version="25.10-1.7.1", openib_conf={"ONBOOT": True, "UMAD_LOAD": True, "FORCE_MODE": False, "SET_IPOIB_CM": "auto"})),
+        (ofed_host.said(conf=None), f"{ofed_host.packages()}ii |openssh-server|1:9.6p1|openssh|amd64\n", Ofed(version="25.10-1.7.1")),
         (ofed_host.said(info="", conf=None), ofed_host.packages(state="ii "), Ofed(version="25.10-1.7.1.1", hold=False)),
         (ofed_host.said(conf="ONBOOT=no SRP_LOAD=maybe OTHER=yes"), ofed_host.packages(), Ofed(version="25.10-1.7.1")),
         (ofed_host.ABSENT, "native|amd64\n", None),
