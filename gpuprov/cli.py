@@ -105,7 +105,9 @@ def plan(sources: tuple[str, ...], only: str | None, quick: bool, as_json: bool,
 @click.option("--full", is_flag=True, help="Run every role, also where every check passes.")
 @click.option("--reboot", is_flag=True, help="Permit one reboot per host in this run, whatever the spec says.")
 @click.option("--serial", metavar="N|N%", help="Hosts in one batch; verify gates the next batch.")
-@click.option("--canary", metavar="N|PATTERN", help="Hosts to do first, alone, before the batches.")
+@click.option(
+    "--canary", metavar="N|PATTERN", help="Hosts to do first, alone; unless all are green, nothing else starts."
+)
 @click.option("--max-fail", metavar="N|N%", default="0", show_default=True, help="Failed hosts that are borne.")
 @click.option("--drain", metavar="COMMAND", help="Run on a host whose GPUs are in use, before its driver changes.")
 @click.option("--break-lock", is_flag=True, help="Take over a host's lock that another operator's run left behind.")

@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 
 from gpuprov.errors import GpuprovError
 
+NUMBER = r"\s*\d+\s*%?\s*"
+
 
 def size(text: str, total: int, option: str, *, least: int) -> int:
     """`"5"` or `"20%"` of `total` (rounded down) as a number of hosts, at least `least`."""
@@ -27,7 +29,7 @@ def batches(
     canary: a number, or hosts, groups and globs with commas, of those `known` (each host with its groups; default:
     `hosts`). A canary that has nothing to do is left out; a word that names nobody is an error.
     """
-    if re.fullmatch(r"\s*\d+\s*%?\s*", canary):
+    if re.fullmatch(NUMBER, canary):
         first = tuple(hosts[: size(canary, len(hosts), "--canary", least=1)])
     else:
         named = canaries(canary, dict.fromkeys(hosts, ()) if known is None else known)
@@ -36,6 +38,13 @@ def batches(
     step = size(serial, len(hosts), "--serial", least=1) if serial else max(len(rest), 1)
     parts = [tuple(rest[start : start + step]) for start in range(0, len(rest), step)]
     return [first, *parts] if first else parts
+
+
+def proved_first(canary: str, parts: Sequence[Collection[str]], known: Mapping[str, Collection[str]]) -> set[str]:
+    """The hosts that must be good before any other is touched: the first of `parts` for a number, else all that are named."""
+    if re.fullmatch(NUMBER, canary):
+        return set(parts[0])
+    return canaries(canary, known)
 
 
 def canaries(canary: str, known: Mapping[str, Collection[str]]) -> set[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import msgspec
 
-from gpuprov.apply.batches import batches, canaries, size, too_many
+from gpuprov.apply.batches import batches, proved_first, size, too_many
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
 from gpuprov.apply.outcome import judge
@@ -120,16 +119,17 @@ class _Rollout:
         """Run Ansible on the hosts with something to do, batch by batch."""
         known = _groups(self.pairs)
         parts = batches(work, canary=self.options.canary, serial=self.options.serial, known=known)
-        failed = self._lost_canaries()
+        first = proved_first(self.options.canary, parts, known)
+        unproved = [name for name in sorted(first) if name not in set(work) and self._unproved(name)]
+        failed = 0
         chosen = [pair for pair in self.pairs if pair[0].name in set(work)]
         words = [str(value) for raw, _ in chosen for key, value in raw.connection.items() if is_secret(key)]
         with Log(self.options.log_dir, self.run, words) as log, workspace(chosen) as folder:
             self.log = log.path
             log.write(f"gpuprov apply, run {self.run}: {', '.join(work)}")
             for number, part in enumerate(parts):
-                if too_many(failed, self.options.max_fail, len(work)):
-                    left = sum(map(len, parts[number:]))
-                    self.stopped = f"{failed} failed, --max-fail is {self.options.max_fail}: {left} not started"
+                if why := self._gate(unproved, failed, len(work)):
+                    self.stopped = f"{why}: {sum(map(len, parts[number:]))} not started"
                     log.write(f"stopped: {self.stopped}")
                     return
                 if len(parts) > 1:
@@ -140,17 +140,26 @@ class _Rollout:
                 if number + 1 < len(parts):
                     self.verify(part)
                     failed += sum(self._failed(name) for name in part)
+                    unproved = [name for name in part if name in first and self._unproved(name)]
 
-    def _lost_canaries(self) -> int:
-        if re.fullmatch(r"[\s\d%]*", self.options.canary):
-            return 0
-        named = canaries(self.options.canary, _groups(self.pairs))
-        return sum(self.outcomes[name].state in ("unreachable", "blocked") for name in named)
+    def _gate(self, unproved: Sequence[str], failed: int, total: int) -> str:
+        """Why the next batch must not start; empty if it may."""
+        if unproved:
+            waits = not any(map(self._failed, unproved))
+            why = "waits for a reboot that is not permitted (--reboot permits it)" if waits else "is not green"
+            return f"the canary {names(unproved)} {why}"
+        if too_many(failed, self.options.max_fail, total):
+            return f"{failed} failed, --max-fail is {self.options.max_fail}"
+        return ""
 
     def _failed(self, name: str) -> bool:
         """Whether a host counts as failed at the gate. One that waits for a reboot cannot be judged before it."""
         outcome = self.outcomes[name]
         return outcome.state not in ("changed", "unchanged") or bool(outcome.failing and not outcome.reboot)
+
+    def _unproved(self, name: str) -> bool:
+        """Whether a canary says nothing good: before its reboot it runs the old driver."""
+        return self._failed(name) or bool(self.outcomes[name].reboot)
 
     def _batch(self, folder: Path, part: Sequence[str], log: Log) -> None:
         ledger, started = Ledger(), time.monotonic()

@@ -60,8 +60,9 @@ names() {
   $k "$1" 2>/dev/null | $d 2>/dev/null | cpio -it --quiet 2>/dev/null
 }
 for i in /boot/initrd.img-* /boot/initramfs-*.img; do
-  case "$i" in *kdump.img|*-0-rescue-*|*.old-dkms) continue ;; esac
-  [ -f "$i" ] || continue
+  case "$i" in *kdump.img|*-0-rescue-*) continue ;; esac
+  v=${i#/boot/initr*-}
+  [ -f "$i" ] && [ -d "/lib/modules/${v%.img}" ] || continue
   if command -v lsinitramfs >/dev/null; then l=$(lsinitramfs "$i" 2>/dev/null); s=$?
   else l=$(names "$i") && [ -n "$l" ] || l=$(lsinitrd "$i" 2>/dev/null); s=$?; fi
   f=0; b=initramfs-tools
@@ -74,6 +75,7 @@ done; true""",
     parse,
     "lsinitramfs /boot/initrd.img-$(uname -r) || lsinitrd /boot/initramfs-$(uname -r).img",
 )
-"""Images for a rescue (a generic one, never rebuilt) and for kdump (no GPU driver runs there) are left out.
+"""Images for a rescue (a generic one, never rebuilt) and for kdump (no GPU driver runs there) are left out, and
+copies that are no kernel's (.old-dkms, .bak).
 
 lsinitrd takes seconds per image; what dracut's own skipcpio shows of it is the same list of names in a tenth of the time."""

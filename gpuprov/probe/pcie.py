@@ -19,9 +19,9 @@ class Interrupt(msgspec.Struct, frozen=True):
 class Function(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU, an HCA or a bridge above one. `above`: the addresses of the bridges, the root port first.
 
-    `size`: bytes of configuration space that could be read. `control`: DevCtl, `acs`: ACSCtl; None where there is no such
-    capability. `domain`: the type of its IOMMU group (`DMA`, `DMA-FQ`, `identity`; empty if the kernel does not tell), `group`
-    whether it has one. `virtual`: of SR-IOV, whose DevCtl is its physical function's.
+    `size`: bytes of configuration space that could be read, 0 where the function does not answer (all ones). `control`: DevCtl,
+    `acs`: ACSCtl; None where there is no such capability. `domain`: the type of its IOMMU group (`DMA`, `DMA-FQ`, `identity`; empty
+    if the kernel does not tell), `group` whether it has one. `virtual`: of SR-IOV, whose DevCtl is its physical function's.
     """
 
     address: str
@@ -150,6 +150,7 @@ function w(at) { return b[at + 1] + 256 * b[at + 2] }
 function flush() {
   if (head == "") return
   control = acs = ""
+  if (b[1] == 255 && b[2] == 255) n = 0
   if (n >= 256 && int(b[7] / 16) % 2) {
     at = b[53] - b[53] % 4
     for (t = 0; at >= 64 && t < 48; t++) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ from gpuprov.spec.model import HostSpec, RawHost, is_secret
 HEADER = "# Rendered by gpuprov: change the inventory it came from, then render again.\n"
 MARK = ".gpuprov-rendered"
 """The file that says that a folder was written by `render` and may be written over."""
+STEPS = "acts/capabilities.yml"
+"""A task for each capability, which every act goes through."""
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -47,10 +49,16 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
     playbooks = assets.root() / "playbooks"
     for file in sorted(path for path in playbooks.rglob("*") if path.is_file()):
         files[str(file.relative_to(playbooks))] = file.read_text(encoding="utf-8")
+    files[STEPS] = _steps(files[STEPS], {name for _, spec in pairs for name in spec.capabilities})
     for role in ROLES:
         for name, file in role_files(role).items():
             files[f"roles/{role}/{name}"] = file.read_text(encoding="utf-8")
     return Rendered(dict(sorted(files.items())), tuple(left_out))
+
+
+def _steps(text: str, asked: Container[str]) -> str:
+    """Without the tasks of capabilities that no host has: each of them costs a moment on every host, in every act."""
+    return _yaml([task for task in yaml.safe_load(text) if task["ansible.builtin.include_role"]["name"] in asked])
 
 
 def write(project: Rendered, folder: Path) -> None:

@@ -63,7 +63,8 @@ def project(folder: Path, site: str = SITE) -> Iterator[Path]:
     for role in ROLES:
         (folder / "roles" / role / "tasks").mkdir(parents=True, exist_ok=True)
     (folder / "roles" / "kernel" / "tasks" / "main.yml").write_text(KERNEL.replace("STATE", str(state)))
-    (folder / "playbooks").mkdir(exist_ok=True)
+    (folder / "playbooks" / "acts").mkdir(parents=True, exist_ok=True)
+    (folder / "playbooks" / "acts" / "capabilities.yml").write_text("[]")
     (folder / "playbooks" / "site.yml").write_text(site)
 
     def read(pairs: Sequence[Pair], moments: Any = AFTER, **_given: Any) -> dict[str, Reading]:
@@ -78,7 +79,7 @@ def project(folder: Path, site: str = SITE) -> Iterator[Path]:
 
 
 def _reading(name: str, state: Path) -> Reading:
-    good = (state / name).exists() and not name.startswith("wrong")
+    good = (state / name).exists() and not name.startswith(("wrong", "waits"))
     result = Result(
         host=name,
         capability="kernel",
@@ -90,6 +91,7 @@ def _reading(name: str, state: Path) -> Reading:
         found="as wanted" if good else "missing",
         evidence="",
         hint="" if good else "apply",
+        reboot="the old one runs" if name.startswith("waits") and (state / name).exists() else "",
     )
     return Reading(Facts({"receipt": Output(""), "apply_marker": Output(""), "reboot_reasons": Output("")}), (result,))
 

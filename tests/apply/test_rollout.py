@@ -75,15 +75,33 @@ def test_each_host_gets_its_own_verdict(tmp_path: Path) -> None:
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_a_failed_canary_stops_the_batches(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("canary", "why"),
+    [
+        ("wrong1", "the canary wrong1 is not green: 2 not started"),
+        ("waits1", "the canary waits1 waits for a reboot that is not permitted (--reboot permits it): 2 not started"),
+    ],
+)
+def test_a_canary_that_proves_nothing_stops_the_batches(tmp_path: Path, canary: str, why: str) -> None:
+    """However many hosts may fail: that is of the batches."""
     with fleet.project(tmp_path) as state:
-        pairs = [fleet.pair(name) for name in ("new1", "new2", "wrong1")]
-        run = applying.apply(pairs, options(tmp_path, canary="wrong1", serial="1"))
+        pairs = [fleet.pair(name) for name in ("new1", "new2", canary)]
+        run = applying.apply(pairs, options(tmp_path, canary=canary, serial="1", max_fail="2"))
         written = {path.name for path in state.iterdir()}
-    assert written == {"wrong1"}
+    assert written == {canary}
     assert [outcome.state for outcome in run.hosts] == ["not-started", "not-started", "changed"]
-    assert run.stopped == "1 failed, --max-fail is 0: 2 not started"
+    assert run.stopped == why
     assert run.exit_code == 3
+
+
+def test_a_batch_bears_as_many_failures_as_may_be(tmp_path: Path) -> None:
+    with fleet.project(tmp_path) as state:
+        pairs = [fleet.pair(name) for name in ("wrong1", "wrong2", "new1")]
+        borne = applying.apply(pairs, options(tmp_path, serial="1", max_fail="2"))
+        assert (borne.stopped, (state / "new1").exists()) == ("", True)
+        again = applying.apply([*pairs, fleet.pair("new2")], options(tmp_path, serial="1", max_fail="1"))
+        assert not (state / "new2").exists()
+    assert again.stopped == "2 failed, --max-fail is 1: 2 not started"
 
 
 def test_a_project_that_ansible_cannot_read_is_one_clear_failure(tmp_path: Path) -> None:

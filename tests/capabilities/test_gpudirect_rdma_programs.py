@@ -189,9 +189,26 @@ def test_a_unit_that_fails_says_why(site: Site, fails: bool) -> None:
         "#!/bin/sh\ncase \"$*\" in *-k*) echo 'nvidia_peermem: Unknown symbol x' ;; "
         "*) echo Starting; echo 'modprobe: ERROR: could not insert' ;; esac\n",
     )
-    done = site.run((FILES / "run.sh").read_text(), "gpuprov-gpudirect.service")
+    done = site.run((FILES / "run.sh").read_text(), "gpuprov-gpudirect.service", "nvidia_peermem")
     wanted = "modprobe: ERROR: could not insert\nnvidia_peermem: Unknown symbol x\n" if fails else ""
     assert (done.returncode, done.stdout) == (int(fails), wanted)
+
+
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_module_that_others_loaded_is_loaded_anew_by_a_unit_that_has_not_run(site: Site, ran: bool) -> None:
+    """Only ExecStop of a unit that ran takes the module away, and only a module that is loaded anew takes parameters."""
+    site.program(
+        "systemctl",
+        "#!/bin/sh\nfile=ROOT/sys/module/nvidia_peermem/parameters/peerdirect_support\n"
+        f"case $1 in is-active) exit {int(not ran)} ;; restart) echo $1 >> ROOT/log ;; esac\n"
+        + ("rmmod nvidia_peermem\n" if ran else "")
+        + '[ -e "$file" ] || { mkdir -p "${file%/*}"; echo 1 > "$file"; }\n',
+    )
+    site.program("rmmod", "#!/bin/sh\necho rmmod >> ROOT/log; rm -r ROOT/sys/module/$1\n")
+    file = site.file("sys/module/nvidia_peermem/parameters/peerdirect_support", "0\n")
+    done = site.run((FILES / "run.sh").read_text(), "gpuprov-gpudirect.service", "nvidia_peermem")
+    assert (done.returncode, done.stderr, file.read_text()) == (0, "", "1\n")
+    assert (site.root / "log").read_text().split().count("rmmod") == 1
 
 
 def test_the_driver_leaves_with_what_stands_on_it(site: Site) -> None:

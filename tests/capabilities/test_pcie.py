@@ -97,6 +97,8 @@ ROWS = [
     ("max_read_request", Pcie(gpu_max_read_request=4096), said(), {}, "fail", f"{GPU} has 512"),
     ("max_read_request", BIG, said(hca=False), {}, "fail", "no HCA"),
     ("max_read_request", BIG, said(size=64), {}, "fail", "not readable"),
+    ("max_read_request", BIG, said(control=None), {}, "fail", f"no PCI Express capability: {HCA}"),
+    ("relaxed_ordering", STRICT, said(control=None), {}, "fail", f"no PCI Express capability: {GPU} {HCA}"),
     ("max_read_request", BIG, said(), {"rdma_devices": RDMA.replace("0|||", "0|||bridge")}, "fail", "no HCA"),
     ("relaxed_ordering", Pcie(), said(), {}, "pass", "nothing asked"),
     ("relaxed_ordering", RELAXED, said(), {}, "pass", "enabled in 2 functions"),

@@ -132,6 +132,20 @@ def test_configuration_space_that_is_hidden(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, f"pcie: the configuration space of {HCA} cannot be read (root can)\n")
 
 
+def test_a_function_that_fell_off_the_bus_is_told_and_the_others_are_set(tmp_path: Path) -> None:
+    """It answers every read with ones, in which no capability can be found: nothing to set is not the same as set."""
+    tree(tmp_path, acs=ON)
+    (tmp_path / "sys/bus/pci/devices" / GPU / "config").write_bytes(b"\xff" * 4096)
+    settings = "acs disabled\nmax_read_request 4096\ngpu_max_read_request 4096\nrelaxed_ordering disabled\n"
+    assert f"{GPU} acs unreadable 0000\n" in run(tmp_path, "state", settings).stdout
+    done = run(tmp_path, "apply", settings, setpci=SETPCI.replace("case $7", f"[ $6 = {GPU} ] && exit\ncase $7", 1))
+    assert done.returncode == 1
+    told = ("acs stays unreadable", "max_read_request stays unreadable", "relaxed_ordering stays unreadable")
+    assert all(f"{GPU} {one}" in done.stderr for one in told), done.stderr
+    assert has(tmp_path, HCA)[0] == CONTROL & ~0x7010 | 0x5000
+    assert has(tmp_path, LEFT)[1] == 0
+
+
 def test_usage_and_a_missing_file(tmp_path: Path) -> None:
     assert run(tmp_path, "boot").stderr == "pcie: usage: pcie.py state|apply [CONFIG]\n"
     env = {**os.environ, "GPUPROV_ROOT": str(tmp_path)}

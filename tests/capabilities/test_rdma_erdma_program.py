@@ -102,6 +102,32 @@ def test_usage(tmp_path: Path) -> None:
     assert (done.returncode, "usage: erdma.sh state" in done.stderr) == (1, True)
 
 
+# DKMS of Debian 12: it refuses to build what it has built, and forgets the source of what is built for no kernel any more.
+DKMS = """
+tree={0}/var/lib/dkms/erdma/1.0.2; built=$tree/6.1.0-47-amd64/x86_64/module/erdma.ko
+case $1 in
+  status) echo 'erdma/1.0.2, 6.1.0-47-amd64, x86_64: installed' ;;
+  remove) rm -rf {0}/installed $tree ;;
+  add) mkdir -p $tree/source ;;
+  install)
+    [ ! -e $built ] || exec cp $built {0}/installed
+    mkdir -p $tree/build; echo 'cma.c:7: error: no MAD' >$tree/build/make.log; echo 'Error! Bad return status'; exit 10 ;;
+esac
+"""
+
+
+def test_a_driver_that_cannot_be_built_anew_stays(tmp_path: Path) -> None:
+    """Without it, the next boot has no eRDMA at all."""
+    text = (FILES / "erdma_build.sh").read_text(encoding="utf-8")
+    old = "var/lib/dkms/erdma/1.0.2/6.1.0-47-amd64/x86_64/module/erdma.ko"
+    write(tmp_path, {old: "without MAD", "installed": "without MAD", "var/lib/dkms/erdma/1.0.2/source/x": ""})
+    done = run(tmp_path, text, "6.1.0-47-amd64", dkms=DKMS.format(tmp_path), modinfo="exit 1")
+    assert done.returncode == 1
+    assert "kernel 6.1.0-47-amd64: Error! Bad return status\ncma.c:7: error: no MAD\n" in done.stdout, done
+    assert "the driver that was there is back" in done.stdout
+    assert (tmp_path / "installed").read_text() == (tmp_path / old).read_text() == "without MAD"
+
+
 def unpack(*words: str) -> subprocess.CompletedProcess[str]:
     text = (FILES / "erdma_unpack.sh").read_text(encoding="utf-8")
     return subprocess.run(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov import assets
+from gpuprov.catalog import rdma as catalogue
 
 # `rdma link add NAME type TYPE netdev IF` and `rdma link delete NAME` on a folder that looks like /sys/class/infiniband. udev's
 # renaming: the device is called otherwise than it was asked for.
@@ -92,6 +93,16 @@ def test_what_is_not_asked_for_any_more_goes_if_it_was_made_here(tmp_path: Path)
     assert run(tmp_path, "remove").returncode == 0
     assert sorted(path.name for path in (tmp_path / "class").iterdir()) == ["mine"]
     assert run(tmp_path, "remove").returncode == 0, "a second time, there is nothing to remove"
+
+
+def test_what_was_made_before_a_failure_is_known_as_made_here(tmp_path: Path) -> None:
+    """The spec is corrected then, and the device that the first run made must not stay."""
+    host(tmp_path, "ens3", "ens4")
+    done = run(tmp_path, "apply", lines="rxe ens3\nrxe ens9\n")
+    assert (done.returncode, done.stderr) == (1, "rdma-soft: no network interface ens9\n")
+    done = run(tmp_path, "apply", lines="rxe ens4\n")
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["ens4: rxe device made", "ens3: roce_ens3 removed"])
+    assert run(tmp_path, "remove").stdout == "ens4: roce_ens4 removed\n"
 
 
 def test_hardware_on_the_same_interface_is_no_software_device(tmp_path: Path) -> None:
@@ -185,3 +196,31 @@ def test_limits_of_running_services(services: Path, words: tuple[str, ...], told
     ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20, env=env)
     assert ran.stdout.splitlines() == told
     assert log(services) == done
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["rdma:gpuprov-rdma-soft", "rdma:gpuprov-roce", "rdma:gpuprov-erdma", "pcie:gpuprov-pcie", "gpudirect_rdma:gpuprov-gpudirect"],
+)  # fmt: skip
+def test_boot_units_are_done_before_jobs_start(unit: str) -> None:
+    """A job opens the devices once, as it starts, and keeps what it found."""
+    role, _, name = unit.partition(":")
+    text = (assets.root() / f"roles/{role}/templates/etc/systemd/system/{name}.service.j2").read_text(encoding="utf-8")
+    before = " ".join(line.partition("=")[2] for line in text.splitlines() if line.startswith("Before=")).split()
+    kubernetes = {f"{one}.service" for one in ("k3s", "k3s-agent", "rke2-server", "rke2-agent")}
+    assert {*catalogue.daemons(), *kubernetes} <= set(before)
+
+
+@pytest.mark.parametrize("unit", ["rdma:gpuprov-roce", "pcie:gpuprov-pcie"])
+def test_every_adapter_is_there_before_any_is_set(unit: str) -> None:
+    """rdma-hw.target is reached with the first one, and a spec without a count takes those that there are."""
+    role, _, name = unit.partition(":")
+    text = (assets.root() / f"roles/{role}/templates/etc/systemd/system/{name}.service.j2").read_text(encoding="utf-8")
+    assert "\nExecStartPre=-/usr/bin/env udevadm settle --timeout=60\n" in text
+
+
+def test_the_network_manager_has_set_its_mtu_before_roce_does() -> None:
+    """network.target says only that it was started: it sets addresses, and the MTU that DHCP names, until network-online.target."""
+    unit = assets.root() / "roles/rdma/templates/etc/systemd/system/gpuprov-roce.service.j2"
+    after = next(line for line in unit.read_text(encoding="utf-8").splitlines() if line.startswith("After="))
+    assert "network-online.target" in after.partition("=")[2].split()

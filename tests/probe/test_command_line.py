@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
@@ -118,3 +119,37 @@ def test_without_boot_loader_specification_files_the_menu_is_read(program: Modul
 
 def test_a_host_with_nothing_to_say_is_left_alone(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert checked(program, [], capsys) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "after"),
+    [
+        ('GRUB_CMDLINE_LINUX="ro crashkernel=1G"  # by the site', 'GRUB_CMDLINE_LINUX="ro crashkernel=1G iommu=pt"  # by the site'),
+        ("GRUB_CMDLINE_LINUX='ro'", "GRUB_CMDLINE_LINUX='ro iommu=pt'"),
+        ("GRUB_CMDLINE_LINUX=ro", 'GRUB_CMDLINE_LINUX="ro iommu=pt"'),
+        ("GRUB_CMDLINE_LINUX=", 'GRUB_CMDLINE_LINUX="iommu=pt"'),
+        ('GRUB_CMDLINE_LINUX="dyndbg=\\"file x +p\\""', 'GRUB_CMDLINE_LINUX="dyndbg=\\"file x +p\\" iommu=pt"'),
+        ("GRUB_TIMEOUT=5", 'GRUB_TIMEOUT=5\nGRUB_CMDLINE_LINUX="iommu=pt"'),
+    ],
+)  # fmt: skip
+def test_a_line_of_the_site_stays_what_it_is(program: ModuleType, line: str, after: str) -> None:
+    """A later kernel boots with it: without crashkernel and rd.lvm.lv it does not find its root."""
+    Path(program.DEFAULTS).write_text(f"{line}\n", encoding="utf-8")
+    assert program.main("write", ["iommu=pt"]) == ""
+    assert Path(program.DEFAULTS).read_text(encoding="utf-8") == f"{after}\n"
+    assert subprocess.run(["sh", program.DEFAULTS], capture_output=True, check=True).stderr == b""
+
+
+@pytest.mark.parametrize(
+    "line", ['GRUB_CMDLINE_LINUX="ro \\\n quiet"', 'GRUB_CMDLINE_LINUX="ro"$more', 'export GRUB_CMDLINE_LINUX="ro"']
+)
+def test_a_line_that_cannot_be_written_anew_is_refused_before_anything_is_changed(
+    program: ModuleType, tmp_path: Path, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(program.DEFAULTS).write_text(f"{line}\n", encoding="utf-8")
+    for action in ("check", "write"):
+        with pytest.raises(OSError, match="write it as GRUB_CMDLINE_LINUX="):
+            program.main(action, WORDS)
+    assert Path(program.DEFAULTS).read_text(encoding="utf-8") == f"{line}\n"
+    assert (tmp_path / "boot/loader/entries/b.conf").read_text(encoding="utf-8") == EL9
+    assert checked(program, [], capsys) == [], "who asks for nothing need not mend it"

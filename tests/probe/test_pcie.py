@@ -88,6 +88,14 @@ def test_what_cannot_be_read_is_not_taken_for_zero(tmp_path: Path) -> None:
     assert (found.functions[GPU].control, found.functions[GPU].acs) == (CONTROL, None)
 
 
+def test_a_function_that_fell_off_the_bus_is_not_taken_for_one_without_capabilities(tmp_path: Path) -> None:
+    tree(tmp_path)
+    (tmp_path / "sys/bus/pci/devices" / GPU / "config").write_bytes(b"\xff" * 4096)
+    found = read(tmp_path)
+    assert not found.functions[GPU].readable
+    assert found.functions[HCA].readable
+
+
 def test_capabilities_that_run_in_a_circle_end(tmp_path: Path) -> None:
     tree(tmp_path)
     circle = bytearray(space("15b3:1021", acs=ON))

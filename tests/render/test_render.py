@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet import judge
 from gpuprov.render import digest, render, role_variables, write
@@ -53,6 +54,17 @@ def test_variables_are_the_fields_under_their_roles_name() -> None:
     assert rendered["gpuprov_capabilities"] == ["kernel", "nouveau", "nvidia_driver", "persistence"]
     assert rendered["kernel_module_options"]["nvidia-current"] == {"NVreg_EnableGpuFirmware": 0}
     assert rendered["kernel_blacklist"] == ["nouveau", "nova_core"]
+
+
+def test_acts_go_through_the_capabilities_that_some_host_has() -> None:
+    """In apply order, whatever the order of the hosts; a task that no host needs costs a moment on each of them."""
+    asked: dict[str, dict[str, object]] = {"gpu01": {"persistence": {}}, "gpu02": {"dcgm": {}, "nouveau": {}}}
+    files = render(judge([RawHost(name=name, values=values) for name, values in asked.items()]).pairs).files
+    steps = yaml.safe_load(files["acts/capabilities.yml"])
+    names = [step["ansible.builtin.include_role"]["name"] for step in steps]
+    wanted = [yaml.safe_load(files[f"host_vars/{host}.yml"])["gpuprov_capabilities"] for host in asked]
+    assert names == [one.name for one in CAPABILITIES if any(one.name in host for host in wanted)]
+    assert {"kernel", "nouveau", "persistence", "dcgm"} <= set(names) < set(BY_NAME)
 
 
 def test_the_digest_follows_the_variables() -> None:

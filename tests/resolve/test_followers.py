@@ -105,3 +105,13 @@ def test_the_revision_of_the_drivers_own_archive_wins() -> None:
 
 def test_without_followers_nothing_changes() -> None:
     assert resolve.decide("535", "auto", [], {}, RULES_OF, BOOKWORM, {})["replaced"] == []
+
+
+def test_what_follows_an_installed_driver_replaces_that_of_another_branch() -> None:
+    old = {"nvidia-fabricmanager-550": "550.163.01-1", "bash": "5"}
+    answer = resolve.follow("535.261.03", RULES, WHOLE, old)
+    assert (answer["name"], answer["version"]) == (FM, "535.261.03-1")
+    assert answer["replaced"] == ["nvidia-fabricmanager-550"]
+    assert resolve.follow("535.261.03", RULES, WHOLE, {FM: "535.261.03-1"})["replaced"] == []
+    lacking = resolve.follow("550.163.01", RULES, WHOLE, {})
+    assert "no nvidia-fabricmanager-550 550.163.01, the installed driver's version" in lacking["problem"]

@@ -22,7 +22,7 @@ __all__ = ["CAPABILITY", "export", "listed", "rules"]
 def rules(_host: HostSpec, kernel: Kernel) -> Iterable[Problem]:
     for key, value in kernel.command_line.items():
         place = ("kernel", "command_line", key)
-        if re.search(r"[\s\"'\\$`]", key + value):
+        if re.search(r"[\s\"'\\$`;&|<>]", key + value):
             message = f'kernel.command_line: "{key}={value}" has a space, a quote or a shell character'
             yield Problem(path=place, message=message, hint="give one parameter per key")
         elif not key or "=" in key:

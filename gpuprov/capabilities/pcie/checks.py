@@ -14,7 +14,8 @@ from gpuprov.probe.pcie import Pcie as State
 
 APPLY = "gpuprov apply"
 RESET = f"systemctl restart {catalogue.UNIT} ({APPLY} does); a reset of the function undoes it"
-ROOT = "run as root: only root reads configuration space beyond 64 bytes"
+ROOT = "run as root: only root reads configuration space beyond 64 bytes; as root: it fell off the bus (dmesg, lspci), reboot"
+HIDDEN = "take the field out of pcie: what runs the virtual machine hides the capability, or has to set it"
 
 
 def hcas(ctx: Ctx) -> tuple[Function, ...]:
@@ -25,6 +26,11 @@ def hcas(ctx: Ctx) -> tuple[Function, ...]:
 
 def unreadable(functions: Iterable[Function]) -> list[str]:
     return [one.address for one in functions if not one.readable]
+
+
+def conventional(functions: Iterable[Function]) -> list[str]:
+    """Those without the PCI Express capability, which has DevCtl."""
+    return [one.address for one in functions if one.control is None]
 
 
 @check(
@@ -142,9 +148,11 @@ def max_read_request(ctx: Ctx) -> Outcome:
             return fail(f"{size} bytes", f"no {what}", "ls /sys/class/infiniband; lspci -nn")
         if hidden := unreadable(functions):
             return fail(f"{size} bytes", f"not readable: {' '.join(hidden)}", ROOT)
+        if without := conventional(functions):
+            return fail(f"{size} bytes", f"no PCI Express capability: {' '.join(without)}", HIDDEN)
         told.append(f"{size} bytes of {len(functions)} {what}s")
         for one in functions:
-            if one.control is not None and one.read_request != size:
+            if one.read_request != size:
                 wrong.append(f"{one.address} has {one.read_request}")
                 name = f"{one.address} MaxReadReq"
                 changes.append(Change(kind="setting", name=name, before=str(one.read_request), after=str(size)))
@@ -169,7 +177,9 @@ def relaxed_ordering(ctx: Ctx) -> Outcome:
         return fail(f"relaxed ordering {asked}", "no GPU and no HCA", "lspci -nn")
     if hidden := unreadable(functions):
         return fail(f"relaxed ordering {asked}", f"not readable: {' '.join(hidden)}", ROOT)
-    wrong = [one for one in functions if one.control is not None and one.relaxed != (asked == "enabled")]
+    if without := conventional(functions):
+        return fail(f"relaxed ordering {asked}", f"no PCI Express capability: {' '.join(without)}", HIDDEN)
+    wrong = [one for one in functions if one.relaxed != (asked == "enabled")]
     if wrong:
         before = "disabled" if asked == "enabled" else "enabled"
         changes = [

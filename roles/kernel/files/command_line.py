@@ -18,7 +18,11 @@ BOOT = "/boot"
 DEFAULTS = "/etc/default/grub"
 INHERITED = "/etc/kernel/cmdline"
 RECORD = "/var/lib/gpuprov/command_line"
-SETTING = re.compile(r"""^(GRUB_CMDLINE_LINUX=)(["']?)(.*)\2[ \t]*$""", re.MULTILINE)
+# A value in quotes, or a word without, and nothing behind it but a comment: what else a shell takes cannot be written anew.
+SETTING = re.compile(
+    r"""^GRUB_CMDLINE_LINUX=("(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s"'#;\\]*)(?=[ \t]*(?:[ \t]#.*)?$)""", re.MULTILINE
+)
+GIVEN = re.compile(r"^[ \t]*(?:export[ \t]+)?GRUB_CMDLINE_LINUX=.*", re.MULTILINE)
 
 
 def read(path):
@@ -67,10 +71,21 @@ def entries():
     return found
 
 
+def setting(text):
+    """(start, end, quotes, words) of the line of GRUB's defaults that counts, the last one."""
+    found, given = list(SETTING.finditer(text)), GIVEN.findall(text)
+    if len(found) != len(given):
+        raise OSError('%s has %s; write it as GRUB_CMDLINE_LINUX="...", on one line' % (DEFAULTS, given[-1].strip()))
+    if not found:
+        return 0, 0, "", []
+    value = found[-1].group(1)
+    quote = value[:1] if value[:1] in ('"', "'") else ""
+    return found[-1].start(), found[-1].end(), quote, (value[1:-1] if quote else value).split()
+
+
 def inherited():
     """The words that entries of later kernels will have, by file."""
-    setting = SETTING.findall(read(DEFAULTS))
-    found = {DEFAULTS: setting[-1][2].split() if setting else []} if os.path.exists(DEFAULTS) else {}
+    found = {DEFAULTS: setting(read(DEFAULTS))[3]} if os.path.exists(DEFAULTS) else {}
     if read(INHERITED).strip():
         found[INHERITED] = read(INHERITED).split()
     return found
@@ -94,15 +109,11 @@ def inherit(path, words):
         write(path, " ".join(words) + "\n")
         return
     text = read(path)
-    line = 'GRUB_CMDLINE_LINUX="%s"' % " ".join(words)
-    found = list(SETTING.finditer(text))
-    if found:
-        quote = found[-1].group(2) or '"'
-        line = found[-1].group(1) + quote + " ".join(words) + quote
-        text = text[: found[-1].start()] + line + text[found[-1].end() :]
-    else:
-        text = text.rstrip("\n") + "\n" + line + "\n"
-    write(path, text)
+    if not GIVEN.search(text):
+        text = text.rstrip("\n") + "\nGRUB_CMDLINE_LINUX=\n"
+    start, end, quote, _ = setting(text)
+    value = " ".join(words).join([quote or '"'] * 2)
+    write(path, text[:start] + "GRUB_CMDLINE_LINUX=" + value + text[end:])
 
 
 def grubby(wanted, unwanted):
@@ -118,6 +129,8 @@ def grubby(wanted, unwanted):
 
 def main(action, wanted):
     earlier = read(RECORD).split()
+    if not wanted and not earlier:
+        return ""
     unwanted = sorted(set(earlier) - set(pairs(wanted)))
     differing = [name for name, words in entries().items() if wrong(words, wanted, unwanted)]
     late = [name for name, words in inherited().items() if wrong(words, wanted, unwanted)]

@@ -1,7 +1,8 @@
 # usage: initramfs.sh list|rebuild
 # Every initramfs that is older than its configuration: its name, or its rebuild by the program that made it. Each by its own
 # name: "-k all" means to update-initramfs only those that it made itself. /boot must hold a second one while it is written.
-# Left out: images for a rescue, which dracut never rebuilds, and for kdump, where no GPU driver runs.
+# Left out: images for a rescue, which dracut never rebuilds, for kdump, where no GPU driver runs, and copies that are no kernel's
+# (.old-dkms, .bak): made anew, a copy would have no modules.
 set -u
 stale() { [ -n "$(find /etc/modprobe.d /etc/dracut.conf.d/90-gpuprov.conf -newer "$1" -print -quit 2>/dev/null)" ]; }
 by_dracut() {
@@ -10,7 +11,9 @@ by_dracut() {
 }
 for image in /boot/initrd.img-* /boot/initramfs-*.img; do
   case "$image" in *kdump.img | *-0-rescue-*) continue ;; esac
-  [ -f "$image" ] && stale "$image" || continue
+  kernel=${image#/boot/initr*-}
+  kernel=${kernel%.img}
+  [ -f "$image" ] && [ -d "/lib/modules/$kernel" ] && stale "$image" || continue
   if [ "$1" = list ]; then
     echo "$image"
     continue
@@ -22,8 +25,6 @@ for image in /boot/initrd.img-* /boot/initramfs-*.img; do
     echo "/boot has $free MiB free, a rebuilt $image needs $need MiB: remove old kernels" >&2
     exit 1
   fi
-  kernel=${image#/boot/initr*-}
-  kernel=${kernel%.img}
   if by_dracut "$image"; then
     dracut --force "$image" "$kernel" || exit 1
     maker="dracut: see /etc/dracut.conf and /etc/dracut.conf.d"

@@ -18,6 +18,8 @@ ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 # https://github.com/torvalds/linux/blob/master/include/uapi/linux/pci_regs.h
 EXPRESS, ACS, RELAXED, REQUEST = 0x10, 0x0D, 0x0010, 0x7000
 
+UNREADABLE = "unreadable"
+
 
 class Refused(Exception):
     """What a person must know, in one line."""
@@ -62,6 +64,11 @@ def access(space):
             return at
         at = word(space, at + 2) >> 4 & 0xFFC
     return 0
+
+
+def silent(space):
+    """Whether a function does not answer, which reads as ones: it fell off the bus, or sleeps."""
+    return word(space, 0) == 0xFFFF
 
 
 def config(address):
@@ -138,20 +145,24 @@ def in_access(addresses):
     for address in addresses:
         space = config(address)
         at = access(space)
-        if at and word(space, at + 6):
-            yield address, "acs", "%04x" % word(space, at + 6), "0000", "ECAP_ACS+6.w=0000"
+        found = UNREADABLE if silent(space) else "%04x" % word(space, at + 6) if at else "0000"
+        if found != "0000":
+            yield address, "acs", found, "0000", "ECAP_ACS+6.w=0000"
 
 
 def in_control(addresses, size, ordering):
     for address in addresses:
         space = config(address)
-        at = express(space)
+        at, gone = express(space), silent(space)
+        if not at and not gone:
+            continue
         control = word(space, at + 8)
-        if size and at and 128 << (control >> 12 & 7) != size:
+        found = UNREADABLE if gone else str(128 << (control >> 12 & 7))
+        if size and found != str(size):
             change = "CAP_EXP+8.w=%04x:%04x" % ((size // 128).bit_length() - 1 << 12, REQUEST)
-            yield address, "max_read_request", str(128 << (control >> 12 & 7)), str(size), change
-        if ordering and at and bool(control & RELAXED) != (ordering == "enabled"):
-            found = "disabled" if ordering == "enabled" else "enabled"
+            yield address, "max_read_request", found, str(size), change
+        found = UNREADABLE if gone else "enabled" if control & RELAXED else "disabled"
+        if ordering and found != ordering:
             change = "CAP_EXP+8.w=%04x:%04x" % (RELAXED if ordering == "enabled" else 0, RELAXED)
             yield address, "relaxed_ordering", found, ordering, change
 

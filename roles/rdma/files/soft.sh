@@ -111,6 +111,8 @@ echo "$lines" | while read -r driver word; do
   name=${driver}_$(echo "$netdev" | tr -c 'A-Za-z0-9_\n' _)
   said=$(rdma link add "$name" type "$driver" netdev "$netdev" 2>&1) ||
     refuse "rdma link add $name type $driver netdev $netdev: ${said:-failed}; UDP port 4791: $(holders)"
+  # At once: the next interface may not be there, and what was made is still to be removed one day.
+  echo "$driver $netdev" >>"$made"
   # udev may give it another name now.
   udevadm settle --timeout=10 2>/dev/null
   has "$netdev" "$driver" || refuse "$netdev has no $driver device although rdma link add succeeded"
