@@ -46,18 +46,18 @@ class KernelOption(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Message(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why a module does not load, by what the kernel says of it (`text`, a regular expression)."""
+    """What the kernel says of a module (`signatures`, text as printed), why, a command that shows more, and the way out."""
 
     key: str
-    text: str
+    signatures: tuple[str, ...]
     cause: str
+    check: str
     way: str
 
-
-class Line(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A line of the kernel's log, as a regular expression."""
-
-    text: str
+    @property
+    def text(self) -> str:
+        """A regular expression that finds it in a line of the kernel's log."""
+        return "|".join(re.escape(signature) for signature in self.signatures)
 
 
 class Gdrcopy(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,7 +77,7 @@ class GpudirectFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     parameters: tuple[Parameter, ...]
     kernel_options: tuple[KernelOption, ...]
     messages: tuple[Message, ...]
-    bad_context: Line
+    bad_context: Message
     gdrcopy: tuple[Gdrcopy, ...]
     facts: tuple[Note, ...] = ()
 

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from gpuprov.catalog.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, Source, load
 
 
@@ -32,8 +33,22 @@ _XID = re.compile(r"(?<!\w)xid\s*(?:\([^)]*\))?\s*:?\s*(\d+)", re.IGNORECASE)
 
 
 def symptoms() -> tuple[Symptom, ...]:
-    """All symptoms: messages first, then Xids by subject."""
-    return load("symptoms", SymptomsFile).symptoms
+    """All symptoms: messages first, then Xids by subject, then what the kernel says of peer memory modules."""
+    known = gpudirect_file()
+    spoken = (_of_message(message) for message in (*known.messages, known.bad_context))
+    return (*load("symptoms", SymptomsFile).symptoms, *spoken)
+
+
+def _of_message(message: Message) -> Symptom:
+    return Symptom(
+        key=f"peermem-{message.key}",
+        signatures=message.signatures,
+        cause=message.cause,
+        check=message.check,
+        cure=message.way,
+        source=message.source,
+        confidence=message.confidence,
+    )
 
 
 def _fold(text: str) -> str:
@@ -75,5 +90,13 @@ def find_symptom(words: str) -> list[Symptom]:
         exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
         held = [s for s in symptoms() if not s.xids and any(wanted in _words(_fold(text)) for text in s.signatures)]
         return exact + held
-    scored = [(symptom, _score(wanted, symptom)) for symptom in symptoms()]
+    scored = [(symptom, _score(wanted, symptom)) for symptom in symptoms() if not _outdone(wanted, symptom)]
     return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score]
+
+
+def _outdone(wanted: str, symptom: Symptom) -> bool:
+    """Whether all that the words hold of a symptom is part of a longer signature of another that they hold whole."""
+    held = [text for text in map(_fold, symptom.signatures) if text in wanted]
+    others = [text for other in symptoms() if other.key != symptom.key for text in map(_fold, other.signatures)]
+    longer = [text for text in others if text in wanted]
+    return bool(held) and all(any(text != other and text in other for other in longer) for text in held)

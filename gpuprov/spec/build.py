@@ -179,7 +179,7 @@ def allowed(kind: shape.Type) -> str:
         words = [allowed(member) for member in bare.types if not isinstance(member, shape.NoneType)]
         return " or ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
     if isinstance(bare, shape.LiteralType):
-        return ", ".join(str(choice) for choice in bare.values)
+        return ", ".join(str(choice) or '""' for choice in bare.values)
     if isinstance(bare, shape.StructType):
         needed = any(item.required for item in bare.fields)
         names = ", ".join(item.encode_name for item in bare.fields) or "no keys"

@@ -31,9 +31,20 @@ class Repository(Fragment, frozen=True):
     suite: Annotated[
         str, msgspec.Meta(pattern=r"^[^\s]+$", description='apt: a suite such as "bookworm"; "/" for a flat repository')
     ] = "/"
-    components: tuple[Annotated[str, msgspec.Meta(pattern=r"^[^\s]+$")], ...] = ()
-    key_file: str = ""
-    key_url: Annotated[str, msgspec.Meta(pattern=r"^$|^https://[^/@\s]+/[^\s]+$", description="https://HOST/PATH")] = ""
+    components: Annotated[
+        tuple[Annotated[str, msgspec.Meta(pattern=r"^[^\s]+$")], ...],
+        msgspec.Meta(description="apt: the suite's components, such as [main]; a flat repository has none"),
+    ] = ()
+    key_file: Annotated[
+        str, msgspec.Meta(description="the repository's public key (.asc or .gpg), beside the inventory; or key_url")
+    ] = ""
+    key_url: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^$|^https://[^/@\s]+/[^\s]+$",
+            description="https://HOST/PATH of the public key, which hosts fetch; it needs a fingerprint",
+        ),
+    ] = ""
     fingerprint: Annotated[
         str,
         msgspec.Meta(

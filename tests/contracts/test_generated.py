@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.explain import fields
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,3 +20,30 @@ def test_the_reference_is_up_to_date() -> None:
     for name, text in pages.items():
         assert (folder / name).read_text(encoding="utf-8") == text, f"{name} is stale: python docs/generate.py"
     assert {path.name for path in folder.iterdir()} == set(pages)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "reference").glob("*.md")), ids=lambda page: page.stem)
+def test_no_row_of_a_table_is_broken(page: Path) -> None:
+    """A docstring of several lines, or a `|` in it, ends a row early, and what follows is no table any more."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for block in re.split(r"\n{2,}", text):
+        rows = block.strip().splitlines()
+        if not any(row.lstrip().startswith("|") for row in rows):
+            continue
+        assert re.fullmatch(r"\|(---\|)+", rows[1]), f"{page.name}: no table starts so: {rows[0]}"
+        for row in rows:
+            assert len(re.findall(r"(?<!\\)\|", row)) == rows[1].count("|"), f"{page.name}: {row}"
+            assert row.startswith("|"), f"{page.name}: {row}"
+            assert row.endswith("|"), f"{page.name}: {row}"
+            bare = re.sub(r"`[^`]*`", "", row)
+            assert "<" not in bare, f"{page.name}: taken for HTML: {row}"
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_every_field_has_a_row(name: str) -> None:
+    page = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
+    for field in fields.fields(name):
+        assert (
+            page.count(f"\n| `{field.name.removeprefix(f'{name}.').removesuffix('[]' * (len(field.path) == 2))}` |")
+            == 1
+        ), field

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from msgspec import inspect as shape
 
 from gpuprov.capabilities import BY_NAME
+from gpuprov.catalog.gpudirect import Message, gpudirect_file, spoken
 from gpuprov.catalog.symptoms import symptoms
 from gpuprov.errors import EXIT_CODES, GpuprovError
-from gpuprov.explain import Explanation, explain, field_names
+from gpuprov.explain import Explanation, explain, fields
 
 
 def only(kind: str, words: str) -> Explanation:
@@ -20,21 +24,80 @@ def test_capabilities(name: str) -> None:
     answer = only("capability", name)
     lines = dict(answer.lines)
     assert lines["does"] == BY_NAME[name].summary
-    for field in field_names(BY_NAME[name]):
-        assert lines[f"field {field}"], "a field without prose"
+    for field in fields.fields(name):
+        if len(field.path) == 2:
+            assert lines[f"field {field.path[1]}"], "a field without prose"
     for check in BY_NAME[name].checks:
         assert lines[f"check {check.id}"] == check.description
 
 
 @pytest.mark.parametrize("name", list(BY_NAME))
 def test_fields(name: str) -> None:
-    for field in field_names(BY_NAME[name]):
-        answer = only("field", f"{name}.{field}")
+    for field in fields.fields(name):
+        answer = only("field", ".".join(field.path))
         lines = dict(answer.lines)
-        assert lines["does"], field
-        assert lines["default"], field
-        assert lines["proved by"], f"{field}: neither proved nor excused"
-        assert answer in explain(field), f"{field} is found by its name alone too"
+        assert lines["does"], f"{field.name}: no prose"
+        assert lines["allowed"], field.name
+        assert not re.search(r"Type|AnyType|(^|[:;]) ?,", lines["allowed"]), field.name
+        assert lines["default"], field.name
+        assert lines["proved by"], f"{field.name}: neither proved nor excused"
+        assert answer in explain(field.path[-1]), f"{field.name} is found by its last name alone too"
+        assert answer in explain(field.name), f"{field.name} is found as it is shown"
+
+
+def paths(kind: shape.Type) -> set[tuple[str, ...]]:
+    """Every field of a block and of the blocks inside it, through lists, choices and descriptions."""
+    below = [getattr(kind, name, None) for name in ("type", "item_type", "value_type")]
+    found = {
+        path for one in (*below, *getattr(kind, "types", ())) if isinstance(one, shape.Type) for path in paths(one)
+    }
+    for field in kind.fields if isinstance(kind, shape.StructType) else ():
+        found |= {(field.encode_name,), *((field.encode_name, *path) for path in paths(field.type))}
+    return found
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_no_field_of_the_model_is_left_out(name: str) -> None:
+    assert {field.path[1:] for field in fields.fields(name)} == paths(shape.type_info(BY_NAME[name].fragment))
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "told"),
+    [
+        ("rdma.roce.pfc", "rdma.roce.pfc", {"allowed": "a list: 0, 1, 2, 3, 4, 5, 6, 7, none", "default": "[]"}),
+        ("pfc", "rdma.roce.pfc", {"proved by": "rdma.roce_settings, rdma.roce_boot, rdma.roce_alone, rdma.roce_ways"}),
+        ("roce.pfc", "rdma.roce.pfc", {}),
+        ("rdma.devices[0].pci", "rdma.devices[].pci", {"allowed": "text", "default": '""'}),
+        ("rdma.erdma.mtu", "rdma.erdma.mtu", {"allowed": '"", jumbo, standard'}),
+        ("mig.layout.gpus", "mig.layout[].gpus", {"default": "none: it must be said"}),
+        ("gpu.count", "host.gpu.count", {"allowed": "a whole number from 1 to 64", "default": "null"}),
+        ("dscp2prio", "rdma.roce.dscp2prio", {"default": "{}"}),
+        ("rdma.roce", "rdma.roce", {"default": "{}"}),
+        ("acceptance.rdma.bandwidth", "acceptance.rdma.bandwidth", {"allowed": "a number", "default": "0.0"}),
+    ],
+)  # fmt: skip
+def test_a_field_of_a_block_inside_a_block(words: str, name: str, told: dict[str, str]) -> None:
+    answer = only("field", words)
+    assert answer.name == name
+    assert dict(answer.lines) | told == dict(answer.lines)
+
+
+def test_a_field_of_a_block_is_proved_by_the_checks_of_the_block() -> None:
+    inner, outer = (dict(only("field", words).lines) for words in ("rdma.roce.pfc", "rdma.roce"))
+    assert (
+        inner["proved by"]
+        == outer["proved by"]
+        == "rdma.roce_settings, rdma.roce_boot, rdma.roce_alone, rdma.roce_ways"
+    )
+    assert outer["about"].startswith("Settings of RoCE ports.")
+
+
+def test_a_name_that_several_blocks_have_gets_all_answers_the_least_deep_first() -> None:
+    names = [answer.name for answer in explain("nccl") if answer.kind == "field"]
+    assert names == ["rdma.nccl", "cuda_toolkit.nccl", "acceptance.nccl"]
+    names = [answer.name for answer in explain("version") if answer.kind == "field"]
+    assert names[-1] == "rdma.ofed.version"
+    assert "nvidia_driver.version" in names[:-1]
 
 
 @pytest.mark.parametrize("name", list(BY_NAME))
@@ -72,6 +135,38 @@ def test_symptoms(words: str, cause: str) -> None:
     assert cause in lines["cause"]
     assert lines["check"]
     assert lines["cure"]
+
+
+@pytest.mark.parametrize(
+    ("words", "causes"),
+    [
+        ("Unknown symbol ib_register_peer_memory_client", ["has no peer memory", "against another OFED"]),
+        ("nv_peer_mem: Unknown symbol ib_register_peer_memory_client", ["has no peer memory"]),
+        ("nv_peer_mem: Unknown symbol ib_register_peer_memory_client (err 0)", ["has no peer memory"]),
+        ("nvidia_peermem: Unknown symbol ib_unregister_peer_memory_client (err -2)", ["has no peer memory"]),
+        ("nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -22)", ["against another OFED"]),
+        ("disagrees about version of symbol", ["against another OFED"]),
+        ("invalid peerdirect_support param value", ["a value that the module does not know"]),
+        ("error while registering", ["ib_core refuses the client"]),
+        ("nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping", ["had lost"]),
+    ],
+)
+def test_what_the_kernel_says_of_peer_memory_means_what_verify_says(words: str, causes: list[str]) -> None:
+    found = [dict(answer.lines) for answer in explain(words) if answer.kind == "symptom"]
+    assert len(found) == len(causes), found
+    known = {(one.cause, one.way) for one in (*gpudirect_file().messages, gpudirect_file().bad_context)}
+    for lines, cause in zip(found, causes, strict=True):
+        assert cause in lines["cause"]
+        assert (lines["cause"], lines["cure"]) in known
+        assert lines["check"]
+
+
+@pytest.mark.parametrize("message", gpudirect_file().messages, ids=lambda message: message.key)
+def test_explain_and_verify_find_the_same_message_in_a_log_line(message: Message) -> None:
+    for signature in message.signatures:
+        line = f"[   12.345678] nvidia_peermem: {signature}"
+        assert spoken((line,)) == message
+        assert [answer.name for answer in explain(line)] == [" | ".join(message.signatures)]
 
 
 def test_every_symptom_is_found_by_its_own_words() -> None:

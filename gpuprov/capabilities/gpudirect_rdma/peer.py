@@ -241,11 +241,10 @@ def log(ctx: Ctx) -> Outcome:
     """The kernel has not told of GPU memory whose context peer memory had lost."""
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the kernel's log is the machine's")
-    pattern = catalogue.gpudirect_file().bad_context.text
-    lines = [line for line in ctx.facts.get(GPUDIRECT).log if re.search(pattern, line)]
+    bad = catalogue.gpudirect_file().bad_context
+    lines = [line for line in ctx.facts.get(GPUDIRECT).log if re.search(bad.text, line)]
     if lines:
-        hint = "restart what was using RDMA; a newer driver, or method dmabuf, where it comes again"
-        return fail("no lost context", lines[-1].strip(), hint)
+        return fail("no lost context", lines[-1].strip(), bad.way)
     return ok("no lost context in the kernel's log")
 
 

@@ -64,8 +64,13 @@ Instances = Annotated[
 class LayoutEntry(Fragment, frozen=True, omit_defaults=True):
     """What the GPUs that `gpus` names shall be."""
 
-    gpus: Literal["all"] | tuple[Selector, ...]
-    mode: Mode = "enabled"
+    gpus: Annotated[
+        Literal["all"] | tuple[Selector, ...],
+        msgspec.Meta(
+            description="which GPUs: all, or a list of PCI addresses, UUIDs, models, and indexes in the order of PCI addresses"
+        ),
+    ]
+    mode: Annotated[Mode, msgspec.Meta(description="their MIG mode; disabled goes without instances")] = "enabled"
     instances: Instances = {}
 
 

@@ -32,8 +32,12 @@ UnitName = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9@_.:-]+\.service$", 
 class Group(Fragment, frozen=True, omit_defaults=True):
     """GPUs that share a daemon."""
 
-    gpus: Annotated[tuple[Selector, ...], msgspec.Meta(min_length=1)]
-    name: Name = ""
+    gpus: Annotated[
+        tuple[Selector, ...], msgspec.Meta(min_length=1, description="its GPUs, by index, PCI address or UUID")
+    ]
+    name: Annotated[
+        Name, msgspec.Meta(description="its daemon's name: lower-case letters, digits, _; empty: group0, group1, ...")
+    ] = ""
 
 
 class Mps(Fragment, frozen=True):
