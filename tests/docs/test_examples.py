@@ -28,6 +28,8 @@ dcgm: {version: "3"}
 ---
 nvidia_driver: {version: "570"}
 cuda_toolkit: {versions: ["13.0"], default: "13.0"}
+---
+nvidia_driver: {version: "535"}
 """
 
 
