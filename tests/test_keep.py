@@ -62,3 +62,16 @@ def test_the_catalogue_is_the_same_from_the_file_and_from_what_was_kept(monkeypa
     monkeypatch.setattr(reader, "_loaded", {})
     monkeypatch.setattr(reader, "read_yaml", lambda *_: pytest.fail("the kept data was not used"))
     assert reader.load("gpus", GpusFile) == fresh
+
+
+@pytest.mark.parametrize("home", ["relative", "/nowhere/at/all"])
+def test_without_a_home_nothing_is_kept_anywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: str) -> None:
+    """A relative home would put files into whatever folder the command was started in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "relative").mkdir()
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", home)
+    keep.write("room", "name", b"body")
+    assert keep.read("room", "name") is None
+    assert keep.folder("room") == Path(os.devnull) / ".cache/gpuprov/room"
+    assert list((tmp_path / "relative").iterdir()) == []

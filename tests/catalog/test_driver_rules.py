@@ -1,0 +1,28 @@
+"""The names that a host's index is asked for: by branch where the name has one, and not beyond the branches that are known."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.catalog.driver_data import PackageSet
+from gpuprov.catalog.driver_rules import NO_LIMIT, asked, rule
+from gpuprov.catalog.drivers import branches
+
+KNOWN = sorted(int(branch.branch) for branch in branches())
+OPEN = PackageSet(
+    part="driver", distributions=("ubuntu",), origin="nvidia", packages=("x",), version="driver", source=("nvidia",)
+)
+BOUND = msgspec.structs.replace(OPEN, min_branch=str(KNOWN[1]), max_branch=str(KNOWN[2]))
+
+
+def test_a_name_with_the_branch_ends_with_the_newest_that_is_known() -> None:
+    assert (rule(OPEN, "driver-{branch}", "")["min"], rule(OPEN, "driver-{branch}", "")["max"]) == (0, KNOWN[-1])
+    assert rule(OPEN, "driver", "")["max"] == NO_LIMIT
+    assert (rule(BOUND, "driver", "")["min"], rule(BOUND, "driver", "")["max"]) == (KNOWN[1], KNOWN[2])
+
+
+def test_each_name_that_can_be_known_beforehand_is_asked_for_once() -> None:
+    assert asked([rule(BOUND, "driver-{branch}", "")]) == [f"driver-{branch}" for branch in KNOWN[1:3]]
+    assert asked([rule(BOUND, "driver", ""), rule(OPEN, "driver", "")]) == ["driver"], "whatever the branch"
+    assert asked([rule(OPEN, "modules-{version}", "")]) == []
+    assert len(asked([rule(OPEN, "driver-{branch}", "")])) == len(KNOWN)
