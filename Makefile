@@ -30,7 +30,8 @@ check: style           ## everything fast: under 90 seconds
 	$(BIN)/pytest -n 2
 
 test: lint check tools ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
-	$(BIN)/pytest -m '(install or e2e) and not slow' --durations=15 --durations-min=20
+	$(BIN)/pytest -n 2 --dist loadfile -m 'install and not e2e and not slow'
+	$(BIN)/pytest -m 'e2e and not slow' --durations=15 --durations-min=20
 
 test-slow: tools       ## what takes minutes each: real driver builds, machines, a hundred hosts, and what a scenario shows the core of
 	$(BIN)/pytest -m slow --durations=0
