@@ -15,6 +15,8 @@ import yaml
 
 from gpuprov.cli import cli
 
+pytestmark = pytest.mark.install
+
 ROOT = Path(__file__).parents[1]
 GOOD = "all: {hosts: {gpu01: {ansible_connection: local}}, vars: {gpuprov: {nouveau: {}}}}\n"
 

@@ -11,6 +11,8 @@ import pytest
 from gpuprov.gather.script import PROBE_LIMIT, TIMED_OUT, UID, complete, compose, split
 from gpuprov.probe.base import Output, Probe
 
+pytestmark = pytest.mark.install
+
 SHELLS = [["dash"], ["bash", "--posix"], ["busybox", "sh"]]
 
 

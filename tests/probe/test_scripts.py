@@ -17,6 +17,8 @@ import gpuprov.probe
 from gpuprov.probe import modules, nvidia, packages
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
 
+pytestmark = pytest.mark.install
+
 ROOMS = tuple(import_module(f"gpuprov.probe.{room.name}") for room in iter_modules(gpuprov.probe.__path__))
 HEAVY = {packages.INDEX.name}
 """Builds apt's cache on a machine that has none: half a minute."""
