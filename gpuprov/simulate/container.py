@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.errors import GpuprovError
-from gpuprov.simulate import engine, guard, image, tools
+from gpuprov.simulate import engine, engine_choice, guard, image, tools
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import Listed, SimulatedHost, check_name, greets, key_pair, public_key
 
@@ -48,7 +48,7 @@ def down(name: str) -> bool:
     """Remove one of our hosts; False where there is none of that name."""
     if all(_name(entry) != name for entry in engine.labelled(LABEL)):
         return False
-    engine.engine("rm", "--force", *(("--time", "0") if engine.name() == "podman" else ()), PREFIX + name)
+    engine.engine("rm", "--force", *(("--time", "0") if engine_choice.chosen() == "podman" else ()), PREFIX + name)
     return True
 
 
@@ -70,7 +70,7 @@ def reboot(name: str) -> None:
 
 def freeze(name: str, tag: str) -> None:
     """Make an image of a host's disk, from which `up` starts copies."""
-    quiet = ("--quiet",) if engine.name() == "podman" else ()
+    quiet = ("--quiet",) if engine_choice.chosen() == "podman" else ()
     engine.engine("commit", *quiet, PREFIX + name, tag)
 
 

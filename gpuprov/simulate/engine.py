@@ -1,34 +1,19 @@
-"""The container engine: podman, or docker where GPUPROV_SIM_ENGINE says so. Both take the same commands but for a few flags."""
+"""The container engine: podman or docker. Both take the same commands but for a few flags."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from typing import Any
 
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import tools
-
-VARIABLE = "GPUPROV_SIM_ENGINE"
-ENGINES = ("podman", "docker")
-
-
-def name() -> str:
-    """The engine's program: podman unless the variable names docker, or only docker is installed."""
-    chosen = os.environ.get(VARIABLE, "")
-    if chosen and chosen not in ENGINES:
-        raise GpuprovError(f'{VARIABLE} is "{chosen}"; allowed: {", ".join(ENGINES)}')
-    if not chosen and shutil.which("podman") is None and shutil.which("docker"):
-        return "docker"
-    return chosen or "podman"
+from gpuprov.simulate.engine_choice import chosen, runtime
 
 
 def command(*arguments: str) -> list[str]:
     """The engine's command line."""
-    # runc where it is installed: crun refuses machines with hybrid cgroups.
-    runc = shutil.which("runc", path="/usr/sbin:/usr/bin:/sbin")
-    return [name(), *(["--runtime", "runc"] if name() == "podman" and runc else []), *arguments]
+    return [chosen(), *runtime(chosen()), *arguments]
 
 
 def engine(*arguments: str, stdin: str | None = None) -> str:
@@ -40,7 +25,7 @@ def systemd_flags() -> tuple[str, ...]:
     """Flags of `run` for a container whose first process is systemd, and which comes up again when it reboots."""
     # systemd needs a cgroup tree of its own, hence --privileged; the engine's default limits cannot be set everywhere.
     common = ("--privileged", "--restart=always", "--ulimit", "nofile=20000:20000", "--ulimit", "nproc=10000:10000")
-    if name() == "podman":
+    if chosen() == "podman":
         return (*common, "--systemd=always")
     return (*common, "--cgroupns=private", "--tmpfs=/run", "--tmpfs=/run/lock", "--env=container=docker")
 
@@ -68,7 +53,7 @@ def network(container: str) -> dict[str, str]:
 
 def labelled(label: str) -> list[dict[str, Any]]:
     """All containers with this label, as `inspect` tells."""
-    if shutil.which(name()) is None:
+    if shutil.which(chosen()) is None:
         return []
     return _inspect_those_left(engine("ps", "--all", "--quiet", "--filter", f"label={label}").split())
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from gpuprov.errors import GpuprovError
+from gpuprov.simulate import engine_choice
 
 COMMON: dict[str, str] = {  # program -> Debian package
     "mmdebstrap": "mmdebstrap",
@@ -40,8 +41,7 @@ def packages(kind: str) -> dict[str, str]:
     """What hosts of this kind (`container` or `machine`) need: program -> Debian package."""
     if kind == "machine":
         return COMMON | QEMU
-    docker = os.environ.get("GPUPROV_SIM_ENGINE") == "docker" or (_found("docker") and not _found("podman"))
-    return COMMON if docker else COMMON | PODMAN
+    return COMMON if engine_choice.chosen() == "docker" else COMMON | PODMAN
 
 
 def missing(*kinds: str) -> list[str]:
@@ -51,7 +51,7 @@ def missing(*kinds: str) -> list[str]:
 
 
 def _found(program: str) -> bool:
-    return shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") is not None
+    return shutil.which(program, path=os.environ.get("PATH", "") + engine_choice.SBIN) is not None
 
 
 def require(kind: str = "container") -> None:
@@ -61,12 +61,25 @@ def require(kind: str = "container") -> None:
         raise GpuprovError(f"simulated hosts need root: {why}", hint="run it with sudo")
     if absent := missing(kind):
         raise GpuprovError(f"not installed: {' '.join(absent)}", hint=SETUP)
+    if kind == "container":
+        require_engine()
+
+
+def require_engine() -> None:
+    """Raise unless the container engine answers."""
+    engine = engine_choice.chosen()
+    if why := engine_choice.silent_because(engine):
+        others = " or ".join(other for other in engine_choice.ENGINES if other != engine)
+        raise GpuprovError(f"{engine} does not answer: {why}",
+                           hint=f"start it, or choose {others} with {engine_choice.VARIABLE}")  # fmt: skip
 
 
 def setup(*kinds: str) -> None:
     """Install what is missing for these kinds, with apt-get; for containers where none is named."""
     absent = missing(*kinds)
     if not absent:
+        if "container" in (kinds or ("container",)):
+            require_engine()
         say(f"all programs that simulated hosts need are installed ({', '.join(kinds or ('container',))})")
         return
     if os.geteuid() != 0:
@@ -80,6 +93,9 @@ def setup(*kinds: str) -> None:
         ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *" ".join(absent).split()],
     ):
         run(command, environment=environment)
+    engine_choice.forget()
+    if "container" in (kinds or ("container",)):
+        require_engine()
 
 
 def run(command: Sequence[str], *, stdin: str | None = None, environment: dict[str, str] | None = None,

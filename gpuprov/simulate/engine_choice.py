@@ -1,0 +1,55 @@
+"""Which container engine runs simulated hosts: decided here, by asking the engines that are installed whether they answer."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+
+from gpuprov.errors import GpuprovError
+
+VARIABLE = "GPUPROV_SIM_ENGINE"
+ENGINES = ("podman", "docker")  # in order of preference
+SBIN = ":/usr/sbin:/sbin"  # not on every user's PATH
+
+
+@functools.cache
+def chosen() -> str:
+    """The engine that GPUPROV_SIM_ENGINE names; else the first that answers; else podman, which `setup` installs."""
+    named = os.environ.get(VARIABLE, "")
+    if named and named not in ENGINES:
+        raise GpuprovError(f'{VARIABLE} is "{named}"; allowed: {", ".join(ENGINES)}')
+    return named or next((engine for engine in ENGINES if silent_because(engine) is None), "podman")
+
+
+@functools.cache
+def silent_because(engine: str) -> str | None:
+    """Why this engine does not answer: not installed, no daemon, no permission; None where it does."""
+    program = shutil.which(engine, path=os.environ.get("PATH", "") + SBIN)
+    if program is None:
+        return "not installed"
+    try:
+        command = [program, *runtime(engine), "info"]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False,
+                              stdin=subprocess.DEVNULL)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "no answer within 60 s"
+    except OSError as error:
+        return f"cannot be run: {error.strerror}"
+    if done.returncode == 0:
+        return None
+    lines = done.stderr.strip().splitlines() or [f"{engine} info failed (exit status {done.returncode})"]
+    return lines[-1]
+
+
+def runtime(engine: str) -> tuple[str, ...]:
+    """The flags that choose the engine's runtime: runc for podman where it is installed; crun refuses machines with hybrid cgroups."""
+    runc = engine == "podman" and shutil.which("runc", path="/usr/sbin:/usr/bin:/sbin")
+    return ("--runtime", "runc") if runc else ()
+
+
+def forget() -> None:
+    """Ask again next time: something was installed."""
+    chosen.cache_clear()
+    silent_because.cache_clear()

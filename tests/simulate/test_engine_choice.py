@@ -1,0 +1,86 @@
+"""Which container engine runs simulated hosts, with engines that answer, that do not, and that are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import engine_choice, tools
+
+NO_DAEMON = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
+DENIED = "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Puts an engine on a PATH that holds nothing else: one that answers, or says this on stderr and fails."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(engine_choice.VARIABLE, raising=False)
+    monkeypatch.setattr(engine_choice, "SBIN", "")
+    engine_choice.forget()
+
+    def put(name: str, fails: str = "") -> None:
+        body = f"echo '{fails}' >&2; exit 1" if fails else "echo Server Version: 1"
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+        engine_choice.forget()
+
+    yield put
+    engine_choice.forget()
+
+
+@pytest.mark.parametrize("why", [NO_DAEMON, DENIED])
+def test_dockers_client_without_a_daemon_is_no_engine_and_podman_is_installed(install: Install, why: str) -> None:
+    install("docker", fails=why)
+    assert engine_choice.chosen() == "podman"
+    assert "podman" in tools.missing("container")
+
+
+def test_a_docker_that_answers_is_taken_where_podman_is_missing_or_does_not_answer(install: Install) -> None:
+    install("docker")
+    assert engine_choice.chosen() == "docker"
+    assert "podman" not in tools.missing("container")
+    install("podman", fails="cgroups in hybrid mode not supported")
+    assert engine_choice.chosen() == "docker"
+
+
+def test_podman_comes_first_where_both_answer(install: Install) -> None:
+    install("docker")
+    install("podman")
+    assert engine_choice.chosen() == "podman"
+
+
+def test_no_engine_at_all_means_podman(install: Install) -> None:
+    assert engine_choice.chosen() == "podman"
+    assert "podman" in tools.missing("container")
+
+
+def test_the_variable_decides_and_setup_does_not_call_a_missing_podman_installed(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("docker")
+    monkeypatch.setenv(engine_choice.VARIABLE, "podman")
+    engine_choice.forget()
+    assert "podman" in tools.missing("container")
+
+
+def test_an_engine_that_is_named_and_does_not_answer_is_one_clear_error(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("docker", fails=NO_DAEMON)
+    monkeypatch.setenv(engine_choice.VARIABLE, "docker")
+    engine_choice.forget()
+    with pytest.raises(GpuprovError, match="docker does not answer: Cannot connect") as caught:
+        tools.require_engine()
+    assert "podman" in str(caught.value.hint)
+
+
+def test_an_unknown_engine_is_refused(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(engine_choice.VARIABLE, "lxc")
+    engine_choice.forget()
+    with pytest.raises(GpuprovError, match='GPUPROV_SIM_ENGINE is "lxc"; allowed: podman, docker'):
+        engine_choice.chosen()
