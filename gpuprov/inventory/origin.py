@@ -10,6 +10,7 @@ from ansible.module_utils._internal._datatag import AnsibleTagHelper
 from ansible.parsing.vault import EncryptedString
 from ansible.template import is_trusted_as_template
 
+from gpuprov.inert import may_be_template
 from gpuprov.inventory.sources import shown
 from gpuprov.spec.problem import Origin
 
@@ -33,11 +34,7 @@ def to_origin(tag: Any) -> Origin:
 
 def is_template(value: Any) -> bool:
     """Whether Ansible would resolve this value as a Jinja template."""
-    return (
-        isinstance(value, str)
-        and ("{{" in value or "{%" in value or "{#" in value)
-        and bool(is_trusted_as_template(value))
-    )
+    return isinstance(value, str) and may_be_template(value) and bool(is_trusted_as_template(value))
 
 
 def is_vaulted(value: Any) -> bool:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gpuprov import inert
 from gpuprov.gather.settings import ansible_config
 from gpuprov.plan.interrupt import GRACE, interruptible
 
@@ -50,7 +51,7 @@ def run(
     private.mkdir(mode=0o700)
     pid_file = private / "pid"
     (private / "hosts").write_text("".join(f"{name}\n" for name in hosts), encoding="utf-8")
-    (private / "extra.json").write_bytes(msgspec.json.encode(extra))
+    (private / "extra.yml").write_text(inert.document(msgspec.to_builtins(extra)), encoding="utf-8")
     config = RunnerConfig(
         private_data_dir=str(private),
         playbook="site.yml",
@@ -62,7 +63,7 @@ def run(
     config.cwd = os.getcwd()
     config.env = environment(folder, config.env)
     arguments = ["-i", str(folder / "project" / "inventory.yml"), "--limit", f"@{private / 'hosts'}"]
-    arguments += ["-e", f"@{private / 'extra.json'}", "--forks", str(forks or min(max(len(hosts), 1), MOST_FORKS))]
+    arguments += ["-e", f"@{private / 'extra.yml'}", "--forks", str(forks or min(max(len(hosts), 1), MOST_FORKS))]
     arguments += ["--check", "--diff"] if check else []
     child = Path(__file__).with_name("child.py")
     # -P: the folder of child.py is no place to import from.

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from gpuprov import assets, certificates, engines, openpgp, package_lists, reload, resolve, sources
+from gpuprov import assets, certificates, engines, inert, openpgp, package_lists, reload, resolve, sources
 from gpuprov.catalog import toolchain
 from gpuprov.errors import GpuprovError
 from gpuprov.render.carried import role_files
@@ -33,15 +33,15 @@ class Rendered(msgspec.Struct, frozen=True):
 
 def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) -> Rendered:
     """The project for these hosts. Secret connection variables are left out unless `secrets`."""
-    files: dict[str, str] = {MARK: "", "group_vars/all/gpuprov.yml": _yaml(fleet_variables())}
+    files: dict[str, str] = {MARK: "", "group_vars/all/gpuprov.yml": _data(fleet_variables())}
     left_out: list[str] = []
     connections: dict[str, dict[str, Any]] = {}
     for raw, spec in pairs:
         kept = {k: v for k, v in raw.connection.items() if secrets or not is_secret(k)}
         left_out += [f"{raw.name}: {key}" for key in raw.connection if key not in kept]
         connections[raw.name] = dict(sorted(kept.items()))
-        files[f"host_vars/{raw.name}.yml"] = _yaml(host_variables(spec))
-    files["inventory.yml"] = _yaml({"all": {"hosts": connections}})
+        files[f"host_vars/{raw.name}.yml"] = _data(host_variables(spec))
+    files["inventory.yml"] = _data({"all": {"hosts": connections}})
     for module in (resolve, package_lists, reload, engines, openpgp, sources, certificates, toolchain):
         name = f"filter_plugins/gpuprov_{module.__name__.rpartition('.')[2]}.py"
         files[name] = Path(str(module.__file__)).read_text(encoding="utf-8")
@@ -58,7 +58,8 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
 
 def _steps(text: str, asked: Container[str]) -> str:
     """Without the tasks of capabilities that no host has: each of them costs a moment on every host, in every act."""
-    return _yaml([task for task in yaml.safe_load(text) if task["ansible.builtin.include_role"]["name"] in asked])
+    tasks = [task for task in yaml.safe_load(text) if task["ansible.builtin.include_role"]["name"] in asked]
+    return HEADER + yaml.safe_dump(tasks, sort_keys=False, width=120)
 
 
 def write(project: Rendered, folder: Path) -> None:
@@ -96,5 +97,6 @@ def _write_file(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def _yaml(value: object) -> str:
-    return HEADER + yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)
+def _data(value: object) -> str:
+    """Variables are data: what an inventory says as a template was resolved when it was read."""
+    return HEADER + inert.document(value)

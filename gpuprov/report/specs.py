@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpuprov import console
+from gpuprov import console, inert
 from gpuprov.errors import GpuprovError
 from gpuprov.report.files import write_atomic
 
@@ -124,12 +124,14 @@ def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_part
     """
     import yaml
 
-    for line in (*exported.notes, *exported.unreachable):
-        console.warning(line)
+    left_out: list[str] = []
     if as_json:
-        text = _dump(exported.inventory)
+        text, left_out = inert.as_json(exported.inventory)
     else:
-        text = yaml.safe_dump(exported.inventory, sort_keys=False, allow_unicode=True, width=120).rstrip()
+        text = inert.text(exported.inventory).rstrip()
+    told = (f"not exported: {one}: JSON cannot say that it is no template; YAML can" for one in left_out)
+    for line in (*exported.notes, *told, *exported.unreachable):
+        console.warning(line)
     if out is None and (as_json or exported.inventory["all"]["hosts"]):
         console.result(text)
     elif out is not None and exported.inventory["all"]["hosts"]:

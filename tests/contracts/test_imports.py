@@ -34,6 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "certificates",
         "sources",
         "console",
+        "inert",
         "assets",
         "keep",
         "mig_layout",

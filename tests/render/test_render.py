@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -26,6 +27,14 @@ BIN = Path(sys.executable).parent
 
 def pairs(values: dict[str, object] = VALUES, **connection: object) -> tuple[tuple[RawHost, HostSpec], ...]:
     return judge([RawHost(name="gpu01", values=values, connection=connection)]).pairs
+
+
+def data(text: str) -> Any:
+    """What a rendered file of variables says; it is data as a whole, or this fails."""
+    whole = yaml.compose(text)
+    assert whole is not None
+    assert whole.tag == "!unsafe"
+    return yaml.safe_load(text.replace("--- !unsafe\n", "", 1))
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -50,7 +59,7 @@ def test_rendering_again_writes_nothing_and_removes_what_is_gone(tmp_path: Path)
 def test_variables_are_the_fields_under_their_roles_name() -> None:
     spec = pairs()[0][1]
     assert role_variables("persistence", spec.capabilities["persistence"]) == {"persistence_mode": "legacy"}
-    rendered = yaml.safe_load(render(pairs()).files["host_vars/gpu01.yml"])
+    rendered = data(render(pairs()).files["host_vars/gpu01.yml"])
     assert rendered["gpuprov_capabilities"] == ["kernel", "nouveau", "nvidia_driver", "persistence"]
     assert rendered["kernel_module_options"]["nvidia-current"] == {"NVreg_EnableGpuFirmware": 0}
     assert rendered["kernel_blacklist"] == ["nouveau", "nova_core"]
@@ -62,7 +71,7 @@ def test_acts_go_through_the_capabilities_that_some_host_has() -> None:
     files = render(judge([RawHost(name=name, values=values) for name, values in asked.items()]).pairs).files
     steps = yaml.safe_load(files["acts/capabilities.yml"])
     names = [step["ansible.builtin.include_role"]["name"] for step in steps]
-    wanted = [yaml.safe_load(files[f"host_vars/{host}.yml"])["gpuprov_capabilities"] for host in asked]
+    wanted = [data(files[f"host_vars/{host}.yml"])["gpuprov_capabilities"] for host in asked]
     assert names == [one.name for one in CAPABILITIES if any(one.name in host for host in wanted)]
     assert {"kernel", "nouveau", "persistence", "dcgm"} <= set(names) < set(BY_NAME)
 

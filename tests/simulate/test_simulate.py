@@ -169,7 +169,9 @@ def test_only_hosts_with_our_label_are_removed(monkeypatch: pytest.MonkeyPatch) 
         return ""
 
     monkeypatch.setattr(engine, "engine", podman)
-    monkeypatch.setattr("shutil.which", lambda *_arguments, **_options: "/usr/bin/podman")  # also where none is installed
+    monkeypatch.setattr(
+        "shutil.which", lambda *_arguments, **_options: "/usr/bin/podman"
+    )  # also where none is installed
     assert container.down("someone-elses") is False
     assert [call[0] for call in calls] == ["ps"]
     assert f"label={container.LABEL}" in calls[0]

@@ -1,0 +1,70 @@
+"""From data to files that Ansible reads: the one way, and no string in them is a template.
+
+A template runs code on the machine that reads it. Templates of an inventory are resolved when it is read, as Ansible resolves
+them; from there on everything is data, wherever it came from. What Ansible is to evaluate stands in roles and playbooks only.
+https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_advanced_syntax.html#unsafe-or-raw-strings
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+TAG = "!unsafe"
+"""Ansible's YAML tag for what is no template: of one string, or of all that stands below."""
+JSON_KEY = "__ansible_unsafe"
+"""The same in JSON, as `ansible-inventory --list` writes it."""
+_LIVE = re.compile(r"\{[{%#]|#jinja2:")
+_MAGIC = "__ansible_"
+
+
+def may_be_template(text: str) -> bool:
+    """Whether Ansible could take a trusted text for a template: delimiters, or the header that brings others."""
+    return _LIVE.search(text) is not None
+
+
+def document(value: object) -> str:
+    """YAML for Ansible alone: nothing in it is a template, whatever it looks like."""
+    import yaml
+
+    return f"--- {TAG}\n{yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)}"
+
+
+def text(value: object) -> str:
+    """YAML for people and for Ansible: only strings (and keys) that look like templates are marked."""
+    import yaml
+
+    class Marking(yaml.SafeDumper):
+        pass
+
+    def string(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
+        if may_be_template(data):
+            return dumper.represent_scalar(TAG, data, style="'" if data.isprintable() else '"')
+        return dumper.represent_str(data)
+
+    Marking.add_representer(str, string)
+    return yaml.dump(value, Dumper=Marking, sort_keys=False, allow_unicode=True, width=120)
+
+
+def as_json(value: object) -> tuple[str, list[str]]:
+    """JSON that Ansible reads with the same meaning, and what was left out: JSON cannot say that a key is no template."""
+    left_out: list[str] = []
+    return json.dumps(_marked(value, "", left_out), indent=2, ensure_ascii=False), left_out
+
+
+def _marked(value: object, place: str, left_out: list[str]) -> Any:
+    if isinstance(value, str):
+        return {JSON_KEY: value} if may_be_template(value) else value
+    if isinstance(value, Mapping):
+        marked = {}
+        for key, item in value.items():
+            if isinstance(key, str) and (may_be_template(key) or key.startswith(_MAGIC)):
+                left_out.append(f"{place}: the key {json.dumps(key)}")
+            else:
+                marked[key] = _marked(item, f"{place}.{key}" if place else str(key), left_out)
+        return marked
+    if isinstance(value, list | tuple):
+        return [_marked(item, f"{place}[{number}]", left_out) for number, item in enumerate(value)]
+    return value
