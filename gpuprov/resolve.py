@@ -1,33 +1,33 @@
 """One driver version for which every needed package exists, and the module flavour. Standard library only.
 
-Rendered projects carry this file as an Ansible filter plugin: checks and roles decide by the same code. It touches no host.
-A set of packages is a list of rules `{name, min, max}`: `{branch}` and `{version}` in a name are filled in, min and max are
-branches. The first rule that fits a branch names the package of the kernel modules. A rule may have `like`, a pattern of the
-package versions that its archive has, and `companion`: the package is no part of the set, and moves with it where it is there.
-With `proof`, names by `{kernel}`, the flavour is there where one is installed. `{driver}`: `{version}`, and to be offered.
+Rendered projects carry it as an Ansible filter plugin: checks and roles decide by the same code. It touches no host. A set of
+packages is a list of rules `{name, min, max}`: `{branch}` and `{version}` in a name are filled in, min and max are branches. The
+first rule that fits a branch names the kernel modules' package. A rule may have `like`, a pattern of its archive's package
+versions, and `companion`: no part of the set, but moves with it where it is there. With `proof`, names by `{kernel}`, the
+flavour is there where one is installed. `{driver}`: `{version}`, and to be offered.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Any
 
-# The first branch with open kernel modules, and the first where they are the default:
-# https://github.com/NVIDIA/open-gpu-kernel-modules README
-OPEN_SINCE = 515
-DEFAULT_OPEN_SINCE = 560
+# The first branch with open kernel modules, and the one where they became the default: open-gpu-kernel-modules' README
+OPEN_SINCE, DEFAULT_OPEN_SINCE = 515, 560
+# Device ids are given out by generation: those below have no GSP, which open modules need, and a branch that is their last.
+OLDER = ((0x1340, 470), (0x1E00, 580))
 
 Rule = Mapping[str, Any]
 Rules = Sequence[Rule]
 Sets = Mapping[str, Rules]
-Followers = Sequence[Rules]
 Names = dict[str, str]
 Index = Mapping[str, list[str]]
 NO_LIMIT = 9999
 PLACES = {"branch": r"\d+", "kernel": r"\d+\.\S+", "kernel_flavour": r"(?!open-)[a-z]\S*"}
 NO_FOLLOWER = "NVIDIA's repository has it: nvidia_driver: {source: nvidia}, or {source: mirror, repository: ...} for a mirror of it"
+FLAVOURS = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have"
 NO_DRIVER = "fetch the package lists (apt-get update, dnf makecache), or take NVIDIA's repository: nvidia_driver: {source: nvidia}"
 
 
@@ -47,12 +47,17 @@ def satisfies(version: str, wanted: str, floor: str = "") -> bool:
     return wanted in ("any", mine, mine.partition(".")[0]) and (not floor or order(mine) >= order(floor))
 
 
-def flavour(wanted: str, pci_ids: list[str], table: dict[str, str], branch: str) -> dict[str, str]:
-    """Which kernel modules: `{flavour, reason, problem}`. `table` says of a PCI id (`10de:2330`) what it needs:
-    `open-required`, `proprietary-required` or `either`; ids that are not in it decide nothing."""
-    number = int(branch) if branch.isdigit() else 0
+def last_branch(pci_ids: Collection[str]) -> int:
+    """The last branch that knows all of these GPUs; NO_LIMIT where none is older than Turing."""
+    return min((last for i in pci_ids for below, last in OLDER if "10de:" < i < f"10de:{below:04x}"), default=NO_LIMIT)
+
+
+def flavour(wanted: str, pci_ids: list[str], table: Names, branch: str) -> dict[str, str]:
+    """Which kernel modules: `{flavour, reason, problem}`. `table` says of a PCI id (`10de:2330`) what it needs: `open-required`,
+    `proprietary-required` or `either`; an id that is not in it decides nothing, unless it is older than Turing."""
+    number, old = order(branch)[0], [i for i in pci_ids if last_branch([i]) < NO_LIMIT]
     must_open = [i for i in pci_ids if table.get(i) == "open-required"]
-    must_closed = [i for i in pci_ids if table.get(i) == "proprietary-required"]
+    must_closed = [i for i in pci_ids if table.get(i, "proprietary-required" * (i in old)) == "proprietary-required"]
     kind, reason, problem = wanted, "asked for in the spec", ""
     if wanted == "auto":
         kind, reason = "proprietary", f"NVIDIA's default below branch {DEFAULT_OPEN_SINCE} is proprietary"
@@ -62,16 +67,18 @@ def flavour(wanted: str, pci_ids: list[str], table: dict[str, str], branch: str)
             reason = f"GPU {must_closed[0]} has no GSP: proprietary modules only"
         elif number >= DEFAULT_OPEN_SINCE:
             kind, reason = "open", f"NVIDIA's default from branch {DEFAULT_OPEN_SINCE} on is open"
-        if must_open and must_closed:
-            problem = f"GPU {must_open[0]} needs open modules and GPU {must_closed[0]} proprietary ones; one host has one flavour"
-        elif must_open and 0 < number < OPEN_SINCE:
-            problem = f"GPU {must_open[0]} runs with open modules only, and branch {branch} has none; the first is {OPEN_SINCE}"
-    elif wanted == "open" and must_closed:
-        problem = f"kernel_modules is open, but GPU {must_closed[0]} has no GSP and runs with proprietary modules only"
-    elif wanted == "open" and 0 < number < OPEN_SINCE:
-        problem = f"kernel_modules is open, but branch {branch} has none; the first with open modules is {OPEN_SINCE}"
-    elif wanted == "proprietary" and must_open:
-        problem = f"kernel_modules is proprietary, but GPU {must_open[0]} runs with open modules only"
+    asks = f"kernel_modules is {kind}" if wanted != "auto" else reason
+    if must_open and must_closed:
+        problem = (
+            f"GPU {must_open[0]} needs open modules, GPU {must_closed[0]} proprietary ones; a host has one flavour"
+        )
+    elif number > last_branch(old):
+        problem = f"GPU {old[0]} is not supported by branch {branch}: {last_branch(old)} is the last"
+    elif wrong := must_closed if kind == "open" else must_open:
+        needs = "has no GSP and runs with proprietary" if kind == "open" else "runs with open"
+        problem = f"{asks}, but GPU {wrong[0]} {needs} modules only"
+    elif kind == "open" and 0 < number < OPEN_SINCE:
+        problem = f"{asks}, and branch {branch} has none; the first is {OPEN_SINCE}"
     return {"flavour": kind, "reason": reason, "problem": problem}
 
 
@@ -82,10 +89,8 @@ def is_of(rule: Rule, package_version: str, version: str) -> bool:
 
 def fitting(rules: Rules, version: str, *, companions: bool = False) -> dict[str, Rule]:
     """The rules for the branch of a version, by the name that the package has there; the kernel modules' first."""
-    mine = upstream(version)
-    branch = mine.partition(".")[0]
-    number = int(branch) if branch.isdigit() else 0
-    now = [r for r in rules if r["min"] <= number <= r["max"] and bool(r.get("companion")) == companions]
+    mine, branch = upstream(version), upstream(version).partition(".")[0]
+    now = [r for r in rules if r["min"] <= order(mine)[0] <= r["max"] and bool(r.get("companion")) == companions]
     return {re.sub("{(version|driver)}", mine, r["name"].replace("{branch}", branch)): r for r in now}
 
 
@@ -133,13 +138,12 @@ def follow(version: str, rules: Rules, index: Index, installed: Names) -> dict[s
     name, chosen = follower(version, rules, index, installed, installed)
     answer: dict[str, Any] = {"name": name, "version": chosen, "replaced": [], "problem": "", "hint": ""}
     if name:
-        answer["replaced"] = [other for other in other_names(rules, installed) if other != name]
-        return answer
-    wanted = f"{' or '.join(fitting(rules, version)) or 'such a package'} {upstream(version)}"
-    answer["problem"] = f"the host's repositories have no {wanted}, the installed driver's version"
+        return {**answer, "replaced": [other for other in other_names(rules, installed) if other != name]}
+    wanted = f"{' or '.join(fitting(rules, version)) or 'such a package'} {upstream(version)}, the installed driver's version"
+    problem = f"the host's repositories have no {wanted}"
     there = ", ".join(_upstreams({name: found for name, found in index.items() if other_names(rules, {name: ""})}))
     advice = f"versions that are there: {there}; name one of them as nvidia_driver.version"
-    return {**answer, "hint": advice if there else NO_FOLLOWER}
+    return {**answer, "problem": problem, "hint": advice if there else NO_FOLLOWER}
 
 
 def whole_sets(rules: Rules, index: Index) -> list[Names]:
@@ -172,13 +176,12 @@ def resolve(wanted: str, needed: Sequence[str], index: Index, installed: Names) 
     return pick(wanted, {"": [{"name": name, "min": 0, "max": NO_LIMIT} for name in needed]}, "", index, installed)
 
 
-def pick(wanted: str, sets: Sets, kind: str, index: Index, installed: Names, beside: Followers = (), floor: str = "", *,
+def pick(wanted: str, sets: Sets, kind: str, index: Index, installed: Names, beside: Sequence[Rules] = (), floor: str = "", *,
          others: Rules = ()) -> dict[str, Any]:  # fmt: skip
     """One version for the whole set of a flavour: `{version, branch, packages, kept, replaced, problem, hint}`.
 
-    wanted: `any`, a branch or an exact version; floor: the oldest version that will do. index: what the host's repositories
-    offer. installed: what it has. An installed whole set that satisfies is kept, so a second run never upgrades; a half set
-    is completed at its module's version where the index still has all of it; otherwise the newest whole set is taken.
+    wanted: `any`, a branch or an exact version; floor: the oldest that will do. An installed whole set that satisfies is kept, so
+    a second run never upgrades; a half set is completed in its module's version where that is offered; else the newest is taken.
     beside: packages that must have the driver's version under names and revisions of their own, as rules for `follower`.
     others: another archive's set. replaced: what is installed under the names of other branches, flavours and archives."""
     rules = sets[kind]
@@ -196,8 +199,7 @@ def pick(wanted: str, sets: Sets, kind: str, index: Index, installed: Names, bes
         return _missing(wanted, rules, index, offered, beside, floor)
     present = [installed[name] for name in kernel_package(sets, installed).values()]
     near = sorted(will_do, key=lambda n: (_first(n) not in present, upstream(_first(n)) not in map(upstream, present)))
-    chosen = have if kept else near[0]
-    version = _first(chosen)
+    version = _first(chosen := have if kept else near[0])
     packages = {**chosen, **_companions(rules, version, index, installed), **followers(chosen)}
     known = [rule for each in (*sets.values(), *beside) for rule in each]
     stay = {*packages, *fitting(rules, version, companions=True)}
@@ -206,28 +208,28 @@ def pick(wanted: str, sets: Sets, kind: str, index: Index, installed: Names, bes
 
 
 def decide(wanted: str, modules: str, pci_ids: list[str], table: Names, sets: Sets, index: Index, installed: Names, *,
-           beside: Followers = (), cuda: str = "", others: Rules = ()) -> dict[str, Any]:  # fmt: skip
+           beside: Sequence[Rules] = (), cuda: str = "", others: Rules = (), first: Sequence[str] = ()) -> dict[str, Any]:  # fmt: skip
     """Flavour and version together: `{flavour, reason, version, branch, packages, kept, replaced, problem, hint}`.
 
     modules: `auto`, `open` or `proprietary`. sets: the rules by flavour. cuda: the oldest driver that runs the CUDA of the spec,
     if it names one. With `any` version, what is installed decides branch and flavour (unless a GPU does the latter), else the
-    newest that is offered."""
-    branch = upstream(wanted).partition(".")[0]
-    present = kernel_package(sets, installed)
+    newest that is offered of the branches that come `first`, else of those that every GPU runs with."""
+    wishes, present, last = [wanted], kernel_package(sets, installed), last_branch(pci_ids)
     if wanted == "any":
-        known = [installed[name] for name in present.values()]
-        known = [version for version in known if satisfies(version, wanted, cuda)] or kernel_versions(sets, index)
-        branch = str(max((order(version)[0] for version in known if satisfies(version, wanted, cuda)), default=0))
-    choice = flavour(modules, pci_ids, table, branch)
-    decided_by_gpu = any(table.get(identifier, "either") != "either" for identifier in pci_ids)
-    if wanted == "any" and modules == "auto" and len(present) == 1 and not decided_by_gpu:
+        there = {upstream(installed[name]) for name in present.values()}
+        known = [v for v in {*there, *kernel_versions(sets, index)} if satisfies(v, wanted, cuda)]
+        ranked = sorted(known, key=lambda v: (v in there, v.partition(".")[0] in first, order(v)), reverse=True)
+        wishes = [v.partition(".")[0] for v in ranked if order(v)[0] <= last] or [str(last) if known else wanted]
+    choice = flavour(modules, pci_ids, table, upstream(wishes[0]).partition(".")[0])
+    free = last == NO_LIMIT and {table.get(identifier, "either") for identifier in pci_ids} <= {"either"}
+    if free and (wanted, modules, len(present)) == ("any", "auto", 1):
         choice = {"flavour": next(iter(present)), "reason": "it is installed, and any version will do", "problem": ""}
     if choice["problem"]:
-        hint = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have"
-        return {**_answer("", {}), **choice, "hint": hint}
-    wishes = (branch, wanted) if wanted == "any" and present else (wanted,)
-    answers = [pick(asked, sets, choice["flavour"], index, installed, beside, cuda, others=others) for asked in wishes]
-    return {**choice, **next((answer for answer in answers if not answer["problem"]), answers[-1])}
+        return {**_answer("", {}), **choice, "hint": FLAVOURS}
+    kind, each = choice["flavour"], dict.fromkeys(wishes)
+    tries = (pick(one, sets, kind, index, installed, beside, cuda, others=others) for one in each)
+    best = next(tries)  # what is wrong with it is what is told
+    return {**choice, **next((answer for answer in chain((best,), tries) if not answer["problem"]), best)}
 
 
 def _upstreams(index: Index) -> list[str]:
@@ -241,7 +243,7 @@ def _first(names: Names) -> str:
 def kernel_versions(sets: Sets, index: Index) -> list[str]:
     """Every version for which some flavour's kernel modules are offered."""
     names = [(v, next(iter(fitting(rules, v)), "")) for rules in sets.values() for v in _upstreams(index)]
-    return [version for version, name in names if any(upstream(v) == version for v in index.get(name, []))]
+    return [version for version, name in names if version in map(upstream, index.get(name, []))]
 
 
 def _companions(rules: Rules, version: str, index: Index, installed: Names) -> Names:
@@ -255,18 +257,16 @@ def _companions(rules: Rules, version: str, index: Index, installed: Names) -> N
 
 
 def _answer(version: str, packages: Names) -> dict[str, Any]:
-    mine = upstream(version)
-    empty = {"kept": False, "replaced": [], "problem": "", "hint": ""}
+    mine, empty = upstream(version), {"kept": False, "replaced": [], "problem": "", "hint": ""}
     return {"version": mine, "branch": mine.partition(".")[0], "packages": packages, **empty}
 
 
-def _missing(wanted: str, rules: Rules, index: Index, offered: list[Names], beside: Followers,
+def _missing(wanted: str, rules: Rules, index: Index, offered: list[Names], beside: Sequence[Rules],
              floor: str) -> dict[str, Any]:  # fmt: skip
     """Why there is no version, with the nearest one that is whole."""
-    seen: dict[str, Names] = {}
-    for version in _upstreams(index):
-        have = {n: v for n in fitting(rules, version) for v in index.get(n, [])[::-1] if upstream(v) == version}
-        seen |= {version: have} if have else {}
+    names = {version: fitting(rules, version) for version in _upstreams(index)}
+    there = {v: {n: one for n in names[v] for one in index.get(n, [])[::-1] if upstream(one) == v} for v in names}
+    seen = {version: have for version, have in there.items() if have}
     partial = [version for version in seen if satisfies(version, wanted, floor)]
     mine = fitting(rules, partial[0]) if partial else {}
     unfollowed = [each for each in beside if partial and follower(partial[0], each, index, {}, mine) == ("", "")]
@@ -277,7 +277,7 @@ def _missing(wanted: str, rules: Rules, index: Index, offered: list[Names], besi
         gaps = [f"{', '.join(lacking)} {one}"] if lacking else []
         gaps += [f"{' or '.join(fitting(each, partial[0]))} {partial[0]}" for each in unfollowed]
         problem = f"version {partial[0]} is not whole in the host's repositories: no {', and no '.join(gaps)}"
-    elif seen and floor and any(satisfies(version, wanted) for version in seen):
+    elif floor and any(satisfies(version, wanted) for version in seen):
         problem = f"the host's repositories have no driver {floor} or newer, which the CUDA of the spec needs"
     elif seen:
         problem = f'no driver version matches "{wanted}" in the host\'s repositories'
@@ -294,7 +294,7 @@ def _missing(wanted: str, rules: Rules, index: Index, offered: list[Names], besi
 
 
 class FilterModule:
-    """What Ansible loads: the functions above as filters of the rendered project."""
+    """What Ansible loads."""
 
     def filters(self) -> dict[str, Any]:
         return {f"gpuprov_{each.__name__}": each for each in (decide, flavour, follow, kernel_package, resolve)}

@@ -41,6 +41,14 @@ class Branch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.unsure.get(field, self.confidence)
 
 
+class Older(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """GPUs whose PCI device id is below `below` (hex): they have no GSP, and `last_branch` is the last that knows them."""
+
+    below: str
+    last_branch: str
+    generation: str
+
+
 class Modules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The branches where kernel modules change."""
 
@@ -48,6 +56,7 @@ class Modules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     open_default_since: BranchFact
     open_only_since: BranchFact
     peermem_since: BranchFact
+    older: tuple[Older, ...]
 
 
 class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

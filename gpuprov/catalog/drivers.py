@@ -55,6 +55,11 @@ def branches() -> tuple[Branch, ...]:
     return drivers_file().branches
 
 
+def settled() -> tuple[str, ...]:
+    """Production and long-term support branches, which any version prefers to a New Feature Branch."""
+    return tuple(entry.branch for entry in branches() if entry.type in ("PB", "LTSB"))
+
+
 @cache
 def _by_name() -> dict[str, Branch]:
     return {entry.branch: entry for entry in branches()}

@@ -18,6 +18,7 @@ from gpuprov.catalog import (
     cgpu,
     cuda,
     dcgm,
+    drivers,
     erdma,
     fabric,
     gpudirect,
@@ -81,6 +82,7 @@ def fleet_variables() -> dict[str, Any]:
         "gpuprov_catalog": {
             "platforms": platforms(),
             "flavours": kernel_module_table(),
+            "settled_branches": list(drivers.settled()),
             "driver_packages": all_driver_packages(),
             "cuda_drivers": cuda.floors(),
             "cuda_toolkit": {**toolkits.tables(), "scripts": {nvidia.LIBRARIES.name: nvidia.LIBRARIES.script}},

@@ -27,6 +27,12 @@ def test_the_resolver_repeats_the_catalogues_branches() -> None:
     modules = drivers_file().modules
     assert int(modules.open_first_branch.branch) == resolve.OPEN_SINCE
     assert int(modules.open_default_since.branch) == resolve.DEFAULT_OPEN_SINCE
+    assert [(int(one.below, 16), int(one.last_branch)) for one in modules.older] == list(resolve.OLDER)
+    for gpu in gpus():
+        for pci in gpu.pci_ids:
+            last = resolve.last_branch([pci.id])
+            assert last == (int(gpu.last_branch.branch) if gpu.last_branch else resolve.NO_LIMIT), pci.id
+            assert (last < resolve.NO_LIMIT) == (gpu.kernel_modules.flavour == "proprietary-required"), pci.id
 
 
 @pytest.mark.parametrize("gpu", gpus(), ids=lambda gpu: str(gpu.key))

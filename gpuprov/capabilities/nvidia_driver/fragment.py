@@ -23,7 +23,6 @@ from gpuprov.spec.signing import Signing
 
 VERSION = r"^(any|[0-9]{3}|[0-9]{3}\.[0-9]{1,3}(\.[0-9]{1,2})?)$"
 CUDA = r"^([0-9]{1,2}(\.[0-9]{1,2}){0,2})?$"
-FLAVOURS = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have"
 NO_FLAVOUR = "there are no precompiled modules of the {} flavour, which the host needs"
 BUILD_IT = "nvidia_driver: {build: dkms}; or kernel_modules: proprietary, where the GPU runs with them"
 NO_SOURCE = "EL has no driver in its own repositories: source nvidia, or mirror with a repository"
@@ -50,7 +49,11 @@ class NvidiaDriver(Fragment, frozen=True):
 
     version: Annotated[
         str,
-        msgspec.Meta(pattern=VERSION, description='any, a branch ("535") or an exact version ("535.261.03")'),
+        msgspec.Meta(
+            pattern=VERSION,
+            description='any, a branch ("535") or an exact version ("535.261.03"). any keeps what is installed, else takes the newest '
+            "production or long-term support branch that the host's repositories have and its GPUs run with",
+        ),
     ] = "any"
     cuda: Annotated[
         str, msgspec.Meta(pattern=CUDA, description='a CUDA version that the driver must run, such as "12.8"')
@@ -174,6 +177,7 @@ def decide(
         beside=beside,
         cuda=cuda.floor(driver.cuda) if driver.cuda else "",
         others=names.others,
+        first=drivers.settled(),
     )
     answer["packages"] = package_lists.real_versions(answer["packages"], built.exact if built else {})
     if names.precompiled and not answer["problem"] and answer["flavour"] not in names.precompiled:
@@ -187,7 +191,14 @@ def decide(
 def _of_runfile(driver: NvidiaDriver, on_bus: list[str]) -> Decision:
     branch = drivers.branch_of(driver.version)
     choice = resolve.flavour(driver.kernel_modules, on_bus, kernel_module_table(), branch)
-    answer = {**choice, "version": driver.version, "branch": branch, "packages": {}, "kept": False, "hint": FLAVOURS}
+    answer = {
+        **choice,
+        "version": driver.version,
+        "branch": branch,
+        "packages": {},
+        "kept": False,
+        "hint": resolve.FLAVOURS,
+    }
     return msgspec.convert(answer, Decision)
 
 
