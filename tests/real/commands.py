@@ -1,0 +1,442 @@
+"""What reads which output: the one table from a command to the parsers that gpuprov has for it.
+
+A file of a capture is named after its command. What people paste is often the output of a near relative of what a probe asks; an
+adapter then brings it into the probe's own form, and adds nothing that the capture does not hold but blanks. Where that cannot be
+done, the table says why. Each reading turns what a parser made of an output into facts, which are compared with what is true.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from gpuprov import engines
+from gpuprov.catalog import find_gpu
+from gpuprov.catalog.drivers import find_branch
+from gpuprov.probe import (
+    acceptance_outputs,
+    boot,
+    container_engines,
+    container_toolkit,
+    cuda_toolkit,
+    dcgm,
+    fabric,
+    house,
+    imex,
+    modules,
+    nvidia,
+    ofed,
+    packages,
+    pci,
+    roce,
+    signing,
+    system,
+    systemd,
+    topology_nvlink,
+    vgpu,
+)
+from gpuprov.probe.base import Output, Probe
+
+Facts = dict[str, Any]
+
+
+class Reading(NamedTuple):
+    """`parser` is a name in gpuprov/probe, or in the catalogue; `facts` runs it on an output and says what it found."""
+
+    parser: str
+    facts: Callable[[Output], Facts]
+
+
+def _of(
+    probe: Probe[Any], facts: Callable[[Any], Facts], adapt: Callable[[str], str] = str, said: bool = False
+) -> Reading:
+    """A reading by a probe's parser; `said`: nothing but the output counts, not its exit status."""
+    name = f"{probe.parse.__module__.rpartition('.')[2]}.{probe.parse.__name__.removeprefix('parse_')}"
+    where = name if "<lambda>" not in name else f"{probe.name}"
+    return Reading(where, lambda out: facts(probe.parse(Output(adapt(out.text), 0 if said else out.status, out.error))))
+
+
+def _piece(program: str, *arguments: str) -> Callable[[str], str]:
+    """An awk or sed program of a probe's script over an output."""
+
+    @cache
+    def run(text: str) -> str:
+        done = subprocess.run([*arguments, program], input=text, capture_output=True, text=True, check=True, timeout=20)
+        return done.stdout
+
+    return run
+
+
+def _awk(script: str, after: str) -> Callable[[str], str]:
+    """The awk program that a script gives an output to: between quotes, behind these words."""
+    match = re.search(re.escape(after) + r"[^']*'([^']*)'", script)
+    assert match, f"the probe no longer pipes {after!r} into awk"
+    return _piece(match[1], "awk", "-v", "v=value|device|1")
+
+
+def _prefixed(kind: str) -> Callable[[str], str]:
+    return lambda text: "".join(f"{kind}|{line}\n" for line in text.splitlines())
+
+
+def _models(names: list[str]) -> list[str]:
+    """Keys of the catalogue; `unknown` for a name that it does not have."""
+    found = [gpu.key if (gpu := find_gpu(name)) else "unknown" for name in names]
+    return list(dict.fromkeys(found))
+
+
+# Adapters: from what people paste to what the probe prints.
+
+
+def _uname_a(text: str) -> str:
+    """`uname -a`: system, host, release, ..., machine."""
+    words = text.split()
+    machine = re.findall(r"\b(x86_64|aarch64|ppc64le)\b", text)
+    return f"{words[0]} {words[2]} {machine[-1]}"
+
+
+def _lspci_nn(text: str) -> str:
+    """Address, class, ids and driver as the probe prints them; subsystems, where lspci -nn shows none, are zeros."""
+    rows: list[list[str]] = []
+    for line in text.splitlines():
+        match = re.match(
+            r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[(10de):([0-9a-f]{4})\]", line
+        )
+        if match:
+            address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
+            rows.append([address, f"0x{match[3]}", f"0x{match[4]}", "0x0000", "0x0000", f"0x{match[2]}00", ""])
+        elif not line.startswith((" ", "\t")):
+            rows.append([])  # a function of another vendor: what follows is its own
+        elif rows and rows[-1] and (match := re.match(r"\s+Kernel driver in use: (\S+)", line)):
+            rows[-1][6] = match[1]
+        elif rows and rows[-1] and (match := re.match(r"\s+Subsystem: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]", line)):
+            rows[-1][3:5] = [f"0x{match[1]}", f"0x{match[2]}"]
+    return "".join(" ".join(row) + "\n" for row in rows if row)
+
+
+def _dpkg_l(text: str) -> str:
+    """The columns of dpkg -l; it does not show the source package."""
+    rows = []
+    for line in text.splitlines():
+        match = re.match(r"([uihrp][ncHUFWti][R ]?)\s+(\S+)\s+(\S+)(?:\s+(\S+))?", line)
+        if match:
+            name, _, arch = match[2].partition(":")
+            arch = arch or (match[4] if match[4] in ("amd64", "arm64", "i386", "all") else "all")
+            rows.append(f"{match[1].ljust(3)}|{name}|{match[3]}|{name}|{arch}")
+    return "native|amd64\n" + "".join(row + "\n" for row in rows)
+
+
+def _rpm_qa(text: str) -> str:
+    """NAME-VERSION-RELEASE.ARCH; rpm -qa shows neither epoch nor source package."""
+    pattern = r"^(\S+)-([^-\s]+)-([^-\s]+)\.(x86_64|noarch|aarch64|i686)\s*$"
+    found = re.findall(pattern, text, re.MULTILINE)
+    return "".join(f"rpm|{name}|0|{version}|{release}|{arch}|\n" for name, version, release, arch in found)
+
+
+def _dnf_list(text: str) -> str:
+    """`dnf list`: NAME.ARCH [EPOCH:]VERSION-RELEASE REPOSITORY."""
+    pattern = r"^(\S+)\.(x86_64|noarch|aarch64)\s+(?:(\d+):)?([^-\s]+)-(\S+)\s+\S+\s*$"
+    found = re.findall(pattern, text, re.MULTILINE)
+    return "".join(
+        f"rpm|{name}|{epoch or 0}|{version}|{release}|{arch}\n" for name, arch, epoch, version, release in found
+    )
+
+
+def _links(text: str) -> str:
+    """`nvidia-smi nvlink -s`; the row of each GPU, which the probe asks apart, is blank but for its index."""
+    seen = re.findall(r"^GPU (\d+):", text, re.MULTILINE)
+    gpus = "".join(f"gpu|{index}, 00000000:00:00.0, , , \n" for index in seen)
+    return gpus + _prefixed("link")(text)
+
+
+def _fingerprints(text: str) -> str:
+    return "".join(f"{found}\n" for found in re.findall(r"SHA1 Fingerprint: *([0-9a-f:]+)", text))
+
+
+def _indented(text: str) -> str:
+    return "".join(f" {line}\n" for line in text.splitlines())
+
+
+def _engine(name: str, key: str) -> Callable[[str], str]:
+    """A file of an engine, or what it says itself (`dump`, `live`), in the form of the probe."""
+    place = f"@file {key} 0" if key.startswith("/") else f"@{key}"
+    return lambda text: f"@engine {name}\n{place}\n{_indented(text)}"
+
+
+def _key_values(text: str) -> str:
+    return "".join(f"{line}\n" for line in text.splitlines() if "=" in line)
+
+
+# Facts: what a parser found, in the words of about.yaml.
+
+
+def _topology(found: topology_nvlink.NvLinks) -> Facts:
+    pairs = found.pairs or {}
+    return {"nvlink_pairs": len(pairs), "nvlinks": sorted(set(pairs.values()))}
+
+
+def _link_facts(found: topology_nvlink.NvLinks) -> Facts:
+    return {
+        "gpus": len(found.gpus),
+        "links": sorted({gpu.links for gpu in found.gpus}),
+        "active": sorted({gpu.active for gpu in found.gpus}),
+    }
+
+
+def _registered(name: str) -> Callable[[dict[str, Any]], Facts]:
+    def facts(found: dict[str, Any]) -> Facts:
+        return {"runtime": engines.registered(name, engines.configuration(name, found[name]))}
+
+    return facts
+
+
+def _devices(found: container_toolkit.Devices) -> Facts:
+    mig = [name for name in found.names if ":" in name]
+    gpus = [name for name in found.names if ":" not in name]
+    return {"gpus": len(set(gpus) | {name.partition(":")[0] for name in mig}), "mig_devices": len(mig)}
+
+
+def _names_of_l(out: Output) -> Facts:
+    return {"models": _models(re.findall(r"^GPU \d+: (.*?) \(UUID", out.text, re.MULTILINE))}
+
+
+def _names_of_q(out: Output) -> Facts:
+    return {"models": _models(re.findall(r"^    Product Name\s+: (.*?)\s*$", out.text, re.MULTILINE))}
+
+
+def _header(out: Output) -> Facts:
+    """The driver's branch in the head of nvidia-smi, and the CUDA release that the catalogue gives the branch."""
+    match = re.search(r"Driver Version\s*: (\d+(?:\.\d+)*)", out.text) or re.search(
+        r"KMD Version: (\d+(?:\.\d+)*)", out.text
+    )
+    if match is None:
+        return {}
+    branch = find_branch(match[1])
+    return {"branch_cuda": branch.cuda if branch and branch.cuda else "unknown"}
+
+
+def _pci(found: tuple[pci.PciFunction, ...]) -> Facts:
+    gpus = pci.gpus(found)
+    bound = sorted({function.driver for function in gpus if function.driver})
+    return {"gpus": len(gpus), "models": _models([gpu.identifier for gpu in gpus]), "bound": bound}
+
+
+def _licences(found: vgpu.Licences) -> Facts:
+    modes = sorted({gpu.mode for gpu in found.gpus if gpu.mode})
+    licences = sorted({gpu.status.partition(" (")[0] for gpu in found.gpus if gpu.status})
+    return {"gpus": len(found.gpus), "virtualization": modes, "licences": licences}
+
+
+def _roce(text: str) -> Facts:
+    found = roce.parse(Output("port|device|1||\n" + text))
+    return {"qos": found.ports[0].values}
+
+
+def _packages(found: dict[str, packages.Package]) -> Facts:
+    versions = {name: package.version for name, package in found.items()}
+    held = sorted(name for name, package in found.items() if package.held)
+    broken = sorted(name for name, package in found.items() if not package.whole)
+    return {"packages": versions, "held": held, "broken": broken}
+
+
+def _domain(out: Output) -> Facts:
+    found = imex.parse_domain(out.text)
+    if found is None:
+        return {"imex": None}
+    return {
+        "imex": found.status,
+        "imex_nodes": len(found.members),
+        "imex_ready": sum(one.status == "READY" for one in found.members),
+    }
+
+
+def _measured(function: Callable[..., Any], fact: str, *keys: str) -> Reading:
+    """A figure that a program printed; why it has none, where that is what is true."""
+
+    def facts(out: Output) -> Facts:
+        size = re.search(r"^ ?(\d+) +\d+ +[\d.]+ +[\d.]+", out.text, re.MULTILINE)
+        try:
+            return {fact: function(out.text, int(size[1]) if size else 0) if keys else function(out.text)}
+        except acceptance_outputs.Unreadable as error:
+            return {"unreadable": str(error)}
+
+    return Reading(f"acceptance_outputs.{function.__name__}", facts)
+
+
+def _collective(text: str) -> Facts:
+    found = acceptance_outputs.collective(text)
+    return {"busbw": found.busbw, "networks": list(found.networks), "gdrdma": found.gdrdma}
+
+
+def _diag(text: str) -> Facts:
+    found = acceptance_outputs.diagnostics(text)
+    return {
+        "passed": found.passed,
+        "failed": [one.partition(":")[0] for one in found.failed],
+        "skipped": list(found.skipped),
+    }
+
+
+def _facts_or_why(function: Callable[[str], Facts], parser: str) -> Reading:
+    def facts(out: Output) -> Facts:
+        try:
+            return function(out.text)
+        except acceptance_outputs.Unreadable as error:
+            return {"unreadable": str(error)}
+
+    return Reading(f"acceptance_outputs.{parser}", facts)
+
+
+def _unit(found: dict[str, systemd.Unit]) -> Facts:
+    return {"units": {name: f"{unit.load} {unit.active} {unit.file}".strip() for name, unit in found.items()}}
+
+
+_FABRIC = _awk(fabric.STATE.script, "nvidia-smi -q 2>/dev/null | awk ")
+_LICENCES = _awk(vgpu.LICENCES.script, "nvidia-smi -q 2>&1 | awk ")
+_QOS = _awk(roce.READER, 'mlnx_qos -i "$i" 2>/dev/null | awk -v v="$v" ')
+_CSV = "the probes ask nvidia-smi for CSV (--query-gpu)"
+_SYSFS = "the probes read sysfs, which tells more and needs no program"
+_LOG = "a log: gpuprov explain answers its lines (messages in about.yaml)"
+
+COMMANDS: dict[str, tuple[Reading, ...] | str] = {
+    "proc-driver-nvidia-version": (
+        _of(
+            nvidia.DRIVER,
+            lambda found: {"driver": found.version, "modules_flavour": "open" if found.open else "proprietary"},
+        ),
+    ),
+    "proc-driver-nvidia-params": (_of(nvidia.PARAMETERS, lambda found: {"parameters": found}),),
+    "proc-cmdline": (_of(boot.COMMAND_LINE, lambda found: {"command_line": found}),),
+    "grub-cfg": (
+        _of(boot.BOOT_ENTRIES, lambda found: {"boot_entries": len(found), "boot_options": found[0] if found else {}}),
+    ),
+    "sysctl": (_of(boot.SYSCTL, lambda found: {"sysctl": found}, _key_values),),
+    "modules-load": (_of(boot.MODULES_LOAD, lambda found: {"modules_load": sorted(found)}),),
+    "limits-conf": (_of(boot.LOGIN_LIMITS, lambda found: {"limits": found}),),
+    "modprobe-d": (
+        _of(modules.MODPROBE, lambda found: {"blacklist": sorted(found.blacklist), "options": found.options}),
+    ),
+    "lsmod": (_of(modules.LOADED, lambda found: {"modules": found}),),
+    "os-release": (_of(system.OS_RELEASE, lambda found: {"distribution": f"{found.id} {found.version}".strip()}),),
+    "uname-a": (_of(system.PLATFORM, lambda found: {"kernel": found.kernel, "machine": found.machine}, _uname_a),),
+    "uname-r": "the release alone: the probe asks uname -srm",
+    "systemctl-show": (_of(systemd.SYSTEMD_UNITS, _unit),),
+    "systemctl-show-limits": (_of(systemd.DEFAULT_LIMITS, lambda found: {"default_limits": found}),),
+    "systemctl-status": "the probes ask systemctl show",
+    "lspci-nn": (_of(pci.NVIDIA_FUNCTIONS, _pci, _lspci_nn),),
+    "lspci": "without ids (lspci -nn) a name is what the machine's own list says",
+    "lspci-vv": _SYSFS,
+    "setpci": _SYSFS,
+    "nvidia-smi": (Reading("catalog: drivers", _header),),
+    "nvidia-smi-failed": (
+        _of(
+            nvidia.SMI,
+            lambda found: {"gpus": len(found.gpus), "installed": found.installed, "complaint": bool(found.complaint)},
+        ),
+    ),
+    "nvidia-smi-query-gpu": (
+        _of(nvidia.SMI, lambda found: {"gpus": len(found.gpus), "complaint": bool(found.complaint)}),
+    ),
+    "nvidia-smi-L": (_of(container_toolkit.DEVICES, _devices), Reading("catalog: gpus", _names_of_l)),
+    "nvidia-smi-q": (
+        _of(fabric.STATE, lambda found: {"fabric": [[gpu.state, gpu.status] for gpu in found]}, _FABRIC, said=True),
+        _of(vgpu.LICENCES, _licences, _LICENCES, said=True),
+        Reading("catalog: gpus", _names_of_q),
+    ),
+    "nvidia-smi-q-block": "a block of nvidia-smi -q without the line of its GPU",
+    "nvidia-smi-q-x": "the probes ask CSV, and the long form only for what CSV does not know",
+    "nvidia-smi-topo-m": (_of(topology_nvlink.NVLINKS, _topology, _prefixed("topo")),),
+    "nvidia-smi-nvlink-s": (_of(topology_nvlink.NVLINKS, _link_facts, _links),),
+    "nvidia-smi-mig-lgip": "NVML is asked (mig_reader.py), in the names that nvidia-smi prints",
+    "nvidia-smi-mig-lgi": "NVML is asked (mig_reader.py)",
+    "nvidia-smi-mig-lci": "NVML is asked (mig_reader.py)",
+    "nvml-fabric": "a program's own print of NVML's fabric fields",
+    "nv-fabricmanager-version": (
+        _of(
+            fabric.DAEMON,
+            lambda found: {"fabric_manager": found.version},
+            lambda text: f"version|{text.splitlines()[0]}",
+        ),
+    ),
+    "fabricmanager-cfg": (
+        _of(
+            fabric.DAEMON,
+            lambda found: {"settings": found.settings},
+            lambda text: _prefixed("setting")(_key_values(text)),
+        ),
+    ),
+    "fabricmanager-log": _LOG,
+    "nvidia-imex-ctl": (Reading("imex.domain", _domain),),
+    "dkms-status": "modules are looked for by kernel (modinfo), not in DKMS's own words",
+    "dkms-make-log": _LOG,
+    "dkms-install": _LOG,
+    "dmesg": _LOG,
+    "journal": _LOG,
+    "program": _LOG,
+    "modprobe": _LOG,
+    "apt": _LOG,
+    "dnf": _LOG,
+    "modinfo": "the probes ask single fields (modinfo -F), and of every kernel",
+    "rpm-scripts": "what a package does, not what a host is",
+    "mokutil-list-enrolled": (_of(signing.ENROLLED, lambda found: {"certificates": len(found)}, _fingerprints),),
+    "mokutil-sb-state": "the probe reads the firmware's variable itself",
+    "efivar-secureboot": (_of(house.SECURE_BOOT, lambda found: {"secure_boot": found}),),
+    "dpkg-l": (_of(packages.PACKAGES, _packages, _dpkg_l),),
+    "rpm-qa": (_of(packages.PACKAGES, _packages, _rpm_qa),),
+    "apt-cache-madison": (_of(packages.INDEX, lambda found: {"offered": dict(found)}),),
+    "dnf-list": (_of(packages.INDEX, lambda found: {"offered": dict(found)}, _dnf_list),),
+    "apt-cache-policy": "the probe asks apt-cache madison",
+    "daemon-json": (
+        _of(container_engines.ENGINES, _registered("docker"), _engine("docker", "/etc/docker/daemon.json")),
+    ),
+    "containerd-config-dump": (
+        _of(container_engines.ENGINES, _registered("containerd"), _engine("containerd", "dump")),
+    ),
+    "crio-conf": (_of(container_engines.ENGINES, _registered("crio"), _engine("crio", "/etc/crio/crio.conf")),),
+    "docker-info": "the probe asks docker info for JSON",
+    "nvidia-ctk-version": (
+        _of(
+            container_toolkit.TOOLKIT,
+            lambda found: {"toolkit": found.version},
+            lambda text: f"version {text.splitlines()[0]}",
+        ),
+    ),
+    "nvidia-container-runtime-config": (
+        _of(container_toolkit.TOOLKIT, lambda found: {"toolkit_settings": found.settings}, _indented),
+    ),
+    "cdi-yaml": (
+        _of(
+            container_toolkit.CDI,
+            lambda found: {"cdi_devices": list(found[0].devices), "cdi_versions": list(found[0].versions)},
+            lambda text: f"@spec /etc/cdi/nvidia.yaml\n{text}",
+        ),
+    ),
+    "dcgmi-discovery": (
+        _of(dcgm.DCGM, lambda found: {"gpus": found.gpus, "dcgm": found.complaint}, _prefixed("discovery")),
+    ),
+    "nvcc-version": (
+        _of(
+            cuda_toolkit.TOOLKITS,
+            lambda found: {"nvcc": found.toolkits["x"].build},
+            lambda text: re.sub(
+                r"(?s).*release ([0-9.]*), V([0-9.]*).*", r"@toolkit x\nnvcc \1 \2\nspace 0 /usr/local\n", text
+            ),
+        ),
+    ),
+    "ofed-info": (Reading("ofed.release", lambda out: {"ofed": ofed.release(out.text)}),),
+    "mlnx-qos": (Reading("roce.parse", lambda out: _roce(_QOS(out.text))),),
+    "show-gids": _SYSFS,
+    "ibstat": _SYSFS,
+    "ibv-devinfo": _SYSFS,
+    "rdma-link": _SYSFS,
+    "ibdev2netdev": _SYSFS,
+    "ib-write-bw": (_measured(acceptance_outputs.bandwidth, "gbits", "size"),),
+    "ib-write-lat": (_measured(acceptance_outputs.latency, "usec", "size"),),
+    "ibv-rc-pingpong": (_measured(acceptance_outputs.pingpong, "usec"),),
+    "rping": (_measured(acceptance_outputs.rping, "pings"),),
+    "nccl-tests": (_facts_or_why(_collective, "collective"),),
+    "dcgmi-diag-j": (_facts_or_why(_diag, "diagnostics"),),
+}
+"""By the name of a capture's file, without what follows its first dot: what reads it, or why nothing does."""

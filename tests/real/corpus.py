@@ -1,0 +1,139 @@
+"""The captures: what lies in each folder, what is read of it, and how that is compared with what is true of the host."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import gpuprov.probe
+from gpuprov.probe.base import Output, Probe
+from tests.real.commands import COMMANDS, Reading
+
+HERE = Path(__file__).parent
+SCRIPTS = {"mig_reader"}
+"""Programs that run on hosts, not readers of outputs."""
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`about.yaml`. `facts` (written `true`): what is true of the host by a person's reading, not by our code's answer.
+
+    `partial`: an output was cut. `mock`: no real host printed it. `status`: exit statuses other than 0; `commands`: the command, where
+    the file's name does not say all. `messages`: lines that a user would paste, which `gpuprov explain` answers.
+    """
+
+    source: str | tuple[str, ...]
+    facts: dict[str, Any] = msgspec.field(name="true")
+    mock: bool = False
+    gpu: str = ""
+    driver: str | None = None
+    distribution: str = ""
+    kernel: str = ""
+    date: str = ""
+    partial: bool = False
+    note: str = ""
+    commands: dict[str, str] = {}
+    status: dict[str, int] = {}
+    messages: tuple[str, ...] = ()
+
+
+class Capture(msgspec.Struct, frozen=True, kw_only=True):
+    """One host at one time; `files` by name."""
+
+    name: str
+    about: About
+    files: dict[str, Output]
+
+    def readings(self) -> Iterator[tuple[str, Reading, Output]]:
+        """Each file with each reading that its command has."""
+        for name, output in self.files.items():
+            readings = COMMANDS[command_of(name)]
+            for reading in readings if isinstance(readings, tuple) else ():
+                yield name, reading, output
+
+
+def command_of(file: str) -> str:
+    """The key of a file's command in the table."""
+    return file.partition(".")[0]
+
+
+@cache
+def captures() -> tuple[Capture, ...]:
+    """All of them, by name."""
+    return tuple(_read(folder) for folder in sorted(HERE.iterdir()) if (folder / "about.yaml").is_file())
+
+
+def _read(folder: Path) -> Capture:
+    about = msgspec.yaml.decode((folder / "about.yaml").read_bytes(), type=About)
+    files = {
+        path.name: Output(path.read_text(encoding="utf-8"), about.status.get(path.name, 0))
+        for path in sorted(folder.iterdir())
+        if path.name != "about.yaml"
+    }
+    return Capture(name=folder.name, about=about, files=files)
+
+
+def differences(true: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    """Where a parser says another thing than what is true. Of a mapping, the keys that are named are compared; null: not there."""
+    said = []
+    for key, value in true.items():
+        if key not in found:
+            continue
+        if isinstance(value, dict) and isinstance(found[key], Mapping):
+            wrong = {name: found[key].get(name) for name in value if not _same(value[name], found[key].get(name))}
+            said += [f"{key}.{name}: true {value[name]!r}, read {there!r}" for name, there in wrong.items()]
+        elif not _same(value, found[key]):
+            said.append(f"{key}: true {value!r}, read {found[key]!r}")
+    return said
+
+
+def _same(true: object, found: object) -> bool:
+    if isinstance(true, dict) and isinstance(found, Mapping):
+        return not differences(true, found)
+    plain = msgspec.json.decode(msgspec.json.encode(found))
+    return bool(true == plain)
+
+
+@cache
+def parsers() -> frozenset[str]:
+    """Every parser in gpuprov/probe: those that probes name, and the readers of acceptance programs' outputs."""
+    found: set[str] = set()
+    for info in pkgutil.iter_modules(gpuprov.probe.__path__):
+        if info.name in SCRIPTS:
+            continue
+        module = importlib.import_module(f"gpuprov.probe.{info.name}")
+        for value in vars(module).values():
+            if isinstance(value, Probe):
+                home = value.parse.__module__.rpartition(".")[2]
+                plain = inspect.isfunction(value.parse) and value.parse.__name__ != "<lambda>"
+                found.add(f"{home}.{value.parse.__name__.removeprefix('parse_')}" if plain else value.name)
+    found |= {
+        f"acceptance_outputs.{name}" for name in ("bandwidth", "latency", "pingpong", "ibping", "rping", "copies")
+    }
+    return frozenset(
+        found | {"acceptance_outputs.collective", "acceptance_outputs.diagnostics", "imex.domain", "ofed.release"}
+    )
+
+
+@cache
+def counts() -> Counter[str]:
+    """How many captures each parser was tried on; mocks are none."""
+    real = (capture for capture in captures() if not capture.about.mock)
+    return Counter(parser for capture in real for parser in {reading.parser for _, reading, _ in capture.readings()})
+
+
+def summary() -> str:
+    """The paragraph of docs/explanation/limits.md that says which parsers real outputs have hardly tried."""
+    short = sorted(name for name in parsers() if counts()[name] < 3)
+    told = ", ".join(f"`{name}`" + (f" ({counts()[name]})" if counts()[name] else "") for name in short)
+    tried = "fewer than three [real captures](../../tests/real/README.md) have tried"
+    text = f"* Parsers that {tried}, with the number that have: {told}."
+    return textwrap.fill(text, 130, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,59 @@
+"""What gpuprov reads of real hosts' outputs is what is true of those hosts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuprov.probe.base import ProbeFailed
+from tests.real.commands import COMMANDS
+from tests.real.corpus import captures, command_of, differences, parsers, summary
+
+LIMITS = Path(__file__).parents[2] / "docs" / "explanation" / "limits.md"
+
+
+def test_every_capture_says_where_it_is_from_and_what_is_true() -> None:
+    for capture in captures():
+        about = capture.about
+        sources = (about.source,) if isinstance(about.source, str) else about.source
+        assert all(source.startswith(("https://", "public ")) for source in sources), capture.name
+        assert about.facts, capture.name
+        assert capture.files, capture.name
+        assert set(about.commands) | set(about.status) <= set(capture.files), capture.name
+        for file in capture.files:
+            assert command_of(file) in COMMANDS, f"{capture.name}: the table has no command {command_of(file)}"
+
+
+def test_what_the_parsers_say_is_true() -> None:
+    wrong = []
+    for capture in captures():
+        for file, reading, output in capture.readings():
+            try:
+                found = reading.facts(output)
+            except ProbeFailed as error:
+                found = {"refused": str(error)}
+            where = f"{capture.name}/{file} ({reading.parser})"
+            wrong += [f"{where}: {one}" for one in differences(capture.about.facts, found)]
+            if not capture.about.facts.keys() & found.keys():
+                wrong.append(f"{where}: nothing is compared; it says {found}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_a_wrong_reading_is_found() -> None:
+    assert differences({"gpus": 8}, {"gpus": 7}) == ["gpus: true 8, read 7"]
+    assert differences({"modules": {"nvidia": 1, "nouveau": None}}, {"modules": {"nvidia": 1, "nouveau": 0}})
+    assert differences({"fabric": [["Completed", "Success"]]}, {"fabric": (("Completed", "Success"),)}) == []
+    assert differences({"runtime": {"path": "a"}}, {"runtime": {"path": "b"}})
+
+
+def test_the_table_has_no_command_without_a_capture_and_names_parsers_that_are_there() -> None:
+    used = {command_of(file) for capture in captures() for file in capture.files}
+    assert used <= set(COMMANDS)
+    named = {reading.parser for readings in COMMANDS.values() if isinstance(readings, tuple) for reading in readings}
+    assert named <= parsers() | {"catalog: drivers", "catalog: gpus"}
+
+
+def test_limits_name_the_parsers_that_real_outputs_have_hardly_tried() -> None:
+    if f"\n{summary()}\n" not in LIMITS.read_text(encoding="utf-8"):
+        pytest.fail(f"docs/explanation/limits.md lacks these lines (python -m tests.real prints it):\n{summary()}")
