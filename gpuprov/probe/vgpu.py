@@ -110,8 +110,8 @@ def parse_licences(output: Output) -> Licences:
         key, _, value = (part.strip() for part in line.partition(" : "))
         if match := re.match(r"GPU (?:[0-9A-Fa-f]{4})?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])", line):
             gpus.append(Licence(bus=match[1].lower()))
-        elif gpus and key in ("Virtualization Mode", "Product Name", "License Status"):
-            name = {"Virtualization Mode": "mode", "Product Name": "product", "License Status": "status"}[key]
+        elif gpus and key in ("Virtualization Mode", "Virtualization mode", "Product Name", "License Status"):
+            name = {"Product Name": "product", "License Status": "status"}.get(key, "mode")
             gpus[-1] = msgspec.structs.replace(gpus[-1], **{name: value})
     complaint = "" if gpus else " ".join((output.text or output.error).split()) or "nvidia-smi shows no GPU"
     return Licences(tuple(gpus), complaint)
@@ -150,7 +150,7 @@ nvidia-smi -q 2>&1 | awk '
 /^GPU / { print; f=0 }
 /^    [^ ]/ { f=0 }
 /^    (vGPU Software|GRID) Licensed Product/ { f=1 }
-/^        Virtualization Mode / { print }
+/^        Virtualization [Mm]ode / { print }
 f && /^        (Product Name|License Status) / { print }'""",
     parse_licences,
     "nvidia-smi -q | grep -E '^GPU|Virtualization Mode|License Status'",

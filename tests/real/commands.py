@@ -144,6 +144,12 @@ def _dnf_list(text: str) -> str:
     )
 
 
+def _repoquery(text: str) -> str:
+    """`dnf repoquery`: NAME-EPOCH:VERSION-RELEASE.ARCH."""
+    pattern = r"^(\S+)-(\d+):([^-\s]+)-([^-\s]+)\.(x86_64|noarch|aarch64)\s*$"
+    return "".join(f"rpm|{'|'.join(found)}\n" for found in re.findall(pattern, text, re.MULTILINE))
+
+
 def _links(text: str) -> str:
     """`nvidia-smi nvlink -s`; the row of each GPU, which the probe asks apart, is blank but for its index."""
     seen = re.findall(r"^GPU (\d+):", text, re.MULTILINE)
@@ -206,13 +212,17 @@ def _names_of_q(out: Output) -> Facts:
     return {"models": _models(re.findall(r"^    Product Name\s+: (.*?)\s*$", out.text, re.MULTILINE))}
 
 
+def _names_of_env(out: Output) -> Facts:
+    return {"models": _models(re.findall(r"GPU \d+: (.*?)\s*$", out.text, re.MULTILINE))}
+
+
 def _header(out: Output) -> Facts:
     """The driver's branch in the head of nvidia-smi, and the CUDA release that the catalogue gives the branch."""
-    match = re.search(r"Driver Version\s*: (\d+(?:\.\d+)*)", out.text) or re.search(
+    match = re.search(r"[Dd]river [Vv]ersion\s*: (\d+(?:\.\d+)*)", out.text) or re.search(
         r"KMD Version: (\d+(?:\.\d+)*)", out.text
     )
     if match is None:
-        return {}
+        return {"branch_cuda": "not said"}
     branch = find_branch(match[1])
     return {"branch_cuda": branch.cuda if branch and branch.cuda else "unknown"}
 
@@ -345,6 +355,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
         _of(vgpu.LICENCES, _licences, _LICENCES, said=True),
         Reading("catalog: gpus", _names_of_q),
     ),
+    "collect-env": (Reading("catalog: gpus", _names_of_env), Reading("catalog: drivers", _header)),
     "nvidia-smi-q-block": "a block of nvidia-smi -q without the line of its GPU",
     "nvidia-smi-q-x": "the probes ask CSV, and the long form only for what CSV does not know",
     "nvidia-smi-topo-m": (_of(topology_nvlink.NVLINKS, _topology, _prefixed("topo")),),
@@ -387,6 +398,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "rpm-qa": (_of(packages.PACKAGES, _packages, _rpm_qa),),
     "apt-cache-madison": (_of(packages.INDEX, lambda found: {"offered": dict(found)}),),
     "dnf-list": (_of(packages.INDEX, lambda found: {"offered": dict(found)}, _dnf_list),),
+    "dnf-repoquery": (_of(packages.INDEX, lambda found: {"offered": dict(found)}, _repoquery),),
     "apt-cache-policy": "the probe asks apt-cache madison",
     "daemon-json": (
         _of(container_engines.ENGINES, _registered("docker"), _engine("docker", "/etc/docker/daemon.json")),
