@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+from io import StringIO
 
 
 def main() -> None:
@@ -15,6 +15,7 @@ def main() -> None:
     from gpuprov.errors import GpuprovError
 
     debug, out = "--debug" in sys.argv, sys.stdout
+    sys.excepthook = console.crash
     try:
         code = cli.main(standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -24,8 +25,9 @@ def main() -> None:
         console.error(error)
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        with suppress(OSError):
-            error.show()
+        told = StringIO()
+        error.show(told)
+        console.progress(told.getvalue().rstrip("\n"))
         sys.exit(error.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
         console.progress("interrupted")

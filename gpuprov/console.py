@@ -1,4 +1,4 @@
-"""The only module besides the reports that writes to the terminal: results to stdout, progress to stderr.
+"""The only module that writes to the terminal: results to stdout, progress to stderr, all of it cleaned (`gpuprov.shown`).
 
 A reader that went away (`| head`) never disturbs the work: what would be said is dropped from then on.
 """
@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpuprov.errors import GpuprovError
+from gpuprov.shown import cleaned, painted
 
 if TYPE_CHECKING:
     import threading
@@ -49,10 +50,13 @@ def paint(text: str, code: str, stream: TextIO | None) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if coloured(stream) else text
 
 
-def result(text: str) -> None:
-    """A result, to standard output. Raises GpuprovError where it cannot be written (a full disk)."""
+def result(text: str, *, in_colour: bool = False) -> None:
+    """A result, to standard output. Raises GpuprovError where it cannot be written (a full disk).
+
+    in_colour: made with `paint`, of parts that were cleaned before.
+    """
     try:
-        _write(text, sys.stdout)
+        _write(text, sys.stdout, in_colour=in_colour)
     except OSError as problem:
         raise GpuprovError(
             f"standard output cannot be written: {problem.strerror}", "send it where there is space"
@@ -65,11 +69,12 @@ def progress(text: str) -> None:
         _write(text, sys.stderr)
 
 
-def _write(text: str, stream: TextIO | None) -> None:
+def _write(text: str, stream: TextIO | None, *, in_colour: bool = False) -> None:
     if stream is None:
         return
+    clean = painted if in_colour and coloured(stream) else cleaned
     try:
-        print(text, file=stream, flush=True)
+        print(clean(text, getattr(stream, "encoding", "") or ""), file=stream, flush=True)
     except BrokenPipeError:
         _silence(stream)
     except OSError:
@@ -86,7 +91,7 @@ def _silence(stream: TextIO) -> None:
 
 def warning(text: str) -> None:
     """A warning, to standard error."""
-    progress(f"{paint('warning:', YELLOW, sys.stderr)} {text}")
+    _told("warning:", YELLOW, text)
 
 
 def hint(text: str) -> None:
@@ -96,9 +101,28 @@ def hint(text: str) -> None:
 
 def error(problem: GpuprovError) -> None:
     """An error and its way out, to standard error."""
-    progress(f"{paint('error:', RED, sys.stderr)} {problem.message}")
+    _told("error:", RED, problem.message)
     if problem.hint:
         hint(problem.hint)
+
+
+def _told(kind: str, colour: str, text: str) -> None:
+    with suppress(OSError):
+        _write(f"{paint(kind, colour, sys.stderr)} {cleaned(text)}", sys.stderr, in_colour=True)
+
+
+def crash(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:
+    """A traceback, to standard error; its message may come from a host. For `sys.excepthook`."""
+    from traceback import format_exception
+
+    progress("".join(format_exception(kind, problem, trace)).rstrip())
+
+
+def confirm(question: str) -> bool:
+    """Ask on the terminal; no is the default."""
+    import click
+
+    return bool(click.confirm(cleaned(question), default=False, err=True))
 
 
 class Progress:
@@ -175,4 +199,5 @@ class Progress:
         lines += [f"  {host}: {text}" for host, text in waiting[:room]]
         if len(waiting) > room:
             lines.append(f"  and {len(waiting) - room} more")
-        return Text("\n".join(lines), no_wrap=True, overflow="ellipsis")
+        # Text takes no markup; escape sequences it would pass on.
+        return Text(cleaned("\n".join(lines)), no_wrap=True, overflow="ellipsis")

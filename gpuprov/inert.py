@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gpuprov.shown import hides
+
 TAG = "!unsafe"
 """Ansible's YAML tag for what is no template: of one string, or of all that stands below."""
 JSON_KEY = "__ansible_unsafe"
@@ -33,7 +35,10 @@ def document(value: object) -> str:
 
 
 def text(value: object) -> str:
-    """YAML for people and for Ansible: only strings (and keys) that look like templates are marked."""
+    """YAML for people and for Ansible: only strings (and keys) that look like templates are marked.
+
+    Where a string holds what a terminal would not show, all is ASCII, which reads back as what it was.
+    """
     import yaml
 
     class Marking(yaml.SafeDumper):
@@ -45,7 +50,8 @@ def text(value: object) -> str:
         return dumper.represent_str(data)
 
     Marking.add_representer(str, string)
-    return yaml.dump(value, Dumper=Marking, sort_keys=False, allow_unicode=True, width=120)
+    told: str = yaml.dump(value, Dumper=Marking, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.dump(value, Dumper=Marking, sort_keys=False, width=120) if hides(told) else told
 
 
 def as_json(value: object) -> tuple[str, list[str]]:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gpuprov.shown import cleaned
+
 if TYPE_CHECKING:
     from gpuprov.errors import UnreachableError
     from gpuprov.probe.base import Facts
@@ -56,7 +58,7 @@ class Plugin:
         try:
             fleet = load_fleet(self._sources, self._limit)
         except GpuprovError as error:
-            raise pytest.UsageError(str(error)) from error
+            raise pytest.UsageError(cleaned(str(error))) from error
         return {raw.name: (raw, spec) for raw, spec in fleet.pairs}
 
     @cached_property
@@ -99,7 +101,7 @@ class Plugin:
     def _items(self, root: Root, name: str, spec: HostSpec) -> Iterator[CheckItem]:
         from gpuprov.verify.evaluate import checks_of
 
-        parent = HostNode.from_parent(root, name=name)
+        parent = HostNode.from_parent(root, name=cleaned(name))
         for check in checks_of(spec):
             yield CheckItem.from_parent(parent, name=check.id, plugin=self, host=name)
 
@@ -141,7 +143,7 @@ def fixtures(plugin: Plugin) -> ModuleType:
 
         found = plugin.gathered[gpuprov_host]
         if isinstance(found, UnreachableError):
-            pytest.fail(str(found), pytrace=False)
+            pytest.fail(cleaned(str(found)), pytrace=False)
         return found
 
     module = ModuleType("gpuprov_fixtures")
@@ -172,10 +174,10 @@ class CheckItem(pytest.Item):
         result = results.get(self.name) or next(iter(results.values()))
         if result.status == "unreachable":
             if self._host in self._plugin.told_unreachable:
-                pytest.skip(f"{self._host} is unreachable")
+                pytest.skip(cleaned(f"{self._host} is unreachable"))
             self._plugin.told_unreachable.add(self._host)
         if result.status == "skip":
-            pytest.skip(result.found)
+            pytest.skip(cleaned(result.found))
         if result.status != "pass":
             raise CheckFailed(result)
 
@@ -185,7 +187,7 @@ class CheckItem(pytest.Item):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[str, None, str]:
-        return "gpuprov", None, f"{self._host}: {self.name}"
+        return "gpuprov", None, cleaned(f"{self._host}: {self.name}")
 
 
 class CheckFailed(Exception):
@@ -194,4 +196,4 @@ class CheckFailed(Exception):
     def __init__(self, result: Result) -> None:
         rows = (("expected", result.expected), ("found", result.found), ("see", result.evidence), ("hint", result.hint))
         told = "\n".join(f"{name:<9} {value}" for name, value in rows if value)
-        super().__init__(f"{result.host}: {result.check}: {result.status}\n{told}")
+        super().__init__(cleaned(f"{result.host}: {result.check}: {result.status}\n{told}"))

@@ -76,15 +76,13 @@ def _untold(kept: Mapping[str, str]) -> list[str]:
 
 def _confirmed(hosts: Mapping[str, Host], options: Options, findings: Sequence[Finding]) -> bool:
     """Whether a person agrees to what will be loaded."""
-    import click
-
     for one in findings:
         console.progress(f"{one.host} is left out: {one.found}")
     planned = rounds([name for name, host in hosts.items() if host.devices], options.pairs)
     count = sum(len(one) for one in planned)
     pairs = f", {count} pairs in {len(planned)} rounds" if "rdma" in options.only else ""
     asked = f"{', '.join(options.only)} on {len(hosts)} host{'s' * (len(hosts) != 1)}{pairs}: GPUs and network are loaded fully. Run?"
-    return bool(click.confirm(asked, default=False, err=True))
+    return console.confirm(asked)
 
 
 def _under_lock(hosts: dict[str, Host], lock: Lock, options: Options, outcome: Outcome, say: Say) -> None:

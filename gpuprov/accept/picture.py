@@ -7,12 +7,12 @@ threshold, purple better; and no meaning is in colour alone: each cell has its n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from statistics import median
 
 import msgspec
 
 from gpuprov.accept.model import Status
+from gpuprov.shown import in_markup
 
 SHADES = ("#b35806", "#f1a340", "#fee0b6", "#f7f7f7", "#d8daeb", "#998ec3", "#542788")
 BOUNDS = (-0.20, -0.10, -0.02, 0.02, 0.10, 0.20)
@@ -85,7 +85,7 @@ def draw(one: Map) -> Drawn:
     sparse = len(one.hosts) > SPARSE and 2 * len(one.cells) < len(one.hosts) * (len(one.hosts) - 1)
     body = _list(one, reference) if sparse else _matrix(one, reference)
     legend = _legend(reference, what, one.unit)
-    head = f'<text class="h" y="14">{escape(one.title)}</text>'
+    head = f'<text class="h" y="14">{in_markup(one.title)}</text>'
     text = (
         head
         + f'<g transform="translate(0 28)">{body.text}</g>'
@@ -116,10 +116,10 @@ def _matrix(one: Map, reference: float) -> Drawn:
     for column, name in enumerate(one.hosts):
         x = left + (column + 0.5) * CELL_WIDTH
         turn = f' transform="rotate(-45 {x:g} {top - 8:g})"' if slanted else ""
-        parts.append(f'<text class="{"" if slanted else "c"}" x="{x:g}" y="{top - 8:g}"{turn}>{escape(name)}</text>')
+        parts.append(f'<text class="{"" if slanted else "c"}" x="{x:g}" y="{top - 8:g}"{turn}>{in_markup(name)}</text>')
     for row, name in enumerate(one.hosts):
         y = top + row * CELL_HEIGHT
-        parts.append(f'<text class="e" x="{left - 8:g}" y="{y + CELL_HEIGHT / 2 + 5:g}">{escape(name)}</text>')
+        parts.append(f'<text class="e" x="{left - 8:g}" y="{y + CELL_HEIGHT / 2 + 5:g}">{in_markup(name)}</text>')
         for column, other in enumerate(one.hosts):
             cell = one.cells.get((name, other))
             parts.append(_cell(left + column * CELL_WIDTH, y, cell, reference, one, same=name == other))
@@ -135,7 +135,9 @@ def _list(one: Map, reference: float) -> Drawn:
     for number, ((name, other), cell) in enumerate(one.cells.items()):
         x, y = (number % most) * (wide + CELL_WIDTH + 18), (number // most) * CELL_HEIGHT
         middle = y + CELL_HEIGHT / 2 + 5
-        parts.append(f'<text class="e" x="{x + wide - 8:g}" y="{middle:g}">{escape(name)} to {escape(other)}</text>')
+        parts.append(
+            f'<text class="e" x="{x + wide - 8:g}" y="{middle:g}">{in_markup(name)} to {in_markup(other)}</text>'
+        )
         parts.append(_cell(x + wide, y, cell, reference, one, same=False))
     columns, rows = min(most, len(one.cells)), -(-len(one.cells) // most)
     return Drawn("".join(parts), columns * (wide + CELL_WIDTH + 18), rows * CELL_HEIGHT)
@@ -155,11 +157,13 @@ def _cell(x: float, y: float, cell: Cell | None, reference: float, one: Map, *, 
         klass = f"{'w' if fill in LIGHT else ''} {'m' if missed else ''}".strip()
     bad = cell is not None and cell.status in ("fail", "error", "unreachable")
     border = 'stroke="#1b1f24" stroke-width="2.5"' if bad else 'stroke="#c8ced4"'
-    title = f"<title>{escape(cell.told)}</title>" if cell else ""
+    title = f"<title>{in_markup(cell.told)}</title>" if cell else ""
     plate = ""
     if words == "none":
         plate = f'<rect x="{x + 14:g}" y="{y + 8:g}" width="{width - 26}" height="18" fill="#fff"/>'
-    text = f'<text class="c {klass}" x="{x + CELL_WIDTH / 2:g}" y="{y + CELL_HEIGHT / 2 + 5:g}">{escape(words)}</text>'
+    text = (
+        f'<text class="c {klass}" x="{x + CELL_WIDTH / 2:g}" y="{y + CELL_HEIGHT / 2 + 5:g}">{in_markup(words)}</text>'
+    )
     return f'<g>{title}<rect {place} fill="{fill}" {border}/>{plate}{text if words else ""}</g>'
 
 
@@ -168,9 +172,9 @@ def _legend(reference: float, what: str, unit: str) -> Drawn:
     for number, (colour, words) in enumerate(zip(SHADES, WORDS, strict=True)):
         x = number * 84
         parts.append(f'<rect x="{x}" width="80" height="14" fill="{colour}" stroke="#c8ced4"/>')
-        parts.append(f'<text class="s" x="{x}" y="28">{escape(words)}</text>')
+        parts.append(f'<text class="s" x="{x}" y="28">{in_markup(words)}</text>')
     told = f"compared with the {what}, {figure(reference)} {unit}" if what else "no figure"
-    parts.append(f'<text class="s" y="46">{escape(told)}; ! and a thick border: missed; none: no figure</text>')
+    parts.append(f'<text class="s" y="46">{in_markup(told)}; ! and a thick border: missed; none: no figure</text>')
     return Drawn("".join(parts), 7 * 84.0, 50.0)
 
 

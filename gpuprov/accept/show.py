@@ -6,7 +6,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -21,7 +20,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.report import junit
 from gpuprov.report.files import check_writable, write_atomic
 from gpuprov.report.fold import names
-from gpuprov.report.text import safe
+from gpuprov.shown import cleaned, in_markup
 from gpuprov.verify.evaluate import Result
 
 ORDER: tuple[Status, ...] = ("unreachable", "fail", "error", "skip", "pass")
@@ -49,7 +48,8 @@ def report(outcome: Outcome, options: Options) -> None:
             write_atomic(path, text)
         except GpuprovError as error:
             refused.append(error)
-    console.result(as_json(outcome) if options.as_json else as_text(outcome, verbose=options.verbose))
+    told = as_json(outcome) if options.as_json else as_text(outcome, verbose=options.verbose)
+    console.result(told, in_colour=not options.as_json)
     for note in outcome.notes:
         console.warning(note)
     if refused:
@@ -109,14 +109,14 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
             ).append(one.host)
     for (test, why), hosts in skipped.items():
         lines += textwrap.wrap(
-            f"{_paint('skip', 'skip')}  {test}  {safe(why)}  [{names(dict.fromkeys(hosts))}]",
+            f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(names(dict.fromkeys(hosts)))}]",
             console.width(),
             subsequent_indent="      ",
         )
     lines += [""] if skipped else []
     if verbose:
         lines += [
-            f"{_paint('pass', 'pass')}  {one.host}  {one.check}  {safe(one.found)}"
+            f"{_paint('pass', 'pass')}  {cleaned(one.host)}  {cleaned(one.check)}  {cleaned(one.found)}"
             for one in outcome.findings
             if one.status == "pass"
         ]
@@ -126,13 +126,13 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
 
 
 def _loud(one: Finding) -> list[str]:
-    lines = [f"{_paint(one.status.upper(), one.status)}  {safe(one.check)}  {safe(one.host)}"]
+    lines = [f"{_paint(one.status.upper(), one.status)}  {cleaned(one.check)}  {cleaned(one.host)}"]
     for label, value in (("expected", one.wanted), ("found", one.found), ("see", one.evidence), ("hint", one.hint)):
         if not value:
             continue
         whole = label == "see"
         wide = max(console.width() - _MARGIN, 30)
-        parts = [safe(value)] if whole else textwrap.wrap(safe(value), wide, break_long_words=False) or [""]
+        parts = [cleaned(value)] if whole else textwrap.wrap(cleaned(value), wide, break_long_words=False) or [""]
         lines += [f"  {label:<{_MARGIN - 2}}{parts[0]}", *(" " * _MARGIN + part for part in parts[1:])]
     return lines
 
@@ -228,12 +228,12 @@ def page(outcome: Outcome) -> str:
     """One self-contained HTML page: the verdict, the maps, every finding."""
     pictures = document(maps(outcome)) if maps(outcome) else "<p>No pair of hosts was tested.</p>"
     rows = "".join(_table_row(one) for status in ORDER for one in outcome.findings if one.status == status)
-    notes = "".join(f"<p>{escape(note)}</p>" for note in outcome.notes)
+    notes = "".join(f"<p>{in_markup(note)}</p>" for note in outcome.notes)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>gpuprov accept</title><style>{_CSS}</style></head><body>
-<h1>gpuprov accept</h1><p>{escape(_plain(_verdict(outcome)))}; run {escape(outcome.run)}, gpuprov {__version__}</p>{notes}
+<h1>gpuprov accept</h1><p>{in_markup(_plain(_verdict(outcome)))}; run {in_markup(outcome.run)}, gpuprov {__version__}</p>{notes}
 <div class="picture">{pictures}</div>
 <table><thead><tr><th>Status</th><th>Host</th><th>Test</th><th>Found</th><th>Wanted</th><th>Command, way out</th></tr></thead>
 <tbody>{rows}</tbody></table></body></html>
@@ -242,10 +242,10 @@ def page(outcome: Outcome) -> str:
 
 def _table_row(one: Finding) -> str:
     more = "".join(
-        f"<{tag}>{escape(safe(text))}</{tag}>" for tag, text in (("code", one.evidence), ("p", one.hint)) if text
+        f"<{tag}>{in_markup(text)}</{tag}>" for tag, text in (("code", one.evidence), ("p", one.hint)) if text
     )
     cells = "".join(
-        f"<td>{escape(safe(text))}</td>"
+        f"<td>{in_markup(text)}</td>"
         for text in (one.host, one.check.removeprefix("acceptance."), one.found, one.wanted)
     )
     return f'<tr><td class="{one.status}">{one.status}</td>{cells}<td>{more}</td></tr>'

@@ -25,7 +25,5 @@ def run(pairs: Sequence[Pair], options: Options) -> int:
 
 def confirm(plans: list[HostPlan]) -> bool:
     """Show what will be done and ask."""
-    import click
-
     console.progress(plan_text(plans))
-    return click.confirm("apply?", default=False, err=True)
+    return console.confirm("apply?")

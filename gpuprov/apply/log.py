@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from gpuprov.errors import GpuprovError
+from gpuprov.shown import cleaned
 
 MASK = "********"
 SHORTEST = 4
@@ -35,9 +36,9 @@ class Log:
         self._file = os.fdopen(handle, "w", encoding="utf-8", errors="replace", buffering=1)
 
     def write(self, text: str) -> None:
-        """One or more lines. Terminal control characters are left out."""
-        plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f]", "", text.replace("\r\n", "\n"))
-        self._file.write(self.masked(plain).rstrip("\n") + "\n")
+        """One or more lines, cleaned, since a log is read on a terminal. Colours, which Ansible may have made, are left out."""
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", self.masked(text.replace("\r\n", "\n")))
+        self._file.write(cleaned(self.masked(plain)).rstrip("\n") + "\n")
 
     def masked(self, text: str) -> str:
         """The text without secrets."""

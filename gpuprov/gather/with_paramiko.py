@@ -81,8 +81,12 @@ class Worker:
 
 def connect(settings: Settings) -> paramiko.SSHClient:
     """An open connection; host keys are judged as ssh would judge them."""
+    import logging
+
     import paramiko
 
+    # Without a handler, Python prints what paramiko logs: the host's banner, and tracebacks.
+    logging.getLogger("paramiko").addHandler(logging.NullHandler())
     client = paramiko.SSHClient()
     client.load_system_host_keys()
     if not settings.flag("host_key_checking", True):

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and hold nothing hidden."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from errno import EACCES
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
+from gpuprov.shown import cleaned
 
 
 def write_atomic(path: str | Path, text: str, mode: int | None = None) -> None:
     """Replace the file in one step. A device or pipe is written to; a link keeps being a link. `mode`: 0666 less umask."""
-    target = Path(path)
+    target, text = Path(path), cleaned(text)
     try:
         if target.exists() and not target.is_file():
             target.write_text(text, encoding="utf-8")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpuprov import __version__
 from gpuprov.report.fold import ORDER, findings, host_lines, totals
+from gpuprov.shown import cleaned
 from gpuprov.verify import Result
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def _template() -> Template:
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=lambda value: cleaned(value) if isinstance(value, str) else value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

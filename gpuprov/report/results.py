@@ -42,7 +42,8 @@ def show(
         from gpuprov.report import text
 
         width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-        console.result(text.render(results, verbose=verbose, colour=console.coloured(sys.stdout), width=width).rstrip())
+        told = text.render(results, verbose=verbose, colour=console.coloured(sys.stdout), width=width)
+        console.result(told.rstrip(), in_colour=True)
     if refused:
         raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)
 

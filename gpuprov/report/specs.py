@@ -137,7 +137,7 @@ def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_part
     elif out is not None and exported.inventory["all"]["hosts"]:
         write_atomic(out, text + "\n")
     if mig_parted and exported.mig_parted:
-        write_atomic(mig_parted, yaml.safe_dump(exported.mig_parted, sort_keys=False, allow_unicode=True, width=120))
+        write_atomic(mig_parted, yaml.safe_dump(exported.mig_parted, sort_keys=False, width=120))
     return 4 if exported.unreachable else 0
 
 

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 from gpuprov.report.fold import Finding, HostLine, brief, findings, host_lines, names, totals
+from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result, ResultStatus
 
 _COLOURS = {"unreachable": "35", "fail": "31", "error": "33", "skip": "36", "pass": "32"}
@@ -23,13 +24,13 @@ def render(results: Sequence[Result], *, verbose: bool = False, colour: bool = F
     paint, shown = _Paint(colour), names if verbose else brief
     lines: list[str] = []
     for finding in findings(results, _LOUD):
-        lines += [*_loud(finding, safe(shown(finding.hosts)), paint, width), ""]
+        lines += [*_loud(finding, cleaned(shown(finding.hosts)), paint, width), ""]
     quiet = findings(results, ("skip", "pass") if verbose else ("skip",))
     for finding in quiet:
-        lines += _quiet(finding, safe(shown(finding.hosts)), paint, width)
+        lines += _quiet(finding, cleaned(shown(finding.hosts)), paint, width)
     lines += [""] if quiet else []
     for line in host_lines(results):
-        lines += _host(line, safe(shown(line.hosts)), paint, width)
+        lines += _host(line, cleaned(shown(line.hosts)), paint, width)
     return "\n".join([*lines, "", _summary(results, paint)]) + "\n"
 
 
@@ -46,22 +47,22 @@ class _Paint:
 
 def _loud(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
     result = finding.result
-    status, name = paint(result.status.upper(), result.status), paint.bold(safe(result.check))
+    status, name = paint(result.status.upper(), result.status), paint.bold(cleaned(result.check))
     lines = [f"{status}  {name}  {_where(finding.hosts, where)}"]
     for label, value in (("expected", result.expected), ("found", result.found)):
         lines += _labelled(label, value, width)
     if result.reboot:
         lines += _labelled("reboot", result.reboot, width)
     if result.evidence:
-        first = f"  # {safe(finding.hosts[0])}" if result.status == "unreachable" and len(finding.hosts) > 1 else ""
-        lines.append(f"  {'see':<{_MARGIN - 2}}{safe(result.evidence)}{first}")
+        first = f"  # {cleaned(finding.hosts[0])}" if result.status == "unreachable" and len(finding.hosts) > 1 else ""
+        lines.append(f"  {'see':<{_MARGIN - 2}}{cleaned(result.evidence)}{first}")
     return lines + _labelled("hint", result.hint, width)
 
 
 def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
     result = finding.result
-    head = f"{result.status}  {safe(result.check)}"
-    text = f"{head}  {safe(result.found)}" + (f"  [{where}]" if where else "")
+    head = f"{result.status}  {cleaned(result.check)}"
+    text = f"{head}  {cleaned(result.found)}" + (f"  [{where}]" if where else "")
     first, *rest = textwrap.wrap(text, max(width, 40), subsequent_indent="      ", break_long_words=False) or [head]
     return [first.replace(result.status, paint(result.status, result.status), 1), *rest]
 
@@ -82,7 +83,9 @@ def _labelled(label: str, value: str, width: int) -> list[str]:
         return []
     space = max(width - _MARGIN, 30)
     pieces = [
-        part for line in safe(value).splitlines() for part in textwrap.wrap(line, space, break_long_words=False) or [""]
+        part
+        for line in cleaned(value).splitlines()
+        for part in textwrap.wrap(line, space, break_long_words=False) or [""]
     ]
     first = f"  {label:<{_MARGIN - 2}}{pieces[0]}"
     return [first, *(" " * _MARGIN + piece for piece in pieces[1:])]
@@ -96,11 +99,3 @@ def _summary(results: Sequence[Result], paint: _Paint) -> str:
     wrong = any(counted[status] for status in _LOUD)
     verdict = paint.bold(paint("not as wanted" if wrong else "as wanted", "fail" if wrong else "pass"))
     return f"{verdict}: {count} host{'s' * (count != 1)}, {', '.join(parts)}"
-
-
-def safe(text: str) -> str:
-    """Text from a host without what could drive a terminal."""
-    return "".join(
-        character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
-        for character in text
-    )

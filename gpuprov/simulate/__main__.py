@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpuprov import console
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import description, distributions, faults, hosts, image, inventory, tools, waivers
 
@@ -22,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except GpuprovError as error:
-        print(f"error: {error}", file=sys.stderr)
+        console.error(error)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -33,21 +34,21 @@ def _run(options: argparse.Namespace) -> int:
         case "setup":
             tools.setup(*(("container", "machine") if options.machines else ("container",)))
         case "image":
-            print(image.build(options.distribution, rebuild=options.rebuild))
+            console.result(image.build(options.distribution, rebuild=options.rebuild))
         case "up":
             _up(options)
         case "down":
             _down(options.names, everything=options.all)
         case "list":
             for row in hosts.listing():
-                print("\t".join((row.name, row.kind, row.distribution, row.state)))
+                console.result("\t".join((row.name, row.kind, row.distribution, row.state)))
         case "run":
-            print(hosts.run(options.name, options.script), end="")
+            _said(hosts.run(options.name, options.script))
         case "reboot":
             hosts.reboot(options.name)
             tools.say(f"{options.name} is up again")
         case "logs":
-            print(hosts.logs(options.name), end="")
+            _said(hosts.logs(options.name))
         case "fault":
             _fault(options)
         case "faults":
@@ -57,6 +58,11 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _said(text: str) -> None:
+    if text:
+        console.result(text.removesuffix("\n"))
+
+
 def _up(options: argparse.Namespace) -> None:
     wanted = description.read(options.file) if options.file else description.Description()
     for field in ("distribution", "user", "kind"):
@@ -64,7 +70,7 @@ def _up(options: argparse.Namespace) -> None:
             wanted = msgspec.structs.replace(wanted, **{field: given})
     made = [hosts.up(name, wanted) for name in options.names]
     for host in made:
-        print(f"{host.name}\t{host.user}@{host.address}:{host.port}\t{host.key_file}")
+        console.result(f"{host.name}\t{host.user}@{host.address}:{host.port}\t{host.key_file}")
     if options.inventory:
         inventory.write(made, options.inventory, wanted)
         tools.say(f"wrote {options.inventory}")
@@ -94,10 +100,10 @@ def _faults(*, as_json: bool) -> None:
     rows = [{"name": f.name, "what": f.what, "caught_by": f.caught_by, "moment": f.moment, "kinds": f.kinds,
              "parameter": f.parameter} for f in faults.TABLE]  # fmt: skip
     if as_json:
-        print(json.dumps(rows, indent=2))
+        console.result(json.dumps(rows, indent=2))
         return
     for row in rows:
-        print(
+        console.result(
             f"{row['name']:20} {row['what']}; found by {row['caught_by']} ({row['moment']}, {' or '.join(row['kinds'])})"
         )
 
@@ -106,13 +112,20 @@ def _judge(options: argparse.Namespace) -> int:
     results = waivers.read_results(options.results)
     judged = waivers.judge(results, options.kind, gpu=not options.no_gpu, nvswitch=options.nvswitch)
     for line in waivers.lines(judged):
-        print(line)
+        console.result(line)
     tools.say(judged.summary)
     return int(not judged.green)
 
 
+class _Parser(argparse.ArgumentParser):
+    """What argparse says goes where all goes."""
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        (console.result if file is sys.stdout else console.progress)(message.removesuffix("\n"))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m gpuprov.simulate", description=__doc__)
+    parser = _Parser(prog="python -m gpuprov.simulate", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     prepare = commands.add_parser("setup", help="install the programs that simulated hosts need (apt-get, as root)")
     prepare.add_argument("--machines", action="store_true", help="also those that machines (QEMU) need")

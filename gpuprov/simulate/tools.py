@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 
+from gpuprov import console
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import engine_choice
 
@@ -34,7 +34,7 @@ SETUP = "run: python -m gpuprov.simulate setup (as root, on Debian)"
 
 def say(text: str) -> None:
     """Progress goes to stderr."""
-    print(text, file=sys.stderr, flush=True)
+    console.progress(text)
 
 
 def packages(kind: str) -> dict[str, str]:

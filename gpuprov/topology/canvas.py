@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+
+from gpuprov.shown import in_markup
 
 STYLE = """
 text{font:11px system-ui,"Segoe UI","DejaVu Sans",Arial,sans-serif;fill:#1f2328}
@@ -34,7 +35,7 @@ class Canvas:
 
     def box(self, x: float, y: float, width: float, height: float, kind: str, words: Sequence[tuple[str, str]]) -> None:
         """A box with lines of words, each with its class; what is too long is cut, and stands whole in the tooltip."""
-        told = escape("\n".join(word for word, _ in words if word))
+        told = in_markup("\n".join(word for word, _ in words if word))
         self.parts.append(
             f'<g><title>{told}</title><rect class="b {kind}" x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="4"/>'
         )
@@ -47,7 +48,7 @@ class Canvas:
     def text(self, x: float, y: float, word: str, style: str, anchor: str = "start") -> None:
         where = "" if anchor == "start" else f' text-anchor="{anchor}"'
         if word:
-            self.parts.append(f'<text class="{style}" x="{x:g}" y="{y:g}"{where}>{escape(word)}</text>')
+            self.parts.append(f'<text class="{style}" x="{x:g}" y="{y:g}"{where}>{in_markup(word)}</text>')
 
     def line(self, style: str, *points: tuple[float, float]) -> None:
         self.parts.append(f'<path class="{style}" d="M{" L".join(f"{x:g} {y:g}" for x, y in points)}"/>')
@@ -58,7 +59,7 @@ class Canvas:
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
                 f'width="{width:g}" height="{height:g}" role="img">',
-                f"<title>{escape(title)}</title>",
+                f"<title>{in_markup(title)}</title>",
                 f"<style>{STYLE}@media (prefers-color-scheme: dark) {{{DARK}}}\n</style>",
                 f'<rect class="paper" x="0" y="0" width="{width:g}" height="{height:g}"/>',
                 *self.parts,

@@ -172,7 +172,7 @@ def test_the_report_tells_hosts_that_fared_alike_once() -> None:
 def test_the_log_is_private_and_holds_no_secret(tmp_path: Path) -> None:
     with Log(tmp_path / "log", "r1", ["correct horse", "abc"]) as log:
         log.write("password is correct horse, abc\r\n\x1b[31mred\x1b[0m\x07")
-    assert log.path.read_text() == "password is ********, abc\nred\n"
+    assert log.path.read_text() == "password is ********, abc\nred\\u0007\n"
     assert log.path.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o700
 

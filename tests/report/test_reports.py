@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from errno import ENOSPC
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -88,7 +89,7 @@ def test_junit_reads_back() -> None:
     error = suites[3].find("testcase/error")
     assert error is not None
     assert error.text
-    assert NASTY.replace("\x1b", "\ufffd").replace("\x00", "\ufffd") in error.text
+    assert NASTY.replace("\x1b", "\\u001b").replace("\x00", "\\u0000") in error.text
 
 
 class Page(HTMLParser):
@@ -228,7 +229,7 @@ def test_names_fold_and_lose_nothing(hosts: list[str], folded: str) -> None:
     assert names(hosts) == folded
 
 
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "report.xml"
     write_atomic(target, "one")
     target.chmod(0o640)
@@ -240,7 +241,8 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o640
     with pytest.raises(GpuprovError, match=r"nowhere/x cannot be written: No such file or directory"):
         write_atomic(tmp_path / "nowhere" / "x", "three")
-    with pytest.raises(UnicodeEncodeError):
-        write_atomic(target, "\udcff")
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(ENOSPC, "No space left")))
+    with pytest.raises(GpuprovError, match="No space left"):
+        write_atomic(target, "four")
     assert target.read_text() == "two"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "report.xml"]

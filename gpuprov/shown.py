@@ -1,0 +1,63 @@
+"""What a person sees of a text from elsewhere: nothing in it drives a terminal, hides itself or turns the line around.
+
+Hosts and inventories are not trusted: a host's name, a version or an error may hold escape sequences. Everything that gpuprov
+prints or writes for people passes through `cleaned`: the console, the reports, the log of a run.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
+    "\xad\u061c\u180e\u200b-\u200f"  # no width, or a change of direction
+    "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"  # line breaks that are none here, directions, no width
+    "\ud800-\udfff\ufffe\uffff"  # what no encoding and no XML can hold; https://www.w3.org/TR/xml/#charsets
+    "\U000e0000-\U000e0fff]"  # tags: invisible letters
+)
+"""Changes of direction can make a line read as another: https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing"""
+_COLOUR = re.compile("(\x1b\\[(?:0|1|3[1-6])m)")
+
+
+def cleaned(text: str, encoding: str = "") -> str:
+    """The text with each hidden character as `\\u001b`, which JSON reads back as what it was; tabs and line feeds stay.
+
+    `encoding`: what that cannot hold is written alike.
+    """
+    if _HIDDEN.search(text):
+        text = _HIDDEN.sub(_named, text)
+    if encoding:
+        try:
+            text.encode(encoding)
+        except UnicodeEncodeError:
+            text = re.sub("[^\x00-\x7f]", lambda found: _named(found) if _lost(found[0], encoding) else found[0], text)
+    return text
+
+
+def painted(text: str, encoding: str = "") -> str:
+    """The same for a text in gpuprov's own colours: these stay. Its parts that come from elsewhere are cleaned before."""
+    return "".join(part if number % 2 else cleaned(part, encoding) for number, part in enumerate(_COLOUR.split(text)))
+
+
+def in_markup(text: str) -> str:
+    """The text for HTML and SVG: cleaned, and no tag."""
+    return escape(cleaned(text))
+
+
+def hides(text: str) -> bool:
+    """Whether there is a character in the text that `cleaned` would replace."""
+    return _HIDDEN.search(text) is not None
+
+
+def _named(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
+
+
+def _lost(character: str, encoding: str) -> bool:
+    try:
+        character.encode(encoding)
+    except UnicodeEncodeError:
+        return True
+    return False

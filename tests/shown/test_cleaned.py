@@ -1,0 +1,62 @@
+"""What becomes of each kind of hidden character, and what stays as it is."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from xml.etree import ElementTree
+
+import pytest
+
+from gpuprov import console
+from gpuprov.shown import cleaned, hides, in_markup, painted
+
+
+def test_each_hidden_character_is_named() -> None:
+    rows = {
+        "\x1b]0;OWNED\x07\x1b[2J": "\\u001b]0;OWNED\\u0007\\u001b[2J",
+        "a\rb\x00c\x7f": "a\\u000db\\u0000c\\u007f",
+        "\x9b31m": "\\u009b31m",
+        "user\u202etxt.exe": "user\\u202etxt.exe",
+        "\u2066\u2069\u200f": "\\u2066\\u2069\\u200f",
+        "ro\u200bot\ufeff": "ro\\u200bot\\ufeff",
+        "\U000e0041": "\\udb40\\udc41",
+        "\udce9": "\\udce9",
+        "a\u2028b\x85": "a\\u2028b\\u0085",
+    }
+    for text, expected in rows.items():
+        assert cleaned(text) == expected
+        assert hides(text)
+        assert not hides(cleaned(text))
+    for text in ("", "plain\n\ttext", "naïve — 東京 \U0001f600 [red]x[/red] \\u001b", "e\u0301", "a\xa0b"):
+        assert cleaned(text) == text
+        assert not hides(text)
+
+
+def test_no_character_that_drives_a_terminal_is_left() -> None:
+    everything = "".join(map(chr, range(0x110000)))
+    left = {unicodedata.category(one) for one in cleaned(everything) if one not in "\n\t"}
+    assert not left & {"Cc", "Cs", "Zl", "Zp"}
+    bidi = {unicodedata.bidirectional(one) for one in cleaned(everything)}
+    assert not bidi & {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI", "BN"} - {"BN"}
+    ElementTree.fromstring(f"<a>{in_markup(everything)}</a>")
+
+
+def test_json_that_was_cleaned_reads_back_as_what_it_was() -> None:
+    for text in ("\x1b[2J", "a\x9bb\u202ec", "\U000e0041", "tab\tand\nline", "back\\slash"):
+        assert json.loads(cleaned(json.dumps(text, ensure_ascii=False))) == text
+        assert json.loads(cleaned(json.dumps([text], ensure_ascii=False), "ascii")) == [text]
+
+
+def test_what_the_encoding_cannot_hold_is_named() -> None:
+    assert cleaned("é€\x1b", "latin-1") == "é\\u20ac\\u001b"
+    assert cleaned("\U0001f600", "ascii") == "\\ud83d\\ude00"
+    assert cleaned("é€", "utf-8") == "é€"
+
+
+def test_own_colours_stay_and_no_other_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert painted("\x1b[31mFAIL\x1b[0m \x1b[8mhidden\x1b[2J") == "\x1b[31mFAIL\x1b[0m \\u001b[8mhidden\\u001b[2J"
+    monkeypatch.setattr(console, "coloured", lambda _stream: True)
+    for code in (console.RED, console.YELLOW, "32", "33", "35", "36"):
+        text = console.paint("x", code, None)
+        assert painted(text) == text
