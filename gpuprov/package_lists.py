@@ -119,7 +119,7 @@ def precompiled_sets(
 
     NVIDIA's packages for dnf name the kernel without the distribution's tag and what is behind it.
     """
-    bare = [re.sub(r"\.el\d.*$", "", release) for release in kernels]
+    bare = [re.sub(r"\.el\d.*\Z", "", release) for release in kernels]
     more = {
         kind: [{"name": name.replace("{kernel}", kernel), "min": 0, "max": 9999} for kernel in bare for name in given]
         for kind, given in names.items()

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 FOLDERS = {"debian": "/etc/apt/sources.list.d/gpuprov-{}.sources", "redhat": "/etc/yum.repos.d/gpuprov-{}.repo"}
 KEYS = {"debian": "/etc/apt/keyrings/gpuprov-{}.asc", "redhat": "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuprov-{}"}
 HEAD = "# Managed by gpuprov: changes are overwritten\n"
-OWN = re.compile(r"/etc/(?:apt/sources\.list\.d|yum\.repos\.d)/gpuprov-(.+)\.(?:sources|repo)$")
+OWN = re.compile(r"/etc/(?:apt/sources\.list\.d|yum\.repos\.d)/gpuprov-(.+)\.(?:sources|repo)\Z")
 YES = ("1", "yes", "true", "on", "enabled", "with", "enable")
 UNSAFE = ("trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-insecure")
 ONE_LINE = re.compile(r"^\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<components>[^#]*)")
@@ -182,7 +182,7 @@ def _plain(url: str, told: Mapping[str, Any]) -> str:
 
 def _owner(name: str) -> str:
     """NVIDIA's own package that brings the file, if it is that one's."""
-    return " (apt-get purge cuda-keyring)" if re.search(r"/cuda-[a-z]+\d+-[a-z0-9_]+\.list$", name) else ""
+    return " (apt-get purge cuda-keyring)" if re.search(r"/cuda-[a-z]+\d+-[a-z0-9_]+\.list\Z", name) else ""
 
 
 def _rows(name: str, body: str, gpgcheck: str) -> Iterable[dict[str, Any]]:
@@ -255,7 +255,7 @@ def _repo(name: str, body: str, default: str) -> Iterable[dict[str, Any]]:
     section, last = "", ""
     fields: dict[str, str] = {}
     for line in [*body.splitlines(), "[]"]:
-        head = re.match(r"\[(.*)\]\s*$", line)
+        head = re.match(r"\[(.*)\]\s*\Z", line)
         if head:
             if section and section != "main":
                 yield from _repository(name, section, fields, default)

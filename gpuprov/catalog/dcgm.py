@@ -151,7 +151,7 @@ def follow(version: str, of: Line, packages: Mapping[str, str], index: Mapping[s
 
 def other_builds(names: Iterable[str], cuda: Sequence[str]) -> list[str]:
     """The packages of line 4 that are builds for another CUDA major than these: a driver of another major leaves them behind."""
-    found = ((name, re.match(rf"{CUDA_BUILD}(-|$)", name)) for name in names)
+    found = ((name, re.match(rf"{CUDA_BUILD}(-|\Z)", name)) for name in names)
     return [name for name, build in found if build and build[1] not in cuda]
 
 

@@ -108,7 +108,7 @@ def kubelet_may_set(key: str) -> bool:
     prefix = key.rpartition("/")[0]
     if prefix == "node-restriction.kubernetes.io" or prefix.endswith(".node-restriction.kubernetes.io"):
         return False
-    if not re.search(r"(^|\.)(kubernetes|k8s)\.io$", prefix):
+    if not re.search(r"(^|\.)(kubernetes|k8s)\.io\Z", prefix):
         return True
     for allowed in known().kubelet_labels:
         if key == allowed.key:

@@ -59,7 +59,7 @@ def toolkit_of(name: str) -> str:
 
 def built_for(version: str) -> str:
     """The CUDA version that a library's package version names: `2.21.5-1+cuda12.4` -> `12.4`; empty where it names none."""
-    match = re.search(r"[+.]cuda(\d+\.\d+)$", version)
+    match = re.search(r"[+.]cuda(\d+\.\d+)\Z", version)
     return match[1] if match else ""
 
 

@@ -14,6 +14,7 @@ from gpuprov.errors import UnreachableError
 from gpuprov.gather import gather
 from gpuprov.probe import pci
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
+from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, RawHost, is_secret
 
 
@@ -42,8 +43,13 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
         except ProbeFailed as error:
             unread.append(f"{capability.name}: {error}")
             continue
-        if fragment is not None:
-            spec[capability.name] = _told(fragment)
+        told = _told(fragment) if fragment is not None else None
+        # What a host says is judged as what a person writes: a spec that check refuses is none.
+        findings = convert(told, capability.fragment, (capability.name,))[1] if told else []
+        if findings:
+            unread.append(f"{capability.name}: {findings[0][1]}")
+        elif told is not None:
+            spec[capability.name] = told
     return spec, unread
 
 

@@ -28,7 +28,7 @@ ROOM = "inventory"
 LARGEST = 256 * 1024 * 1024
 MOST_FILES = 20_000
 _SECRET = re.compile(r"pass|secret|token|private_key|credential|api_?key", re.IGNORECASE)
-_KEY_FILE = re.compile(r"private_key_file$")
+_KEY_FILE = re.compile(r"private_key_file\Z")
 
 
 class Entry(msgspec.Struct, array_like=True):

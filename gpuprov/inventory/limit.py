@@ -13,7 +13,7 @@ from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Problem
 
 _PIECE = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
-_SUBSCRIPT = re.compile(r"^(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]$")
+_SUBSCRIPT = re.compile(r"^(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]\Z")
 
 
 def select(hosts: Sequence[RawHost], groups: Sequence[str], limit: str) -> tuple[tuple[RawHost, ...], list[Problem]]:

@@ -44,7 +44,7 @@ _NOISE = re.compile(
     r"^(YAML parsing failed|JSON parsing failed|Failed to parse inventory|Syntax error in template)[.:]\s*"
     r"|\.? Use -v+ to see paths searched"
 )
-_LINE_COLUMN = re.compile(r" \(at line (\d+), column (\d+)\)$")
+_LINE_COLUMN = re.compile(r" \(at line (\d+), column (\d+)\)\Z")
 
 
 def problem_of(error: BaseException, file: str, subject: str = "the file") -> Problem:
@@ -125,7 +125,7 @@ def _stderr(error: BaseException) -> str:
 
 def _search(file: str, text: str) -> tuple[int, int] | None:
     """Line and column of what an INI error quotes; Ansible 2.19 forgets the line on the way."""
-    quoted = re.findall(r"got: (.+)$|'([^']+)'|(\[[^\]]+\])", text)
+    quoted = re.findall(r"got: (.+)\Z|'([^']+)'|(\[[^\]]+\])", text)
     wanted = [part for groups in quoted for part in groups if part]
     try:
         with open(file, encoding="utf-8") as source:

@@ -36,7 +36,7 @@ class Diag(msgspec.Struct, frozen=True):
 # https://github.com/linux-rdma/perftest/blob/master/src/perftest_parameters.h: RESULT_FMT_G, RESULT_FMT_LAT and their REPORT_FMT.
 _BW_HEAD = re.compile(r"^ ?#bytes +#iterations +BW peak\[Gb/sec\] +BW average\[Gb/sec\] +MsgRate\[Mpps\]")
 _LAT_HEAD = re.compile(r"^ ?#bytes +#iterations +t_min\[usec\] +t_max\[usec\] +t_typical\[usec\] +t_avg\[usec\]")
-_NUMBER = re.compile(r"^-?\d+(\.\d+)?$")
+_NUMBER = re.compile(r"^-?\d+(\.\d+)?\Z")
 
 
 def bandwidth(text: str, size: int) -> float:
@@ -196,7 +196,7 @@ def _document(text: str, *keys: str) -> dict[str, Any]:
 
 
 _NOISE = re.compile(
-    r"^[-*#\s]*$|Waiting for client|Conflicting CPU frequency|^\s*(local|remote) address|^\s*GID:|^ *[\w .*]+: +\w"
+    r"^[-*#\s]*\Z|Waiting for client|Conflicting CPU frequency|^\s*(local|remote) address|^\s*GID:|^ *[\w .*]+: +\w"
 )
 # NCCL tells so of plug-ins that it does without, on every healthy host.
 _CHATTER = re.compile(r"NCCL INFO")

@@ -36,7 +36,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
     def process(self, name: str) -> Process | None:
         """The live process of the unit that runs this program, or a script of that name."""
-        return next((p for p in self.processes if re.search(rf"(^|[ /]){re.escape(name)}( |$)", p.command)), None)
+        return next((p for p in self.processes if re.search(rf"(^|[ /]){re.escape(name)}( |\Z)", p.command)), None)
 
 
 class GpuFabric(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ def _process(cells: list[str], clock: list[float]) -> Process | None:
 def parse_state(output: Output) -> tuple[GpuFabric, ...]:
     gpus: list[GpuFabric] = []
     for line in output.text.splitlines():
-        if match := re.match(rf"{BUS},\s*(?:state\s+)?([^,]+),\s*(?:status\s+)?([^,]+)$", line):
+        if match := re.match(rf"{BUS},\s*(?:state\s+)?([^,]+),\s*(?:status\s+)?([^,]+)\Z", line):
             gpus.append(GpuFabric(match[1].lower(), match[2].strip(), match[3].strip()))
         elif match := re.match(f"GPU {BUS}", line):
             gpus.append(GpuFabric(match[1].lower(), "", ""))

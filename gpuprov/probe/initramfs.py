@@ -24,7 +24,7 @@ class Initramfs(msgspec.Struct, frozen=True):
     @property
     def release(self) -> str:
         """The kernel that it is for."""
-        return re.sub(r"^(initrd\.img|initramfs)-|\.img$", "", self.image.rsplit("/", 1)[-1])
+        return re.sub(r"^(initrd\.img|initramfs)-|\.img\Z", "", self.image.rsplit("/", 1)[-1])
 
     @property
     def rebuild(self) -> str:

@@ -57,7 +57,7 @@ def parse_parameters(output: Output) -> dict[str, str]:
 def parse_libraries(output: Output) -> dict[str, str]:
     libraries: dict[str, str] = {}
     for line in output.text.splitlines():
-        match = re.search(r"/(lib[\w-]+)\.so\.(\d+(?:\.\d+)+)$", line)
+        match = re.search(r"/(lib[\w-]+)\.so\.(\d+(?:\.\d+)+)\Z", line)
         if match:
             libraries.setdefault(match[1], match[2])  # the linker takes the first that its cache lists
     return libraries

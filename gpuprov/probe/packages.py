@@ -120,7 +120,7 @@ def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
     for row in rows.get("rpm", []):
         cells = row.split("|")
         if len(cells) == 6:
-            source = re.sub(r"-[^-]+-[^-]+\.(src|nosrc)\.rpm$", "", cells[5])
+            source = re.sub(r"-[^-]+-[^-]+\.(src|nosrc)\.rpm\Z", "", cells[5])
             found.setdefault(cells[0], []).append((rpm.Nevra(*cells[:5]), source))
     packages: dict[str, Package] = {}
     for name, versions in found.items():

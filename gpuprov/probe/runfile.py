@@ -30,7 +30,7 @@ class Runfile(msgspec.Struct, frozen=True):
 def parse(output: Output) -> Runfile:
     rows = [line.split("|") for line in output.text.splitlines()]
     record = next((row[1] for row in rows if row[0] == "record"), "")
-    match = re.search(r"(\d{3}\.[\d.]*\d)\)?$", record.strip())
+    match = re.search(r"(\d{3}\.[\d.]*\d)\)?\Z", record.strip())
     return Runfile(
         version=match[1] if match else "",
         programs=tuple(row[1] for row in rows if row[0] == "program"),

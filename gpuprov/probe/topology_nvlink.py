@@ -49,7 +49,7 @@ def parse(output: Output) -> NvLinks:
     counts = _counts(rows["link"])
     gpus = []
     for row in rows["gpu"]:
-        match = re.match(rf"(\d+), {BUS}, ([^,]*), ([^,]*)(?:, (.*))?$", row)
+        match = re.match(rf"(\d+), {BUS}, ([^,]*), ([^,]*)(?:, (.*))?\Z", row)
         if match:
             links, active = counts.get(int(match[1]), (0, 0))
             pstate, mig = match[3].strip(), match[4].strip() == "Enabled"
@@ -79,7 +79,7 @@ def _counts(rows: list[str]) -> dict[int, tuple[int, int]]:
         if match := re.match(r"GPU (\d+):", row.strip()):
             index = int(match[1])
             found[index] = (0, 0)
-        elif index >= 0 and (match := re.match(r"Link \d+: (.*)$", row.strip())):
+        elif index >= 0 and (match := re.match(r"Link \d+: (.*)\Z", row.strip())):
             links, active = found[index]
             found[index] = (links + 1, active + bool(re.match(r"[0-9.]+ [GM]B/s", match[1])))
     return found

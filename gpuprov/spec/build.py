@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +14,9 @@ from gpuprov.spec.problem import Path, dotted
 
 Finding = tuple[Path, str, str]
 """Path, message, hint."""
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Characters that end a line, steer a terminal, or turn the direction of the text (C0, C1, DEL, separators, bidi); and half ones."""
+ONE_LINE = "allowed: text of one line, without control characters"
 
 
 def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Finding]]:
@@ -22,11 +25,45 @@ def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Findin
     `false` in the place of a block inside a block turns off what an outer group said there.
     """
     value = _without_switched_off(value, shape.type_info(kind))
-    try:
-        return msgspec.convert(value, kind), []
-    except msgspec.ValidationError as error:
-        findings = list(_walk(value, shape.type_info(kind), path))
-        return None, findings or [(path, f"{dotted(path)}: {error}", "")]
+    findings = list(_several_lines(value, path))
+    if not findings:
+        try:
+            return msgspec.convert(value, kind), []
+        except msgspec.ValidationError as error:
+            found = _walk(value, shape.type_info(kind), path)
+            return None, found or [(path, f"{dotted(path)}: {error}", "")]
+    told = {finding[0] for finding in findings}
+    return None, findings + [one for one in _walk(value, shape.type_info(kind), path) if one[0] not in told]
+
+
+def has_control(text: str) -> bool:
+    """Whether a text is more than one line of characters that are only themselves."""
+    return _CONTROL.search(text) is not None
+
+
+def visible(text: str) -> str:
+    """The text with its control characters as Python and YAML write them."""
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def _several_lines(value: object, path: Path) -> Iterator[Finding]:
+    """Every text of a spec, keys too, is of one line: it goes into files where a line is an entry, and to terminals.
+
+    So a pattern's `$` is the end of the text here too, as it is in JSON Schema.
+    """
+    if isinstance(value, str):
+        if has_control(value):
+            yield path, f"{dotted(path)} is {show(value)}", ONE_LINE
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if isinstance(key, str) and has_control(key):
+                place = f"{dotted(path)}: " if path else ""
+                yield (*path, key), f"{place}the key is {show(key)}", ONE_LINE
+            else:
+                yield from _several_lines(item, (*path, str(key)))
+    elif isinstance(value, list | tuple):
+        for number, item in enumerate(value):
+            yield from _several_lines(item, (*path, number))
 
 
 def _without_switched_off(value: object, kind: shape.Type) -> object:
@@ -54,7 +91,7 @@ def unknown_key(path: Path, key: object, known: list[str]) -> Finding:
     close = difflib.get_close_matches(str(key), known, n=1, cutoff=0.65)
     hint = f'did you mean "{close[0]}"?' if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
     place = f" in {dotted(path)}" if path else ""
-    return (*path, str(key)), f'unknown key "{key}"{place}', hint
+    return (*path, str(key)), f"unknown key {show(str(key))}{place}", hint
 
 
 def _walk(value: object, kind: shape.Type, path: Path) -> list[Finding]:
@@ -151,7 +188,7 @@ def _fits(value: object, kind: shape.Type) -> bool:
         return True
     try:
         msgspec.convert(value, _annotation(kind))
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):  # half of a character
         return False
     return True
 
@@ -206,7 +243,7 @@ def show(value: object) -> str:
     if isinstance(value, bool):
         text = "true" if value else "false"
     elif isinstance(value, str):
-        text = f'"{value}"'
+        text = f'"{visible(value)}"'
     elif value is None:
         text = "empty"
     elif isinstance(value, Mapping):

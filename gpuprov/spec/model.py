@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.spec.problem import Origin, Path
 
 SECRET = re.compile(
-    r"pass(word|wd|phrase)?$|_pass_|secret|token|private_key(?!_file)|_key_content|credential", re.IGNORECASE
+    r"pass(word|wd|phrase)?\Z|_pass_|secret|token|private_key(?!_file)|_key_content|credential", re.IGNORECASE
 )
 Reboot = Literal["never", "if-needed"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 from tests.contracts.test_imports import FILES, PACKAGE, nodes
@@ -43,3 +44,45 @@ def test_nothing_makes_a_template_of_data() -> None:
         if word in text.replace("is_trusted_as_template", "")
     ]
     assert told == []
+
+
+def test_patterns_match_to_the_end() -> None:
+    """`$` lets one more newline pass: patterns end with `\\Z`, or are matched whole. (A spec's texts have no newline at all.)"""
+    told = []
+    root = Path(PACKAGE).parent
+    for path in [*FILES, *(root / "roles").rglob("*.py"), *(root / "playbooks").rglob("*.py")]:
+        for call in nodes(path):
+            if not (isinstance(call, ast.Call) and ast.unparse(call.func).startswith("re.") and call.args):
+                continue
+            pattern = _pattern(call.args[0])
+            if pattern and ast.unparse(call.func) != "re.fullmatch" and "re.M" not in ast.unparse(call):
+                told += [f"{path}:{call.lineno}: {pattern}"] if _may_take_a_newline(pattern) else []
+    assert told == []
+
+
+def test_patterns_of_roles_match_to_the_end() -> None:
+    told = []
+    for path in (Path(PACKAGE).parent / "roles").rglob("*.y*ml"):
+        if path.parts[-3:] == ("tasks", "reach", "python.yml"):
+            continue  # of lines
+        for pattern in TESTED.findall(path.read_text(encoding="utf-8")):
+            told += [f"{path}: {pattern}"] if "$" in pattern and "(?m)" not in pattern else []
+    assert told == []
+
+
+TESTED = re.compile(r"(?:match|search)(?:\(|', ?)'([^']*)'")
+"""Regular expressions that Jinja tests a text with."""
+
+
+def _pattern(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(part.value if isinstance(part, ast.Constant) else "x" for part in node.values)  # type: ignore[misc]
+    return ""
+
+
+def _may_take_a_newline(pattern: str) -> bool:
+    """Whether `$` stands for an end in it, outside of a set of characters."""
+    parsed = re._parser.parse(pattern)  # type: ignore[attr-defined]
+    return not parsed.state.flags & re.MULTILINE and "AT_END)" in repr(parsed.data)

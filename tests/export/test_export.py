@@ -139,3 +139,13 @@ def test_round_trip(changed: dict[str, Output | str]) -> None:
         for check in BY_NAME[name].checks:
             outcome = check.run(Context(typed, fragment, told))
             assert outcome.status in ("pass", "skip"), (check.id, outcome)
+
+
+def test_what_check_would_refuse_is_told_and_not_written() -> None:
+    spec, unread = exported(sysctl_files="vm.swappiness = 1\x1b]0;OWNED\x07\n")
+    assert "kernel" not in spec
+    assert unread == ['kernel: sysctl.vm.swappiness is "1\\x1b]0;OWNED\\x07"']
+    spec, unread = exported(**{**FULL, "modprobe_config": CONFIGURED + "options nvidia-current NVreg_X=a\x9b2J\n"})
+    assert "nvidia_driver" not in spec
+    assert unread == ['nvidia_driver: nvidia_driver.module_parameters.NVreg_X is "a\\x9b2J"']
+    assert "container_toolkit" in spec

@@ -9,7 +9,7 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.kernel import machine, next_boot, now
 from gpuprov.capabilities.kernel.now import listed, service_limits
 from gpuprov.probe import boot, cpu, systemd
-from gpuprov.probe.base import Facts
+from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.modules import underscored
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
@@ -58,7 +58,9 @@ def export(facts: Facts) -> Fragment | None:
         state.asked if state.file == "enabled" and {one.governor for one in state.policies} == {state.asked} else ""
     )
     wanted = {"sysctl": sysctls, "limits": {k: int(v) if v.isdigit() else v for k, v in both.items()}}
-    fragment, _ = convert(wanted | ({"cpu_governor": governor} if governor else {}), Kernel)
+    fragment, findings = convert(wanted | ({"cpu_governor": governor} if governor else {}), Kernel)
+    if findings:
+        raise ProbeFailed(findings[0][1])
     return fragment if sysctls or both or governor else None
 
 

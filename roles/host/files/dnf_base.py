@@ -16,7 +16,7 @@ import rpm
 LOCK_FORMS = [hawkey.FORM_NEVRA, hawkey.FORM_NEVR, hawkey.FORM_NEV, hawkey.FORM_NA, hawkey.FORM_NAME]
 
 # Behind the name: nothing, a version or version-release (with or without epoch and architecture), or an architecture alone.
-LOCKED = re.compile(r"(-(\d+:)?\d[^-\s]*(-[\d*][^-\s]*)?|\.(noarch|x86_64|aarch64|i[3-6]86|ppc64le|s390x))?$")
+LOCKED = re.compile(r"(-(\d+:)?\d[^-\s]*(-[\d*][^-\s]*)?|\.(noarch|x86_64|aarch64|i[3-6]86|ppc64le|s390x))?\Z")
 
 
 class Refused(Exception):

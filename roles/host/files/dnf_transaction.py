@@ -35,7 +35,7 @@ from dnf_base import (
     write,
 )
 
-DRIVER_VERSION = re.compile(r"\d{3}(\.\d+)+$")
+DRIVER_VERSION = re.compile(r"\d{3}(\.\d+)+\Z")
 WORDS = {
     dnf.transaction.PKG_INSTALL: "install",
     dnf.transaction.PKG_UPGRADE: "upgrade",

@@ -144,7 +144,7 @@ class Nvml:
 def selected(selector, gpus):
     """The GPU that an index, a PCI address or the beginning of a UUID names."""
     text = str(selector)
-    match = re.match(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$", text.lower())
+    match = re.match(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\Z", text.lower())
     if text.isdigit():
         found = [gpu for gpu in gpus if gpu["index"] == int(text)]
     elif match:
@@ -175,7 +175,7 @@ def named(config, name):
     """Whether a daemon of this configuration can be called so, whatever devices there are."""
     patterns = {"host": "host", "gpu": "gpu[0-9]+", "mig": "gpu[0-9]+-mig[0-9]+(-ci[0-9]+)?", "none": "(?!)"}
     pattern = patterns.get(config["scope"])
-    return name in group_names(config) if pattern is None else bool(re.match(pattern + "$", name))
+    return name in group_names(config) if pattern is None else bool(re.match(pattern + r"\Z", name))
 
 
 def daemons(config, gpus):

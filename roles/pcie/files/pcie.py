@@ -14,7 +14,7 @@ import sys
 
 ROOT = os.environ.get("GPUPROV_ROOT", "")
 DEVICES = ROOT + "/sys/bus/pci/devices"
-ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
+ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\Z")
 # https://github.com/torvalds/linux/blob/master/include/uapi/linux/pci_regs.h
 EXPRESS, ACS, RELAXED, REQUEST = 0x10, 0x0D, 0x0010, 0x7000
 

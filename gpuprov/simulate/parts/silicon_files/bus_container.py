@@ -274,7 +274,7 @@ def forget(wanted: Files, word: str) -> None:
             with (TREE / path).open("r+b") as opened:
                 opened.seek(at)
                 opened.write(content[at : at + 2].encode("latin-1"))
-        elif word == "roce" and re.search(r"/(ecn/|traffic_class$)", path):
+        elif word == "roce" and re.search(r"/(ecn/|traffic_class\Z)", path):
             (TREE / path).write_text(content)
 
 
