@@ -135,6 +135,7 @@ def _create(name: str, description: Description, tag: str, volumes: tuple[tuple[
     engine.engine(
         *("run", "--detach", "--name", PREFIX + name, "--hostname", name, "--label", f"{LABEL}={label}"),
         *engine.systemd_flags(),
+        *engine.address_flags(PREFIX + name, LABEL),
         *(f"--volume={here}:{inside}:ro" for here, inside in (*guard.VOLUMES, *volumes)),
         *(tag, "/sbin/init"),
     )

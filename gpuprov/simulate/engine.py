@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
 import json
 import shutil
 from typing import Any
@@ -49,6 +51,24 @@ def network(container: str) -> dict[str, str]:
     """A container's IPAddress and Gateway; the engines that still tell them at the top level tell them by network, too."""
     networks: dict[str, dict[str, str]] = inspect(container)[0]["NetworkSettings"]["Networks"]
     return next(iter(networks.values()))
+
+
+def address_flags(container: str, label: str) -> tuple[str, ...]:
+    """Flags of `run` for an address that stays the same over restarts: podman 5 gives another one at each start, podman 4 does not.
+
+    It is drawn by the container's name from the upper half of podman's default network; those of `label` are passed over.
+    """
+    if chosen() != "podman":
+        return ()  # docker takes an address on networks of one's own only
+    subnet = ipaddress.IPv4Network(json.loads(engine("network", "inspect", "podman"))[0]["subnets"][0]["subnet"])
+    half = list(subnet.subnets(prefixlen_diff=1))[1]
+    taken = {one["IPAddress"] for entry in labelled(label) for one in entry["NetworkSettings"]["Networks"].values()}
+    first = int.from_bytes(hashlib.sha256(container.encode()).digest()[:8])
+    for step in range(half.num_addresses - 2):
+        address = str(half[1 + (first + step) % (half.num_addresses - 2)])
+        if address not in taken:
+            return ("--ip", address)
+    raise GpuprovError(f"no address is left in {half}", hint="python -m gpuprov.simulate down --all")
 
 
 def labelled(label: str) -> list[dict[str, Any]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gpuprov.errors import GpuprovError
-from gpuprov.simulate import engine_choice, tools
+from gpuprov.simulate import engine, engine_choice, tools
 
 NO_DAEMON = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
 DENIED = "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
@@ -84,3 +86,27 @@ def test_an_unknown_engine_is_refused(install: Install, monkeypatch: pytest.Monk
     engine_choice.forget()
     with pytest.raises(GpuprovError, match='GPUPROV_SIM_ENGINE is "lxc"; allowed: podman, docker'):
         engine_choice.chosen()
+
+
+def test_a_host_keeps_its_address_and_no_two_hosts_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts: list[str] = []
+
+    def podman(*arguments: str, stdin: str | None = None) -> str:
+        match arguments[0]:
+            case "network":
+                return '[{"subnets": [{"subnet": "10.88.0.0/16"}]}]'
+            case "ps":
+                return "\n".join(hosts)
+        return json.dumps([{"NetworkSettings": {"Networks": {"podman": {"IPAddress": host}}}} for host in hosts])
+
+    monkeypatch.setattr(engine, "chosen", lambda: "podman")
+    monkeypatch.setattr(engine, "engine", podman)
+    monkeypatch.setattr("shutil.which", lambda *_arguments, **_options: "/usr/bin/podman")
+    flag, first = engine.address_flags("gpuprov-sim-a", "label")
+    assert flag == "--ip"
+    assert ipaddress.ip_address(first) in ipaddress.ip_network("10.88.128.0/17")
+    assert engine.address_flags("gpuprov-sim-a", "label") == ("--ip", first)
+    hosts.append(first)
+    assert engine.address_flags("gpuprov-sim-a", "label")[1] != first
+    monkeypatch.setattr(engine, "chosen", lambda: "docker")
+    assert engine.address_flags("gpuprov-sim-a", "label") == ()
