@@ -1,10 +1,10 @@
-# make setup | demo | check | test | test-slow | molecule | bench; PYTHON chooses the interpreter.
+# make setup | demo | check | test | test-slow | fresh | molecule | bench; PYTHON chooses the interpreter.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: setup tools demo check test test-slow molecule style lint docs bench clean
+.PHONY: setup tools demo check test test-slow fresh molecule style lint docs bench clean
 
 $(BIN)/gpuprov: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,9 @@ test: lint check tools ## all but the slow tests: also the wheel, and simulated 
 
 test-slow: tools       ## what takes minutes each: real driver builds, machines, a hundred hosts, and what a scenario shows the core of
 	$(BIN)/pytest -m slow --durations=0
+
+fresh: setup           ## make demo and make test on newly bootstrapped Debian 12 and 13, with and without docker's client (root; hours)
+	tests/fresh.sh
 
 molecule: $(addprefix molecule-,$(SCENARIOS))  ## all scenarios on simulated GPU hosts (root, podman, QEMU); molecule-NAME for one
 
