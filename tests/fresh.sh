@@ -46,7 +46,7 @@ trap 'exit 143' TERM
 bootstrap() { # DISTRIBUTION: a minimal system, with this machine's own CA certificates
   local suite=${SUITES[$1]} certificates=/usr/local/share/ca-certificates hooks=()
   if [ -n "$(ls -A $certificates 2> /dev/null)" ]; then
-    hooks=(--customize-hook="copy-in $certificates /usr/local/share" --customize-hook='chroot "$1" update-ca-certificates')
+    hooks=(--customize-hook="copy-in $certificates /usr/local/share" --customize-hook='chroot "$1" update-ca-certificates > /dev/null 2>&1')
   fi
   mmdebstrap --quiet --mode=root --variant=minbase --format=tar --include=systemd-sysv,ca-certificates "${hooks[@]}" "$suite" \
     "$work/$1.tar" "deb $debian $suite main" "deb $debian $suite-updates main" "deb $security $suite-security main"

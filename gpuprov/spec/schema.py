@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,11 @@ def schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], 
     for kind in kinds:
         _close_keys(kind, components[kind.__name__])
         _let_switch_off(kind, components[kind.__name__])
+    for described in components.values():
+        if (
+            "description" in described
+        ):  # a docstring, which Python 3.13 stores without its indentation, and 3.11 with it
+            described["description"] = inspect.cleandoc(described["description"])
     properties = dict(components.pop(top["$ref"].rsplit("/", 1)[-1])["properties"])
     properties["gpu"] = {"anyOf": [*(k for k in properties["gpu"]["anyOf"] if k != {"type": "null"}), {"const": False}]}
     for (name, (_, summary)), block in zip(fragments.items(), blocks, strict=True):
