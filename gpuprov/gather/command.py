@@ -16,11 +16,16 @@ import sys
 import msgspec
 
 from gpuprov.errors import GpuprovError
+from gpuprov.gather.reasons import LOGGED_IN
 from gpuprov.gather.settings import Settings
 from gpuprov.inventory import home
 
-SHELL = ("/bin/sh", "-c", 'eval "$(cat)"')
-"""Reads the whole script before its first line runs: a connection cut half way runs nothing."""
+SHELL = ("sh", "-c", 'eval "$(cat)"')
+"""Reads the whole script before its first line runs: a connection cut half way runs nothing. Without a folder and without
+`exec`, so that a login shell may be a restricted one (rbash takes neither)."""
+ROOTS_SHELL = ("/bin/sh", "-c", SHELL[2])
+BEFORE_SUDO = f"LC_ALL=C; export LC_ALL; echo {LOGGED_IN} >&2"
+"""sudo speaks English, and what it says can be told from what the login printed."""
 SUDO_LIMIT = 120_000  # bytes of one argument: MAX_ARG_STRLEN of Linux is 128 KiB
 
 
@@ -43,7 +48,7 @@ def build(settings: Settings, script: str) -> Command:
         user = settings.text("user")
         extra = [*settings.words("container_args"), "exec", "-i", *(["-u", user] if user else [])]
         return Command([settings.kind, *extra, settings.host, *remote], stdin)
-    return Command([*ssh_arguments(settings), "--", settings.host, f"exec {shlex.join(remote)}"], stdin)
+    return Command([*ssh_arguments(settings), "--", settings.host, shlex.join(remote)], stdin)
 
 
 def remote_command(settings: Settings, script: str) -> tuple[list[str], bytes]:
@@ -53,14 +58,14 @@ def remote_command(settings: Settings, script: str) -> tuple[list[str], bytes]:
     sudo = [settings.text("become_exe", "sudo"), "-H", "-u", settings.become_user]
     password = settings.text("become_password")
     if not password:
-        return [*sudo, "-n", "--", *SHELL], script.encode()
+        return ["sh", "-c", f"{BEFORE_SUDO}; exec {shlex.join([*sudo, '-n', '--', *ROOTS_SHELL])}"], script.encode()
     if len(script.encode()) > SUDO_LIMIT:
         raise GpuprovError(
             f"{settings.name}: the script is too long for sudo with a password", "allow sudo without a password"
         )
-    line = shlex.join([*sudo, "-S", "-p", "", "--", "/bin/sh", "-c"])
+    line = shlex.join([*sudo, "-S", "-p", "", "--", *ROOTS_SHELL[:2]])
     # One line and then the end: a wrong password is one attempt, not three that lock the account.
-    feed = f"s={shlex.quote(script)}\nprintf '%s\\n' {shlex.quote(password)} | {line} \"$s\"\n"
+    feed = f"{BEFORE_SUDO}\ns={shlex.quote(script)}\nprintf '%s\\n' {shlex.quote(password)} | {line} \"$s\"\n"
     return list(SHELL), feed.encode()
 
 
@@ -110,7 +115,7 @@ def _ansible(settings: Settings, script: str) -> Command:
     lookups = {name: f"{{{{ lookup('ansible.builtin.env', 'GPUPROV_VARIABLE_{name}') }}}}" for name in given}
     argv = [sys.executable, "-m", "ansible", "adhoc", "-i", f"{settings.name},", settings.name]
     argv += ["-e", msgspec.json.encode(lookups).decode(), "-m", "ansible.builtin.raw"]
-    argv += ["-a", f"echo {packed} | base64 -d | /bin/sh"]
+    argv += ["-a", f"echo {packed} | base64 -d | sh"]
     environment |= home.environment()
     environment |= {"ANSIBLE_STDOUT_CALLBACK": "minimal", "ANSIBLE_SSH_USETTY": "False", "ANSIBLE_NOCOLOR": "1"}
     return Command(argv, b"", environment)

@@ -13,6 +13,7 @@ process for ever, and costs two forks and execs per probe; the one ticker costs 
 from __future__ import annotations
 
 import re
+import secrets
 import shlex
 from collections.abc import Iterable
 from typing import Any
@@ -34,8 +35,8 @@ cd /
 n= u=
 read -r n </proc/sys/kernel/random/uuid || n=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 while read -r k v w; do case $k in Uid:) set -- $w; u=$1; break;; esac; done </proc/self/status || u=$(id -u)
-printf 'gpuprov-begin %s %s\n' "$n" "$u"
-printf 'gpuprov-begin %s %s\n' "$n" "$u" >&2
+printf 'gpuprov-begin %s %s %s\n' RUN "$n" "$u"
+printf 'gpuprov-begin %s %s %s\n' RUN "$n" "$u" >&2
 t=0
 trap 't=$((t+1))' USR1
 (while sleep 1; do kill -USR1 $$ || exit; done) </dev/null >/dev/null 2>&1 &
@@ -61,16 +62,18 @@ printf '%s.\n' "$n" >&2
 printf '%s.\n' "$n"
 """
 
-_BEGIN = re.compile(rb"gpuprov-begin ([0-9a-f-]{20,64}) (\d*)\r?\n")
+_RUN = secrets.token_hex(8)
+"""Of this process: what a login prints before the script was read cannot be taken for the script's beginning."""
+_BEGIN = re.compile(rb"gpuprov-begin %b ([0-9a-f-]{20,64}) (\d*)\r?\n" % _RUN.encode())
 
 
 def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
-    """One script for these probes, in order, identical ones once. Equal probes give an equal script, byte for byte."""
+    """One script for these probes, in order, identical ones once. Equal probes give an equal script, byte for byte, in one process."""
     scripts: dict[str, str] = {}
     for probe in probes:
         if "\n" in probe.name or scripts.setdefault(probe.name, probe.script) != probe.script:
             raise ValueError(f"two probes are called {probe.name!r}, or the name has a line break")
-    head = _HEAD.replace("LIMIT", str(limit), 1).replace("TIMED_OUT", str(TIMED_OUT))
+    head = _HEAD.replace("RUN", _RUN, 2).replace("LIMIT", str(limit), 1).replace("TIMED_OUT", str(TIMED_OUT))
     calls = "".join(f"probe {shlex.quote(name)} {shlex.quote(script)}\n" for name, script in scripts.items())
     return head + calls + _TAIL
 

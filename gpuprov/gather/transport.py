@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather import script as frames
 from gpuprov.gather.children import Child, Ended, Job, Process, run_all
 from gpuprov.gather.command import build, ssh_arguments
+from gpuprov.gather.reasons import BY_HAND, LOGGED_IN, Login, Reason, reason
 from gpuprov.gather.settings import Settings
 from gpuprov.gather.unreached import Unreached, without_host
 from gpuprov.spec.model import RawHost
@@ -17,7 +19,6 @@ HOST_LIMIT = 120.0
 """Seconds one host may take from connect to the last byte."""
 
 Answer = bytes | UnreachableError
-_NOISE = ("Warning: Permanently added", "Connection to ", "Shared connection to ", "Killed by signal")
 
 
 def run(raw: RawHost, script: str, timeout: float = HOST_LIMIT) -> str:
@@ -56,51 +57,63 @@ def _answer(settings: Settings, ended: Ended, timeout: float) -> Answer:
     both = ended.out + b"\n" + ended.error
     if ended.reason == "timeout":
         where = "the script did not end" if frames.begun(both) else "no answer"
-        return _unreached(settings, f"{where} within {timeout:g} s")
+        waits = not frames.begun(both) and LOGGED_IN.encode() in ended.error
+        return _unreached(settings, f"{where} {'of sudo ' if waits else ''}within {timeout:g} s", become=waits)
     if ended.reason:
         return _unreached(settings, ended.reason)
     if frames.split(both) is not None:
         return both
     if frames.begun(both):
         return _unreached(settings, "the connection was lost while reading", "run it again", by_hand=False)
-    said = _last_line(ended)
-    return _unreached(settings, said, _way_out(settings, said))
+    return _not_begun(settings, reason(_login(settings), ended.out, ended.error, ended.status))
 
 
-def _unreached(settings: Settings, why: str, advice: str = "try it by hand", *, by_hand: bool = True) -> Unreached:
-    reason = without_host(why, (settings.host, settings.name))
-    command = _by_hand(settings) if by_hand else ""
-    return Unreached(settings.name, reason, advice, place=settings.address, command=command)
+def _login(settings: Settings) -> Login:
+    method = settings.text("become_method", "sudo").rpartition(".")[2]
+    key = os.path.expanduser(settings.text("key"))
+    return Login(
+        user=settings.text("user"),
+        become_user=settings.become_user,
+        sudo=settings.text("become_exe", method),
+        key=key,
+        key_trouble=_unreadable(key) if key else "",
+        kind=settings.kind,
+    )
 
 
-def _last_line(ended: Ended) -> str:
-    lines = (ended.error or ended.out).decode(errors="replace").splitlines()
-    told = [line.strip() for line in lines if line.strip() and not line.startswith(_NOISE)]
-    shown = "".join(character for character in told[-1] if character.isprintable())[:300] if told else ""
-    return shown or f"ended with status {ended.status} without a word"
+def _unreadable(file: str) -> str:
+    """Why this machine cannot read a file; ssh is silent about it."""
+    try:
+        with open(file, "rb"):
+            return ""
+    except OSError as error:
+        return error.strerror or "unreadable"
 
 
-def _way_out(settings: Settings, said: str) -> str:
-    lower = said.lower()
-    if "host key" in lower or "not found in known_hosts" in lower:
-        return "look at the host's key, then accept it once by hand"
-    if "permission denied" in lower or "authentication" in lower:
-        return "check ansible_user, ansible_ssh_private_key_file and ssh-agent, or set ansible_password"
-    if "resolve" in lower:
-        return "set ansible_host to the host's address"
-    if "sudo" in lower or "password" in lower:
-        return "set ansible_become_password, or allow this user sudo without a password"
-    if "no such container" in lower or "no container with name" in lower:
-        return f"see which containers run ({settings.kind} ps), then try it by hand"
-    return "try it by hand"
+def _not_begun(settings: Settings, why: Reason) -> Unreached:
+    return _unreached(settings, why.said, why.advice, become=why.become)
 
 
-def _by_hand(settings: Settings) -> str:
+def _unreached(
+    settings: Settings, why: str, advice: str = BY_HAND, *, by_hand: bool = True, become: bool = False
+) -> Unreached:
+    said = without_host(why, (settings.host, settings.name))
+    command = _by_hand(settings, become=become) if by_hand else ""
+    return Unreached(settings.name, said, advice, place=settings.address, command=command)
+
+
+def _by_hand(settings: Settings, *, become: bool = False) -> str:
+    """The command that shows the same failure: ssh alone where the login fails, sudo over it where becoming root does."""
+    words = ["sudo", "-u", settings.become_user, "true"] if become else ["true"]
     if settings.kind == "ssh":
-        words = [word for word in ssh_arguments(settings) if word not in ("-T",)]
-        return shlex.join([*words, settings.host, "true"]).replace("-o BatchMode=yes ", "")
+        ssh, *options = [word for word in ssh_arguments(settings) if word not in ("-T",)]
+        terminal = ["-t"] if become else []
+        return shlex.join([ssh, *terminal, *options, settings.host, *words]).replace("-o BatchMode=yes ", "")
     if settings.kind in ("podman", "docker"):
-        return shlex.join([settings.kind, "exec", settings.host, "true"])
+        options = [*(["-it"] if become else []), *(["-u", settings.text("user")] if settings.text("user") else [])]
+        return shlex.join([settings.kind, "exec", *options, settings.host, *words])
+    if settings.kind == "local":
+        return shlex.join(words)
     return f"ansible -i INVENTORY {settings.name} -m ansible.builtin.raw -a true"
 
 

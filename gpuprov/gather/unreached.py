@@ -21,7 +21,10 @@ def without_host(text: str, names: tuple[str, ...]) -> str:
     for name in sorted(filter(None, names), key=len, reverse=True):
         word = rf"(?<![\w.-])(?:[\w.-]+@)?\[?{re.escape(name)}\]?(?![\w-]|\.\w)"
         text = re.sub(rf"^{word}:\s*", "", text)
-        text = re.sub(rf"\b(host|hostname) {word}", r"\1", text)
+        text = re.sub(rf"connect to host {word} port", "connect to port", text)
+        text = re.sub(rf"resolve hostname {word}", "resolve the host's name", text)
         text = re.sub(rf" (by|with) {word}", r" \1 the host", text)
-        text = re.sub(rf"\"{word}\"\s?", "", text)
-    return re.sub(r" (by|with) (?:\d+\.){3}\d+(?= port)", r" \1 the host", text)
+        text = re.sub(rf"with name or ID \"{word}\"", "of this name or ID", text)
+        text = re.sub(rf"container:? \"?{word}\"?", "container of this name", text)
+    text = re.sub(r" (by|with) (?:\d+\.){3}\d+(?= port)", r" \1 the host", text)
+    return re.sub(r"(by|with) the host port (\d+)", r"\1 the host, port \2", text)

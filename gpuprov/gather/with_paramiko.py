@@ -69,7 +69,7 @@ class Worker:
             if transport is None:
                 return 255
             channel = transport.open_session()
-            channel.exec_command(f"exec {shlex.join(remote)}")
+            channel.exec_command(shlex.join(remote))
             channel.sendall(feed)
             channel.shutdown_write()
             drain = threading.Thread(target=_copy, args=(channel.recv_stderr, error), daemon=True)

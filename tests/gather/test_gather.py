@@ -128,6 +128,39 @@ def test_sudo_without_permission_names_the_way_out(tmp_path: Path) -> None:
     assert "ansible_become_password" in caught.value.hint
 
 
+def test_a_wrong_become_password_is_named_as_wrong(tmp_path: Path) -> None:
+    sudo = tmp_path / "sudo"
+    sudo.write_text(
+        "#!/bin/sh\nread -r _\nprintf 'Sorry, try again.\\nsudo: 1 incorrect password attempt\\n' >&2\nexit 1\n"
+    )
+    sudo.chmod(0o755)
+    connection: dict[str, object] = {
+        "ansible_connection": "local",
+        "ansible_become": True,
+        "ansible_become_user": "daemon",
+        "ansible_become_exe": str(sudo),
+        "ansible_become_password": "wrong",
+    }
+    with pytest.raises(UnreachableError, match="does not accept ansible_become_password") as caught:
+        run(RawHost(name="here", connection=connection), compose([HELLO]))
+    assert "correct ansible_become_password" in caught.value.hint
+    assert "set ansible_become_password" not in caught.value.hint
+
+
+def test_a_missing_key_file_is_named(sshd: Sshd) -> None:
+    found = failed(gather([(sshd.host(ansible_ssh_private_key_file="/no/such/key"), (HELLO,))])["gpu01"])
+    assert "the key file /no/such/key cannot be read: No such file or directory" in found.message
+    assert found.hint.startswith("correct ansible_ssh_private_key_file")
+
+
+def test_a_failure_of_sudo_is_shown_by_a_command_that_uses_sudo(sshd: Sshd) -> None:
+    raw = sshd.host(ansible_become=True, ansible_become_user="no-such-user", ansible_user="root")
+    found = failed(gather([(raw, (HELLO,))])["gpu01"])
+    assert isinstance(found, Unreached)
+    assert found.command.startswith("ssh -t ")
+    assert found.command.endswith("127.0.0.1 sudo -u no-such-user true")
+
+
 def test_a_become_password_reaches_sudo_once(tmp_path: Path) -> None:
     sudo = tmp_path / "sudo"
     sudo.write_text(
@@ -183,7 +216,7 @@ def test_an_outage_has_one_reason() -> None:
     found = [failed(one) for one in gather([(raw, (HELLO,)) for raw in hosts]).values()]
     assert all(isinstance(one, Unreached) for one in found)
     assert {one.reason for one in found if isinstance(one, Unreached)} == {
-        f"ssh: connect to host port {ports}: Connection refused"
+        f"ssh: connect to port {ports}: Connection refused"
     }
     assert {one.advice for one in found if isinstance(one, Unreached)} == {"try it by hand"}
     assert "127.0.0.2" in found[1].hint
@@ -193,12 +226,12 @@ def test_an_outage_has_one_reason() -> None:
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ("ssh: connect to host 192.0.2.7 port 22: No route to host", "ssh: connect to host port 22: No route to host"),
-        ("ssh: Could not resolve hostname gpu7.example: unknown", "ssh: Could not resolve hostname: unknown"),
+        ("ssh: connect to host 192.0.2.7 port 22: No route to host", "ssh: connect to port 22: No route to host"),
+        ("ssh: Could not resolve hostname gpu7.example: unknown", "ssh: Could not resolve the host's name: unknown"),
         ("ops@gpu7: Permission denied (publickey).", "Permission denied (publickey)."),
-        ("Connection closed by 192.0.2.7 port 22", "Connection closed by the host port 22"),
-        ("Connection reset by 198.51.100.1 port 22", "Connection reset by the host port 22"),
-        ('Error: no container with name or ID "gpu7" found', "Error: no container with name or ID found"),
+        ("Connection closed by 192.0.2.7 port 22", "Connection closed by the host, port 22"),
+        ("Connection reset by 198.51.100.1 port 22", "Connection reset by the host, port 22"),
+        ('Error: no container with name or ID "gpu7" found', "Error: no container of this name or ID found"),
         ("ssh: connect to host bastion port 22: refused", "ssh: connect to host bastion port 22: refused"),
         ("gpu70: gpu7.example.org is not gpu7-ib", "gpu70: gpu7.example.org is not gpu7-ib"),
     ],

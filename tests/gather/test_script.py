@@ -104,7 +104,7 @@ def test_no_output_can_forge_a_frame(shell: list[str]) -> None:
 def test_the_marker_is_in_no_argument_and_no_environment() -> None:
     script = compose([probe("looks", "cat /proc/*/cmdline /proc/*/environ 2>/dev/null; env")])
     done = subprocess.run(["sh", "-c", script], capture_output=True, check=True)
-    marker = done.stdout.split(b" ")[1]
+    marker = done.stdout.split(b" ")[2]
     outputs = split(done.stdout + done.stderr)
     assert outputs
     assert marker.decode() not in outputs["looks"].text
@@ -136,6 +136,11 @@ def test_the_user_id_is_always_there(shell: list[str]) -> None:
 
 def test_nothing_is_printed_by_a_login_shell_that_counts() -> None:
     done = subprocess.run(["sh"], input=compose([probe("a", "echo x")]).encode(), capture_output=True, check=True)
-    outputs = split(b"Welcome to gpu01\n\xff\n" + done.stdout + b"stdin: is not a tty\n" + done.stderr)
+    forged = b"gpuprov-begin 00000000-0000-0000-0000-000000000000 0\ngpuprov-begin %b 0123456789abcdef01234 0\n" % (
+        b"0" * 16
+    )
+    outputs = split(
+        b"Welcome to gpu01\n\xff\n" + forged + done.stdout + b"stdin: is not a tty\n" + forged + done.stderr
+    )
     assert outputs
     assert outputs["a"].text == "x\n"

@@ -22,9 +22,7 @@ def words(**connection: object) -> str:
 
 
 def test_a_bare_host_leaves_everything_to_the_users_ssh_configuration() -> None:
-    assert words() == (
-        """ssh -T -o BatchMode=yes -o ConnectTimeout=10 -- gpu01 'exec /bin/sh -c '"'"'eval "$(cat)"'"'"''"""
-    )
+    assert words() == ("""ssh -T -o BatchMode=yes -o ConnectTimeout=10 -- gpu01 'sh -c '"'"'eval "$(cat)"'"'"''""")
 
 
 def test_ssh_variables() -> None:
@@ -118,8 +116,8 @@ def test_kind(connection: dict[str, object], kind: str) -> None:
 
 
 def test_containers() -> None:
-    assert words(ansible_connection="podman").startswith("podman exec -i gpu01 /bin/sh")
+    assert words(ansible_connection="podman").startswith("podman exec -i gpu01 sh -c")
     line = words(
         ansible_connection="docker", ansible_host="box", ansible_user="ops", ansible_docker_extra_args="-H tcp://x"
     )
-    assert line.startswith("docker -H tcp://x exec -i -u ops box /bin/sh")
+    assert line.startswith("docker -H tcp://x exec -i -u ops box sh -c")

@@ -1,0 +1,264 @@
+"""What ssh, a login shell or sudo said when a script did not start -> the reason, and the way out. Pure: the one home of that rule.
+
+The words are those of OpenSSH (`ssh.c`, `sshconnect*.c`), paramiko, shadow's nologin, pam_nologin, sudo (`plugins/sudoers`), and
+sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+LOGGED_IN = "gpuprov-login"
+"""A line of standard error that the first shell of ours prints before it starts sudo: what comes after it is sudo's."""
+BY_HAND = "try it by hand"
+
+
+class Login(NamedTuple):
+    """As whom, and how. `sudo` is the program that becomes another user; `key` the inventory's key file, and `key_trouble` why
+    this machine cannot read it."""
+
+    user: str = ""
+    become_user: str = "root"
+    sudo: str = "sudo"
+    key: str = ""
+    key_trouble: str = ""
+    kind: str = "ssh"
+
+    @property
+    def name(self) -> str:
+        return self.user or "this user"
+
+
+class Reason(NamedTuple):
+    """Why no script ran. `become`: the login works, and what failed is becoming another user."""
+
+    said: str
+    advice: str = BY_HAND
+    become: bool = False
+
+
+class _Rule(NamedTuple):
+    """A line with `pattern` is the reason (`told` in its place, with the pattern's groups), and `advice` is the way out."""
+
+    pattern: str
+    advice: str
+    told: str = "{line}"
+
+
+_SUDO = (
+    _Rule(
+        r"unknown user|user '.*' not found",
+        "correct ansible_become_user: no user of the host is called {become_user}",
+    ),
+    _Rule(
+        r"(parse|syntax) error|invalid configuration|no valid sudoers sources|unable to (open|stat) .*sudoers|is world writable"
+        r"|is owned by [ug]id|bad permissions.*sudoers",
+        "mend the sudoers files: visudo -c, as root on the host, shows where",
+    ),
+    _Rule(
+        r"incorrect (password|authentication) attempt|[Ss]orry, try again|failed, try again|no password was provided"
+        r"|[Ii]ncorrect \w+ password|hat nicht funktioniert",
+        "correct ansible_become_password: it is what {sudo} on the host asks {name} for",
+        "{sudo} does not accept ansible_become_password",
+    ),
+    _Rule(
+        r"not in the sudoers file|not allowed to (run sudo|execute)|may not run|afraid I can't do that",
+        "allow {name} any command as {become_user} in /etc/sudoers.d, or log in as another user: ansible_user",
+    ),
+    _Rule(
+        r"must have a tty",
+        "let {name} use sudo without a terminal: Defaults:{name} !requiretty in /etc/sudoers.d",
+    ),
+    _Rule(
+        r"password is required|authentication is required|[Mm]issing \w+ password|no askpass program|terminal is required",
+        "set ansible_become_password, or allow {name} sudo without a password (NOPASSWD) in /etc/sudoers.d",
+    ),
+    _Rule(
+        r"account validation failure|account.*(locked|expired)|password is expired|password has expired|account management",
+        "renew the account or its password on the host: chage --list {name} shows both",
+    ),
+    _Rule(
+        r"setuid bit|effective uid is not 0|no new privileges|nosuid",
+        "sudo has lost its rights: mend its owner and mode (root, 4755), or the nosuid of its file system",
+    ),
+    _Rule(
+        r"not found\Z|No such file or directory\Z",
+        "install sudo on the host, name it (ansible_become_exe), or log in as root: ansible_user: root",
+        "{sudo} is not on the host, or not on its path",
+    ),
+)
+_SHELL = (
+    _Rule(
+        r"account is currently not available|nologin: ",
+        "give {name} a login shell on the host (usermod --shell /bin/bash), or log in as another user: ansible_user",
+    ),
+    _Rule(
+        r"booting up|going down|system is shutting down|[Uu]nprivileged users are not permitted",
+        "wait until the host has booted; what remains is /run/nologin there",
+    ),
+    _Rule(
+        r"[Pp]assword change required|password has expired|password will expire today|required to change your password",
+        "log in by hand and set a new password, or let it not expire: chage -M -1 {name}",
+    ),
+    _Rule(
+        r"account has expired|account .*expired|[Aa]ccount is locked|contact (your|the) (system )?administrator",
+        "renew the account on the host: chage --list {name} shows it",
+    ),
+    _Rule(
+        r"sftp connections only|[Ss]hell access|restricted to|forced command",
+        "the login of {name} is bound to one command (ForceCommand, command=): log in as another user: ansible_user",
+    ),
+    _Rule(
+        r"restricted|sh: ([Cc]ommand )?not found|Unknown command|executable file .*not found",
+        "the login shell of {name} finds no sh: give it another shell or path, or log in as another user: ansible_user",
+    ),
+)
+_DENIED = _Rule(
+    r"[Pp]ermission denied|[Aa]uthentication|No such file or directory: '|[Pp]rivate key file is encrypted",
+    "check ansible_user, ansible_ssh_private_key_file and ssh-agent, or set ansible_password",
+)
+_SSH = (
+    _Rule(
+        r"no matching .* found|[Uu]nable to negotiate",
+        "this machine's ssh and the host's have no method in common: allow one in ~/.ssh/config, or update the host",
+    ),
+    _Rule(
+        r"REMOTE HOST IDENTIFICATION HAS CHANGED|[Hh]ost key for server .* does not match",
+        "find out why (reinstalled, or another host at this address), then forget the old key: ssh-keygen -R ADDRESS",
+        "the host's key is not the one in known_hosts",
+    ),
+    _Rule(
+        r"[Hh]ost key|not found in known_hosts",
+        "look at the host's key, then accept it once by hand",
+    ),
+    _Rule(
+        r"[Tt]oo many authentication failures",
+        "ssh-agent offers too many keys: name one (ansible_ssh_private_key_file), and set IdentitiesOnly yes in ~/.ssh/config",
+    ),
+    _DENIED,
+    _Rule(
+        r"[Cc]ould not resolve|[Nn]ame or service not known|nodename nor servname|[Nn]ame resolution",
+        "set ansible_host to the host's address",
+    ),
+    _Rule(
+        r"[Bb]ad configuration option|command-line: line|unknown option|Bad owner or permissions",
+        "correct the ssh options (ansible_ssh_common_args, ansible_ssh_extra_args) or ~/.ssh/config",
+    ),
+    _Rule(
+        r"UNKNOWN port|stdio forwarding failed|administratively prohibited",
+        "the jump host or proxy does not reach it: try that by hand",
+    ),
+)
+_CONTAINER = (
+    _Rule(
+        r"no such container|[Nn]o container with name|No such container|container state improper|is not running",
+        "see which containers run ({kind} ps --all), then try it by hand",
+    ),
+)
+_KEY = (
+    (r"Identity file (?P<key>.+?) not accessible: (?P<why>[^.]+)", "the key file {key} cannot be read: {why}"),
+    (r"Permissions \S+ for '(?P<key>.+)' are too open", "the key file {key} is open to others, so ssh leaves it aside"),
+    (r'Load key "(?P<key>.+)": (?P<why>.+)', "ssh cannot use the key file {key}: {why}"),
+    (r"No such file or directory: '(?P<key>.+)'", "the key file {key} cannot be read: No such file or directory"),
+    (r"[Pp]rivate key file is encrypted", "the key file {key} has a passphrase"),
+)
+_NOISE = (
+    "Warning: Permanently added",
+    "Connection to ",
+    "Shared connection to ",
+    "Killed by signal",
+    "sudo: unable to resolve host",
+    "sudo: setrlimit",
+    "sudo: ldap_",
+    "sudo: unable to mkdir",
+    "Could not chdir to home directory",
+    "** WARNING: connection is not using a post-quantum",
+    "** This session may be vulnerable",
+    "** The server may need to be upgraded",
+)
+_WARNINGS = re.compile(r"warning: setlocale|cannot change locale|unknown defaults entry|[_a-z]+ unknown option\Z")
+_STATUS_OF_SSH = 255
+_ANSIBLES_BECOME = re.compile(r"(Missing|Incorrect) \w+ password")
+_ANSIBLE = re.compile(
+    r"^\[ERROR\]: (?:(?:Task|Action|Module) failed: )*(?:Failed to connect to the host via ssh: )?(.*)"
+)
+
+
+def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason:
+    """Why no script ran, from all that was printed. Never more than one line of it."""
+    printed, complained = _lines(out), _lines(error)
+    if login.kind == "ansible":
+        printed, complained = _of_ansible(printed, complained)
+    become = LOGGED_IN in complained
+    if become:
+        complained = complained[complained.index(LOGGED_IN) + 1 :]
+    told = [line for line in [*complained, *printed] if not line.startswith(_NOISE) and not _WARNINGS.search(line)]
+    if become or (login.kind == "ansible" and any(map(_ANSIBLES_BECOME.search, told))):
+        return _of_sudo(told, login, status)
+    rules: tuple[_Rule, ...] = _SHELL
+    if login.kind in ("podman", "docker"):
+        rules = (*_CONTAINER, *_SHELL)
+    elif status in (_STATUS_OF_SSH, None) or login.kind != "ssh":
+        rules = (*_SSH, *_SHELL)
+    if found := _first(rules, told, login):
+        return _with_key(told, found.reason, login) if found.rule is _DENIED else found.reason
+    said = [line for line in complained if line in told] or told
+    if said:
+        return Reason(said[-1])
+    if login.kind == "ssh" and status == _STATUS_OF_SSH:
+        return Reason("ssh ended without a word")
+    whose = "the program" if login.kind in ("podman", "docker") else f"the login shell of {login.name}"
+    return Reason(f"{whose} ended with status {status} without a word", _SHELL[0].advice.format(name=login.name))
+
+
+def _of_sudo(told: list[str], login: Login, status: int | None) -> Reason:
+    if found := _first(_SUDO, told, login):
+        return found.reason._replace(become=True)
+    own = [line for line in told if line.startswith(f"{login.sudo}:")] or told
+    return Reason(own[-1] if own else f"{login.sudo} ended with status {status} without a word", become=True)
+
+
+class _Found(NamedTuple):
+    rule: _Rule
+    reason: Reason
+
+
+def _first(rules: tuple[_Rule, ...], told: list[str], login: Login) -> _Found | None:
+    """The first rule that has a line."""
+    for rule in rules:
+        for line in told:
+            if found := re.search(rule.pattern, line):
+                words = {**login._asdict(), "name": login.name, "line": line, **found.groupdict()}
+                return _Found(rule, Reason(rule.told.format(**words), rule.advice.format(**words)))
+    return None
+
+
+def _with_key(told: list[str], found: Reason, login: Login) -> Reason:
+    """`Permission denied`, with what is wrong with the key file beside it."""
+    if login.key_trouble:
+        said = f"{found.said.rstrip('.')}; the key file {login.key} cannot be read: {login.key_trouble}"
+        return Reason(said, "correct ansible_ssh_private_key_file, or set ansible_password")
+    for pattern, words in _KEY:
+        for line in told:
+            if key := re.search(pattern, line):
+                trouble = words.format(**{"key": login.key, **key.groupdict()})
+                said = trouble if key.string == found.said else f"{found.said.rstrip('.')}; {trouble}"
+                do = "chmod 600 on" if "open to others" in trouble else "correct"
+                return Reason(said, f"{do} ansible_ssh_private_key_file, or set ansible_password")
+    return found
+
+
+def _lines(stream: bytes) -> list[str]:
+    """Its lines, without what does not print and what no person would read to its end."""
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.decode(errors="replace"))
+    lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
+    return [line[:300] for line in lines if line]
+
+
+def _of_ansible(printed: list[str], complained: list[str]) -> tuple[list[str], list[str]]:
+    """What the host printed, and what Ansible complains of, in the output of one task of its `minimal` callback."""
+    errors = [found[1] for line in complained if (found := _ANSIBLE.match(line)) and found[1] != "non-zero return code"]
+    body = [line for line in printed if line != "non-zero return code"]
+    starts = [number for number, line in enumerate(body) if line.endswith((">>", "=> {"))]
+    return ([] if errors else body[starts[0] + 1 :] if starts else body), errors
