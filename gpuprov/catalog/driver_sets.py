@@ -31,9 +31,16 @@ BUILDS = ("dkms", "precompiled")
 MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
 """What the kernel module is called on some distribution; modprobe.d takes options under each."""
 GPU_SERVICES = [
+    "gdm.service",
+    "gdm3.service",
+    "lightdm.service",
+    "sddm.service",
     "gpuprov-mps@*.service",
     "nvidia-persistenced.service",
     "nvidia-gridd.service",
+    "nvidia-powerd.service",
+    "nvidia-topologyd.service",
+    "nvsm*.service",
     "nvidia-dcgm-exporter.service",
     "dcgm-exporter.service",
     "nvidia-dcgm.service",

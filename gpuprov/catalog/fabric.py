@@ -38,9 +38,11 @@ SUBNET_PACKAGES = {
 }
 # mlx5_ib: https://github.com/NVIDIA/gpu-operator/issues/2781
 SUBNET_MODULES = ("mlx5_core", "mlx5_ib", "ib_umad")
-MIN_KERNEL = "5.17"
 REGISTERS_SINCE = 3
 """The first generation whose GPUs register with the fabric, which nvidia-smi shows, and must be reset when the daemon restarts."""
+# Azure's images refuse a tray with clique 0 or an empty cluster: https://github.com/Azure/azhpc-images/pull/506
+CLIQUE_SINCE = 570
+"""The first branch for racks; its nvidia-smi tells the clique of each GPU."""
 BOARD = 8
 """GPUs on an NVSwitch board."""
 NO_LIMIT = 9999
@@ -115,7 +117,7 @@ def tables() -> dict[str, Any]:
         "imex": [entry.id for gpu in gpus() if gpu.fabric_manager.imex for entry in gpu.pci_ids],
         "modes": MODES,
         "subnet_packages": {family: list(found) for family, found in SUBNET_PACKAGES.items()},
-        "min_kernel": MIN_KERNEL,
+        "subnet_modules": list(SUBNET_MODULES),
         "configuration": configuration_file(),
     }
 

@@ -9,6 +9,9 @@ import msgspec
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.packages import packages_script, parse_packages
 
+NOTHING = ("N/A", "[N/A]", "Not Supported", "")
+BAD = {"Bandwidth": ("Degraded",), "Route Unhealthy": ("True",), "Access Timeout Recovery": ("True",)}
+"""What is wrong by itself in the health of a driver that has no summary: nvmlFabricDefs of https://docs.nvidia.com/deploy/nvml-api"""
 BUS = r"(?:[0-9A-Fa-f]{4})?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 
 
@@ -40,11 +43,34 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuFabric(msgspec.Struct, frozen=True):
-    """A GPU's registration with the fabric, as nvidia-smi shows it: latched, so it says nothing of the daemon's life."""
+    """A GPU's registration with the fabric, as nvidia-smi shows it: latched, so it says nothing of the daemon's life.
+
+    `clique`, `cluster`: which GPUs share memory with it, and the UUID of their rack or board; empty where this nvidia-smi does not
+    tell them. `health`: the lines below Health, by name.
+    """
 
     bus: str
     state: str
     status: str
+    clique: str = ""
+    cluster: str = ""
+    health: dict[str, str] = {}
+
+    def ill(self) -> tuple[str, ...]:
+        """What is wrong with its health, in nvidia-smi's words; empty where nothing is, or nothing is told."""
+        summary = self.health.get("Summary", NOTHING[0])
+        if summary in NOTHING:
+            return tuple(f"{name}: {value}" for name, value in self.health.items() if value in BAD.get(name, ()))
+        more = (f"{name}: {value}" for name, value in self.health.items() if name != "Summary" and value not in NOTHING)
+        return () if summary == "Healthy" else (f"Health {summary}", *more)
+
+
+class SubnetKernel(msgspec.Struct, frozen=True):
+    """What the running kernel has for NVSwitches that are reached through InfiniBand: `modules` that are loaded, built in or on disk,
+    and `devices`: InfiniBand devices whose function is a bridge to a switch."""
+
+    modules: frozenset[str] = frozenset()
+    devices: tuple[str, ...] = ()
 
 
 def parse_bridges(output: Output) -> tuple[str, ...]:
@@ -95,17 +121,33 @@ def _process(cells: list[str], clock: list[float]) -> Process | None:
     return Process(int(pid), command.strip(), now - uptime + int(fields[19]) / ticks)
 
 
+FIELDS = {"State": "state", "Status": "status", "CliqueId": "clique", "ClusterUUID": "cluster"}
+
+
 def parse_state(output: Output) -> tuple[GpuFabric, ...]:
     gpus: list[GpuFabric] = []
+    inside = False
     for line in output.text.splitlines():
         if match := re.match(rf"{BUS},\s*(?:state\s+)?([^,]+),\s*(?:status\s+)?([^,]+)\Z", line):
             gpus.append(GpuFabric(match[1].lower(), match[2].strip(), match[3].strip()))
         elif match := re.match(f"GPU {BUS}", line):
             gpus.append(GpuFabric(match[1].lower(), "", ""))
-        elif gpus and (match := re.match(r"\s+(State|Status)\s*:\s*(.*)", line)):
-            changed = {"state": match[2].strip()} if match[1] == "State" else {"status": match[2].strip()}
-            gpus[-1] = msgspec.structs.replace(gpus[-1], **changed)
+            inside = False
+        elif gpus and line.strip() == "Health":
+            inside = True
+        elif gpus and (match := re.match(r"\s+(\S.*?)\s*:\s*(.*)", line)):
+            name, value, last = match[1], match[2].strip(), gpus[-1]
+            if name in FIELDS:
+                gpus[-1] = msgspec.structs.replace(last, **{FIELDS[name]: value})
+            elif inside:
+                gpus[-1] = msgspec.structs.replace(last, health={**last.health, name: value})
     return tuple(gpu for gpu in gpus if gpu.state)
+
+
+def parse_subnet_kernel(output: Output) -> SubnetKernel:
+    rows = [line.partition("|") for line in output.text.splitlines()]
+    found = {kind: [name for one, _, name in rows if one == kind] for kind in ("module", "device")}
+    return SubnetKernel(frozenset(found["module"]), tuple(found["device"]))
 
 
 BRIDGES = Probe(
@@ -149,9 +191,26 @@ PACKAGES = Probe(
 STATE = Probe(
     "fabric_state",
     """command -v nvidia-smi >/dev/null || exit 0
-nvidia-smi --query-gpu=pci.bus_id,fabric.state,fabric.status --format=csv,noheader 2>/dev/null && exit 0
-nvidia-smi -q 2>/dev/null | awk '/^GPU /{print} /^    [^ ]/{f=/^    Fabric *$/} f&&/^        (State|Status) /{print}'; true""",
+q=$(nvidia-smi --query-gpu=pci.bus_id,fabric.state,fabric.status --format=csv,noheader 2>/dev/null) || q=
+case $q in '' | *Completed*)
+  l=$(nvidia-smi -q 2>/dev/null | awk '/^GPU /{print} /^    [^ ]/{f=/^    Fabric *$/} f&&/^        /{print}')
+  case $l in *State*) q=$l ;; esac ;;
+esac
+[ -z "$q" ] || echo "$q"
+true""",
     parse_state,
-    "nvidia-smi --query-gpu=pci.bus_id,fabric.state,fabric.status --format=csv",
+    "nvidia-smi -q | grep -A 14 -w Fabric",
 )
-"""Branches that do not know the query's fields are asked in the long form, which takes seconds."""
+"""Whether a registered GPU is healthy, and in which clique, only the long form tells, which takes seconds; so do branches tell that
+do not know the query's fields."""
+SUBNET_KERNEL = Probe(
+    "fabric_kernel",
+    """for m in mlx5_core mlx5_ib ib_umad; do
+  { [ -d "/sys/module/$m" ] || modinfo -n "$m" >/dev/null 2>&1; } && echo "module|$m"
+done
+for d in /sys/class/infiniband/*; do
+  [ -e "$d" ] && grep -qsa SW_MNG "$d/device/vpd" && echo "device|${d##*/}"
+done; true""",
+    parse_subnet_kernel,
+    "modinfo -n mlx5_core mlx5_ib ib_umad; grep -la SW_MNG /sys/class/infiniband/*/device/vpd",
+)

@@ -126,6 +126,7 @@ GOOD: dict[str, Output | str] = {
     "space": "512000 /boot\n10485760 /var\n",
     "nvidia_functions": H100 + NVSWITCH,
     "fabric_bridges": "",
+    "fabric_kernel": "module|mlx5_core\nmodule|mlx5_ib\nmodule|ib_umad\n",
     "fabric_manager": daemon("535.261.03"),
     "fabric_packages": FABRIC_MANAGER,
     "fabric_state": fabric_state("0000:19:00.0"),

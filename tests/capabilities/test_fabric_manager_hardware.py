@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.probe.base import Output
 from tests.capabilities.asking import FM, GOOD, H100, NVSWITCH, PODMAN, Row, daemon, fabric_state, judge
+from tests.probe import captured
 
 VERSION = "535.261.03"
 SWITCHLESS: dict[str, Output | str] = {"nvidia_functions": H100}
@@ -20,6 +22,12 @@ NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm -F /usr/share/nvidia/nvlsm/nvlsm.conf"
 SUBNET = "".join(f"hi |{name}|1-1|{name}\n" for name in ("nvlsm", "libibumad3", "infiniband-diags"))
 B200_PACKAGES = str(GOOD["fabric_packages"]) + SUBNET
 MODULES = "mlx5_core 1 0 - Live 0x0\nmlx5_ib 1 0 - Live 0x0\nib_umad 1 0 - Live 0x0\n"
+SHARED, VGPU = FabricManager(fabric_mode="shared-nvswitch"), FabricManager(fabric_mode="vgpu")
+
+
+def real_state(case: str) -> str:
+    """The block of `nvidia-smi -q` that somebody published, of the one GPU here."""
+    return "GPU 00000000:19:00.0\n" + captured("fabric_state", case).text
 
 
 def fm(check: str) -> str:
@@ -39,13 +47,37 @@ ROWS = [
     ),
     Row("generation 4", fm("hardware"), None, B200, "pass", "2 bridges to NVSwitches of generation 4"),
     Row(
-        "an old kernel",
+        "EL 9's kernel, whose number is old and whose modules are there",
         fm("hardware"),
         None,
-        {**B200, "platform": "Linux 5.15.0-1 x86_64\n"},
+        {**B200, "platform": "Linux 5.14.0-570.12.1.el9_6.x86_64 x86_64\n"},
+        "pass",
+        "2 bridges",
+    ),
+    Row(
+        "Ubuntu 22.04's own kernel",
+        fm("hardware"),
+        None,
+        {**B200, "platform": "Linux 5.15.0-164-generic x86_64\n"},
+        "pass",
+        "2 bridges",
+    ),
+    Row(
+        "a cloud's kernel without the modules",
+        fm("hardware"),
+        None,
+        {**B200, "platform": "Linux 6.14.0-1018-aws x86_64\n", "fabric_kernel": "module|mlx5_core\n"},
         "fail",
-        "5.15",
-        "newer kernel",
+        "6.14.0-1018-aws has no mlx5_ib ib_umad",
+        "linux-modules-extra",
+    ),
+    Row("boards of generation 3 need none of them", fm("hardware"), None, {"fabric_kernel": ""}, "pass"),
+    Row(
+        "in a container the kernel is the machine's",
+        fm("hardware"),
+        None,
+        {**B200, **PODMAN, "fabric_kernel": ""},
+        "pass",
     ),
     Row("PCIe cards", fm("hardware"), None, {"nvidia_functions": PCIE}, "fail", "H100-PCIE (PCIe) sits on no", "false"),
     Row("a rack", fm("hardware"), None, {"nvidia_functions": GB200}, "fail", "nvidia-imex instead", "false"),
@@ -68,6 +100,73 @@ ROWS = [
         {"fabric_state": fabric_state("0000:19:00.0", status="Insufficient Resources")},
         "fail",
         "Completed (Insufficient Resources)",
+    ),
+    Row(
+        "registered, and unhealthy",
+        fm("registered"),
+        None,
+        {"fabric_state": real_state("unhealthy_h200")},
+        "fail",
+        "0000:19:00.0 Health Unhealthy, Bandwidth: Full",
+        "gpuprov explain 802",
+    ),
+    Row(
+        "insufficient resources on a real host",
+        fm("registered"),
+        None,
+        {"fabric_state": real_state("insufficient")},
+        "fail",
+        "0000:19:00.0 Completed (Insufficient Resources)",
+    ),
+    Row(
+        "in progress on a real host",
+        fm("registered"),
+        None,
+        {"fabric_state": real_state("in_progress_580.159.04")},
+        "fail",
+        "0000:19:00.0 In Progress (N/A)",
+    ),
+    Row(
+        "where virtual machines share the NVSwitches it waits for a partition",
+        fm("registered"),
+        SHARED,
+        {"fabric_state": real_state("in_progress_580.159.04")},
+        "pass",
+        "1 In Progress until a partition with them is activated",
+    ),
+    Row("the same for vGPUs", fm("registered"), VGPU, {"fabric_state": real_state("in_progress_580.159.04")}, "pass"),
+    Row("and a partition that is", fm("registered"), SHARED, {}, "pass", "1 GPUs: Completed, Success"),
+    Row(
+        "but not one that failed",
+        fm("registered"),
+        SHARED,
+        {"fabric_state": real_state("insufficient")},
+        "fail",
+        "Insufficient Resources",
+    ),
+    Row(
+        "nor an unhealthy one",
+        fm("registered"),
+        SHARED,
+        {"fabric_state": real_state("unhealthy_h200")},
+        "fail",
+        "Unhealthy",
+    ),
+    Row(
+        "a GPU that a virtual machine has is not told",
+        fm("registered"),
+        SHARED,
+        {"nvidia_functions": H100.replace("nvidia\n", "vfio-pci\n") + NVSWITCH, "fabric_state": ""},
+        "pass",
+        "1 lent to virtual machines",
+    ),
+    Row(
+        "on bare metal nobody lends one",
+        fm("registered"),
+        None,
+        {"nvidia_functions": H100.replace("nvidia\n", "vfio-pci\n") + NVSWITCH, "fabric_state": ""},
+        "fail",
+        "no fabric state",
     ),
     Row(
         "one of two GPUs is not told",

@@ -15,10 +15,21 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, GOOD, facts, units
 from tests.capabilities.imex_host import HERE, PACKAGE, SETTINGS, STARTED, THERE, TRAY, VERSION, domain, tray
+from tests.probe import captured
 
 BLOCK = FabricManager(imex=Imex(nodes=(HERE, THERE)))
 DRIVER = f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {VERSION}  Release Build\n"
 LATER = STARTED + 60
+GPU, CLUSTER = "GPU 00000000:19:00.0\n", "9c6f5af3-53bf-49b5-a436-b66766c413c3"
+# The values of a healthy tray and of one without its rack's fabric: https://github.com/leptonai/gpud/pull/1106 and 1108
+ATTACHED = (
+    f"{GPU}    Fabric\n        State                             : Completed\n        Status                            : Success\n"
+    f"        CliqueId                          : 4026\n        ClusterUUID                       : {CLUSTER}\n"
+    "        Health\n            Summary                       : Not Supported\n"
+)
+TWO = TRAY + TRAY.replace(":19:", ":3b:")
+NO_RACK = ATTACHED.replace("Completed", "Not Supported").replace("4026", "0")
+OTHER = ATTACHED.replace(":19:", ":3B:").replace("4026", "4027")
 
 
 def ask(name: str, block: FabricManager = BLOCK, **changed: str) -> Outcome:
@@ -29,6 +40,7 @@ def ask(name: str, block: FabricManager = BLOCK, **changed: str) -> Outcome:
         "packages": "",
         "loaded_driver": DRIVER,
         "imex": tray(),
+        "fabric_state": ATTACHED,
         **changed,
     }
     check = CHECKS[f"fabric_manager.{name}"]
@@ -83,6 +95,19 @@ ROWS = [
     ("imex_domain", {"imex": tray(told=domain("READY", "READY", state="DOWN"))}, "fail", "DOWN: no member says why"),
     ("imex_domain", {"imex": tray(told="Failed to connect")}, "fail", "does not tell: Failed to connect"),
     ("imex_domain", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
+    ("imex_fabric", {}, "pass", "1 GPUs attached, clique 4026 of 9c6f5af3-53bf-49b5-a436-b66766c413c3"),
+    ("imex_fabric", {"fabric_state": ATTACHED.replace("4026", "0")}, "fail", "in no clique (CliqueId 0,"),
+    ("imex_fabric", {"fabric_state": ATTACHED.replace(CLUSTER, "0" * 8 + "-0000-0000-0000-" + "0" * 12)}, "fail", "in no clique"),
+    ("imex_fabric", {"fabric_state": ATTACHED.partition("        CliqueId")[0]}, "fail", "CliqueId not told"),
+    ("imex_fabric", {"fabric_state": GPU + captured("fabric_state", "insufficient").text}, "fail", "(Insufficient Resources)"),
+    ("imex_fabric", {"fabric_state": GPU + captured("fabric_state", "unhealthy_h200").text}, "fail", "Health Unhealthy"),
+    ("imex_fabric", {"fabric_state": NO_RACK}, "fail", "Not Supported (Success)"),
+    ("imex_fabric", {"fabric_state": GPU + captured("fabric_state", "in_progress_580.159.04").text}, "fail", "In Progress (N/A)"),
+    ("imex_fabric", {"fabric_state": ATTACHED + OTHER, "nvidia_functions": TWO}, "fail", "several: 9c6f5af3"),
+    ("imex_fabric", {"fabric_state": ATTACHED, "nvidia_functions": TWO}, "fail", "0000:3b:00.0 not told"),
+    ("imex_fabric", {"nvidia_functions": ""}, "fail", "no GPU on the bus"),
+    ("imex_fabric", {"loaded_driver": ""}, "fail", "no NVIDIA module"),
+    ("imex_fabric", {"loaded_driver": "", "container": "podman\n"}, "skip", "none is loaded there"),
     ("imex_channel", {}, "pass", "channel0"),
     ("imex_channel", {"imex": tray(channel=False)}, "fail", "no such device"),
     ("imex_channel", {"loaded_driver": ""}, "fail", "no NVIDIA module"),

@@ -136,6 +136,18 @@ ROWS = [
         change="client nvidia-persiste (nvidia-persistenced.service 812):  -> stopped",
     ),
     Row(
+        "services of laptops, of DGX, of virtual machines' topology, and a display manager",
+        HOLDERS,
+        NEWEST,
+        {
+            "gpu_clients": "5|nvidia-powerd|nvidia-powerd.service\n6|nvsm_core|nvsm-core.service\n"
+            "7|nvidia-topology|nvidia-topologyd.service\n8|Xorg|lightdm.service\n"
+        },
+        "pass",
+        "4 services",
+        change="client nvsm_core (nvsm-core.service 6):  -> stopped",
+    ),
+    Row(
         "an upgrade under a training job",
         HOLDERS,
         NEWEST,

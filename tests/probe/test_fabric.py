@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +13,8 @@ from gpuprov.probe import fabric
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.fabric import GpuFabric
 from tests.probe import captured
+
+AWK = re.search(r"awk '([^']*)'", fabric.STATE.script)[1]  # type: ignore[index]
 
 
 def test_a_live_daemon_on_a_simulated_host() -> None:
@@ -62,6 +65,33 @@ def test_both_forms_of_the_state_say_the_same(case: str) -> None:
     assert len(states) == 8
 
 
+def test_what_real_hosts_print_of_health_and_clique() -> None:
+    """The long form of three branches, each of which adds lines; the query form has none of them."""
+
+    def of(case: str) -> GpuFabric:
+        text = "GPU 00000000:19:00.0\n" + captured("fabric_state", case).text
+        kept = subprocess.run(["awk", AWK], input=text, capture_output=True, text=True, check=True).stdout
+        return fabric.parse_state(Output(kept))[0]
+
+    sick = of("unhealthy_h200")
+    assert (sick.state, sick.status, sick.clique) == ("Completed", "Success", "2")
+    assert (sick.cluster, sick.ill()) == (
+        "dc6e40c4-d722-4357-9ba6-5291dd461278",
+        ("Health Unhealthy", "Bandwidth: Full"),
+    )
+    poor = of("insufficient")
+    assert (poor.status, poor.clique, poor.ill()) == ("Insufficient Resources", "0", ())
+    new = of("in_progress_580.159.04")
+    assert (new.state, new.clique, new.ill()) == ("In Progress", "N/A", ())
+    assert new.health["Incorrect Configuration"] == "N/A"
+    early = GpuFabric("b", "Completed", "Success", health={"Bandwidth": "Degraded", "Route Unhealthy": "False"})
+    assert early.ill() == ("Bandwidth: Degraded",)
+    well = GpuFabric("b", "Completed", "Success", health={"Summary": "Healthy", "Bandwidth": "Full"})
+    assert well.ill() == ()
+    less = GpuFabric("b", "Completed", "Success", health={"Summary": "Limited Capacity"})
+    assert less.ill() == ("Health Limited Capacity",)
+
+
 def test_a_gpu_that_is_not_registered_and_one_that_never_is() -> None:
     text = "00000000:19:00.0, state  In Progress, status N/A\n00000000:3B:00.0, [N/A], [N/A]\n"
     assert fabric.parse_state(Output(text)) == (
@@ -73,6 +103,43 @@ def test_a_gpu_that_is_not_registered_and_one_that_never_is() -> None:
 
 def test_bridges() -> None:
     assert fabric.parse_bridges(Output("0000:05:00.0\n0000:06:00.0\n")) == ("0000:05:00.0", "0000:06:00.0")
+
+
+def run_state(folder: Path, query: str, long: str) -> str:
+    """What the snippet prints where nvidia-smi answers the query form and the long form so; an empty answer is a failure."""
+    smi = folder / "nvidia-smi"
+    smi.write_text(
+        f"#!/bin/sh\n[ $1 = -q ] && {{ printf '{long}'; exit 0; }}\n"
+        f"[ -n '{query}' ] || {{ echo 'Field is not valid'; exit 2; }}\nprintf '{query}'\n"
+    )
+    smi.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", "-c", fabric.STATE.script], capture_output=True, check=True, text=True,
+        env={"PATH": f"{folder}:/usr/bin:/bin"},
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_the_long_form_is_asked_of_gpus_that_are_registered_only(tmp_path: Path) -> None:
+    line = "00000000:19:00.0, state  {}, status {}\\n"
+    long = (
+        "GPU 00000000:19:00.0\\n    Fabric\\n        State   : {}\\n        Health\\n            Summary : Unhealthy\\n"
+    )
+    states = fabric.parse_state(
+        Output(run_state(tmp_path, line.format("Completed", "Success"), long.format("Completed")))
+    )
+    assert states[0].ill() == ("Health Unhealthy",)
+    states = fabric.parse_state(Output(run_state(tmp_path, line.format("In Progress", "N/A"), long.format("wrong"))))
+    assert states == (GpuFabric("0000:19:00.0", "In Progress", "N/A"),)
+    states = fabric.parse_state(Output(run_state(tmp_path, line.format("Completed", "Success"), "nothing")))
+    assert states == (GpuFabric("0000:19:00.0", "Completed", "Success"),)
+    assert fabric.parse_state(Output(run_state(tmp_path, "", long.format("Completed"))))[0].state == "Completed"
+
+
+def test_what_the_kernel_has_for_bridged_switches() -> None:
+    found = fabric.parse_subnet_kernel(Output("module|mlx5_core\nmodule|ib_umad\ndevice|mlx5_4\n"))
+    assert found == fabric.SubnetKernel(frozenset({"mlx5_core", "ib_umad"}), ("mlx5_4",))
+    assert fabric.parse_subnet_kernel(Output("")) == fabric.SubnetKernel()
 
 
 @pytest.mark.skipif(not shutil.which("awk"), reason="the snippet needs awk")

@@ -250,4 +250,43 @@ def channel(ctx: Ctx) -> Outcome:
     return ok(catalogue.IMEX_CHANNEL)
 
 
-CHECKS = (version, held, enabled, alive, nodes, domain, channel, hardware)
+@on_trays
+@check(
+    "fabric_manager.imex_fabric",
+    *(pci.NVIDIA_FUNCTIONS, fabric.STATE, nvidia.DRIVER, system.CONTAINER),
+    evidence=fabric.STATE.evidence,
+)
+def in_fabric(ctx: Ctx) -> Outcome:
+    """Every GPU of the tray is attached to the rack's NVLink fabric: Completed, Success, healthy, all in one clique of one cluster."""
+    on_bus = sorted(gpu.address for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)))
+    states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
+    expected = f"{len(on_bus)} GPUs: Completed, Success, in one clique of a cluster"
+    driver = ctx.facts.get(nvidia.DRIVER).version
+    if not driver and (kind := ctx.facts.get(system.CONTAINER)):
+        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    if not driver:
+        return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
+    tells = resolve.order(driver)[0] >= catalogue.CLIQUE_SINCE
+    bad = [f"{bus} {wrong}" for bus in on_bus if (wrong := detached(states.get(bus), tells=tells))]
+    groups = {(states[bus].cluster, states[bus].clique) for bus in on_bus if bus in states}
+    if not bad and len(groups) > 1:
+        bad = [f"several: {', '.join(sorted(f'{cluster}.{clique}' for cluster, clique in groups))}"]
+    if bad or not on_bus:
+        hint = "the rack's switch trays and their controller (NMX) decide it: nvidia-smi nvlink -s; nvidia-smi -q; then nvidia-smi -r"
+        return fail(expected, "; ".join(bad) or "no GPU on the bus", hint)
+    clique = "".join(f", clique {clique} of {cluster}" for cluster, clique in groups if clique)
+    return ok(f"{len(on_bus)} GPUs attached{clique or ', in a clique that this driver does not tell'}", expected)
+
+
+def detached(gpu: fabric.GpuFabric | None, *, tells: bool) -> str:
+    """Why a GPU is not in its rack's fabric, in nvidia-smi's words; empty where it is. `tells`: the driver tells the clique."""
+    if gpu is None:
+        return "not told by nvidia-smi"
+    if gpu.state != "Completed" or gpu.status != "Success":
+        return f"{gpu.state} ({gpu.status or 'no status'})"
+    if tells and (gpu.clique in (*fabric.NOTHING, "0") or not gpu.cluster.strip("0-N/A[]")):
+        return f"in no clique (CliqueId {gpu.clique or 'not told'}, ClusterUUID {gpu.cluster or 'not told'})"
+    return ", ".join(gpu.ill())
+
+
+CHECKS = (version, held, enabled, alive, nodes, domain, channel, in_fabric, hardware)

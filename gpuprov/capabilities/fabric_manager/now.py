@@ -152,31 +152,42 @@ def log(ctx: Ctx) -> Outcome:
 
 @check("fabric_manager.registered", *(*HARDWARE_PROBES, fabric.STATE, nvidia.DRIVER, system.CONTAINER))
 def registered(ctx: Ctx) -> Outcome:
-    """Every GPU is registered with the fabric (state Completed, status Success), which NVLink and CUDA wait for."""
+    """Every GPU is registered with the fabric (state Completed, status Success) and healthy in it, which NVLink and CUDA wait for.
+    Where virtual machines share the NVSwitches, a GPU is In Progress until a partition with it is activated."""
     found = generation(ctx.facts)
     if not found:
         return fail("NVSwitches on the bus", "none", "see fabric_manager.hardware; dmesg | grep -i nvswitch")
     if found < catalogue.REGISTERS_SINCE:
         return ok(f"GPUs on NVSwitches of generation {found} do not register: fabric_manager.alive is the proof")
-    on_bus = sorted(gpu.address for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)))
+    shared = ctx.fragment.fabric_mode != "bare-metal"
+    functions = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
+    lent = [gpu.address for gpu in functions if shared and gpu.driver == "vfio-pci"]
+    on_bus = sorted({gpu.address for gpu in functions}.difference(lent))
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
-    expected = f"{len(on_bus)} GPUs: Completed, Success"
+    expected = f"{len(on_bus)} GPUs: Completed, Success{', or In Progress' if shared else ''}"
     if reason := _machine_without_driver(ctx):
         return skip(reason)
     if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
-    if not states:
+    if not states and on_bus:
         return fail(expected, "nvidia-smi tells no fabric state of any GPU", "see nvidia_driver.user_space")
-    bad = []
+    bad, waiting = [], 0
     for bus in on_bus:
         gpu = states.get(bus)
         if gpu is None:
             bad.append(f"{bus} not told by nvidia-smi")
+        elif gpu.state == "In Progress" and shared:
+            waiting += 1
         elif gpu.state != "Completed" or gpu.status != "Success":
             bad.append(f"{bus} {gpu.state} ({gpu.status or 'no status'})")
+        elif ill := gpu.ill():
+            bad.append(f"{bus} {', '.join(ill)}")
     if bad:
         return fail(expected, "; ".join(bad), f"gpuprov explain 802; {RESTART}")
-    return ok(expected)
+    told = [f"{len(on_bus) - waiting} GPUs: Completed, Success"] * (len(on_bus) > waiting)
+    told += [f"{waiting} In Progress until a partition with them is activated"] * bool(waiting)
+    told += [f"{len(lent)} lent to virtual machines"] * bool(lent)
+    return ok("; ".join(told), expected)
 
 
 @check("fabric_manager.settings", fabric.DAEMON, nvidia.DRIVER, fields=("fabric_mode", "settings"))

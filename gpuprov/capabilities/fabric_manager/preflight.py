@@ -35,24 +35,37 @@ def useless(facts: Facts) -> str:
 
 @check(
     "fabric_manager.hardware",
-    *(*HARDWARE_PROBES, system.PLATFORM),
+    *(*HARDWARE_PROBES, fabric.SUBNET_KERNEL, system.PLATFORM, system.CONTAINER),
     moment="preflight",
-    evidence="lspci -nn -d 10de:; grep -la SW_MNG /sys/bus/pci/devices/*/vpd",
+    evidence="lspci -nn -d 10de:; grep -la SW_MNG /sys/bus/pci/devices/*/vpd; modinfo -n mlx5_ib ib_umad",
 )
 def hardware(ctx: Ctx) -> Outcome:
-    """The host has NVSwitches, and a kernel that they work with."""
+    """The host has NVSwitches, and its kernel the modules that they are reached through."""
     found = generation(ctx.facts)
     if not found:
         hint = "take fabric_manager out of this host's spec (fabric_manager: false)"
         return fail("NVSwitches on the bus", useless(ctx.facts), hint)
-    kernel = ctx.facts.get(system.PLATFORM).kernel
-    if found >= catalogue.BRIDGED_GENERATION and resolve.order(kernel) < resolve.order(catalogue.MIN_KERNEL):
-        hint = "install a newer kernel, or one with NVIDIA's backported patches"
-        return fail(f"Linux {catalogue.MIN_KERNEL} or newer for NVSwitches of generation {found}", kernel, hint)
+    if found >= catalogue.BRIDGED_GENERATION and (missing := lacking(ctx)):
+        hint = (
+            "install what has them: linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules on EL, or another stack "
+            "(rdma: {stack: doca-ofed})"
+        )
+        told = f"{ctx.facts.get(system.PLATFORM).kernel} has no {' '.join(missing)}"
+        return fail(f"{', '.join(catalogue.SUBNET_MODULES)} for NVSwitches of generation {found}", told, hint)
     ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
     count = sum(identifier in catalogue.switches() for identifier in ids)
     seen = f"{count} NVSwitches" if count else f"{len(ctx.facts.get(fabric.BRIDGES))} bridges to NVSwitches"
     return ok(f"{seen} of generation {found}")
+
+
+def lacking(ctx: Ctx) -> list[str]:
+    """The modules that the running kernel lacks, which nothing in the spec brings. The kernel's number says nothing of them:
+    distributions backport."""
+    brought = getattr(ctx.host.capabilities.get("rdma"), "stack", "") == "doca-ofed"
+    if brought or ctx.facts.get(system.CONTAINER):
+        return []
+    there = ctx.facts.get(fabric.SUBNET_KERNEL).modules
+    return [name for name in catalogue.SUBNET_MODULES if name not in there]
 
 
 @check("fabric_manager.resolvable", *(*DRIVER_PROBES, fabric.PACKAGES, INDEX), moment="preflight")

@@ -22,6 +22,8 @@ TMPFILES = "/usr/lib/tmpfiles.d/gpuprov-sim-nvml.conf"
 SAID = "# What the stand-in NVML of this simulated host (gpuprov) answers. Columns: "
 # An instance has a little less than its share of the memory: https://docs.nvidia.com/datacenter/tesla/mig-user-guide
 SHARE = 0.98
+ATTACHED = 2
+"""A tray's GPUs, whose fabric is the rack's: always registered, in a clique."""
 MEDIA = {"me", "me.all"}
 
 
@@ -30,7 +32,11 @@ def part(_name: str, description: Description) -> Part:
     if description.gpu is None:
         return Part()
     gpu = description.gpu.known
-    said = {**nvml_models.settings(gpu), "fabric": int(description.nvswitch > 0), **_cuda()}
+    said = {
+        **nvml_models.settings(gpu),
+        "fabric": ATTACHED if gpu.fabric_manager.imex else int(description.nvswitch > 0),
+        **_cuda(),
+    }
     files = {
         f"{CONFIGURATION}/nvml.tsv": text(SAID + "name, value\n" + _lines(said.items())),
         # The persistence daemon is not root, and whoever is root switches its mode too.

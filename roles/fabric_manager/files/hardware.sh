@@ -1,4 +1,5 @@
 # What the machine has, one fact a line: gpu|10de:2330   switch|10de:22a3   bridge|0000:05:00.0   kernel|RELEASE
+#   module|ib_umad (loaded, built in or on disk)
 for device in /sys/bus/pci/devices/*; do
   vendor=$(cat "$device/vendor" 2>/dev/null) || continue
   id=$(cut -c3- "$device/device")
@@ -9,3 +10,6 @@ for device in /sys/bus/pci/devices/*; do
   esac
 done
 echo "kernel|$(uname -r)"
+for module in mlx5_core mlx5_ib ib_umad; do
+  if [ -d "/sys/module/$module" ] || modinfo -n "$module" > /dev/null 2>&1; then echo "module|$module"; fi
+done
