@@ -17,6 +17,7 @@ from ansible.plugins.vars import host_group_vars
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
 from gpuprov.inventory.findings import Findings
+from gpuprov.inventory.links import astray
 from gpuprov.inventory.merge import Merge
 from gpuprov.inventory.origin import is_template, is_vaulted, origin_of, plain
 from gpuprov.inventory.quiet import Heard, quiet
@@ -52,6 +53,8 @@ def _read(sources: list[str], vault_password_files: Sequence[str], ask_vault_pas
         findings.take(problem)
     if findings:
         raise SpecError(findings.problems())
+    if lost := list(astray(sources)):
+        raise SpecError(lost)
     manager = Manager(loader, sources, heard)
     manager.parse_sources(cache=False)
     for problem in manager.problems:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpuprov.inventory.origin import origin_of
 from gpuprov.inventory.sources import shown
+from gpuprov.reading import Unreadable, contents
 from gpuprov.spec.problem import Origin, Problem
 
 _GIVE = "give --vault-password-file FILE or --ask-vault-pass"
@@ -27,7 +28,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"Colons in unquoted values", "a colon inside a value that is not quoted", "quote the whole value"),
     (r"must end with the same quote", "a quote that does not end where the value ends", "quote the whole value once"),
     (r"surrogates not allowed|codec can't decode", "is not UTF-8 text", "save it as UTF-8"),
-    (r"recursion depth exceeded", "refers to itself", ""),
+    (r"recursion depth exceeded|MemoryError", "is nested too deep, or refers to itself", ""),
     (
         r"could not be parsed as JSON|JSON decoder",
         "the inventory script printed something that is not inventory JSON",
@@ -52,6 +53,12 @@ def problem_of(error: BaseException, file: str, subject: str = "the file") -> Pr
     place = _place(error) or Origin(shown(file))
     whole = " | ".join(f"{type(cause).__name__}: {cause}" for cause in _chain(error))
     said = _stderr(error)
+    beyond = next((cause for cause in _chain(error) if isinstance(cause, Unreadable)), None)
+    if beyond:
+        found = (beyond.line, beyond.column) if beyond.line else None if place.line else _search(file, beyond.message)
+        place = Origin(shown(file) if file else place.file, *found) if found else place
+        allowed = f"allowed: {beyond.allowed}" if beyond.allowed else ""
+        return Problem(message=beyond.message, origin=place, hint=f"it said: {said}" if said else allowed)
     for pattern, message, hint in _KNOWN:
         if seen := re.search(pattern, whole):
             message = seen.expand(message)
@@ -125,12 +132,11 @@ def _stderr(error: BaseException) -> str:
 
 def _search(file: str, text: str) -> tuple[int, int] | None:
     """Line and column of what an INI error quotes; Ansible 2.19 forgets the line on the way."""
-    quoted = re.findall(r"got: (.+)\Z|'([^']+)'|(\[[^\]]+\])", text)
+    quoted = re.findall(r"got: (.+)\Z|'([^']+)'|(\[[^\]]+\])|\"([^\"]+)\"", text)
     wanted = [part for groups in quoted for part in groups if part]
     try:
-        with open(file, encoding="utf-8") as source:
-            lines = source.read().splitlines()
-    except (OSError, UnicodeDecodeError):
+        lines = contents(file).decode().splitlines()
+    except (OSError, ValueError):
         return None
     for part in wanted:
         for number, line in enumerate(lines, start=1):

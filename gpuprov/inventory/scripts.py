@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 from ansible.errors import AnsibleError
+
+from gpuprov import reading
 
 LIMIT = 60.0
 """Seconds that one call of a script may take."""
@@ -23,16 +27,42 @@ class Timed(subprocess.Popen[bytes]):
         super().__init__(command, stdin=subprocess.DEVNULL, start_new_session=True, **given)
 
     def communicate(self, input: bytes | None = None, timeout: float | None = None) -> tuple[bytes, bytes]:  # noqa: A002
-        """As Popen's, but it ends."""
+        """As Popen's, but it ends, and what it prints has a limit."""
         try:
-            return super().communicate(input, LIMIT if timeout is None else timeout)
+            out, error = self._read(time.monotonic() + (LIMIT if timeout is None else timeout))
+            reading.check_json(out.decode(errors="replace"))
+            return out, error
         except BaseException as error:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
             self.wait()
             if isinstance(error, subprocess.TimeoutExpired):
                 raise AnsibleError(f"Inventory script did not end within {LIMIT:g} s.") from None
+            if isinstance(error, reading.Unreadable):
+                raise AnsibleError(error.message) from reading.Unreadable(
+                    f"the inventory script printed what is not read: {error.message}", error.allowed
+                )
             raise
+
+    def _read(self, deadline: float) -> tuple[bytes, bytes]:
+        received = {stream: bytearray() for stream in (self.stdout, self.stderr) if stream}
+        with selectors.DefaultSelector() as selector:
+            for stream in received:
+                selector.register(stream, selectors.EVENT_READ)
+            while selector.get_map():
+                ready = selector.select(max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise subprocess.TimeoutExpired(self.args, LIMIT)
+                for key, _ in ready:
+                    data = os.read(key.fd, 1 << 16)
+                    received[key.fileobj] += data  # type: ignore[index]
+                    if not data:
+                        selector.unregister(key.fileobj)
+                    elif sum(map(len, received.values())) > reading.FILE:
+                        raise reading.Unreadable("too much output", f"{reading.FILE >> 20} MiB")
+        self.wait(max(0.0, deadline - time.monotonic()))
+        out, error = (bytes(received[stream]) if stream else b"" for stream in (self.stdout, self.stderr))
+        return out, error
 
 
 def time_limit(plugin: object) -> None:

@@ -7,9 +7,10 @@ from difflib import get_close_matches
 from typing import Any
 
 from ansible.errors import AnsibleError
-from ansible.plugins.inventory import expand_hostname_range
 
+from gpuprov.inventory import ranges
 from gpuprov.inventory.origin import origin_of, plain
+from gpuprov.reading import Unreadable
 from gpuprov.spec.build import show
 from gpuprov.spec.problem import Origin, Problem
 
@@ -49,24 +50,38 @@ def _group(name: Any, body: Any, above: Origin | None) -> Iterator[Problem]:
         yield Problem(message=f'group "{name}" is {show(body)}', origin=place, hint=f"allowed: {', '.join(SECTIONS)}")
         return
     for key, section in body.items():
-        if key == "gpuprov":
-            yield Problem(message=f'"gpuprov" stands directly in group "{name}"', origin=origin_of(key), hint=_VARIABLE)
-        elif key not in SECTIONS:
-            close = get_close_matches(str(key), SECTIONS, n=1, cutoff=0.6)
-            hint = f'did you mean "{close[0]}"?' if close else f"allowed: {', '.join(SECTIONS)}"
-            yield Problem(message=f'unknown key "{key}" in group "{name}"', origin=origin_of(key) or place, hint=hint)
-        elif section is None or (isinstance(section, str) and key != "vars"):
-            continue
-        elif not isinstance(section, Mapping):
-            allowed = "a mapping of variables" if key == "vars" else 'a mapping (write "NAME:" for each)'
-            message = f'{key} of group "{name}" is {show(section)}'
-            yield Problem(message=message, origin=origin_of(key), hint=f"allowed: {allowed}")
-        elif key == "children":
-            for child, child_body in section.items():
-                yield from _group(child, child_body, origin_of(key))
-        elif key == "hosts":
-            for host, variables in section.items():
-                yield from _host(host, variables, name, origin_of(key))
+        yield from _section(key, section, name, place)
+
+
+def _section(key: Any, section: Any, group: str, place: Origin | None) -> Iterator[Problem]:
+    if key == "gpuprov":
+        yield Problem(message=f'"gpuprov" stands directly in group "{group}"', origin=origin_of(key), hint=_VARIABLE)
+    elif key not in SECTIONS:
+        close = get_close_matches(str(key), SECTIONS, n=1, cutoff=0.6)
+        hint = f'did you mean "{close[0]}"?' if close else f"allowed: {', '.join(SECTIONS)}"
+        yield Problem(message=f'unknown key "{key}" in group "{group}"', origin=origin_of(key) or place, hint=hint)
+    elif section is None or (isinstance(section, str) and key != "vars"):
+        return
+    elif not isinstance(section, Mapping):
+        allowed = "a mapping of variables" if key == "vars" else 'a mapping (write "NAME:" for each)'
+        message = f'{key} of group "{group}" is {show(section)}'
+        yield Problem(message=message, origin=origin_of(key), hint=f"allowed: {allowed}")
+    elif key == "vars":
+        yield from names(section, f'variables of group "{group}"', place)
+    elif key == "children":
+        for child, child_body in section.items():
+            yield from _group(child, child_body, origin_of(key))
+    elif key == "hosts":
+        for host, variables in section.items():
+            yield from _host(host, variables, group, origin_of(key))
+
+
+def names(variables: Mapping[Any, Any], what: str, above: Origin | None) -> Iterator[Problem]:
+    """A fault for each variable whose name is no text: YAML reads an unquoted 5, true or null as something else."""
+    for name in variables:
+        if not isinstance(name, str):
+            message = f"{what}: the name {show(plain(name))} is no text"
+            yield Problem(message=message, origin=origin_of(name) or above, hint="allowed: a name (quote it)")
 
 
 def _host(name: Any, variables: Any, group: str, above: Origin | None) -> Iterator[Problem]:
@@ -77,9 +92,14 @@ def _host(name: Any, variables: Any, group: str, above: Origin | None) -> Iterat
     if variables is not None and not isinstance(variables, Mapping):
         message = f'host "{name}" is {show(plain(variables) if isinstance(variables, str | int) else variables)}'
         yield Problem(message=message, origin=origin_of(name), hint="allowed: a mapping of variables")
+    elif variables:
+        yield from names(variables, f'variables of host "{name}"', origin_of(name))
     if "[" in name:
         try:
-            expand_hostname_range(str(name))
+            ranges.judge(name)
+            ranges.expand(name)
+        except Unreadable as error:
+            yield Problem(message=error.message, origin=origin_of(name), hint=f"allowed: {error.allowed}")
         except (AnsibleError, ValueError) as error:
             message = f'the range in "{name}" cannot be read'
             detail = str(error) if isinstance(error, AnsibleError) else "begin and end must both be numbers or letters"

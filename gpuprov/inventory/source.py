@@ -10,17 +10,19 @@ from typing import Any
 
 from ansible import constants
 from ansible.errors import AnsibleError
-from ansible.inventory.data import InventoryData
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 
+from gpuprov import reading
+from gpuprov.inventory import ranges
+from gpuprov.inventory.data import Data
 from gpuprov.inventory.duplicates import duplicates
 from gpuprov.inventory.origin import origin_of
 from gpuprov.inventory.quiet import Heard
 from gpuprov.inventory.reasons import problem_of
 from gpuprov.inventory.scripts import time_limit
-from gpuprov.inventory.shape import judge
-from gpuprov.inventory.sources import is_host_list, shown
+from gpuprov.inventory.shape import judge, names
+from gpuprov.inventory.sources import ONLY_FILES, is_host_list, shown
 from gpuprov.spec.build import show
 from gpuprov.spec.problem import Origin, Problem
 
@@ -64,8 +66,33 @@ class Loader(DataLoader):  # type: ignore[misc]
         self.opened.append((path, document))
         return document if unsafe or cache == "none" else copy.deepcopy(document)
 
+    def load(self, data: str, *given: Any, **named: Any) -> Any:
+        """As Ansible's, of a text within limits: its own readers of JSON and YAML have none."""
+        text = str.__str__(data)
+        try:
+            reading.check_json(text)
+            reading.check_yaml(text)
+            reading.check_unicode(text)
+        except reading.Unreadable as error:
+            raise AnsibleError(error.message) from error
+        return super().load(data, *given, **named)
+
+    def _get_file_contents(self, file_name: str) -> tuple[bytes, bool]:
+        """As Ansible's, of a regular file of bearable size: it would wait for a pipe, and read a device for ever."""
+        path = str(self.path_dwim(file_name))
+        try:
+            reading.judge_file(path)
+        except reading.Unreadable as error:
+            raise AnsibleError(error.message) from error
+        content: tuple[bytes, bool] = super()._get_file_contents(file_name)
+        return content
+
     def _judged(self, path: str, document: Any) -> Any:
-        if not self.tolerant or not document or isinstance(document, Mapping):
+        if self.tolerant and isinstance(document, Mapping):
+            faults = list(names(document, "variables", Origin(shown(path))))
+            self.faults += faults
+            return {} if faults else document
+        if not self.tolerant or not document:
             return document
         place = origin_of(document) or Origin(shown(path))
         self.faults.append(
@@ -90,24 +117,6 @@ class Loader(DataLoader):  # type: ignore[misc]
         self.opened = []
 
 
-class Data(InventoryData):  # type: ignore[misc]
-    """Keeps every `gpuprov` that a source sets, in order: Ansible itself keeps only the last one of a group or host."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers: dict[tuple[str, str], list[tuple[Origin | None, Any]]] = {}
-        self.strange: dict[str, Origin | None] = {}
-
-    def set_variable(self, entity: str, varname: str, value: Any) -> None:
-        """As Ansible's; remembers `gpuprov`, and names that look like it."""
-        super().set_variable(entity, varname, value)
-        if varname == "gpuprov":
-            kind = "group" if entity in self.groups else "host"
-            self.layers.setdefault((kind, str(entity)), []).append((origin_of(varname), value))
-        elif varname[:1] in "gG" and varname not in self.strange and _looks_like_ours(varname):
-            self.strange[varname] = origin_of(varname)
-
-
 class Manager(InventoryManager):  # type: ignore[misc]
     """Parses each source; a source that cannot be parsed is a problem, not a warning."""
 
@@ -120,14 +129,20 @@ class Manager(InventoryManager):  # type: ignore[misc]
         self.problems: list[Problem] = []
         self._configured = False
         self._only = ""
+        self._above: list[str] = []
+        ranges.bound()
         self.plain = set(constants.INVENTORY_ENABLED) <= {"host_list", "script", "auto", "yaml", "ini", "toml"}
         """Whether all sources so far are hosts written down (no script, no plugin configuration)."""
 
     def parse_source(self, source: str, cache: bool = False) -> bool:
         """As Ansible's, for one source (files of a directory come here too); True if hosts or groups were read."""
         known = len(self.problems)
+        if not is_host_list(source) and (what := reading.refused(source)):
+            message = f"this is {what}"
+            self.problems.append(Problem(message=message, origin=Origin(shown(source)), hint=ONLY_FILES))
+            return False
         if os.path.isdir(source):
-            parsed = self._try(source)
+            parsed = self._folder(source)
             if not parsed and len(self.problems) == known:
                 message = "no file in this folder is an inventory"
                 self.problems.append(Problem(message=message, origin=Origin(shown(source))))
@@ -138,7 +153,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
         if os.access(source, os.X_OK):
             self.plain = False
             self._only = "script" if _is_script(source) else ""
-        elif self._is_faulty_yaml(source):
+        elif self._is_too_much(source) or self._is_faulty_yaml(source):
             return False
         start = len(self.heard.failures)
         parsed = self._try(source)
@@ -149,6 +164,18 @@ class Manager(InventoryManager):  # type: ignore[misc]
             self.problems.append(problem_of(error, source) if error else refused)
         self.files.forget(str(source))
         return parsed
+
+    def _folder(self, source: str) -> bool:
+        real = os.path.realpath(source)
+        if real in self._above:
+            message = "this link leads back to a folder that it lies in"
+            self.problems.append(Problem(message=message, origin=Origin(shown(source)), hint="remove it"))
+            return False
+        self._above.append(real)
+        try:
+            return self._try(source)
+        finally:
+            self._above.pop()
 
     def _fetch_inventory_plugins(self) -> list[Any]:
         """All that are enabled, or only the one that this source is for: others would take it for something else."""
@@ -165,6 +192,21 @@ class Manager(InventoryManager):  # type: ignore[misc]
         except AnsibleError:  # raised where ansible.cfg makes an unparsed source fatal; the cause is in `heard`
             return False
 
+    def _is_too_much(self, source: str) -> bool:
+        """Whether a file that is no YAML goes beyond a limit (which is then told); YAML is judged where it is read."""
+        if source.endswith(YAML_NAMES):
+            return False
+        try:
+            data = reading.contents(source)
+            if source.endswith(".toml"):
+                reading.check_toml(data.decode(errors="replace"))
+            else:
+                reading.judge_lines(data)
+        except reading.Unreadable as error:
+            self.problems.append(problem_of(error, source))
+            return True
+        return False
+
     def _is_faulty_yaml(self, source: str) -> bool:
         """Whether the file is a YAML inventory with faults (which are then told), judged before Ansible acts on it."""
         named_yaml = source.endswith(YAML_NAMES)
@@ -175,7 +217,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
             document = self.files.load_from_file(source, cache="none", trusted_as_template=True)
         except Exception as error:
             self.files.forget(str(source))
-            if named_yaml or "vault" in str(error):
+            if named_yaml or "vault" in str(error) or isinstance(error.__cause__, reading.Unreadable):
                 self.problems.append(problem_of(error, source))
                 return True
             del self.heard.warnings[start:]
@@ -228,10 +270,3 @@ def _relevant(source: str, failures: dict[str, BaseException], configured: bool)
 def _is_script(source: str) -> bool:
     with open(source, "rb") as file:
         return file.read(2) == b"#!"
-
-
-def _looks_like_ours(name: str) -> bool:
-    from difflib import SequenceMatcher
-
-    bare = name.lower().replace("_", "").replace("-", "")
-    return bare == "gpuprov" or (len(name) <= 8 and SequenceMatcher(None, bare, "gpuprov").ratio() >= 0.85)

@@ -19,6 +19,7 @@ SYSTEM_TREES = tuple(
     "/bin /boot /dev /lib /lib32 /lib64 /proc /sbin /sys /usr/bin /usr/lib /usr/lib32 /usr/lib64 /usr/libexec /usr/sbin"
     " /usr/local/bin /usr/local/lib /usr/local/sbin".split()
 )
+ONLY_FILES = "allowed: files and folders (pipes, sockets and devices are not read)"
 ONLY_INVENTORY = (
     "name the inventory file, or a folder with nothing but the inventory in it (executable files in it are run)"
 )

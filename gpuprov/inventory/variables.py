@@ -129,7 +129,7 @@ def _connection(variables: Mapping[str, Any]) -> dict[str, Any]:
     return {
         str.__str__(name): value
         for name, value in variables.items()
-        if name.startswith("ansible_") or name in SITE_VARIABLES or name == SIMULATED_HOST
+        if isinstance(name, str) and (name.startswith("ansible_") or name in SITE_VARIABLES or name == SIMULATED_HOST)
     }
 
 

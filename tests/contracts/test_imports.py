@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "package_lists",
         "engines",
         "openpgp",
+        "reading",
         "certificates",
         "sources",
         "console",

@@ -186,7 +186,7 @@ TEXT = [
         ":3:1: not valid YAML: expected a single document in the stream but found another document",
     ),
     yaml("bytes", b"all:\n  hosts:\n    gpu\xff: {}\n", ": the file is not UTF-8 text; save it as UTF-8"),
-    yaml("an alias of itself", spec("&a {x: *a}"), ": the file refers to itself"),
+    yaml("an alias of itself", spec("&a {x: *a}"), ":3:21: *a refers to itself"),
     Bad(
         "ini host",
         {"hosts": "[a]\ngpu01 x\n"},

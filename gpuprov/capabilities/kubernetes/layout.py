@@ -57,7 +57,12 @@ def parted(host: HostSpec) -> list[Entry]:
     block = of_host(host)
     if block is None:
         raise NotExpressible("the host has no mig block")
-    if (taken := selected(block)) is not None:
+    taken = selected(block)
+    try:  # a layout that cannot be read is told by the rules of mig
+        mig_layout.normalise(str(block["mode"]), block["layout"], taken)
+    except mig_layout.LayoutError as error:
+        raise NotExpressible(str(error)) from error
+    if taken is not None:
         return taken
     on = block.get("mode", "enabled") == "enabled"
     if not on or not block.get("layout"):

@@ -1,0 +1,45 @@
+"""Symbolic links among files of variables that lead nowhere or round in a circle: Ansible passes over the first without a word."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+
+from gpuprov import reading
+from gpuprov.inventory.sources import is_host_list, shown
+from gpuprov.spec.problem import Origin, Problem
+
+VARIABLES = ("group_vars", "host_vars")
+
+
+def astray(sources: Iterable[str]) -> Iterator[Problem]:
+    """A problem for each link that is a loop, or leads back, below the group_vars and host_vars that belong to the sources."""
+    paths = [source for source in sources if not is_host_list(source)]
+    folders = [path if os.path.isdir(path) else os.path.dirname(path) for path in paths]
+    seen: set[str] = set()
+    for folder in dict.fromkeys([*folders, os.getcwd()]):
+        for name in VARIABLES:
+            yield from _below(os.path.join(folder, name), (), seen)
+
+
+def _below(path: str, above: tuple[str, ...], seen: set[str]) -> Iterator[Problem]:
+    if what := reading.refused(path):
+        if what == reading.LOOP:
+            yield Problem(message=f"this is {what}", origin=Origin(shown(path)), hint="remove it")
+        return
+    if not os.path.isdir(path):
+        return
+    real = os.path.realpath(path)
+    if real in above:
+        message = "this link leads back to a folder that it lies in"
+        yield Problem(message=message, origin=Origin(shown(path)), hint="remove it")
+    if real in seen:
+        return
+    seen.add(real)
+    try:
+        entries = sorted((entry.path, entry.is_symlink() or entry.is_dir()) for entry in os.scandir(path))
+    except OSError:
+        return  # Ansible says of what it cannot read
+    for entry, may_lead in entries:
+        if may_lead:
+            yield from _below(entry, (*above, real), seen)

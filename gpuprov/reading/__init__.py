@@ -1,0 +1,37 @@
+"""What hosts print and inventories hold is read here, with limits: size, depth, aliases, digits, how many numbers a range means.
+
+Each reader gives plain values or raises Unreadable; nothing that a text holds exhausts the memory, the stack or the patience
+of the process that reads it. libyaml's composer and Python's recursive readers cannot promise that themselves: a composer that
+calls itself for each of 100,000 brackets ends the process by a signal, and forty aliases stand for more nodes than there is memory.
+"""
+
+from gpuprov.reading.checks import check_json, check_toml, check_unicode, check_yaml
+from gpuprov.reading.documents import json, toml, typed_json, yaml
+from gpuprov.reading.files import LOOP, contents, judge_file, judge_lines, refused
+from gpuprov.reading.limits import DIGITS, FILE, HOST_TEXT, LARGEST, Unreadable
+from gpuprov.reading.numbers import number, numbers, signed, whole
+
+__all__ = [
+    "DIGITS",
+    "FILE",
+    "HOST_TEXT",
+    "LARGEST",
+    "LOOP",
+    "Unreadable",
+    "check_json",
+    "check_toml",
+    "check_unicode",
+    "check_yaml",
+    "contents",
+    "json",
+    "judge_file",
+    "judge_lines",
+    "number",
+    "numbers",
+    "refused",
+    "signed",
+    "toml",
+    "typed_json",
+    "whole",
+    "yaml",
+]

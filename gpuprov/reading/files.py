@@ -1,0 +1,59 @@
+"""Files of inventories: opened only where they are files, and only up to a size."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from gpuprov.reading.limits import FILE, LINE, Unreadable, too_large
+
+LOOP = "a loop of symbolic links"
+_SPECIAL = (
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def refused(path: str) -> str:
+    """Why a path must not be opened as an inventory's file ("" where it may): what it is instead of a file or folder."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        return LOOP if error.errno == errno.ELOOP else ""
+    return next((name for is_one, name in _SPECIAL if is_one(mode)), "")
+
+
+def judge_file(path: str, largest: int = FILE) -> None:
+    """Raise Unreadable for what is no file, or too large; what cannot be looked at is left to who opens it."""
+    if what := refused(path):
+        raise Unreadable(f"this is {what}", "a file")
+    try:
+        size = os.stat(path).st_size
+    except OSError:
+        return
+    if size > largest:
+        raise too_large(largest)
+
+
+def judge_lines(data: bytes) -> None:
+    """Raise Unreadable for a line that no person wrote: readers of single lines take the square of its length, or more."""
+    for count, line in enumerate(data.split(b"\n"), start=1):
+        if len(line) > LINE:
+            raise Unreadable("a line that is too long", f"{LINE} bytes", count, 1)
+
+
+def contents(path: str, largest: int = FILE) -> bytes:
+    """The bytes of a regular file. Raises Unreadable for what is none (nothing is waited for) or is too large, OSError as open."""
+    if what := refused(path):
+        raise Unreadable(f"this is {what}", "a file")
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise Unreadable("this is no file", "a file")
+        data = file.read(largest + 1)
+    if len(data) > largest:
+        raise too_large(largest)
+    return data

@@ -1,0 +1,38 @@
+"""How much a text or file of a host or an inventory may be, and the error for what is more, or something else."""
+
+from __future__ import annotations
+
+DEPTH = 100
+"""Levels of mappings and lists, aliases followed. No group of groups and no file of a host comes near."""
+DIGITS = 18
+"""Digits of a whole number, so that it fits 64 bits."""
+LONGEST_NUMBER = 100
+"""Characters of a number in YAML, JSON and TOML; Python itself refuses to read 4,300 digits, and takes long over less."""
+ALIASED = 1_000_000
+"""Nodes that the aliases of one YAML document stand for, all together."""
+NUMBERS = 1 << 16
+"""Numbers that one list of ranges means: CPUs, ports, interrupts."""
+HOST_TEXT = 4 << 20
+"""Bytes of one document of a host."""
+TOML_TEXT = 512 << 10
+"""Bytes of a TOML document of a host; a container engine's configuration has 10 KiB."""
+LARGEST = 8 << 20
+"""Bytes that one host may print in one reading; a busy host prints about one."""
+LINE = 64 << 10
+"""Bytes of a line of an INI inventory."""
+FILE = 64 << 20
+"""Bytes of one file of an inventory."""
+
+
+class Unreadable(ValueError):
+    """A text or file that is not what its reader reads, or is more than it may be. `line` and `column` count from 1; 0: unknown."""
+
+    def __init__(self, message: str, allowed: str = "", line: int = 0, column: int = 0) -> None:
+        super().__init__(f"{message}; allowed: {allowed}" if allowed else message)
+        self.message, self.allowed, self.line, self.column = message, allowed, line, column
+
+
+def too_large(largest: int) -> Unreadable:
+    """For what has more bytes than it may."""
+    size = f"{largest >> 20} MiB" if largest >> 20 else f"{largest >> 10} KiB"
+    return Unreadable("too large", size)

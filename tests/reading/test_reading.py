@@ -1,0 +1,147 @@
+"""Readers have limits: what nests too deep, stands for too much or has too many digits is refused, fast and by name."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov import reading
+from gpuprov.reading import Unreadable
+
+
+def bomb(levels: int, width: int = 9) -> str:
+    """A few hundred bytes that stand for `width` to the power of `levels` values."""
+    lines = [f"a0: &a0 [{', '.join('x' * width)}]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * width)}]" for n in range(1, levels)]
+    return "\n".join(lines)
+
+
+REFUSED: tuple[tuple[Callable[[str], Any], str, str, int], ...] = (
+    (reading.yaml, "[" * 200_000, "too deep", 1),
+    (reading.yaml, "{a: " * 200_000, "too deep", 1),
+    (reading.yaml, "- " * 50_000 + "x", "too deep", 1),
+    (
+        reading.yaml,
+        "a: [" + "[" * 60 + "]" * 60 + "]\nb: &b [" + "[" * 60 + "]" * 60 + "]\nc: [" + "[" * 50 + "*b",
+        "too deep",
+        3,
+    ),
+    (reading.yaml, bomb(9), "aliases stand for too much", 7),
+    (reading.yaml, bomb(40), "aliases stand for too much", 7),
+    (reading.yaml, "a: &a {<<: [" + "*a, " * 3 + "]}", "refers to itself", 1),
+    (reading.yaml, "x: 1\na: &a {children: {b: *a}}", "*a refers to itself", 2),
+    (reading.yaml, "a: " + "9" * 4300, "a number of 4300 characters", 1),
+    (reading.yaml, "a: 0x" + "f" * 50_000, "a number of 50002 characters", 1),
+    (reading.yaml, "a: 1" + ":59" * 5000, "a number of 15001 characters", 1),
+    (reading.yaml, "2001-99-99", "not YAML: month must be in 1..12", 0),
+    (reading.yaml, "!!timestamp x", "not YAML", 0),
+    (reading.yaml, "!!int x", "not YAML", 0),
+    (reading.yaml, "!!python/object/apply:os.system [true]", "not YAML", 0),
+    (reading.yaml, "{[a]: b}", "not YAML", 0),
+    (reading.yaml, "\x00", "not YAML", 0),
+    (reading.json, "[" * 100_000, "too deep", 1),
+    (reading.json, "[" * 101 + "]" * 101, "too deep", 1),
+    (reading.json, '{"a": ' * 5000 + "1" + "}" * 5000, "too deep", 1),
+    (reading.json, '{"a":\n' + "9" * 5000 + "}", "a number of 5000 characters", 2),
+    (reading.json, "[9999999999999999999]", "has too many digits", 0),
+    (reading.json, "[1e999]", "no number", 0),
+    (reading.json, "[NaN]", "NaN is no JSON", 0),
+    (reading.json, "", "not JSON", 0),
+    (reading.json, '["\\ud800', "not JSON", 0),
+    (reading.toml, "a = " + "[" * 50_000, "too deep", 1),
+    (reading.toml, "a" + ".a" * 20_000 + " = 1", "too deep", 1),
+    (reading.toml, "x = 1\n[a" + ' . "a"' * 200 + "]", "too deep", 2),
+    (reading.toml, "a = " + "9" * 50, "too many digits", 0),
+    (reading.toml, "a = ", "not TOML", 0),
+    (reading.toml, "a = 2001-99-99", "not TOML", 0),
+    (reading.numbers, "0-9999999999", "means too many numbers", 0),
+    (reading.numbers, ",".join(["0-60000"] * 2), "means too many numbers", 0),
+    (reading.numbers, "0-" + "9" * 5000, "too many digits", 0),
+    (reading.numbers, "0-3x", "is no range", 0),
+    (reading.check_unicode, '{"a": "\\ud800"}', r"\ud800 is no character", 1),
+)
+
+
+def test_what_is_too_much_is_refused_in_a_moment() -> None:
+    for read, text, message, line in REFUSED:
+        started = time.monotonic()
+        with pytest.raises(Unreadable) as caught:
+            read(text)
+        assert message in str(caught.value), (text[:60], str(caught.value))
+        assert caught.value.line == line, (text[:60], caught.value.line)
+        assert time.monotonic() - started < 1, text[:60]
+
+
+def test_what_is_too_large_is_refused_unread() -> None:
+    for read in (reading.yaml, reading.json, reading.toml):
+        with pytest.raises(Unreadable, match=r"^too large; allowed: "):
+            read(" " * (reading.HOST_TEXT + 1))
+
+
+def test_what_people_and_programs_write_is_read() -> None:
+    assert reading.yaml("a: &a {b: 1}\nc: [*a, *a]\nd: {<<: *a, e: 2}") == {
+        "a": {"b": 1},
+        "c": [{"b": 1}, {"b": 1}],
+        "d": {"b": 1, "e": 2},
+    }
+    assert reading.yaml("[" * 100 + "]" * 100)
+    assert reading.yaml(f"sha512: {'0123456789abcdef' * 8}") == {"sha512": "0123456789abcdef" * 8}
+    assert reading.yaml(f"text: '{'9' * 5000}'")["text"] == "9" * 5000
+    assert reading.yaml(b"a: \xe9") == {"a": "�"}
+    assert reading.json('{"a": [1, -2, 0.5, "[[[", "\\ud83d\\ude00"]}') == {"a": [1, -2, 0.5, "[[[", "\U0001f600"]}
+    assert reading.json("[" * 100 + "]" * 100)
+    assert reading.yaml("# " + "-" * 200 + "\na: '" + "[" * 200 + "'  # " + "[" * 200)["a"] == "[" * 200
+    assert reading.toml('[a."b.c"]\nd = [1, 2]\n') == {"a": {"b.c": {"d": [1, 2]}}}
+    assert reading.numbers("0-1, 128-129,7,") == {0, 1, 7, 128, 129}
+    assert reading.numbers("") == reading.numbers("3-1") == reading.numbers("all") == frozenset()
+    reading.check_unicode('{"a": "\\ud83d\\ude00 \\\\ud800"}')
+
+
+def test_digits_of_other_scripts_are_no_numbers() -> None:
+    for text in ("²", "٣", "１", "", "-", "--1", "+1", "1_0", " 1", "1 ", "9" * 19, "0x10", "1.0", "\ud800"):
+        assert reading.whole(text) is None, text
+        assert reading.signed(text) is None, text
+    assert (reading.whole("0012"), reading.whole("-1"), reading.signed("-12")) == (12, None, -12)
+    for text in ("nan", "inf", "-inf", "1e999", "1_0", "٣", "", "9" * 200):
+        assert reading.number(text) is None, text
+    assert (reading.number("12.5"), reading.number("-3e2")) == (12.5, -300.0)
+
+
+def test_only_files_are_opened(tmp_path: Path) -> None:
+    pipe, loop, good = tmp_path / "pipe", tmp_path / "loop", tmp_path / "good"
+    os.mkfifo(pipe)
+    loop.symlink_to(loop)
+    good.write_text("x" * 10)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        for path, what in (
+            (pipe, "a pipe"),
+            (loop, reading.LOOP),
+            (tmp_path / "socket", "a socket"),
+            (Path("/dev/zero"), "a device"),
+        ):
+            with pytest.raises(Unreadable, match=f"^this is {what}; allowed: a file$"):
+                reading.contents(str(path))
+            with pytest.raises(Unreadable, match=f"^this is {what}"):
+                reading.judge_file(str(path))
+    assert reading.contents(str(good)) == b"x" * 10
+    with pytest.raises(Unreadable, match=r"^too large"):
+        reading.contents(str(good), 9)
+    with pytest.raises(Unreadable, match=r"^too large"):
+        reading.judge_file(str(good), 9)
+    with pytest.raises(FileNotFoundError):
+        reading.contents(str(tmp_path / "none"))
+    assert reading.refused(str(tmp_path)) == reading.refused(str(tmp_path / "none")) == ""
+
+
+def test_lines_have_a_length() -> None:
+    reading.judge_lines(b"a\n" * 100_000)
+    with pytest.raises(Unreadable) as caught:
+        reading.judge_lines(b"a\n" + b"-" * 70_000)
+    assert (caught.value.line, caught.value.message) == (2, "a line that is too long")
