@@ -1,4 +1,7 @@
-"""Writes docs/reference/ from the model, the argument_specs, the checks and the command line: `python docs/generate.py`."""
+"""Writes docs/reference/ from the model, the argument_specs, the checks and the command line: `python docs/generate.py`.
+
+In docs/explanation/limits.md it writes the list of parsers that real outputs (tests/real) have hardly tried.
+"""
 
 from __future__ import annotations
 
@@ -111,6 +114,11 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.real.corpus import with_summary
+
+    limits = Path(__file__).parent / "explanation" / "limits.md"
+    limits.write_text(with_summary(limits.read_text(encoding="utf-8")), encoding="utf-8")
     sys.stdout.write(f"{len(pages())} pages in {folder}\n")
 
 

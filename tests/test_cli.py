@@ -111,6 +111,8 @@ def test_render_and_explain_and_catalog(good: Path, tmp_path: Path) -> None:
     assert gpuprov("explain", "no-such-word").returncode == 2
     rows = json.loads(gpuprov("catalog", "gpus", "H200", "--json").stdout)
     assert {row["key"] for row in rows} >= {"H200-SXM", "H200-NVL"}
+    assert "GH200" not in gpuprov("catalog", "gpus", "H100").stdout
+    assert "3g.40gb" in gpuprov("catalog", "mig", "A100-SXM4-80GB").stdout
     assert gpuprov("catalog", "gpus", "Voodoo2").returncode == 2
 
 

@@ -41,7 +41,7 @@ def gpu(ctx: Ctx) -> Outcome:
     kind = ctx.facts.get(system.CONTAINER)
     if kind and not found:
         return skip(f"{kind} container: no NVIDIA GPU is visible in it")
-    names = [model.key if (model := catalogue.by_pci_id(f.identifier)) else f.identifier for f in found]
+    names = [model.key if (model := catalogue.by_pci_id(f.identifier, f.subsystem)) else f.identifier for f in found]
     told = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no NVIDIA GPU on the PCI bus"
     if wanted is None and not found and set(ctx.host.capabilities) <= DRIVERLESS:
         return skip("no NVIDIA GPU on the PCI bus, and the spec asks for nothing that needs one")
@@ -156,7 +156,8 @@ def receipt(ctx: Ctx) -> Outcome:
 def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
     if fragment.gpu and catalogue.find_gpu(fragment.gpu.model) is None:
         near = catalogue.nearest_gpu(fragment.gpu.model)
-        hint = f'did you mean "{near[0]}"?' if near else "gpuprov catalog gpus lists all"
+        names = ", ".join(f'"{key}"' for key in near)
+        hint = f"did you mean {names}?" if near else "gpuprov catalog gpus lists all"
         yield Problem(
             path=("gpu", "model"), message=f'gpu.model "{fragment.gpu.model}" is not in the catalogue', hint=hint
         )

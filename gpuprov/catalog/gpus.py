@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from typing import Literal
 
@@ -23,7 +23,10 @@ class Alias(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class PciId(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`id` is vendor:device, lower-case hex ("10de:2330"); `subsystems` are those seen, same form, not a closed list."""
+    """`id` is vendor:device, lower-case hex ("10de:2330"); `subsystems` are those seen, same form, not a closed list.
+
+    An id that several models have is told apart by them; without a known one it is that of the first model.
+    """
 
     id: str
     subsystems: tuple[str, ...] = ()
@@ -89,7 +92,7 @@ class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     aliases: tuple[Alias, ...] = ()
     pci_ids: tuple[PciId, ...]
-    arch: Literal["Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"]
+    arch: Literal["Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"]
     chip: str
     compute_capability: str
     memory_gb: tuple[int, ...] = ()
@@ -142,20 +145,34 @@ def _names() -> dict[str, Gpu]:
 
 
 @cache
-def _ids() -> dict[str, Gpu]:
-    return {pci.id: gpu for gpu in gpus() for pci in gpu.pci_ids}
+def _ids() -> dict[str, dict[str, Gpu]]:
+    """By device, then by subsystem; an empty one is any other."""
+    found: dict[str, dict[str, Gpu]] = {}
+    for gpu in gpus():
+        for pci in gpu.pci_ids:
+            models = found.setdefault(pci.id, {"": gpu})
+            models.update(dict.fromkeys(pci.subsystems, gpu))
+    return found
 
 
-def by_pci_id(vendor_device: str) -> Gpu | None:
+def _subsystem(text: str) -> str:
+    """'10de:227a' of itself and of '0x227A10DE'."""
+    match = re.fullmatch(r"0x([0-9a-f]{4})([0-9a-f]{4})", text.strip().casefold())
+    return f"{match[2]}:{match[1]}" if match else text.strip().casefold()
+
+
+def by_pci_id(vendor_device: str, subsystem: str = "") -> Gpu | None:
     """The GPU with this PCI id: '10de:2330', '0x233010DE' (device, then vendor), '0x2330' or '2330'.
 
-    A subsystem suffix is ignored. The id of A16 and A2 is one, and so is the entry.
+    The subsystem, in one of the first two forms, tells models with one id apart; as a suffix it is ignored. The id of A16 and A2
+    is one, and so is the entry.
     """
     text = vendor_device.strip().casefold()
     match = re.fullmatch(rf"(?:{_VENDOR}:)?(?:0x)?([0-9a-f]{{4}})", text) or re.fullmatch(
         rf"0x([0-9a-f]{{4}}){_VENDOR}(?::0x[0-9a-f]{{8}})?", text
     )
-    return _ids().get(f"{_VENDOR}:{match[1]}") if match else None
+    models = _ids().get(f"{_VENDOR}:{match[1]}", {}) if match else {}
+    return models.get(_subsystem(subsystem)) or models.get("")
 
 
 def find_gpu(text: str) -> Gpu | None:
@@ -167,10 +184,32 @@ def _squeeze(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.casefold().removeprefix("nvidia"))
 
 
+def stem(text: str) -> str:
+    """The model in a name: `h200` of `H200-SXM5-141GB` and of `NVIDIA H200 NVL`; empty where no word is one."""
+    plain = re.sub(r"^(nvidia|tesla)\s+", "", text.strip().casefold())
+    match = re.match(r"(?:(?:quadro|rtx|pro|geforce|titan)[\s_-]*)*[a-z]{0,2}\d+[a-z]*", plain)
+    return _squeeze(match[0]) if match else ""
+
+
+def of_stem(text: str) -> list[Gpu]:
+    """The models of one family: all A100 for `A100`."""
+    wanted = stem(text)
+    names = {gpu.key: {stem(gpu.key), *(stem(alias.name) for alias in gpu.aliases)} for gpu in gpus()}
+    return [gpu for gpu in gpus() if wanted and wanted in names[gpu.key]]
+
+
 def nearest_gpu(text: str) -> list[str]:
-    """Up to three keys that resemble the text, best first."""
+    """Keys that resemble the text, best first: the one that it is but for a typing error, every one of the model that it names, or up
+    to three."""
     wanted = _squeeze(text)
-    inside = [gpu.key for gpu in gpus() if wanted and wanted in _squeeze(gpu.key)]
     squeezed = {_squeeze(name): gpu.key for name, gpu in _names().items()}
+    family = [gpu.key for gpu in of_stem(text)]
+    typo = get_close_matches(wanted, squeezed, n=1, cutoff=0.85) if wanted != stem(text) or not family else []
+    if typo and (not family or squeezed[typo[0]] in family):
+        return [squeezed[typo[0]]]
+    if family:
+        order = {key: SequenceMatcher(None, wanted, _squeeze(key)).ratio() for key in family}
+        return sorted(family, key=lambda key: -order[key]) if wanted != stem(text) else family
+    inside = [gpu.key for gpu in gpus() if wanted and wanted in _squeeze(gpu.key)]
     close = get_close_matches(wanted, squeezed, n=6, cutoff=0.5)
     return list(dict.fromkeys([*inside, *(squeezed[name] for name in close)]))[:3]

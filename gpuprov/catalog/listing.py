@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpuprov.catalog import cuda, drivers, mig
-from gpuprov.catalog.gpus import gpus
+from gpuprov.catalog.gpus import find_gpu, gpus, of_stem
 from gpuprov.catalog.reader import LEGEND, mark
 from gpuprov.errors import GpuprovError
 
@@ -139,6 +139,15 @@ def _known(name: str) -> str:
 def table(name: str) -> Table:
     """The listing as text; every value that is not confirmed is marked ~ or ?."""
     return _table(_TEXT[_known(name)]())
+
+
+def of_gpu(name: str, word: str) -> frozenset[str]:
+    """What the first column of the rows about a GPU holds, or about all GPUs of a model; nothing where the word names none."""
+    exact = find_gpu(word)
+    found = [exact] if exact else of_stem(word)
+    if name == "gpus":
+        return frozenset(gpu.key for gpu in found)
+    return frozenset(gpu.mig.profile_class for gpu in found if gpu.mig.profile_class) if name == "mig" else frozenset()
 
 
 def rows(name: str) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
     spec: dict[str, Any] = {}
     unread: list[str] = []
     try:
-        models = [by_pci_id(gpu.identifier) for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+        models = [by_pci_id(gpu.identifier, gpu.subsystem) for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
     except ProbeFailed as error:
         models = []
         unread.append(f"gpu: {error}")

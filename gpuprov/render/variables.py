@@ -129,8 +129,11 @@ def signing_tables() -> dict[str, object]:
 
 def models_by_pci_id() -> dict[str, str]:
     """The catalogue's key of each GPU by device and vendor as NVML writes them: "0x233010DE"."""
-    found = {(gpu.key, *entry.id.upper().split(":")) for gpu in gpus() for entry in gpu.pci_ids}
-    return {f"0x{device}{vendor}": key for key, vendor, device in sorted(found)}
+    found: dict[str, str] = {}
+    for gpu in gpus():
+        for vendor, device in (entry.id.upper().split(":") for entry in gpu.pci_ids):
+            found.setdefault(f"0x{device}{vendor}", gpu.key)
+    return dict(sorted(found.items()))
 
 
 def toolkit_scripts() -> dict[str, str]:

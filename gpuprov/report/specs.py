@@ -98,16 +98,23 @@ def _wrapped(text: str, width: int, indent: int) -> list[str]:
     return wrap(text, max(width, 20), subsequent_indent=space, break_long_words=False, break_on_hyphens=False)
 
 
+KEYS = {"gpus": "key", "drivers": "branch", "cuda": "cuda", "mig": "name"}
+"""The field of a table's entries that its first column shows."""
+
+
 def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
-    """A table of the catalogue, narrowed to rows that hold `word`."""
+    """A table of the catalogue, narrowed to rows that hold `word`; where that is a GPU, or a model of them, to its rows."""
     from gpuprov.catalog import listing
 
+    of_gpu = listing.of_gpu(name, word or "")
     if as_json:
-        rows = [row for row in listing.rows(name) if _holds(word, json.dumps(row))]
+        rows = [
+            row for row in listing.rows(name) if _wanted(word, of_gpu, row[KEYS.get(name, "name")], json.dumps(row))
+        ]
         console.result(_dump(rows))
     else:
         table = listing.table(name)
-        rows = [row for row in table.rows if _holds(word, " ".join(row))]  # type: ignore[misc]
+        rows = [row for row in table.rows if _wanted(word, of_gpu, row[0].rstrip("?~"), " ".join(row))]  # type: ignore[misc]
         if rows:
             console.result(_columns(table.header, rows))  # type: ignore[arg-type]
             console.progress(table.legend)
@@ -147,6 +154,10 @@ def schema_text() -> str:
     from gpuprov.spec.schema import schema
 
     return _dump(schema(HOUSE.fragment, {c.name: (c.fragment, c.summary) for c in CAPABILITIES}))
+
+
+def _wanted(word: str | None, of_gpu: frozenset[str], key: str, text: str) -> bool:
+    return key in of_gpu if of_gpu else _holds(word, text)
 
 
 def _holds(word: str | None, text: str) -> bool:

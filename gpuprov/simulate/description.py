@@ -33,7 +33,8 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         found = find_gpu(self.model)
         if found is None:
             near = nearest_gpu(self.model)
-            hint = f'did you mean "{near[0]}"?' if near else "gpuprov catalog gpus lists all"
+            names = ", ".join(f'"{key}"' for key in near)
+            hint = f"did you mean {names}?" if near else "gpuprov catalog gpus lists all"
             raise GpuprovError(f'gpu.model is "{self.model}", which is not in the catalogue', hint=hint)
         return found
 

@@ -115,11 +115,11 @@ def test_nothing_of_a_private_machine(name: str) -> None:
 
 
 def test_complete() -> None:
-    assert len(gpus()) == 46
+    assert len(gpus()) == 46 + 52
     assert len(mig.classes()) == 15
-    assert sum(len(entry.profiles) for entry in mig.classes()) == 106
+    assert sum(len(entry.profiles) for entry in mig.classes()) == 113
     assert len(drivers.branches()) == 27
-    assert len(cuda.toolkits()) == 55 + 2
+    assert len(cuda.toolkits()) == 56 + 2
     assert len(cuda.families()) == 3
     assert {x for s in symptoms.symptoms() for x in s.xids} >= {8, 13, 31, 48, 63, 64, 74, 79, 94, 95, 119, 154, 169}
     assert sum(bool(s.xids) for s in symptoms.symptoms()) == 37
@@ -127,8 +127,11 @@ def test_complete() -> None:
 
 
 def test_no_pci_id_or_name_twice() -> None:
-    ids = [pci.id for gpu in gpus() for pci in gpu.pci_ids]
-    assert len(ids) == len(set(ids)) == 55
+    devices = [pci for gpu in gpus() for pci in gpu.pci_ids]
+    shared = {pci.id for pci in devices if sum(other.id == pci.id for other in devices) > 1}
+    assert shared == {"10de:2bb3", "10de:1e30", "10de:1e78"}
+    known = [(pci.id, subsystem) for pci in devices for subsystem in pci.subsystems]
+    assert len(known) == len(set(known)), "two models with one id are told apart by their subsystems"
     names = [name.casefold() for gpu in gpus() for name in {gpu.key, *(alias.name for alias in gpu.aliases)}]
     assert len(names) == len(set(names))
 

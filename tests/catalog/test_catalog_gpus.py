@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.catalog import Gpu, by_pci_id, find_gpu, nearest_gpu, profiles_for
+from gpuprov.catalog.gpus import gpus
 from gpuprov.catalog.mig import class_of
 
 
@@ -33,6 +34,18 @@ def gpu(key: str) -> Gpu:
         ("0x233010DE", "H100-SXM5-80GB"),
         ("0x233010DE:0x16C110DE", "H100-SXM5-80GB"),
         ("2330", "H100-SXM5-80GB"),
+        ("NVIDIA A10G", "A10G"),
+        ("A10G", "A10G"),
+        ("Tesla P40", "P40"),
+        ("P100", "P100-PCIE"),
+        ("RTX A6000", "RTX-A6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX-6000-ADA"),
+        ("NVIDIA GB10", "GB10"),
+        ("T4G", "T4G"),
+        ("NVIDIA L20", "L20"),
+        ("NVIDIA RTX PRO 4500 Blackwell Server Edition", "RTX-PRO-4500-SE"),
+        ("10de:2c3a", "RTX-PRO-4500-SE"),
+        ("NVIDIA RTX PRO 5000 72GB Blackwell", "RTX-PRO-5000-72GB"),
         ("0x2330", "H100-SXM5-80GB"),
     ],
 )
@@ -46,10 +59,51 @@ def test_find_gpu_finds_nothing(text: str) -> None:
     assert by_pci_id(text) is None
 
 
+def test_models_with_one_id_are_told_apart_by_the_subsystem() -> None:
+    for subsystem, key in (
+        ("10de:227a", "-72GB"),
+        ("0x227A10DE", "-72GB"),
+        ("10de:204d", ""),
+        ("10de:ffff", ""),
+        ("", ""),
+    ):
+        found = by_pci_id("10de:2bb3", subsystem)
+        assert found
+        assert found.key == f"RTX-PRO-5000{key}"
+    eight, six = by_pci_id("0x1E3010DE", "0x129E10DE"), by_pci_id("10de:1e30")
+    assert eight
+    assert six
+    assert (eight.key, six.key) == ("QUADRO-RTX-8000", "QUADRO-RTX-6000")
+
+
+def test_every_data_centre_and_professional_name_of_the_open_modules_is_known() -> None:
+    """Names that the table of compatible GPUs of 595.45.04 has, without GeForce, laptops and embedded boards."""
+    names = (
+        "A10, A100 80GB PCIe, A100-PCIE-40GB, A100-PG509-200, A100-SXM-64GB, A100-SXM4-40GB, A100-SXM4-80GB, A10G, A10M, A16, A2, "
+        "A30, A40, A800 40GB Active, A800 80GB PCIe, A800 80GB PCIe LC, A800-SXM4-40GB, A800-SXM4-80GB, AX800, B200, B300 SXM6 AC, "
+        "GB10, GB200, GB300, GH200 120GB, GH200 144G HBM3e, GH200 480GB, H100, H100 80GB HBM3, H100 NVL, H100 PCIe, H20, H20 NVL16, "
+        "H20-3e, H200, H200 NVL, H800, H800 NVL, H800 PCIe, L2, L20, L4, L40, L40S, PG506-232, PG509-210, RTX 2000 Ada Generation, "
+        "RTX 2000E Ada Generation, RTX 4000 Ada Generation, RTX 4000 SFF Ada Generation, RTX 4500 Ada Generation, "
+        "RTX 5000 Ada Generation, RTX 5880 Ada Generation, RTX 6000 Ada Generation, RTX 6000D, RTX A1000, RTX A2000, "
+        "RTX A2000 12GB, RTX A400, RTX A4000, RTX A4000H, RTX A4500, RTX A5000, RTX A5500, RTX A6000, RTX PRO 2000 Blackwell, "
+        "RTX PRO 4000 Blackwell, RTX PRO 4000 Blackwell SFF Edition, RTX PRO 4500 Blackwell, RTX PRO 5000 72GB Blackwell, "
+        "RTX PRO 5000 Blackwell, RTX PRO 6000 Blackwell Max-Q Workstation Edition, RTX PRO 6000 Blackwell Server Edition, "
+        "RTX PRO 6000 Blackwell Workstation Edition, T1000, T1000 8GB, T400, T400 4GB, T400E, T600"
+    )
+    wanted = [f"NVIDIA {name}" for name in names.split(", ")]
+    wanted += ["Quadro RTX 4000", "Quadro RTX 5000", "Quadro RTX 6000", "Quadro RTX 8000", "Tesla T4"]
+    assert [name for name in wanted if not find_gpu(name)] == []
+
+
 def test_nearest_gpu() -> None:
     assert nearest_gpu("H100")[0] == "H100-SXM5-80GB"
     assert nearest_gpu("H100-SXM5-80")[0] == "H100-SXM5-80GB"
-    assert nearest_gpu("rtx6000")[0].startswith("RTX-PRO-6000")
+    assert nearest_gpu("rtx6000")[0] == "RTX-6000-ADA"
+    assert nearest_gpu("rtxpro6000")[0].startswith("RTX-PRO-6000")
+    assert nearest_gpu("H200-SXM5-141GB")[0] == "H200-SXM"
+    assert set(nearest_gpu("A100")) == {gpu.key for gpu in gpus() if gpu.key.startswith("A100-")}, "not one card alone"
+    assert nearest_gpu("H100-SXM5-80G") == ["H100-SXM5-80GB"]
+    assert "GH200-96GB" not in nearest_gpu("H100-XXL")
     assert nearest_gpu("B20O")[0] == "B200"
     assert nearest_gpu("qqqqqqq") == []
 

@@ -90,3 +90,20 @@ def test_cuda_rows_name_the_floor_of_the_family() -> None:
     assert rows["12.4.1"]["all features from"] == "550.54.15"
     assert rows["13.4?"]["all features from"] == "615?"
     assert rows["10.2"]["runs from"] == "440.33"
+
+
+def test_a_word_that_is_a_gpu_or_a_model_names_its_own_rows() -> None:
+    assert {key.partition("-")[0] for key in listing.of_gpu("gpus", "H100")} == {"H100"}, "neither H200, H20 nor GH200"
+    assert listing.of_gpu("gpus", "Tesla T4") == {"T4"}
+    assert listing.of_gpu("gpus", "10de:2c3a") == {"RTX-PRO-4500-SE"}
+    assert listing.of_gpu("mig", "A100-SXM4-80GB") == {"80gb_a100"}
+    assert listing.of_gpu("mig", "A100") == {"40gb_a100", "80gb_a100"}
+    for table, word in (
+        ("gpus", "Hopper"),
+        ("gpus", ""),
+        ("gpus", "580"),
+        ("mig", "T4"),
+        ("mig", "80gb"),
+        ("cuda", "T4"),
+    ):
+        assert listing.of_gpu(table, word) == frozenset(), f"{word}: the text of the rows is searched"

@@ -63,7 +63,15 @@ def test_how_sure_the_placements_are() -> None:
     assert find("RTX-PRO-5000").grid is None
 
 
-@pytest.mark.parametrize("key", ["RTX-PRO-5000", "RTX-PRO-4500"])
+def test_a_model_of_which_two_guides_tell_two_tables_takes_the_profiles_of_either() -> None:
+    assert reason("RTX-PRO-5000", {"1g.12gb": 1, "1g.12gb-me": 3}) == "", "the guide of 580"
+    assert reason("RTX-PRO-5000", {"1g.24gb": 2}) == reason("RTX-PRO-5000", {"2g.48gb": 1}) == "", "the newer guide"
+    assert reason("RTX-PRO-5000", {"1g.24gb": 3}) == "3 x 1g.24gb: the GPU takes at most 2"
+    assert reason("RTX-PRO-5000", {"1g.12gb-me": 4}) == "4 x 1g.12gb-me: the GPU takes at most 3"
+    assert model_of(gpu("RTX-PRO-5000-72GB")).profiles == (), "the 72 GB card's are in no guide"
+
+
+@pytest.mark.parametrize("key", ["RTX-PRO-4500"])
 def test_where_placements_are_not_known_names_counts_and_slices_are(key: str) -> None:
     small, large = find(key).profiles[0].name, next(one.name for one in find(key).profiles if one.slices == 2)
     assert reason(key, {small: 2}) == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -137,3 +138,10 @@ def summary() -> str:
     tried = "fewer than three [real captures](../../tests/real/README.md) have tried"
     text = f"* Parsers that {tried}, with the number that have: {told}."
     return textwrap.fill(text, 130, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def with_summary(text: str) -> str:
+    """The text of limits.md with the paragraph that is right now in place of the one that it has."""
+    old = re.compile(r"^\* Parsers that fewer than three .*?(?=^(?:\*|$))", re.MULTILINE | re.DOTALL)
+    assert len(old.findall(text)) == 1
+    return old.sub(lambda _: f"{summary()}\n", text)

@@ -63,7 +63,7 @@ def enables(block: Mig) -> bool:
 
 def seen(gpu: MigGpu) -> mig_layout.Gpu:
     """A GPU as layouts name it."""
-    known = catalogue.by_pci_id(gpu.pci)
+    known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
     return mig_layout.Gpu(
         index=gpu.index,
         address=gpu.address,
@@ -86,7 +86,7 @@ def table(gpu: MigGpu) -> tuple[tuple[mig_fit.Profile, ...], int]:
     own = tuple(_profile(one.name, one.slices, one.size, one.starts, one.count) for one in gpu.profiles if one.starts)
     if own:
         return own, max(start + one.size for one in own for start in one.starts)
-    known = catalogue.by_pci_id(gpu.pci)
+    known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
     model = model_of(known) if known else None
     return (model.profiles, model.grid) if model and model.grid is not None else ((), 0)
 
@@ -166,7 +166,7 @@ def _difference(gpu: MigGpu, target: mig_layout.Target, placed: Sequence[mig_fit
 
 def resets(gpu: MigGpu) -> bool:
     """Whether a change of MIG mode resets the GPU: on Ampere, and on no later architecture."""
-    known = catalogue.by_pci_id(gpu.pci)
+    known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
     return known is not None and known.arch == "Ampere"
 
 

@@ -53,7 +53,7 @@ def fits(ctx: Ctx) -> Outcome:
 def _without(state: mig.MigState) -> str:
     told = []
     for gpu in state.gpus:
-        known = catalogue.by_pci_id(gpu.pci)
+        known = catalogue.by_pci_id(gpu.pci, gpu.subsystem)
         oldest = [one.version for one in known.mig.min_vbios] if known else []
         why = f" (VBIOS {oldest[0]} or newer, and compute mode by NVIDIA's displaymodeselector)" if oldest else ""
         told.append(f"{gpu.told} {gpu.name} has no MIG{why}")
