@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,13 +11,11 @@ from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE, house_fragment
 from gpuprov.inventory import load
 from gpuprov.spec.across import conflict_problem
 from gpuprov.spec.build import convert, show, unknown_key
+from gpuprov.spec.connection import unusable
 from gpuprov.spec.kernel import Contribution, Kernel, merge
 from gpuprov.spec.model import Fragment, HostSpec, RawHost, site_variables
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
 from gpuprov.spec.repository import located
-
-HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
-"""Names of hosts become names of files in a rendered project; inventories from scripts are not always to be trusted."""
 
 
 class Fleet(msgspec.Struct, frozen=True):
@@ -55,11 +52,8 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         if not raw.values:
             unmanaged.append(raw.name)
             continue
-        if not HOST_NAME.fullmatch(raw.name):
-            message = f"host name {show(raw.name)} cannot be a file name"
-            problems.append(
-                Problem(message=message, hosts=(raw.name,), hint="allowed: letters, digits and . _ : % @ + -")
-            )
+        if wrong := list(unusable(raw)):
+            problems += wrong
             continue
         if id(raw.values) not in known:
             known[id(raw.values)] = build_spec(raw)

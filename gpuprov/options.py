@@ -81,14 +81,19 @@ def load(sources: tuple[str, ...], options: dict[str, Any]) -> Fleet:
 def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[RawHost]:
     """The inventory's hosts, whether they have a spec or not."""
     from gpuprov.inventory import default_sources, load
+    from gpuprov.spec.connection import unusable
+    from gpuprov.spec.problem import SpecError
 
-    return load(
+    hosts = load(
         sources or default_sources(),
         limit=options["limit"],
         vault_password_files=options["vault_password_files"],
         ask_vault_pass=options["ask_vault_pass"],
         cache=not options["no_cache"],
     ).hosts
+    if problems := [problem for raw in hosts for problem in unusable(raw)]:
+        raise SpecError(problems)
+    return hosts
 
 
 def must_be_able_to_ask(why: str, hint: str) -> None:

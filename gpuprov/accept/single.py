@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
@@ -147,9 +148,11 @@ def across(hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say) -> I
 
 def _reached(first: Host, others: Sequence[Host], lock: Lock) -> str:
     """Why mpirun on the first host cannot start its daemons on the others, or nothing."""
+    # What one host says of itself runs on another: as one word, and never as an option.
+    words = [shlex.quote(host.network.main) for host in others]
     tries = "\n".join(
-        f"ssh -n -o BatchMode=yes -o ConnectTimeout=5 {host.network.main} true >/dev/null 2>&1 || echo {host.network.main}"
-        for host in others
+        f"ssh -n -o BatchMode=yes -o ConnectTimeout=5 -- {word} true >/dev/null 2>&1 || printf '%s\\n' {word}"
+        for word in words
     )
     ran = lock.phase({first.name: (f"{tries}\ntrue", 10.0 + 6 * len(others))}).get(first.name, Ran())
     failed = "no answer" if ran.lost or ran.status else " ".join(ran.text.split())

@@ -111,8 +111,10 @@ def _ansible(settings: Settings, script: str) -> Command:
 
     packed = base64.b64encode(script.encode()).decode()
     given = {name: value for name, value in settings.variables.items() if value is not None}
-    environment = {f"GPUPROV_VARIABLE_{name}": str(value) for name, value in given.items()}
-    lookups = {name: f"{{{{ lookup('ansible.builtin.env', 'GPUPROV_VARIABLE_{name}') }}}}" for name in given}
+    # What the environment says is data to Ansible; the template that asks for it has nothing of the inventory in it.
+    places = {name: f"GPUPROV_VARIABLE_{number}" for number, name in enumerate(given)}
+    environment = {places[name]: str(value) for name, value in given.items()}
+    lookups = {name: f"{{{{ lookup('ansible.builtin.env', '{place}') }}}}" for name, place in places.items()}
     argv = [sys.executable, "-m", "ansible", "adhoc", "-i", f"{settings.name},", settings.name]
     argv += ["-e", msgspec.json.encode(lookups).decode(), "-m", "ansible.builtin.raw"]
     argv += ["-a", f"echo {packed} | base64 -d | sh"]

@@ -97,13 +97,24 @@ def parse_network(output: Output) -> Network:
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
         name, _, more = rest.partition("|")
-        if kind == "address":
-            addresses.setdefault(name, []).append(more.partition("/")[0])
-        elif kind == "main":
+        if kind == "address" and _is_ipv4(address := more.partition("/")[0]):
+            addresses.setdefault(name, []).append(address)
+        elif kind == "main" and _is_ipv4(name):
             main = name
-        elif kind in paths:
+        elif kind in paths and more.startswith("/"):
             paths[kind][name] = more
     return Network({name: tuple(found) for name, found in addresses.items()}, main, paths["gpu"], paths["hca"])
+
+
+def _is_ipv4(text: str) -> bool:
+    """Other hosts are told this address: it is one, and nothing else."""
+    from ipaddress import AddressValueError, IPv4Address
+
+    try:
+        IPv4Address(text)
+    except AddressValueError:
+        return False
+    return True
 
 
 def parse_users(output: Output) -> tuple[User, ...]:

@@ -22,6 +22,7 @@ from gpuprov.gather.unreached import Unreached, without_host
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
 from gpuprov.spec.model import RawHost
 from tests.gather.sshd import Sshd, free_ports
+from tests.taint.canary import Nest
 
 pytestmark = pytest.mark.install
 
@@ -293,3 +294,23 @@ def _wait(condition: object) -> None:
             return
         time.sleep(0.05)
     raise TimeoutError
+
+
+def test_nothing_of_the_inventory_is_a_template_on_the_way_through_ansible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a value, and not a name: the lookup that asks for a value was once made with the variable's name."""
+    plugin = "from ansible.plugins.connection.local import *\nclass Connection(Connection):\n    transport = 'tunnel'\n"
+    documentation = (
+        'DOCUMENTATION = """\nname: tunnel\nshort_description: x\ndescription: x\nauthor: x\noptions: {}\n"""\n'
+    )
+    (tmp_path / "tunnel.py").write_text(documentation + plugin)
+    monkeypatch.setenv("ANSIBLE_CONNECTION_PLUGINS", str(tmp_path))
+    nest = Nest(tmp_path / "nest")
+    connection: dict[str, object] = {"ansible_connection": "tunnel"}
+    connection |= {f"ansible_{n}": canary for n, canary in enumerate(nest.all())}
+    connection |= {f"ansible_x') }}}}{canary}": 1 for canary in nest.templates()}
+    connection["ansible_user"] = connection["ansible_ssh_common_args"] = nest.templates()[0]
+    raw = RawHost(name="far", connection=connection)
+    assert facts(gather([(raw, (HELLO,))])["far"]).get(HELLO).text == "hello\n"
+    assert nest.flown() == []

@@ -18,6 +18,7 @@ from gpuprov.plan.extra import extra_variables
 from gpuprov.plan.workspace import workspace
 from gpuprov.render import render, write
 from gpuprov.spec.model import HostSpec, RawHost
+from tests.here import ROLES, play
 from tests.taint.canary import Nest
 
 BIN = Path(sys.executable).parent
@@ -71,7 +72,8 @@ def hostile(nest: Nest) -> dict[str, Any]:
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
         "ansible_ssh_common_args": f"-o Tag={canaries[0]}",
-        "ansible_user": nest.templates()[0],
+        "ansible_ssh_extra_args": nest.templates()[1],
+        "container_toolkit_repository": nest.templates()[2],
     }
 
 
@@ -145,3 +147,35 @@ def test_what_a_run_is_told_is_data_too(nest: Nest, tmp_path: Path, monkeypatch:
     assert said["drain"] == drain
     assert said["run"] == extra["gpuprov_run"]
     assert nest.flown() == []
+
+
+@pytest.mark.install
+def test_what_a_host_says_names_no_file_outside_of_the_cache(tmp_path: Path) -> None:
+    """A package that one host built is fetched to this machine, under a name that is made of what the host says of itself."""
+    said = "../../../../../../etc/cron.d/x"
+    told = {
+        "vars_files": [str(ROLES / "nvidia_driver" / "vars" / "main.yml")],
+        "vars": {
+            "host_platform": "debian12",
+            "ansible_facts": {"architecture": said},
+            "nvidia_driver_build_host": "gpu01",
+            "__nvidia_driver_module": "nvidia-kernel-dkms",
+            "__nvidia_driver_set": {"nvidia-kernel-dkms": f"1:535.1-1{said}"},
+        },
+        "tasks": [
+            {
+                "ansible.builtin.copy": {
+                    "content": "{{ __nvidia_driver_prebuilt_cache }}",
+                    "dest": f"{tmp_path}/told",
+                    "mode": "0644",
+                }
+            }
+        ],
+    }
+    ran = play(tmp_path, told)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    folder, _, name = (tmp_path / "told").read_text().partition("/gpuprov/modules/")
+    assert folder
+    assert "/" not in name
+    assert name.startswith("debian12-..")
+    assert "gpu01" in name

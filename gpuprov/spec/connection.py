@@ -1,0 +1,61 @@
+"""What an inventory may say of how a host is reached, whoever wrote it: words that cannot be options, shell or lines.
+
+Names and addresses of cloud hosts come from sources that nobody has to trust. Variables that are shell or options by nature
+(ansible_ssh_common_args, ansible_become_exe) are the operator's: a source that sets them decides what runs on this machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from gpuprov.spec.build import ONE_LINE, has_control, show
+from gpuprov.spec.model import RawHost, is_secret
+from gpuprov.spec.problem import Problem
+
+HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
+"""Names of hosts become names of files in a rendered project, and words of commands."""
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+"""Names of variables, as Ansible has them."""
+ADDRESSES = ("ansible_host", "ansible_ssh_host")
+USERS = ("ansible_user", "ansible_ssh_user", "ansible_become_user")
+# What ssh refuses in names of hosts and users: https://www.openssh.com/txt/release-9.6
+_ADDRESS = re.compile(r"[^-\s'\"`$\\;&<>|(){}][^\s'\"`$\\;&<>|(){}]*")
+_USER = re.compile(r"[^-'\"`;&<>|(){}][^'\"`;&<>|(){}]*")
+
+
+def unusable(raw: RawHost) -> Iterator[Problem]:
+    """Why this host cannot be reached as the inventory says."""
+    if not HOST_NAME.fullmatch(raw.name):
+        message = f"host name {show(raw.name)} cannot be a file name"
+        yield Problem(message=message, hosts=(raw.name,), hint="allowed: letters, digits and . _ : % @ + -")
+    for name, value in raw.connection.items():
+        for message, hint in _complaints(name, value):
+            yield Problem(message=message, hosts=(raw.name,), hint=hint)
+
+
+def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
+    if not VARIABLE.fullmatch(name):
+        yield f"the variable {show(name)} has no name that Ansible knows", "allowed: letters, digits and _"
+    elif is_secret(name):
+        # A key has lines; nothing that is passed on to a program has a NUL.
+        if any("\0" in text for text in _texts(value)):
+            yield f"{name} has a NUL character", "give it as text"
+    elif any(map(has_control, _texts(value))):
+        yield f"{name} is {show(value)}", ONE_LINE
+    elif name in ADDRESSES and value not in (None, "") and not _ADDRESS.fullmatch(str(value)):
+        yield f"{name} is {show(value)}", "allowed: a name or an address, without spaces and characters of a shell"
+    elif name in USERS and value not in (None, "") and not _USER.fullmatch(str(value)):
+        yield f"{name} is {show(value)}", "allowed: a user's name, without characters of a shell"
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(key)
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)

@@ -1,0 +1,91 @@
+"""Roles hand values to a shell as single words, or as arguments: never as a piece of its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROLES = Path(__file__).parents[2] / "roles"
+SHELLS = ("ansible.builtin.shell", "ansible.builtin.raw")
+QUOTED = re.compile(r"\| *(quote|int|map\('quote'\) *\| *join\(' '\))\s*\}\}\Z")
+CONSTANT = re.compile(
+    r"\{\{ *(__\w+_known\.\w+(\.\w+)*( \| join\(' '\))?|'[^']*' if \w+ else '[^']*'|__(persistence|fabric_manager)_(daemon|unit))"
+    r" *\}\}\Z"
+)
+"""Of the catalogue or the role itself."""
+KNOWN = {
+    "{{ gpuprov_drain_command }}": "a command, as the operator gave it",
+    "{{ __mig_drain }}": "the same",
+    "{{ __place }}": "a folder of the role",
+    "{{ __engine }}": "docker, containerd or crio",
+    "{{ __container_toolkit_files[__engine] | join(' ') }}": "files of the engine, named in the role",
+    "{{ __container_toolkit_specification }}": "a file in container_toolkit_cdi_directory",
+    "{{ container_toolkit_cdi_directory }}": "one of two",
+    "{{ __default }}": "an option or nothing",
+    "{{ host_boot_unit }}": "a unit, named by the role that includes it",
+}
+
+
+class Loader(yaml.SafeLoader):
+    """Takes Ansible's tags for text."""
+
+
+Loader.add_multi_constructor("!", lambda loader, _tag, node: loader.construct_scalar(node))
+
+
+def tasks(value: Any) -> Iterator[dict[str, Any]]:
+    for task in value if isinstance(value, list) else []:
+        yield task
+        for inner in ("block", "rescue", "always"):
+            yield from tasks(task.get(inner))
+
+
+def every_task() -> Iterator[tuple[Path, dict[str, Any]]]:
+    for file in sorted(ROLES.glob("*/*/**/*.yml")):
+        if file.relative_to(ROLES).parts[1] in ("tasks", "handlers"):
+            for task in tasks(yaml.load(file.read_text(encoding="utf-8"), Loader=Loader)):
+                yield file, task
+
+
+def test_a_shell_gets_words() -> None:
+    bad, seen = [], set()
+    for file, task in every_task():
+        if file.match("host/tasks/reach.yml") or file.match("host/tasks/reach/python.yml"):
+            continue  # before there is a Python to quote for: judged by tests/test_reach.py
+        for module in SHELLS:
+            body = task.get(module, "")
+            text = body if isinstance(body, str) else body["cmd"]
+            for part in re.findall(r"\{\{.*?\}\}", text, re.DOTALL):
+                seen |= {part}
+                if not (QUOTED.search(part) or CONSTANT.match(part) or part in KNOWN):
+                    bad.append(f"{file.relative_to(ROLES)}: {task.get('name')}: {part}")
+    assert bad == []
+    assert set(KNOWN) <= seen, "no longer used"
+
+
+def test_a_script_is_not_made_of_values() -> None:
+    """`sh -c` gets a file of the role or a probe's script; values come after it, as arguments."""
+    script = re.compile(r"\{\{ *(lookup\('ansible.builtin.file', .*\)|\w+(\.scripts?)?[.\w]*(\[\w+\])?) *\}\}\Z")
+    bad = []
+    for file, task in every_task():
+        body = task.get("ansible.builtin.command")
+        argv = body.get("argv") if isinstance(body, dict) else None
+        if isinstance(argv, list) and argv[:2] == ["sh", "-c"] and "{{" in argv[2] and not script.match(argv[2]):
+            pieces = re.findall(r"\{\{.*?\}\}", argv[2])
+            bad += [f"{file.relative_to(ROLES)}: {piece}" for piece in pieces if not CONSTANT.match(piece)]
+        given = re.findall(r"'sh', '-c', (.{30})", argv) if isinstance(argv, str) else []
+        bad += [f"{file}: {one}" for one in given if not one.startswith("lookup('ansible.builtin.file',")]
+    assert bad == []
+
+
+def test_what_hosts_say_names_no_file_of_this_machine() -> None:
+    """`fetch` writes on the machine that runs this."""
+    fetching = {str(file.relative_to(ROLES)) for file, task in every_task() if "ansible.builtin.fetch" in task}
+    assert fetching == {"nvidia_driver/tasks/prebuilt/serve.yml"}
+    text = (ROLES / "nvidia_driver/vars/main.yml").read_text(encoding="utf-8")
+    cache = yaml.safe_load(text)["__nvidia_driver_prebuilt_cache"]
+    assert cache.endswith("| join('-') | regex_replace('[^A-Za-z0-9.+~@%_-]', '_')) }}")

@@ -1,0 +1,91 @@
+"""What says how a host is reached is a word: no option, no shell, no line, whatever cloud it came from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuprov.fleet import judge, load_fleet
+from gpuprov.options import raw_hosts
+from gpuprov.spec.connection import unusable
+from gpuprov.spec.model import RawHost
+from gpuprov.spec.problem import SpecError
+from tests.taint.canary import Nest
+
+REFUSED: dict[str, list[object]] = {
+    "ansible_host": ["-oProxyCommand=id", "a b", "$(id)", "`id`", "a;id", "a|id", "a\\b", "a\nb", "{{ x }}", "a'b"],
+    "ansible_ssh_host": ["-v"],
+    "ansible_user": ["-oProxyCommand=id", "root;id", "`id`", "{{ x }}", "root\n"],
+    "ansible_become_user": ["--help"],
+    "ansible_ssh_common_args": ["-o A=b\nProxyCommand id", "\x1b[2J"],
+    "ansible_become_password": ["a\0b"],
+    "container_toolkit_repository": ["https://example.org\ndeb [trusted=yes]"],
+    "ansible_x') }}{{ lookup('ansible.builtin.pipe', 'id') }}": ["x"],
+    "simulated_host": [{"gpus": ["a\x1bb"]}, {"a\nb": 1}],
+}
+TAKEN: dict[str, list[object]] = {
+    "ansible_host": [
+        "gpu01",
+        "192.0.2.1",
+        "2001:db8::1",
+        "fe80::1%eth0",
+        "i-0abc.eu-west-1",
+        "/srv/chroot",
+        None,
+        "größe",
+    ],
+    "ansible_user": ["root", "first.last", "DOMAIN\\admin", "a@example.org", "svc$"],
+    "ansible_ssh_common_args": ["-o ProxyCommand='ssh -W %h:%p bastion' -J a,b", "{{ x }}"],
+    "ansible_become_password": ["{{ $(x) `y`\n", "-"],
+    "ansible_private_key": ["-----BEGIN\nx\n-----END\n"],
+    "ansible_port": [22, "22"],
+    "ansible_become": [True],
+}
+
+
+def complaints(name: str, value: object) -> list[str]:
+    return [str(problem) for problem in unusable(RawHost(name="gpu01", connection={name: value}))]
+
+
+def test_what_is_refused() -> None:
+    for name, values in REFUSED.items():
+        for value in values:
+            (told,) = complaints(name, value)
+            assert told.startswith("gpu01: ")
+            assert told.isprintable()
+    assert complaints("ansible_host", "-oProxyCommand=id") == [
+        'gpu01: ansible_host is "-oProxyCommand=id"; allowed: a name or an address, without spaces and characters of a shell'
+    ]
+    assert complaints("ansible_become_password", "hunter2\0") == [
+        "gpu01: ansible_become_password has a NUL character; give it as text"
+    ]
+
+
+def test_what_is_taken() -> None:
+    for name, values in TAKEN.items():
+        for value in values:
+            assert complaints(name, value) == [], (name, value)
+
+
+def test_every_canary_is_refused_as_an_address(tmp_path: Path) -> None:
+    nest = Nest(tmp_path / "nest")
+    passed = {name: [c for c in nest.all() if not complaints(name, c)] for name in ("ansible_host", "ansible_user")}
+    # A path is only a name to ssh; and to no program is "!" a character of a shell.
+    assert [one[:4] for one in passed["ansible_host"]] == ["/../"]
+    assert [one[:4] for one in passed["ansible_user"]] == ["!tou", "/../"]
+
+
+def test_every_command_refuses_them(tmp_path: Path) -> None:
+    """Those that need a spec, and those that take any host."""
+    raw = RawHost(name="gpu01", values={"nouveau": {}}, connection={"ansible_host": "-v"})
+    with pytest.raises(SpecError, match='gpu01: ansible_host is "-v"'):
+        judge([raw])
+    file = tmp_path / "inventory.yaml"
+    file.write_text('all:\n  hosts:\n    gpu01: {ansible_host: "-v"}\n    gpu02: {ansible_user: "a;b"}\n')
+    options = {"limit": None, "vault_password_files": (), "ask_vault_pass": False, "no_cache": True}
+    with pytest.raises(SpecError) as caught:
+        raw_hosts((str(file),), options)
+    assert [problem.hosts for problem in caught.value.problems] == [("gpu01",), ("gpu02",)]
+    with pytest.raises(SpecError, match="no host has a gpuprov spec"):
+        load_fleet([str(file)], cache=False)  # a host that is not managed may be reached by other tools in other ways
