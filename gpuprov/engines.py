@@ -39,10 +39,9 @@ def parse(text: str) -> dict[str, Engine]:
     """The script's output: by engine `version`, `active`, `enabled`, `started` (seconds since 1970; 0: not), `files`
     ({path: {changed, text}}), `dump` and `live` (what it tells itself; missing where it does not)."""
     engines: dict[str, Engine] = {}
-    clock = [0.0, 0.0]
+    clock, key = [0.0, 0.0], ""
     engine: Engine = {}
     sink: dict[str, Any] = {}
-    key = ""
     for line in text.splitlines():
         if line.startswith(" "):
             sink[key] = sink.get(key, "") + line[1:] + "\n"
@@ -58,7 +57,8 @@ def parse(text: str) -> dict[str, Engine]:
             engine["version"] = match[0] if match else ""
         elif word == "unit":
             engine["active"], engine["enabled"], since = (rest.split("|") + ["", "", ""])[:3]
-            engine["started"] = clock[0] - clock[1] + int(since) / 1e6 if since.isdigit() and int(since) else 0.0
+            ran = int(since) / 1e6 if re.fullmatch("[0-9]{1,18}", since) else 0.0
+            engine["started"] = ran and clock[0] - clock[1] + ran
         elif word == "file":
             path, _, changed = rest.rpartition(" ")
             sink, key = engine["files"].setdefault(path, {"changed": float(changed), "text": ""}), "text"
@@ -84,7 +84,7 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
         text = files.get(path, {"text": ""})["text"]
         try:
             read = json.loads(text) if text.strip() else {}
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not valid JSON: {error}") from None
         if not isinstance(read, dict):
             raise ValueError(f"{path} is not a JSON object")
@@ -96,9 +96,11 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
 
 
 def _toml(text: str, place: str) -> dict[str, Any]:
+    if len(text) > 1 << 19 or re.search(r"(?:\.[ \t]*+[\w\"'-]++[ \t]*+){100}", text):
+        raise ValueError(f"{place} is larger, or nests deeper, than any that an engine reads")
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{place} is not valid TOML: {error}") from None
 
 
@@ -182,8 +184,8 @@ def in_force(name: str, engine: Engine, default: bool) -> str:
 
 def _docker_says(engine: Engine, default: bool) -> str:
     try:
-        said: dict[str, Any] = json.loads(engine.get("live", "{}"))
-    except ValueError:
+        said: dict[str, Any] = dict(json.loads(engine.get("live", "{}")).items())
+    except (AttributeError, ValueError, RecursionError):
         return "docker info gives no JSON"
     if said.get("ServerErrors") or "Runtimes" not in said:
         return f"docker info: {' '.join(said.get('ServerErrors') or ['no answer'])}"
@@ -224,10 +226,8 @@ def shadowed(engine: Engine) -> list[str]:
         return []
     tables = {path: _toml(file["text"], path) for path, file in files.items()}
     theirs = [table for path, table in tables.items() if path != DROP_IN and _cri(table)]
-    if not theirs:
-        return []
-    section, mine = ({"plugins": {"cri": _cri(table)}} for table in (theirs[-1], tables[DROP_IN]))
-    return lost("containerd", section, mine)
+    section, mine = ({"plugins": {"cri": _cri(table)}} for table in ((theirs or [{}])[-1], tables[DROP_IN]))
+    return lost("containerd", section, mine) if theirs else []
 
 
 def with_imports(original: str, produced: str) -> str:
@@ -252,8 +252,7 @@ def _same(text: str, wanted: dict[str, Any]) -> bool:
 
 
 def without_default(produced: str) -> str:
-    """daemon.json with docker's own default runtime for NVIDIA's, which nvidia-ctk does not take back. Not without the setting:
-    docker takes its change by reload, and not that it is gone."""
+    """daemon.json with docker's own default runtime, which nvidia-ctk does not put back: a reload takes that, not its absence."""
     read = json.loads(produced)
     mine = read.get("default-runtime") == NAME
     return json.dumps({**read, "default-runtime": "runc"}, indent=4) + "\n" if mine else produced

@@ -48,7 +48,9 @@ def rpm_order(version: str) -> tuple[Any, ...]:
 def _segments(text: str) -> tuple[tuple[int, int, str], ...]:
     kinds = {"~": (-1, 0, ""), "^": (1, 0, "")}
     parts = re.findall(r"\d+|[A-Za-z]+|[~^]", text)
-    found = [kinds.get(part, (3, int(part), "") if part.isdigit() else (2, 0, part)) for part in parts]
+    found = [
+        kinds.get(part, (3, int(part), "") if re.fullmatch("[0-9]{1,18}", part) else (2, 0, part)) for part in parts
+    ]
     return (*found, (0, 0, ""))
 
 

@@ -10,7 +10,7 @@ import json
 import shlex
 from collections.abc import Iterable, Mapping
 
-from gpuprov import assets
+from gpuprov import assets, reading
 from gpuprov.accept.model import Ran, Runner, Step
 from gpuprov.accept.remote import AT_A_TIME
 from gpuprov.errors import UnreachableError
@@ -179,7 +179,7 @@ def _answer(ran: Ran) -> tuple[dict[str, object], str | UnreachableError]:
     if ran.status == 127:
         return {}, "an acceptance needs Python 3 there"
     try:
-        found = json.loads(ran.text)
+        found = reading.json(ran.text)
     except ValueError:
         found = None
     if not isinstance(found, dict):

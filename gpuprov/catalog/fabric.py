@@ -12,6 +12,7 @@ from gpuprov.catalog.driver_sets import managed
 from gpuprov.catalog.drivers import branches
 from gpuprov.catalog.gpus import Gpu, gpus
 from gpuprov.catalog.packages import find_distribution, origins, package_sets
+from gpuprov.reading import is_whole
 
 UNIT = "nvidia-fabricmanager.service"
 PROGRAM = "/usr/bin/nv-fabricmanager"
@@ -139,7 +140,7 @@ def refused(entry: Setting, value: str) -> str:
     if entry.kind == "choice":
         return "" if value in entry.choices else " or ".join(entry.choices)
     if entry.kind == "number":
-        fits = value.isdigit() and (entry.max is None or int(value) <= entry.max)
+        fits = is_whole(value) and (entry.max is None or int(value) <= entry.max)
         return "" if fits else f"a whole number from 0{'' if entry.max is None else f' to {entry.max}'}"
     if entry.kind == "path":
         return (

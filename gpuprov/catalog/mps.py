@@ -8,6 +8,7 @@ import msgspec
 
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.reading import is_whole
 
 CONTROL = "nvidia-cuda-mps-control"
 UNIT = "gpuprov-mps@.service"
@@ -78,7 +79,7 @@ def mps_file() -> MpsFile:
 def capability(text: str) -> tuple[int, ...]:
     """A compute capability for comparing; one that is not known counts as the newest."""
     parts = text.split(".")
-    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else (99,)
+    return tuple(int(part) for part in parts) if all(is_whole(part) for part in parts) else (99,)
 
 
 def client_limit(gpu: Gpu | None, branch: int) -> int:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
-from gpuprov import keep
+from gpuprov import keep, reading
 from gpuprov.errors import GpuprovError
 
 Confidence = Literal["confirmed", "inferred", "unconfirmed"]
@@ -89,13 +89,10 @@ def _kept(name: str) -> object:
 
 def read_yaml(text: str | bytes, where: str) -> object:
     """Plain data; `where` names the file in errors."""
-    import yaml  # 10 ms
-
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return yaml.load(text, Loader=loader)
-    except yaml.YAMLError as error:
-        raise GpuprovError(f"{where}: not YAML: {error}", "Reinstall gpuprov.") from error
+        return reading.yaml(text, reading.FILE)
+    except reading.Unreadable as error:
+        raise GpuprovError(f"{where}: {error}", "Reinstall gpuprov.") from error
 
 
 def typed(plain: object, kind: type[T], where: str) -> T:

@@ -8,6 +8,7 @@ import msgspec
 
 from gpuprov.catalog.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, Source, load
+from gpuprov.reading import is_whole
 
 
 class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,7 +87,7 @@ def find_symptom(words: str) -> list[Symptom]:
     if named:
         number = int(named[1])
         return [symptom for symptom in symptoms() if number in symptom.xids]
-    if wanted.isdigit():
+    if is_whole(wanted):
         exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
         held = [s for s in symptoms() if not s.xids and any(wanted in _words(_fold(text)) for text in s.signatures)]
         return exact + held

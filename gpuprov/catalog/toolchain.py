@@ -22,7 +22,7 @@ def upstream(version: str) -> str:
 
 def order(version: str) -> tuple[int, ...]:
     """Sort key of an upstream version; a part that is no number counts as 0."""
-    return tuple(int(part) if part.isdigit() else 0 for part in upstream(version).split("."))
+    return tuple(int(part) if re.fullmatch("[0-9]{1,18}", part) else 0 for part in upstream(version).split("."))
 
 
 def satisfies(version: str, wanted: str) -> bool:

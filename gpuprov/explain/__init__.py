@@ -11,6 +11,7 @@ from gpuprov.capabilities.base import Check
 from gpuprov.catalog.symptoms import find_symptom
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import fields
+from gpuprov.reading import is_whole
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +83,7 @@ def _checks(text: str) -> list[Explanation]:
 
 def _exit_codes(text: str) -> list[Explanation]:
     number = text.lower().removeprefix("exit").removeprefix(" code").strip()
-    if not number.isdigit() or int(number) not in EXIT_CODES:
+    if not is_whole(number) or int(number) not in EXIT_CODES:
         return []
     return [Explanation(kind="exit code", name=number, lines=(("means", EXIT_CODES[int(number)]),))]
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from gpuprov import mig_fit, resolve
 from gpuprov.mig.model import ANY_GRID, Model
 from gpuprov.mig_layout import Instance
+from gpuprov.reading import is_whole
 
 # 3g beside 4g: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/concepts.html
 SPLIT_3G_4G = "510"
@@ -47,7 +48,7 @@ def of_driver(model: Model, wanted: Sequence[Instance], driver: str) -> Iterator
 def too_old(driver: str, least: str) -> bool:
     """Whether a driver is older than needed; a branch is as new as its newest version."""
     mine, needed = resolve.order(driver), resolve.order(least)
-    return bool(driver and least and driver[0].isdigit()) and mine < needed[: len(mine)]
+    return bool(driver and least and is_whole(driver[0])) and mine < needed[: len(mine)]
 
 
 def instead(model: Model, wanted: Sequence[Instance], fit: mig_fit.Fit) -> str:

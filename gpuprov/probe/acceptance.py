@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
+from gpuprov.reading import Unreadable, is_whole, typed_json
 
 FOLDER = "/opt/gpuprov/acceptance"
 RESULT = "/var/lib/gpuprov/acceptance.json"
@@ -119,15 +120,15 @@ def _is_ipv4(text: str) -> bool:
 
 def parse_users(output: Output) -> tuple[User, ...]:
     rows = (line.partition("|") for line in output.text.splitlines())
-    return tuple(User(int(pid), command) for pid, _, command in rows if pid.isdigit())
+    return tuple(User(int(pid), command) for pid, _, command in rows if is_whole(pid))
 
 
 def parse_record(output: Output) -> Record | None:
     if not output.text.strip():
         return None
     try:
-        return msgspec.json.decode(output.text, type=Record)
-    except msgspec.MsgspecError as error:
+        return typed_json(output.text, Record)
+    except Unreadable as error:
         return Record(damaged=str(error))
 
 

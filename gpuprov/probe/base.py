@@ -41,16 +41,6 @@ class Probe(Generic[T_co]):
         return hash(self.name)
 
 
-def number_list(text: str) -> frozenset[int]:
-    """`0-3,8` as numbers: how the kernel writes CPUs and ports."""
-    found: set[int] = set()
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdigit():
-            found |= set(range(int(first), int(last or first) + 1))
-    return frozenset(found)
-
-
 class Facts:
     """The outputs of one host's probes; parsed on first use, each once. `read_at` is when they were read, by this machine."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
+from gpuprov.reading import is_whole
 
 
 class CgpuGpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,7 @@ def parse(output: Output) -> Cgpu:
     many: dict[str, list[str]] = {}
     gpus: dict[int, CgpuGpu] = {}
     for kind, *cells in rows:
-        if kind in ("node", "instance") and cells[0].isdigit():
+        if kind in ("node", "instance") and is_whole(cells[0]):
             gpu = gpus.setdefault(int(cells[0]), CgpuGpu(index=int(cells[0])))
             changed = (
                 {"settings": gpu.settings | {cells[1]: cells[2]}}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import Any
 
 import msgspec
 
+from gpuprov import reading
 from gpuprov.probe.base import Output, Probe
 
 
@@ -71,8 +71,8 @@ def parse_toolkit(output: Output) -> Toolkit:
     version = re.search(r"\d+(\.\d+)+", " ".join(found.get("version", [])))
     settings, complaint = {}, ""
     try:
-        settings = tomllib.loads("\n".join(config))
-    except tomllib.TOMLDecodeError as error:
+        settings = reading.toml("\n".join(config))
+    except reading.Unreadable as error:
         complaint = f"not valid TOML: {error}"
     return Toolkit(
         version=version[0] if version else "",

@@ -10,6 +10,7 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
 from gpuprov.probe.packages import packages_script, parse_index, parse_packages
 from gpuprov.probe.systemd import parse_units
+from gpuprov.reading import is_whole
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +70,7 @@ def parse_dcgm(output: Output) -> Dcgm:
         running=found.get("running", ""),
         gpus=int(count) if count else None,
         complaint="" if count else complaint,
-        metrics=int(metrics) if metrics.isdigit() else None,
+        metrics=int(metrics) if is_whole(metrics) else None,
         counters="counters" in found,
     )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.probe.base import Output, Probe, number_list
+from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.initramfs import INITRAMFS
+from gpuprov.reading import numbers
 
 
 class ErdmaKernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +123,7 @@ def parse(output: Output) -> Erdma:
         holders=tuple(one("holders").split()),
         listening=frozenset(int(cells[0]) for cells in many.get("tcp", ())),
         ephemeral=(int(first or 32768), int(last or 60999)),
-        reserved=number_list(one("reserved")),
+        reserved=numbers(one("reserved")),
         ofed=one("ofed"),
         core=one("core"),
         lacks="lacks" in many,

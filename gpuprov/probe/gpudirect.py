@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
+from gpuprov.reading import is_whole
 
 UNIT = "gpuprov-gpudirect.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
@@ -92,7 +93,7 @@ def parse(output: Output) -> Gpudirect:
     return Gpudirect(
         kernels=tuple(sorted(kernels, key=lambda one: [int(number) for number in re.findall(r"\d+", one.release)])),
         running=single.get("running", ""),
-        loaded={name: int(count) if count.isdigit() else 0 for name, count in rows.get("loaded", [])},
+        loaded={name: int(count) if is_whole(count) else 0 for name, count in rows.get("loaded", [])},
         holders=tuple(name for name in single.get("holders", "").split(",") if name.strip("-")),
         exported="exported" in single,
         parameters={cells[0]: cells[1] for cells in rows.get("parameter", [])},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
+from gpuprov.reading import Unreadable, typed_json
 
 RECEIPT_FILE = "/var/lib/gpuprov/receipt.json"
 LOCK_FILE = "/run/gpuprov/lock/owner.json"
@@ -51,8 +52,8 @@ def parse_receipt(output: Output) -> Receipt | None:
     if not output.text.strip():
         return None
     try:
-        return msgspec.json.decode(output.text, type=Receipt)
-    except msgspec.MsgspecError as error:
+        return typed_json(output.text, Receipt)
+    except Unreadable as error:
         return Receipt(damaged=str(error))
 
 
@@ -60,8 +61,8 @@ def parse_lock(output: Output) -> Lock | None:
     if not output.text.strip():
         return None
     try:
-        return msgspec.json.decode(output.text, type=Lock, strict=False)
-    except msgspec.MsgspecError as error:
+        return typed_json(output.text, Lock, strict=False)
+    except Unreadable as error:
         return Lock(damaged=str(error))
 
 

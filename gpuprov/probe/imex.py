@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuprov import reading
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.fabric import Daemon, parse_daemon
 
@@ -48,8 +49,8 @@ class Imex(msgspec.Struct, frozen=True, kw_only=True):
 def parse_domain(text: str) -> Domain | None:
     """What `nvidia-imex-ctl -N -j` prints; None for anything else."""
     try:
-        data = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        data = reading.json(text)
+    except reading.Unreadable:
         return None
     if not isinstance(data, dict) or not isinstance(data.get("nodes"), dict):
         return None

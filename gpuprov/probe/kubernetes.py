@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
 
+from gpuprov import reading
 from gpuprov.probe.base import Output, Probe
 
 DIRECTORY = "/etc/gpuprov/kubernetes"
@@ -91,7 +91,7 @@ def parse_node(output: Output) -> Node:
     labels, allocatable, complaint = None, None, ""
     if found.get("kubectl") and found.get("kubeconfig"):
         try:
-            told: dict[str, Any] = json.loads(answer)
+            told: dict[str, Any] = reading.json(answer)
             labels = {str(key): str(value) for key, value in told["metadata"].get("labels", {}).items()}
             allocatable = {str(key): str(value) for key, value in told["status"].get("allocatable", {}).items()}
         except (ValueError, KeyError, AttributeError, TypeError):

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
+from gpuprov.reading import is_whole, typed_json
 
 UNIT = "gpuprov-mig.service"
 MANAGER = "nvidia-mig-manager.service"
@@ -164,7 +165,7 @@ def parse_state(output: Output) -> MigState:
     if not output.text.strip():
         said = " ".join(output.error.split())
         return MigState(complaint=said or f"the reader of NVML ended with status {output.status}")
-    return msgspec.json.decode(output.text, type=MigState)
+    return typed_json(output.text, MigState)
 
 
 def _unit(block: str) -> Unit:
@@ -196,7 +197,7 @@ def parse_capabilities(output: Output) -> tuple[CapabilityFile, ...]:
     found = []
     for line in output.text.splitlines():
         path, minor, mode, modify, node_mode, owner = line.split("|")
-        wanted = f"{int(mode):04o}" if mode.isdigit() else ""
+        wanted = f"{int(mode):04o}" if is_whole(mode) else ""
         node = f"/dev/nvidia-caps/nvidia-cap{minor}"
         shown = node_mode.rjust(4, "0") if node_mode else ""
         found.append(CapabilityFile(path=path, node=node, wanted=wanted, mode=shown, owner=owner, kept=modify == "0"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.reading import is_whole
 
 
 class Modprobe(msgspec.Struct, frozen=True):
@@ -36,7 +37,7 @@ def parse_loaded(output: Output) -> dict[str, int]:
     if output.status:
         raise ProbeFailed(f"/proc/modules cannot be read: {output.error.strip()}")
     cells = [line.split() for line in output.text.splitlines()]
-    return {row[0]: int(row[2]) if row[2].isdigit() else 0 for row in cells if len(row) >= 3}
+    return {row[0]: int(row[2]) if is_whole(row[2]) else 0 for row in cells if len(row) >= 3}
 
 
 def parse_modprobe(output: Output) -> Modprobe:

@@ -11,6 +11,7 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
 from gpuprov.probe.mps_script import SCRIPT
 from gpuprov.probe.packages import packages_script, parse_index, parse_packages
+from gpuprov.reading import is_whole
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,8 +115,8 @@ def parse_mps(output: Output) -> MpsState:
         units={name: (text.partition("|")[0], text.endswith("|enabled")) for name, text in _pairs(rows, "unit")},
         files={name: "\n".join(lines) for name, lines in files.items()},
         program="program" in rows,
-        shm=int(shm) if shm.isdigit() else None,
-        users={name: int(text) for name, text in _pairs(rows, "user") if text.isdigit()},
+        shm=int(shm) if is_whole(shm) else None,
+        users={name: int(text) for name, text in _pairs(rows, "user") if is_whole(text)},
         complaint=complaint,
     )
 
@@ -130,7 +131,7 @@ def _gpus(lines: list[str], mig: dict[str, dict[str, int]]) -> tuple[tuple[Gpu, 
     found, other = [], []
     for line in lines:
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) != 5 or not cells[0].isdigit():
+        if len(cells) != 5 or not is_whole(cells[0]):
             other.append(line.strip())
             continue
         domain, _, place = cells[2].lower().partition(":")
@@ -169,7 +170,7 @@ def _daemon(pid: str, text: str, rows: dict[str, list[str]]) -> Daemon:
     partitions: dict[str, tuple[int, ...]] = {}
     for _, line in _pairs(rows, "partition", pid):
         cells = line.split()
-        if len(cells) > 3 and cells[1] != "-" and cells[3].isdigit():
+        if len(cells) > 3 and cells[1] != "-" and is_whole(cells[3]):
             partitions[cells[0]] = (*partitions.get(cells[0], ()), int(cells[3]))
     answers = [line for _, line in _pairs(rows, "answer", pid)]
     return Daemon(
@@ -190,13 +191,13 @@ def _server(pid: str, lines: list[str]) -> Server:
     told = [line.partition("|")[::2] for line in lines]
     answers = [value.strip() for what, value in told if what == "answer"]
     uid = next((value for what, value in told if what == "uid"), "")
-    words = [value for value in answers if value and not value.isdigit() and not PERCENTAGE.fullmatch(value)]
+    words = [value for value in answers if value and not is_whole(value) and not PERCENTAGE.fullmatch(value)]
     return Server(
         pid=int(pid),
-        uid=int(uid) if uid.isdigit() else None,
+        uid=int(uid) if is_whole(uid) else None,
         percentage=next((value for value in answers if PERCENTAGE.fullmatch(value)), ""),
         status=next((value for what, value in told if what == "status"), "") or " ".join(words),
-        clients=sum(value.isdigit() for value in answers),
+        clients=sum(is_whole(value) for value in answers),
     )
 
 

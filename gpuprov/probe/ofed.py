@@ -8,6 +8,7 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.packages import packages_script, parse_packages
+from gpuprov.reading import is_whole
 
 # The same as in the catalogue, which a test compares.
 CONFIG = "/etc/infiniband/openib.conf"
@@ -118,10 +119,10 @@ def parse(output: Output) -> Ofed:
         file=single.get("UnitFileState", ""),
         skipped=tuple(dict.fromkeys(cells[0] for cells in rows.get("skipped", []))),
         settings={key: value.strip('"') for key, _, value in conf} if "config" in rows else None,
-        busy={name: int(count) for name, count in rows.get("busy", []) if count.isdigit()},
+        busy={name: int(count) for name, count in rows.get("busy", []) if is_whole(count)},
         clients=tuple(dict.fromkeys(cells[0] for cells in rows.get("client", []))),
         uplink=single.get("uplink", ""),
-        talks={name: int(count) for name, count in rows.get("talks", []) if count.isdigit()},
+        talks={name: int(count) for name, count in rows.get("talks", []) if is_whole(count)},
         mft_open=tuple(cells[0] for cells in rows.get("mft", [])),
         dkms_pinned="pinned" in rows,
     )  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.probe.base import Output, Probe, number_list
+from gpuprov.probe.base import Output, Probe
+from gpuprov.reading import is_whole, numbers
 
 NODES = ("LoadState", "ActiveState", "UnitFileState")
 
@@ -88,7 +89,7 @@ class Pcie(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.isdigit() else None
+    return int(text) if is_whole(text) else None
 
 
 def parse(output: Output) -> Pcie:
@@ -107,7 +108,7 @@ def parse(output: Output) -> Pcie:
                 kind=what,
                 driver=driver,
                 node=int(node) if node else -1,
-                cpus=number_list(cpus),
+                cpus=numbers(cpus),
                 above=tuple(above.split()),
                 group=bool(group),
                 domain=domain,
@@ -118,7 +119,7 @@ def parse(output: Output) -> Pcie:
             )
         elif kind == "irq":
             address, number, allowed = rest.split("|")
-            interrupts.setdefault(address, []).append(Interrupt(int(number), number_list(allowed)))
+            interrupts.setdefault(address, []).append(Interrupt(int(number), numbers(allowed)))
         else:
             many.setdefault(kind, []).append(rest)
     for address, found in interrupts.items():

@@ -27,7 +27,7 @@ class Nevra(msgspec.Struct, frozen=True):
 
 def compare(one: str, other: str) -> int:
     """rpmvercmp: -1, 0 or 1. Digits beat letters, a tilde is older than nothing, a caret newer than nothing."""
-    parts = re.compile(r"\d+|[A-Za-z]+|~|\^")
+    parts = re.compile(r"[0-9]+|[A-Za-z]+|~|\^")
     for a, b in zip_longest(parts.findall(one), parts.findall(other), fillvalue=""):
         if a == b:
             continue
@@ -39,10 +39,16 @@ def compare(one: str, other: str) -> int:
             return 1 if a else -1
         if a.isdigit() != b.isdigit():
             return 1 if a.isdigit() else -1
-        left, right = (int(a), int(b)) if a.isdigit() else (a, b)
+        left, right = (_size(a), _size(b)) if a.isdigit() else (a, b)
         if left != right:
             return 1 if left > right else -1  # type: ignore[operator]
     return 0
+
+
+def _size(digits: str) -> tuple[int, str]:
+    """As rpm compares numbers, however long: without zeros in front, by length and then by digit."""
+    bare = digits.lstrip("0")
+    return len(bare), bare
 
 
 def compare_evr(one: Nevra, other: Nevra) -> int:

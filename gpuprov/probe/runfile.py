@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import msgspec
 
+from gpuprov import reading
 from gpuprov.probe.base import Output, Probe
 
 # https://github.com/NVIDIA/nvidia-installer: backup.c (the record's first line is like "1.0-5809505 (580.95.05)"), nvidia-installer.c
@@ -43,7 +43,7 @@ def parse(output: Output) -> Runfile:
 def _ours(text: str) -> dict[str, str]:
     found = next((line.partition("|")[2] for line in text.splitlines() if line.startswith("ours|")), "")
     try:
-        told = json.loads(found or "{}")
+        told = reading.json(found or "{}")
     except ValueError:
         return {}
     return {key: value for key, value in told.items() if isinstance(value, str)} if isinstance(told, dict) else {}

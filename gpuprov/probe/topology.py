@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
+from gpuprov.reading import is_whole
 
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 UNKNOWN_WIDTHS = frozenset({63, 255})
@@ -57,7 +58,7 @@ def parse(output: Output) -> PciTree:
     for line in output.text.splitlines():
         kind, *cells = line.split("|")
         if kind == "node" and cells[1]:
-            sockets[int(cells[0])] = int(cells[2]) if cells[2].isdigit() else -1
+            sockets[int(cells[0])] = int(cells[2]) if is_whole(cells[2]) else -1
         elif kind == "function":
             function = _function(cells)
             if function:
@@ -81,7 +82,7 @@ def _function(cells: list[str]) -> Function | None:
         bridges=tuple(way[:-1]),
         identifier=f"{vendor.removeprefix('0x')}:{device.removeprefix('0x')}",
         pci_class=pci_class.removeprefix("0x"),
-        numa_node=int(numa) if numa.lstrip("-").isdigit() else -1,
+        numa_node=int(numa) if is_whole(numa.lstrip("-")) else -1,
         link=Link(width=_lanes(width), speed=_rate(speed), max_width=_lanes(max_width), max_speed=_rate(max_speed)),
         virtual=bool(virtual),
         rdma=bool(rdma),
@@ -89,7 +90,7 @@ def _function(cells: list[str]) -> Function | None:
 
 
 def _lanes(text: str) -> int:
-    lanes = int(text) if text.isdigit() else 0
+    lanes = int(text) if is_whole(text) else 0
     return 0 if lanes in UNKNOWN_WIDTHS else lanes
 
 

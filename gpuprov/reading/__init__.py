@@ -9,7 +9,7 @@ from gpuprov.reading.checks import check_json, check_toml, check_unicode, check_
 from gpuprov.reading.documents import json, toml, typed_json, yaml
 from gpuprov.reading.files import LOOP, contents, judge_file, judge_lines, refused
 from gpuprov.reading.limits import DIGITS, FILE, HOST_TEXT, LARGEST, Unreadable
-from gpuprov.reading.numbers import number, numbers, signed, whole
+from gpuprov.reading.numbers import is_whole, number, numbers, signed, whole
 
 __all__ = [
     "DIGITS",
@@ -23,6 +23,7 @@ __all__ = [
     "check_unicode",
     "check_yaml",
     "contents",
+    "is_whole",
     "json",
     "judge_file",
     "judge_lines",

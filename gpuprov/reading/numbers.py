@@ -10,12 +10,17 @@ from gpuprov.reading.limits import DIGITS, LONGEST_NUMBER, NUMBERS, Unreadable
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?\Z")
 
 
+def is_whole(text: str) -> bool:
+    """Whether `whole` reads it."""
+    return text.isascii() and text.isdigit() and len(text) <= DIGITS
+
+
 def whole(text: str) -> int | None:
     """A whole number without sign, of ASCII digits; None for anything else, and for what does not fit 64 bits.
 
     Python's own `isdigit` is true for `²`, which `int` refuses.
     """
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS else None
+    return int(text) if is_whole(text) else None
 
 
 def signed(text: str) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as shape
 
+from gpuprov.reading import is_whole
 from gpuprov.spec.problem import Path, dotted
 
 Finding = tuple[Path, str, str]
@@ -133,7 +134,7 @@ def _way_out(value: object, kind: shape.Type) -> str:
         plain = re.fullmatch(r"[A-Za-z][\w.-]*", value)
         return f": [{value}]" if plain else f': ["{value}"]'
     numbers = any(isinstance(member, shape.IntType) for member in members)
-    if isinstance(value, str) and numbers and value.strip().lstrip("-").isdigit():
+    if isinstance(value, str) and numbers and is_whole(value.strip().lstrip("-")):
         return "; write it without quotes"
     return ""
 

@@ -134,7 +134,7 @@ def written(folder: Path, content: Any) -> str:
         ({"mig-configs": {}}, "", "config_file", "version is empty, and not v1", "version: v1"),
         ({"version": "v1"}, "", "config_file", "mig-configs has no configuration", "name one"),
         (FILE | {"mig-config": {}}, "balanced", "config_file", 'unknown key "mig-config"', 'did you mean "mig-configs"?'),
-        ("[1, 2", "", "config_file", "is no YAML", "correct the file"),
+        ("[1, 2", "", "config_file", "not YAML", "correct the file"),
         ("just text", "", "config_file", "is no mig-parted file", "version: v1"),
         ({"version": "v1", "mig-configs": {"a": []}}, "", "config_file", "has no entry", "at least one"),
         ({"version": "v1", "mig-configs": {"a": ["x"]}}, "a", "config_file", "a[0]", "correct the file"),

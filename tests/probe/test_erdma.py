@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuprov.probe.base import Output, number_list
+from gpuprov.probe.base import Output
 from gpuprov.probe.erdma import ERDMA, IMAGES, Erdma, Pair, parse
+from gpuprov.reading import numbers
 from tests.probe.erdma_tree import KERNEL, run, tree
 
 
@@ -30,7 +31,7 @@ def test_a_host_with_the_driver(tmp_path: Path) -> None:
     assert (state.listening, state.ephemeral, state.reserved) == (
         frozenset({30610}),
         (1024, 65535),
-        number_list("30608-30610"),
+        numbers("30608-30610"),
     )
     assert state.ofed.endswith("/usr/src/ofa_kernel/default")
     assert state.core.endswith("/kernel/drivers/infiniband/core/ib_core.ko")

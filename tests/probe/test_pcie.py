@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.probe.base import Output, number_list
+from gpuprov.probe.base import Output
 from gpuprov.probe.pcie import PCIE, Pcie, parse
 from tests.capabilities.pcie_host import CONTROL, GPU, HCA, LEFT, ON, RIGHT, ROOT_PORT, UPSTREAM, said, space, tree
 
@@ -150,17 +150,3 @@ def test_a_host_without_any(tmp_path: Path) -> None:
 def test_the_helper_prints_what_the_parser_reads() -> None:
     found = parse(Output(said(acs=ON, request=0x5910)))
     assert (found.functions[LEFT].acs, found.functions[HCA].read_request) == (ON, 4096)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("0-3,8", {0, 1, 2, 3, 8}),
-        ("", set()),
-        ("7", {7}),
-        ("0-1, 128-129", {0, 1, 128, 129}),
-        ("80,30608-30610", {80, 30608, 30609, 30610}),
-    ],
-)
-def test_number_lists(text: str, found: set[int]) -> None:
-    assert number_list(text) == found

@@ -11,6 +11,7 @@ from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.cgpu import CGPU
+from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Path, Problem
 
@@ -72,7 +73,7 @@ def _neighbours(host: HostSpec) -> Iterable[Problem]:
 def export(facts: Facts) -> Fragment | None:
     """What most GPUs have, and what is different on single ones."""
     state = facts.get(CGPU)
-    found = {gpu.index: {key: int(text) for key, text in gpu.settings.items() if text.isdigit()} for gpu in state.gpus}
+    found = {gpu.index: {key: int(text) for key, text in gpu.settings.items() if is_whole(text)} for gpu in state.gpus}
     inside = {
         index: {
             key: value for key, value in values.items() if catalogue.bounds(key)[0] <= value <= catalogue.bounds(key)[1]

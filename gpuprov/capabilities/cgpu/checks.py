@@ -8,6 +8,7 @@ from gpuprov.capabilities.cgpu.fragment import Cgpu, lines, wanted
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.probe import nvidia
 from gpuprov.probe.cgpu import CGPU
+from gpuprov.reading import is_whole
 
 Ctx = Context[Cgpu]
 FIELDS = ("policy", "max_inst", "prio_ratio", "gpus")
@@ -104,7 +105,7 @@ def driver(ctx: Ctx) -> Outcome:
 def asked_driver(block: object) -> str:
     """The branch or version that a spec asks for: `570`; empty for none in figures."""
     version = str(getattr(block, "version", ""))
-    return version if version.replace(".", "").isdigit() else ""
+    return version if is_whole(version.replace(".", "")) else ""
 
 
 @check("cgpu.settings", CGPU, fields=FIELDS, evidence=READ)

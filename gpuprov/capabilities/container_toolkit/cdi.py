@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from gpuprov import reading
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
@@ -134,7 +133,7 @@ def _by_systemd(name: str, engine: dict[str, object]) -> bool:
     """Whether systemd has the cgroups of an engine's containers, which is what it re-applies on a reload."""
     if name == "docker":
         try:
-            return bool(json.loads(str(engine.get("live") or "{}")).get("CgroupDriver") == "systemd")
+            return bool(reading.json(str(engine.get("live") or "{}")).get("CgroupDriver") == "systemd")
         except ValueError:
             return True
     if name == "crio":

@@ -11,6 +11,7 @@ from gpuprov.capabilities.dcgm.fragment import Dcgm, branch_wanted, listens, min
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe import dcgm, systemd
 from gpuprov.probe.base import Facts
+from gpuprov.reading import is_whole
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
@@ -70,7 +71,7 @@ def export(facts: Facts) -> Fragment | None:
     if units.get(catalogue.EXPORTER_UNIT, systemd.MISSING).file == "enabled":
         words = found.exporter.start.split()
         port = found.exporter.environment.get("DCGM_EXPORTER_LISTEN", "").rpartition(":")[2]
-        told |= {"exporter": True, "exporter_port": int(port) if port.isdigit() else catalogue.EXPORTER_PORT}
+        told |= {"exporter": True, "exporter_port": int(port) if is_whole(port) else catalogue.EXPORTER_PORT}
         told |= {"exporter_counters": words[words.index("-f") + 1]} if "-f" in words[:-1] else {}
     block, _ = convert(told, Dcgm)
     return block if isinstance(block, Dcgm) else None

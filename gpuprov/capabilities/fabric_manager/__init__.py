@@ -14,6 +14,7 @@ from gpuprov.catalog.gpus import Gpu
 from gpuprov.probe import fabric, systemd
 from gpuprov.probe.base import Facts
 from gpuprov.probe.imex import IMEX
+from gpuprov.reading import is_whole
 from gpuprov.spec.build import convert, show, unknown_key
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
@@ -57,7 +58,7 @@ def hardware_problems(gpu: Gpu, version: str) -> Iterable[Problem]:
 def channel_problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
     """A driver that knows no parameter for channel 0."""
     version = driver_wanted(host)
-    if imex.asked(block) and block.imex.channel0 and version[:1].isdigit():
+    if imex.asked(block) and block.imex.channel0 and is_whole(version[:1]):
         branch, since = drivers.branch_of(version), catalogue.IMEX_PARAMETER_SINCE
         if int(branch) < since:
             message = f"fabric_manager.imex.channel0 needs a driver of branch {since} or newer, the driver is {branch}"
@@ -117,7 +118,7 @@ def export(facts: Facts) -> Fragment | None:
     found, known = facts.get(fabric.DAEMON).settings, catalogue.settings()
     mode = next((word for word, number in catalogue.MODES.items() if number == found.get("FABRIC_MODE", "0")), None)
     mine = {
-        key: int(value) if value.isdigit() else value
+        key: int(value) if is_whole(value) else value
         for key, value in found.items()
         if key in known and known[key].kind != "unit" and key != "FABRIC_MODE" and value != known[key].default
         and not catalogue.refused(known[key], value)

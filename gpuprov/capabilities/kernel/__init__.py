@@ -11,6 +11,7 @@ from gpuprov.capabilities.kernel.now import listed, service_limits
 from gpuprov.probe import boot, cpu, systemd
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.modules import underscored
+from gpuprov.reading import is_whole
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
@@ -50,14 +51,14 @@ def export(facts: Facts) -> Fragment | None:
     """What has no other owner: gpuprov's sysctls, limits that logins and services share, and the governor of gpuprov's unit.
     Blacklists and module options are exported by the capabilities that contribute them; command line and modules-load are not
     exported."""
-    sysctls = {key: int(value) if value.isdigit() else value for key, value in facts.get(boot.SYSCTL_FILES).items()}
+    sysctls = {key: int(value) if is_whole(value) else value for key, value in facts.get(boot.SYSCTL_FILES).items()}
     login = facts.get(boot.LOGIN_LIMITS)
     both = {key: value for key, value in service_limits(facts, login).items() if login[key] == value}
     state = facts.get(cpu.FREQUENCY)
     governor = (
         state.asked if state.file == "enabled" and {one.governor for one in state.policies} == {state.asked} else ""
     )
-    wanted = {"sysctl": sysctls, "limits": {k: int(v) if v.isdigit() else v for k, v in both.items()}}
+    wanted = {"sysctl": sysctls, "limits": {k: int(v) if is_whole(v) else v for k, v in both.items()}}
     fragment, findings = convert(wanted | ({"cpu_governor": governor} if governor else {}), Kernel)
     if findings:
         raise ProbeFailed(findings[0][1])

@@ -8,6 +8,7 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.probe import boot, modules, system, systemd
 from gpuprov.probe.base import Facts
 from gpuprov.probe.modules import underscored
+from gpuprov.reading import is_whole
 from gpuprov.spec.kernel import Kernel, Scalar
 
 MODPROBE_FILE = "/etc/modprobe.d/gpuprov.conf"
@@ -110,7 +111,7 @@ def sysctl(ctx: Context[Kernel]) -> Outcome:
 
 def _in_units(item: str, value: str) -> str:
     """A limit of systemd's in the unit of limits.conf(5)."""
-    if item in IN_KIB and value.isdigit():
+    if item in IN_KIB and is_whole(value):
         return str(int(value) // 1024) if int(value) % 1024 == 0 else f"{value} bytes"
     return value.replace("infinity", "unlimited")
 

@@ -9,10 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import mig_layout
+from gpuprov import mig_layout, reading
 from gpuprov.catalog.gpus import Gpu, find_gpu
-from gpuprov.catalog.reader import read_yaml
-from gpuprov.errors import GpuprovError
 from gpuprov.spec.model import Fragment, HostSpec
 
 Entry = dict[str, Any]
@@ -35,7 +33,7 @@ def selected(block: dict[str, Any]) -> list[Entry] | None:
         return None
     try:
         read = _read(path, os.stat(path).st_mtime_ns)
-    except (OSError, GpuprovError) as error:
+    except (OSError, reading.Unreadable) as error:
         raise NotExpressible(f"{path} cannot be read: {error}") from error
     configs = read.get("mig-configs") if isinstance(read, dict) else None
     if not isinstance(configs, dict) or not configs:
@@ -48,8 +46,7 @@ def selected(block: dict[str, Any]) -> list[Entry] | None:
 
 @lru_cache(maxsize=8)
 def _read(path: str, _changed: int) -> object:
-    with open(path, "rb") as file:
-        return read_yaml(file.read(), path)
+    return reading.yaml(reading.contents(path), reading.FILE)
 
 
 def parted(host: HostSpec) -> list[Entry]:

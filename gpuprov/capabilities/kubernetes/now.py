@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov import reading
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.kubernetes import documents, fit, layout
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
-from gpuprov.catalog.reader import read_yaml
-from gpuprov.errors import GpuprovError
 from gpuprov.probe import kubernetes, mig, pci, system
 
 Ctx = Context[Kubernetes]
@@ -49,8 +48,8 @@ def difference(text: str | None, wanted: dict[str, Any] | None) -> str:
     if text is None or wanted is None:
         return "is absent" if wanted is not None else "is left over" if text is not None else ""
     try:
-        read = read_yaml(text, "it")
-    except GpuprovError:
+        read = reading.yaml(text)
+    except reading.Unreadable:
         return "is not YAML"
     if not isinstance(read, dict):
         return "is no mapping"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
+from gpuprov import reading
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
-from gpuprov.catalog.reader import read_yaml
 from gpuprov.engines import at
-from gpuprov.errors import GpuprovError
 from gpuprov.probe import kubernetes
 from gpuprov.probe.base import Facts
 from gpuprov.spec.build import convert
@@ -36,8 +34,8 @@ def snake(name: str) -> str:
 def export(facts: Facts) -> Fragment | None:
     """What gpuprov's files on the host ask for; None without them."""
     try:
-        return _block({name: read_yaml(text, name) for name, text in facts.get(kubernetes.FILES).items()})
-    except (GpuprovError, ValueError, KeyError, IndexError, TypeError, AttributeError):
+        return _block({name: reading.yaml(text) for name, text in facts.get(kubernetes.FILES).items()})
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         return None  # what somebody made of the files is no spec
 
 
@@ -91,5 +89,5 @@ def hami(read: object) -> dict[str, Any]:
     table = at(values, "nodeConfiguration", "config")
     if not table:
         return {"hami": block}
-    one = json.loads(table)["nodeconfig"][0]
+    one = reading.json(table)["nodeconfig"][0]
     return {"node": one["name"], "hami": {**block, "mode": one["operatingmode"]}}

@@ -20,6 +20,7 @@ from gpuprov.capabilities.kubernetes.fragment import (
 )
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import find_gpu
+from gpuprov.reading import is_whole
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, dotted
 
@@ -156,7 +157,7 @@ def mps(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 def branch(host: HostSpec) -> int:
     """The driver branch that the spec asks for; 0 where it does not."""
     version = str(getattr(host.capabilities.get("nvidia_driver"), "version", "any"))
-    return resolve.order(version)[0] if version[:1].isdigit() else 0
+    return resolve.order(version)[0] if is_whole(version[:1]) else 0
 
 
 def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:

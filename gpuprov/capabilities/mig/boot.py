@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 
-from gpuprov import mig_layout
+from gpuprov import mig_layout, reading
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
@@ -67,7 +66,7 @@ def _other(block: Mig, text: str, state: mig.MigState) -> str:
     if not text:
         return "not there"
     try:
-        kept = json.loads(text)
+        kept = reading.json(text)
         entries = mig_layout.normalise(kept["mode"], kept["layout"], kept["mig_parted"])
     except (ValueError, KeyError, TypeError) as error:
         return f"cannot be read ({error})"

@@ -9,10 +9,9 @@ import difflib
 import os
 from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpuprov import mig_layout
+from gpuprov import mig_layout, reading
 from gpuprov.spec.build import show, unknown_key
 
 KEYS = ("version", "mig-configs")
@@ -43,19 +42,13 @@ def read(path: str, label: str) -> Selected:
         hint = "the path is one on this machine, where gpuprov runs"
         return _refused("config_file", f"{path} cannot be read here: {error.strerror}", hint)
     except ValueError as error:
-        return _refused("config_file", f"{path} is no YAML: {error}", "correct the file")
+        return _refused("config_file", f"{path} cannot be read: {error}", "correct the file")
     return _select(path, label, loaded)
 
 
 @lru_cache(maxsize=8)
 def _load(path: str, _changed: int, _size: int) -> object:
-    import yaml
-
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        return yaml.load(Path(path).read_bytes(), Loader=loader)
-    except yaml.YAMLError as error:
-        raise ValueError(" ".join(str(error).split())) from error
+    return reading.yaml(reading.contents(path), reading.FILE)
 
 
 def _refused(field: str, message: str, hint: str) -> Selected:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+from gpuprov import reading
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.mps import clients, now, preflight
 from gpuprov.capabilities.mps.fragment import Mps
@@ -61,7 +61,7 @@ def export(facts: Facts) -> Fragment | None:
 
 def _written(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = reading.json(text)
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -13,6 +13,7 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.mps import MPS, Gpu, MpsState
 from gpuprov.probe.nvidia import DRIVER, LIBRARIES
 from gpuprov.probe.system import CONTAINER
+from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment, HostSpec
 
 Scope = Literal["none", "host", "gpu", "groups", "mig"]
@@ -127,7 +128,7 @@ def group_names(fragment: Mps) -> list[str]:
 def canonical(selector: int | str) -> str:
     """An index as a number, a PCI address with its domain in four digits; a UUID as it is."""
     text = str(selector)
-    if text.isdigit():
+    if is_whole(text):
         return str(int(text))
     if text.startswith("GPU-"):
         return text

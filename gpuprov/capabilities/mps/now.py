@@ -10,6 +10,7 @@ from gpuprov.catalog import by_pci_id
 from gpuprov.catalog import mps as catalogue
 from gpuprov.probe import mps, nvidia, pci
 from gpuprov.probe.mps import Daemon
+from gpuprov.reading import is_whole
 
 Ctx = Context[Mps]
 APPLY = "gpuprov apply"
@@ -241,7 +242,7 @@ def servers(ctx: Ctx) -> Outcome:
     )
     if not user or ctx.fragment.protocol == "v3":
         return ok(listed or "no server; the first client of a user starts one")
-    number = int(user) if user.isdigit() else state.users.get(user)
+    number = int(user) if is_whole(user) else state.users.get(user)
     if number is None:
         return fail(f"a server of {user}", f"the host has no user {user}", "make the user, or correct mps.user")
     served = {name for name, server in rows if server.uid == number}

@@ -15,6 +15,7 @@ from gpuprov.capabilities.mps.fragment import (
 )
 from gpuprov.catalog import gpus
 from gpuprov.catalog import mps as catalogue
+from gpuprov.reading import is_whole
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem
 
@@ -60,7 +61,7 @@ def grouping(host: HostSpec, block: Mps) -> Iterable[Problem]:
 
 def unknown_index(path: Path, selector: str, count: int | None) -> Iterable[Problem]:
     """An index behind the last GPU of the spec."""
-    if selector.isdigit() and count is not None and int(selector) >= count:
+    if is_whole(selector) and count is not None and int(selector) >= count:
         yield problem(path, f" is {selector}, and the host has {count} GPUs", f"allowed: 0 to {count - 1}")
 
 

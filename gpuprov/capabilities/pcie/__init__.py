@@ -11,6 +11,7 @@ from gpuprov.catalog import pcie as catalogue
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts
 from gpuprov.probe.pcie import PCIE, Function
+from gpuprov.reading import is_whole
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
@@ -59,7 +60,7 @@ def export(facts: Facts) -> Fragment | None:
     hcas = [one for one in state.of("hca") if one.address in known]
     asked = dict(line.split() for line in state.config if len(line.split()) == 2)
     sizes = {
-        key: int(asked[key]) for key in ("max_read_request", "gpu_max_read_request") if asked.get(key, "").isdigit()
+        key: int(asked[key]) for key in ("max_read_request", "gpu_max_read_request") if is_whole(asked.get(key, ""))
     }
     ordering = asked.get("relaxed_ordering", "keep")
     block = Pcie(

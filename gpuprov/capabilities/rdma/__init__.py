@@ -7,6 +7,7 @@ from gpuprov.capabilities.rdma import devices, erdma, infiniband, limits, nccl, 
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.rules import HERE, fleet_rules, rules
 from gpuprov.catalog import rdma as catalogue
+from gpuprov.reading import is_whole
 from gpuprov.spec.kernel import Kernel, Limit
 from gpuprov.spec.model import HostSpec
 
@@ -22,7 +23,7 @@ def contribute(_host: HostSpec, block: Rdma) -> Kernel | None:
         mellanox = block.fabric in ("infiniband", "roce") and (not drivers or "mlx5_core" in drivers)
         keys = ["all", block.fabric, *["ipoib"] * block.ipoib, *["mlx5_core"] * mellanox]
         modules = catalogue.modules(*keys)
-    limit: Limit = int(block.memlock) if block.memlock.isdigit() else "unlimited"
+    limit: Limit = int(block.memlock) if is_whole(block.memlock) else "unlimited"
     if not modules and not block.memlock:
         return None
     return Kernel(modules_load=modules, limits={"memlock": limit} if block.memlock else {})

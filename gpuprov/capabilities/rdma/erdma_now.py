@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.rdma.common import IWARP
 from gpuprov.capabilities.rdma.erdma_state import (
@@ -220,7 +222,7 @@ def eadm(ctx: Ctx) -> Outcome:
     said = ctx.facts.get(ERDMA).eadm
     if said is None:
         return skip("eadm is not installed; it comes with Alibaba's installer, and nothing needs it")
-    if not any(letter.isdigit() for letter in said):
+    if not re.search("[0-9]", said):
         return fail("eadm ver tells a version", said or "nothing", "modprobe erdma; dmesg | grep erdma")
     return ok(said)
 

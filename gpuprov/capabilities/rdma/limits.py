@@ -6,6 +6,7 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe import boot, systemd
 from gpuprov.probe.rdma_host import HOST
+from gpuprov.reading import is_whole
 
 Ctx = Context[Rdma]
 APPLY = "gpuprov apply"
@@ -16,7 +17,7 @@ def enough(found: str, wanted: str, *, unit: int = 1) -> bool:
     """Whether a limit (a number of `unit` bytes, or no limit) is at least the wanted one: `unlimited`, or KiB."""
     if found in ENDLESS:
         return True
-    return wanted not in ENDLESS and found.isdigit() and int(found) * unit >= int(wanted) * 1024
+    return wanted not in ENDLESS and is_whole(found) and int(found) * unit >= int(wanted) * 1024
 
 
 @check("rdma.memlock", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, HOST, fields=("memlock",),

@@ -12,6 +12,7 @@ from gpuprov.probe import boot, systemd
 from gpuprov.probe.base import Facts
 from gpuprov.probe.rdma import DEVICES, RdmaDevice, hcas
 from gpuprov.probe.rdma_host import HOST, RdmaHost
+from gpuprov.reading import is_whole
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
@@ -91,4 +92,4 @@ def _memlock(facts: Facts) -> str:
     default = facts.get(systemd.DEFAULT_LIMITS).get("memlock", "")
     if login == "unlimited" and default == "infinity":
         return "unlimited"
-    return login if login.isdigit() and default == str(int(login) * 1024) else ""
+    return login if is_whole(login) and default == str(int(login) * 1024) else ""

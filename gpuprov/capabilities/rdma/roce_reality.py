@@ -13,6 +13,7 @@ from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts
 from gpuprov.probe.ofed import OFED, PACKAGES, release
 from gpuprov.probe.roce import ROCE
+from gpuprov.reading import is_whole
 
 ROCE_PROBES = (ROCE, rdma.DEVICES)
 OFED_PROBES = (OFED, PACKAGES)
@@ -30,9 +31,9 @@ def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
         return {}
     common = {key: value for key, value in ports[0].items() if all(port.get(key) == value for port in ports)}
     told: dict[str, Any] = {key: common[key] for key in ("trust", "mode") if key in common}
-    told |= {key: int(common[key]) for key in NUMBERS if common.get(key, "").isdigit()}
+    told |= {key: int(common[key]) for key in NUMBERS if is_whole(common.get(key, ""))}
     for key in ("pfc", "ecn"):
-        if key in common and (common[key] == NONE or common[key].replace(",", "").isdigit()):
+        if key in common and (common[key] == NONE or is_whole(common[key].replace(",", ""))):
             told[key] = [NONE] if common[key] == NONE else [int(one) for one in common[key].split(",")]
     mapped = {key.removeprefix("dscp."): int(value) for key, value in common.items() if key.startswith("dscp.")}
     own = {dscp: priority for dscp, priority in mapped.items() if priority != int(dscp) // LOSSLESS_STEP}

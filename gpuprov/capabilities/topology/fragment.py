@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment
 
 
@@ -63,4 +64,4 @@ class Topology(Fragment, frozen=True):
 
 def number(block: Topology) -> int:
     """NVLinks asked for in figures; 0 for `all` and `any`."""
-    return int(block.nvlinks) if block.nvlinks.isdigit() else 0
+    return int(block.nvlinks) if is_whole(block.nvlinks) else 0

@@ -12,6 +12,7 @@ from gpuprov.catalog import gpus
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.vgpu import GRIDD
+from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
 
@@ -91,7 +92,7 @@ def export(facts: Facts) -> Fragment | None:
             continue
         back = {written.casefold(): name for name, written in setting.values.items()}
         kind = type(getattr(VgpuGuest(), setting.field))
-        if (setting.values and text.casefold() not in back) or (kind is int and not text.isdigit()):
+        if (setting.values and text.casefold() not in back) or (kind is int and not is_whole(text)):
             continue
         value = back.get(text.casefold(), text)
         values[setting.field] = value == "True" if kind is bool else int(value) if kind is int else value

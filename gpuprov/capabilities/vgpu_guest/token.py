@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+
+from gpuprov import reading
 
 VAULT = b"$ANSIBLE_VAULT;"
 
@@ -45,7 +46,7 @@ def _claims(content: bytes) -> dict[str, object] | None:
     if len(parts) != 3:
         return None
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + b"==="))
+        claims = reading.json(base64.urlsafe_b64decode(parts[1] + b"==="))
     except (binascii.Error, ValueError):
         return None
     return claims if isinstance(claims, dict) else None

@@ -1,0 +1,66 @@
+"""What hosts and inventories say is read by `gpuprov.reading`, which has limits; nothing reads it beside."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "gpuprov"
+OURS = {
+    "reading": "the readers themselves",
+    "simulate": "runs on simulated hosts, and reads its own files",
+    "engines.py": "carried to Ansible as a filter: standard library only, with limits of its own",
+    "nccl_conf.py": "carried to hosts: reads what gpuprov gives it",
+    "explain/fields.py": "reads the roles' own argument specs",
+    "render/project.py": "reads the project's own playbooks",
+    "inventory/duplicates.py": "composes a file that was read before, within the limits",
+}
+READERS = re.compile(
+    r"(yaml\.(load|safe_load|load_all|compose)|json\.(loads|load|decode)|tomllib\.loads?|msgspec\.(json|yaml|toml)\.decode"
+    r"|ElementTree\.(parse|fromstring|XML)|tarfile\.open|zipfile\.ZipFile|pickle\.loads?)\Z"
+)
+DIGITS = {"isdigit", "isdecimal", "isnumeric"}
+ANY_LENGTH = {"probe/rpm.py", "inventory/ranges.py"}
+"""They look at digits that they never turn into a number, or that are too many."""
+
+
+def calls(path: Path) -> list[tuple[int, str, ast.Call]]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [(node.lineno, ast.unparse(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+
+
+def excused(path: Path) -> bool:
+    shown = str(path.relative_to(PACKAGE))
+    return any(shown == name or shown.startswith(f"{name}/") for name in OURS)
+
+
+def own_encoding(call: ast.Call) -> bool:
+    """`decode(encode(value))`: plain values of a typed one."""
+    return bool(call.args) and ast.unparse(call.args[0]).startswith("msgspec.json.encode(")
+
+
+def test_documents_are_read_by_the_readers_with_limits() -> None:
+    wrong = {
+        (str(path.relative_to(PACKAGE)), line, name)
+        for path in PACKAGE.rglob("*.py")
+        if not excused(path)
+        for line, name, call in calls(path)
+        if READERS.search(name) and not own_encoding(call) and not name.startswith("reading.")
+    }
+    assert not wrong, "read it with gpuprov.reading"
+
+
+def test_digits_of_other_scripts_are_not_taken_for_numbers() -> None:
+    wrong = {
+        (str(path.relative_to(PACKAGE)), line)
+        for path in PACKAGE.rglob("*.py")
+        if not excused(path)
+        for line, name, _ in calls(path)
+        if name.rpartition(".")[2] in DIGITS and str(path.relative_to(PACKAGE)) not in ANY_LENGTH
+    }
+    assert not wrong, "gpuprov.reading.is_whole"
+
+
+def test_excuses_are_of_files_that_exist() -> None:
+    assert all((PACKAGE / name).exists() for name in OURS)
