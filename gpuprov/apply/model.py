@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov.verify.evaluate import Result
+from gpuprov.verify.verify import verdict
 
 State = Literal["unchanged", "changed", "failed", "blocked", "locked", "unreachable", "not-started"]
 """unchanged: nothing had to be done. blocked: preflight refused, the host was not touched. locked: another run works on
@@ -62,13 +63,23 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     @property
     def reboot(self) -> list[str]:
         """Why the host must still be rebooted."""
-        reasons = (r.reboot for r in self.results if r.status == "fail" and r.moment != "preflight" and r.reboot)
+        reasons = (r.reboot for r in self.verified if r.status == "fail" and r.reboot)
         return list(dict.fromkeys(reasons))
 
     @property
     def failing(self) -> list[Result]:
         """What verify does not accept: checks that fail, and checks that could not be judged."""
-        return [r for r in self.results if r.moment != "preflight" and r.status in ("fail", "error")]
+        return [r for r in self.verified if r.status in ("fail", "error")]
+
+    @property
+    def verified(self) -> list[Result]:
+        """The results of verify among those that were read."""
+        return [r for r in self.results if r.moment != "preflight"]
+
+    @property
+    def unproven(self) -> list[Result]:
+        """What the spec asks for and verify could not ask on this host."""
+        return [r for r in self.verified if r.status == "skip"]
 
 
 class ApplyRun(msgspec.Struct, kw_only=True):
@@ -83,7 +94,7 @@ class ApplyRun(msgspec.Struct, kw_only=True):
 
     @property
     def exit_code(self) -> int:
-        """130 interrupted; 3 an apply did not succeed on a host; 4 a host was not reached; 1 verify is not green; 0."""
+        """130 interrupted; 3 apply did not succeed on a host; 4 one was not reached; 1 verify is not green, or proved nothing; 0."""
         states = {host.state for host in self.hosts}
         if self.interrupted:
             return 130
@@ -91,4 +102,6 @@ class ApplyRun(msgspec.Struct, kw_only=True):
             return 3
         if "unreachable" in states:
             return 4
-        return int(any(host.failing for host in self.hosts))
+        if any(host.failing for host in self.hosts):
+            return 1
+        return int(any(host.unproven and verdict(host.verified) == "not proven" for host in self.hosts))

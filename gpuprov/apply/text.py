@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.apply.model import ApplyRun, HostOutcome
 from gpuprov.plan.text import names
+from gpuprov.report.text import unproven
 
 WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started")
 
@@ -18,6 +19,7 @@ def as_json(run: ApplyRun) -> str:
     plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(run, log=None))
     for host, outcome in zip(plain["hosts"], run.hosts, strict=True):
         host["reboot_required"] = outcome.reboot
+        host["results"] = [row for row in host["results"] if row["status"] != "n/a"]
     plain |= {"log": str(run.log or ""), "exit_code": run.exit_code}
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
 
@@ -44,6 +46,11 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
         return
     for reason in outcome.reboot:
         yield f"  reboot required: {reason}"
+    open_questions = outcome.unproven if outcome.state != "failed" else []
+    if verbose:
+        yield from (f"  not proven {result.check}: {result.found}" for result in open_questions)
+    elif open_questions:
+        yield f"  not proven: {', '.join(result.check for result in open_questions)} (-v says why)"
     for result in outcome.failing:
         if not result.reboot:
             yield f"  {result.status} {result.check}: {result.found}" + (
@@ -56,7 +63,7 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
 def _headline(group: Sequence[HostOutcome]) -> str:
     outcome = group[0]
     took = f" in {max(o.seconds for o in group):.0f} s" if any(o.seconds for o in group) else ""
-    verdict = "verify is not green" if outcome.failing else "verify is green" if outcome.results else "not verified"
+    verdict = _verdict(outcome)
     if outcome.state == "changed":
         most = max(len(o.changed) for o in group)
         return f"changed ({most} task{'s' if most != 1 else ''}{took}), {verdict}"
@@ -64,6 +71,16 @@ def _headline(group: Sequence[HostOutcome]) -> str:
         return f"unchanged{took if outcome.ran else ''}, {verdict}"
     place = f"{outcome.task}: " if outcome.task else ""
     return f"{outcome.state}: {place}{outcome.message}" if outcome.message else outcome.state
+
+
+def _verdict(outcome: HostOutcome) -> str:
+    if outcome.failing:
+        return "verify is not green"
+    if not outcome.verified:
+        return "not verified"
+    return (
+        f"verify found nothing wrong, but {unproven(len(outcome.unproven))}" if outcome.unproven else "verify is green"
+    )
 
 
 def _end(run: ApplyRun) -> Iterable[str]:
@@ -77,6 +94,7 @@ def _end(run: ApplyRun) -> Iterable[str]:
     words += [f"{waiting} waiting for a reboot (apply --reboot, or reboot: if-needed)"] if waiting else []
     failing = sum(bool(outcome.failing) and not outcome.reboot for outcome in run.hosts)
     words += [f"{failing} not as wanted"] if failing else []
+    words += [f"{partly} not proven in all"] if (partly := sum(bool(outcome.unproven) for outcome in run.hosts)) else []
     count = len(run.hosts)
     yield f"{count} host{'s' if count != 1 else ''}: {', '.join(words)}; {run.seconds:.1f} s"
     if run.log:
@@ -91,6 +109,7 @@ def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
         outcome.message,
         outcome.hint,
         told,
+        [[r.check, r.found if verbose else ""] for r in outcome.unproven],
         bool(outcome.results),
         bool(outcome.ran),
     ]

@@ -14,7 +14,8 @@ from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
 
 F = TypeVar("F", bound=Fragment)
-Status = Literal["pass", "fail", "skip", "error"]
+Status = Literal["pass", "fail", "skip", "error", "n/a"]
+"""skip: asked for, but it cannot be asked on this host, so that it is not proven. n/a: the spec asks for nothing here."""
 Moment = Literal["preflight", "now", "next-boot"]
 """preflight: must hold before anything is changed. now: is it so. next-boot: will it still be so after a reboot."""
 
@@ -66,8 +67,13 @@ def fail(
 
 
 def skip(reason: str) -> Outcome:
-    """The question cannot be asked on this host; the reason is printed."""
+    """The question cannot be asked on this host; the reason is printed, and what it would prove is not proven."""
     return Outcome(status="skip", found=reason)
+
+
+def not_asked(why: str = "not in the spec") -> Outcome:
+    """The spec asks for nothing that this check proves, or the hardware has no such thing: never counted, nor called green."""
+    return Outcome(status="n/a", found=why)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Capability, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.repositories_checks import package_sources
 from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
@@ -67,14 +67,14 @@ def nvswitch_fabric(ctx: Ctx) -> Outcome:
     ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
     found = nvswitches.generation(ids, bridged=bool(ctx.facts.get(fabric.BRIDGES)))
     if not found:
-        return ok("no NVSwitch")
+        return not_asked("no NVSwitch")
     if "fabric_manager" in ctx.host.capabilities:
         return ok(f"NVSwitches of generation {found}, and fabric_manager in the spec")
     unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(nvswitches.UNIT, systemd.MISSING)
     if unit.active == "active":
         return ok(f"NVSwitches of generation {found}, and a Fabric Manager that gpuprov does not manage")
     if set(ctx.host.capabilities) <= DRIVERLESS:
-        return ok(f"NVSwitches of generation {found}, and the spec asks for nothing that needs them")
+        return not_asked(f"NVSwitches of generation {found}, and the spec has nothing that needs them")
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: the NVSwitches are the machine's, and so is their Fabric Manager")
     told = f"NVSwitches of generation {found}, and {nvswitches.UNIT} is {unit.active if unit.file else unit.load}"

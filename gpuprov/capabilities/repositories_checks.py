@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gpuprov import openpgp, sources
-from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import repositories as catalogue
 from gpuprov.catalog.driver_sets import default_source
@@ -33,7 +33,7 @@ def source_check(identifier: str, wanted: Wanted, *, fields: tuple[str, ...] = (
         """The package source is the one that is wanted, trusted by exactly the wanted key, and no other file has it too."""
         asked = wanted(ctx)
         if not asked or not asked["url"]:
-            return ok("nothing asked: the host's own package sources do")
+            return not_asked("provided by the host's own package sources")
         kind = family(ctx.facts.get(system.OS_RELEASE))
         if kind is None:
             return fail("a distribution with apt or dnf", "neither", "see host.supported")

@@ -150,7 +150,7 @@ class _Rehearsing:
         after = self._snapshots(pairs)
         for outcome in ran.hosts:
             name = outcome.host
-            if name in before and name in after:
+            if name in before and name in after and outcome.state in ("changed", "unchanged"):
                 shape = self.shapes[name]
                 blind = blind_to(shape.spec, shape.description or Description())
                 found = seen(before[name], after[name], plans.get(name), outcome, blind=blind)

@@ -10,6 +10,7 @@ from gpuprov.apply import Terminal
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.acts import rehearse
 from gpuprov.rehearse.model import Options
+from gpuprov.rehearse.results import results
 from gpuprov.rehearse.text import as_json, as_text
 
 
@@ -24,13 +25,13 @@ def run(
     tools.require(options.kind or "container")
     whole = rehearse(pairs, options, hosts, Terminal(verbose=options.verbose))
     console.result(as_json(whole) if plain else as_text(whole, verbose=options.verbose))
-    results = [result for one in whole.rehearsals for result in one.results]
+    told = results(whole)
     if junit is not None:
         from gpuprov.report import junit as xml
 
-        write_atomic(junit, xml.render(results))
+        write_atomic(junit, xml.render(told))
     if html is not None:
         from gpuprov.report import html as page
 
-        write_atomic(html, page.render(results, "gpuprov rehearse"))
+        write_atomic(html, page.render(told, "gpuprov rehearse", verbose=options.verbose))
     return whole.exit_code

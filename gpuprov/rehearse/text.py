@@ -11,6 +11,7 @@ from gpuprov.plan.text import names
 from gpuprov.rehearse.model import ACTS, Rehearsal, Rehearsed
 from gpuprov.rehearse.reality import table
 from gpuprov.rehearse.seen import brief
+from gpuprov.report.text import unproven
 from gpuprov.simulate.description import Description
 
 MOST = 12
@@ -49,7 +50,8 @@ def as_text(whole: Rehearsed, *, verbose: bool = False) -> str:
 
 def _block(one: Rehearsal, verbose: bool) -> Iterator[str]:
     count = f" ({len(one.hosts)} hosts)" if len(one.hosts) > 1 else ""
-    yield f"{names(one.hosts)}{count}: {_verdict(one)}"
+    waived = len(one.judged.waived) if one.judged and one.exit_code == 0 else 0
+    yield f"{names(one.hosts)}{count}: {_verdict(one)}" + (f", but {unproven(waived)} here" if waived else "")
     if one.problem:
         yield f"  {one.problem}"
         if one.hint:
@@ -74,6 +76,7 @@ def _verdict(one: Rehearsal) -> str:
 
 def _seen(one: Rehearsal, most: int) -> Iterator[str]:
     if one.seen is None:
+        yield "  production would see: unknown, because apply did not succeed on the simulated host"
         return
     yield "  production would see"
     parts = {"packages": one.seen.packages, "files": one.seen.files, "services": one.seen.services}

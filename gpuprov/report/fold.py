@@ -12,6 +12,8 @@ from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import NextBoot, next_boot
 
 ORDER: tuple[ResultStatus, ...] = ("unreachable", "fail", "error", "skip", "pass")
+"""The statuses that count, the worst first. What asks nothing of a host (n/a) is not among them."""
+EVERY: tuple[ResultStatus, ...] = (*ORDER, "n/a")
 WORDS = {"unreachable": "unreachable", "fail": "failed", "error": "errors", "skip": "skipped", "pass": "passed"}
 
 
@@ -39,13 +41,14 @@ class HostLine(msgspec.Struct, frozen=True):
 
     @property
     def worst(self) -> ResultStatus:
-        return next(status for status in ORDER if self.counts.get(status) or status == "pass")
+        return next((status for status in ORDER if self.counts.get(status)), "skip")
 
     @property
     def summary(self) -> str:
         if self.worst == "unreachable":
             return WORDS["unreachable"]
-        return ", ".join(f"{self.counts[status]} {WORDS[status]}" for status in ORDER if self.counts.get(status))
+        told = [f"{self.counts[status]} {WORDS[status]}" for status in ORDER if self.counts.get(status)]
+        return ", ".join(told) or "nothing to verify"
 
 
 def findings(results: Iterable[Result], statuses: Sequence[ResultStatus] = ORDER) -> list[Finding]:
@@ -63,14 +66,16 @@ def findings(results: Iterable[Result], statuses: Sequence[ResultStatus] = ORDER
         Finding(msgspec.structs.replace(key, evidence=rows[0].evidence), tuple(dict.fromkeys(one.host for one in rows)))
         for key, rows in hosts.items()
     ]
-    return sorted(merged, key=lambda one: ORDER.index(one.result.status))
+    return sorted(merged, key=lambda one: EVERY.index(one.result.status))
 
 
 def host_lines(results: Sequence[Result], *, fold: bool = True) -> list[HostLine]:
     """A line per host, or per set of hosts with the same outcome; in the order given."""
     counts: dict[str, Counter[str]] = {}
     for one in results:
-        counts.setdefault(one.host, Counter())[one.status] += 1
+        counted = counts.setdefault(one.host, Counter())
+        if one.status in ORDER:
+            counted[one.status] += 1
     verdicts = next_boot(results)
     lines: dict[object, HostLine] = {}
     for host, counted in counts.items():

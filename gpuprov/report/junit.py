@@ -1,4 +1,4 @@
-"""Results as JUnit XML, for CI systems: a test suite per host, a test case per check."""
+"""Results as JUnit XML, for CI systems: a test suite per host, a test case per check that asks something of it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,27 @@ from xml.etree import ElementTree
 
 from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result
+from gpuprov.verify.verify import verdict
 
+_NOTHING = Result(
+    host="gpuprov", capability="gpuprov", check="proven", status="error", expected="a check that passes",
+    found="nothing was proven: every check was skipped, or there was none",
+)  # fmt: skip
 _TAGS = {"fail": "failure", "error": "error", "unreachable": "error", "skip": "skipped"}
 
 
 def render(results: Sequence[Result]) -> str:
-    """The document. The same results give the same text: no times, no host of origin."""
-    root = ElementTree.Element("testsuites", {"name": "gpuprov", **_counts(results)})
+    """The document. The same results give the same text: no times, no host of origin.
+
+    What is n/a is left out. Where nothing is proven, one more test case says so and fails: most CI systems show a document
+    without test cases, or one in which all are skipped, in green.
+    """
+    asked = [result for result in results if result.status != "n/a"]
+    if verdict(asked) == "not proven":
+        asked.append(_NOTHING)
+    root = ElementTree.Element("testsuites", {"name": "gpuprov", **_counts(asked)})
     hosts: dict[str, list[Result]] = {}
-    for result in results:
+    for result in asked:
         hosts.setdefault(result.host, []).append(result)
     for host, rows in hosts.items():
         suite = ElementTree.SubElement(root, "testsuite", {"name": cleaned(host), **_counts(rows)})

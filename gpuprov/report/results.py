@@ -33,11 +33,11 @@ def show(
     if html is not None:
         from gpuprov.report import html as page
 
-        refused += _write(html, page.render(results))
+        refused += _write(html, page.render(results, verbose=verbose))
     if as_json:
         from gpuprov.report import as_json as data
 
-        console.result(data.render(results).rstrip())
+        console.result(data.render(results, verbose=verbose).rstrip())
     else:
         from gpuprov.report import text
 

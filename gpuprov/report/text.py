@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from gpuprov.report.fold import Finding, HostLine, brief, findings, host_lines, names, totals
 from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result, ResultStatus
+from gpuprov.verify.verify import verdict
 
-_COLOURS = {"unreachable": "35", "fail": "31", "error": "33", "skip": "36", "pass": "32"}
+_COLOURS = {"unreachable": "35", "fail": "31", "error": "33", "skip": "36", "pass": "32", "n/a": "2"}
 _LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
 _MARGIN = 12
 
@@ -17,15 +18,16 @@ _MARGIN = 12
 def render(results: Sequence[Result], *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
     """Findings first the worst, each once with its hosts; then a line per host or per set of equal hosts; then a summary.
 
-    Lines that a person copies (evidence) are never wrapped. `verbose` shows what passed too, and every host's name.
+    Lines that a person copies (evidence) are never wrapped. `verbose` shows what passed too, what asks nothing of a host, and
+    every host's name.
     """
     if not results:
-        return "no host has anything to verify\n"
+        return "not proven: no host has anything to verify\n"
     paint, shown = _Paint(colour), names if verbose else brief
     lines: list[str] = []
     for finding in findings(results, _LOUD):
         lines += [*_loud(finding, cleaned(shown(finding.hosts)), paint, width), ""]
-    quiet = findings(results, ("skip", "pass") if verbose else ("skip",))
+    quiet = findings(results, ("skip", "pass", "n/a") if verbose else ("skip",))
     for finding in quiet:
         lines += _quiet(finding, cleaned(shown(finding.hosts)), paint, width)
     lines += [""] if quiet else []
@@ -94,8 +96,14 @@ def _labelled(label: str, value: str, width: int) -> list[str]:
 def _summary(results: Sequence[Result], paint: _Paint) -> str:
     count = len({result.host for result in results})
     counted = totals(results)
-    words = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
-    parts = [paint(f"{number} {words[status]}", status) for status, number in counted.items() if number]
-    wrong = any(counted[status] for status in _LOUD)
-    verdict = paint.bold(paint("not as wanted" if wrong else "as wanted", "fail" if wrong else "pass"))
-    return f"{verdict}: {count} host{'s' * (count != 1)}, {', '.join(parts)}"
+    named = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
+    parts = [paint(f"{number} {named[status]}", status) for status, number in counted.items() if number]
+    told = verdict(results)
+    words = told if told != "as wanted" or not counted["skip"] else f"as wanted, but {unproven(counted['skip'])}"
+    shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[told]))
+    return f"{shown}: {count} host{'s' * (count != 1)}, {', '.join(parts) or 'nothing to verify'}"
+
+
+def unproven(count: int) -> str:
+    """`3 checks are not proven`: said wherever a result with skipped checks would look green."""
+    return f"{count} check{' is' if count == 1 else 's are'} not proven"

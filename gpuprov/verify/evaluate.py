@@ -11,7 +11,7 @@ from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.spec.model import Fragment, HostSpec
 
-ResultStatus = Literal["pass", "fail", "skip", "error", "unreachable"]
+ResultStatus = Literal["pass", "fail", "skip", "error", "unreachable", "n/a"]
 MOMENTS: tuple[Moment, ...] = ("now", "next-boot")
 
 

@@ -103,13 +103,14 @@ def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
     """The next-boot verdict of every host, from its `next-boot` results and what fails now.
 
     A check that fails now and that a reboot mends counts as right; one that a reboot does not mend leaves the verdict
-    open, since whoever starts the service or mends the file may do so before or after the reboot.
+    open, since whoever starts the service or mends the file may do so before or after the reboot. What asks nothing of the
+    host (n/a) says nothing of its next boot.
     """
     wrong: dict[str, list[str]] = {}
     unknown: dict[str, list[str]] = {}
     seen: dict[str, bool] = {}
     for one in results:
-        later = one.moment == "next-boot"
+        later = one.moment == "next-boot" and one.status != "n/a"
         seen[one.host] = seen.get(one.host, False) or later
         reason = f"{one.check}: {one.found}" if one.found else one.check
         if later and one.status == "fail":
@@ -129,7 +130,29 @@ def _verdict(wrong: list[str] | None, unknown: list[str] | None, any_check: bool
     return NextBoot("right")
 
 
+Verdict = Literal["as wanted", "not as wanted", "not proven"]
+
+
+def verdict(results: Iterable[Result]) -> Verdict:
+    """What all results come to. "not proven": nothing is wrong, but of some host with skipped checks, or of all, none passed.
+
+    A pass of the house's own checks that proves no field of the spec does not count: it says nothing of what was asked for.
+    """
+    proven: set[str] = set()
+    skipped: set[str] = set()
+    for one in results:
+        if one.status in ("fail", "error", "unreachable"):
+            return "not as wanted"
+        if one.status == "pass" and (one.capability != "host" or one.fields):
+            proven.add(one.host)
+        elif one.status == "skip":
+            skipped.add(one.host)
+    return "as wanted" if proven and skipped <= proven else "not proven"
+
+
 def exit_code(results: Iterable[Result]) -> int:
-    """4 if any host was unreachable, else 1 if any check failed or could not be judged, else 0."""
-    statuses = {one.status for one in results}
-    return 4 if "unreachable" in statuses else 1 if statuses & {"fail", "error"} else 0
+    """4 if any host was unreachable, else 1 if any check failed or could not be judged, or nothing was proven, else 0."""
+    told = list(results)
+    if any(one.status == "unreachable" for one in told):
+        return 4
+    return int(verdict(told) != "as wanted")

@@ -98,7 +98,8 @@ def result(status: ResultStatus, reboot: str = "") -> Result:
     ("states", "status", "code"),
     [
         (["changed", "unchanged"], "pass", 0),
-        (["unchanged"], "skip", 0),
+        (["unchanged"], "skip", 1),
+        (["unchanged"], "n/a", 0),
         (["changed"], "fail", 1),
         (["changed"], "error", 1),
         (["unreachable", "changed"], "fail", 4),

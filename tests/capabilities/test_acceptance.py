@@ -55,7 +55,7 @@ ROWS = [
         "skip",
         "no tests between hosts",
     ),
-    Row("nothing to build", BUILT, None, {}, "pass", "nothing to build"),
+    Row("nothing to build", BUILT, None, {}, "n/a", "nothing to build"),
     Row(
         "never built",
         BUILT,
@@ -98,7 +98,7 @@ ROWS = [
         BUILDABLE,
         FROM_SOURCE,
         {"acceptance_build": "", "acceptance_tools": tools(built="nccl-0123456789ab|")},
-        "pass",
+        "n/a",
         "nothing is to be built",
     ),
     Row("no MPI to build with", BUILDABLE, MPI, {"acceptance_mpicc": ""}, "fail", "no mpicc", "libopenmpi-dev"),

@@ -248,7 +248,7 @@ ROWS = [
         "fail",
         "no access to their GPUs",
     ),
-    row("nobody", "rootless", None, {}, "pass", "nothing asked"),
+    row("nobody", "rootless", None, {}, "n/a", "not in the spec"),
     row("a user", "rootless", ContainerToolkit(rootless=("gpuuser",)), {}, "pass", "gpuuser"),
     row(
         "a user without it",

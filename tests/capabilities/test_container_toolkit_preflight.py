@@ -115,7 +115,7 @@ ROWS = [
         "oci-nvidia-hook.json",
         "by hook and by CDI",
     ),
-    row("nobody", "rootless_users", None, {}, "pass", "nothing asked"),
+    row("nobody", "rootless_users", None, {}, "n/a", "not in the spec"),
     row("a user", "rootless_users", ContainerToolkit(rootless=("gpuuser",)), {}, "pass", "gpuuser"),
     row(
         "nobody of that name",

@@ -107,7 +107,7 @@ ROWS = [
         {"dcgm": said(start=f"{ENGINE} --domain-socket /run/dcgm.socket")}, "fail", "listens on 127.0.0.1:5555", "restart"),
     Row("nobody listens", "dcgm.listens", None, {"dcgm": said("")}, "fail", "no host engine runs"),
     Row("no unit at all", "dcgm.listens", None, {"dcgm": said("", start="")}, "fail", "no nvidia-dcgm.service"),
-    Row("no exporter asked for", "dcgm.exporter", None, {}, "pass", "not asked for"),
+    Row("no exporter asked for", "dcgm.exporter", None, {}, "n/a", "no exporter in the spec"),
     Row("exporter", "dcgm.exporter", WITH, SERVED | {"dcgm": METRICS}, "pass", "3 values on port 9400"),
     Row("exporter missing", "dcgm.exporter", WITH, {}, "fail", "is not installed"),
     Row("exporter off", "dcgm.exporter", WITH, SERVED | {"dcgm_units": units(exporter=("inactive", "disabled"))}, "fail", "disabled"),

@@ -192,10 +192,10 @@ ROWS = [
         fm("registered"),
         None,
         {"nvidia_functions": A100, "fabric_state": ""},
-        "pass",
+        "n/a",
         "generation 2",
     ),
-    Row("generation 3 needs no NVLSM", fm("subnet_manager"), None, {}, "pass", "need none"),
+    Row("generation 3 needs no NVLSM", fm("subnet_manager"), None, {}, "n/a", "need none"),
     Row("no NVSwitch, no NVLSM", fm("subnet_manager"), None, SWITCHLESS, "skip", "no NVSwitch"),
     Row(
         "NVLSM is alive",
@@ -251,7 +251,7 @@ ROWS = [
         },
         "pass",
     ),
-    Row("nothing at boot", fm("subnet_manager_at_boot"), None, {}, "pass", "need no module"),
+    Row("nothing at boot", fm("subnet_manager_at_boot"), None, {}, "n/a", "need no module"),
     Row("ib_umad at boot", fm("subnet_manager_at_boot"), None, {**B200, "modules_load": "ib-umad\n"}, "pass"),
     Row(
         "no ib_umad at boot",

@@ -28,7 +28,7 @@ PEERS = ("nvidia", "ib_core", "nvidia_peermem", "nv_peer_mem")
 ROWS = [
     Row("dma-buf works", DMA, None, ON_OPEN, "pass", "no module is needed for it"),
     Row("dma-buf in a container", DMA, None, {**ON, **PODMAN}, "pass", "dma-buf"),
-    Row("not dma-buf", DMA, None, {}, "pass", "not needed: the method is nvidia_peermem"),
+    Row("not dma-buf", DMA, None, {}, "n/a", "the method is nvidia_peermem"),
     Row(
         "leftovers are told",
         DMA,

@@ -17,7 +17,7 @@ TESTS = GpudirectRdma(gdrcopy=Gdrcopy(install=True, tests=True))
 THERE = {"gdrcopy": gh.COPIES, "gdrcopy_packages": gh.INSTALLED}
 
 ROWS = [
-    Row("gdrcopy is not asked for", OFFERED, None, {}, "pass", "not asked for"),
+    Row("gdrcopy is not asked for", OFFERED, None, {}, "n/a", "not in the spec"),
     Row("gdrcopy is offered", OFFERED, COPY, {"gdrcopy_index": gh.INDEX}, "pass", "gdrdrv-dkms libgdrapi"),
     Row(
         "gdrcopy is not offered",
@@ -31,7 +31,7 @@ ROWS = [
     Row("gdrcopy is installed already", OFFERED, COPY, {"gdrcopy_packages": gh.INSTALLED}, "pass"),
     Row("its tests are not offered", OFFERED, TESTS, {"gdrcopy_packages": gh.INSTALLED}, "fail", "gdrcopy-tests"),
     Row("gdrcopy runs", COPIES, COPY, THERE, "pass", "/dev/gdrdrv 237 666"),
-    Row("gdrcopy, not asked for", COPIES, None, {}, "pass", "not asked for"),
+    Row("gdrcopy, not asked for", COPIES, None, {}, "n/a", "not in the spec"),
     Row(
         "not installed",
         COPIES,
@@ -101,7 +101,7 @@ ROWS = [
         "gdrdrv.service is not enabled",
     ),
     Row("no service of gdrcopy", COPIES_BOOT, COPY, {"gdrcopy": f"kernel|{gh.K}|2.5.1\n"}, "fail", "is not there"),
-    Row("gdrcopy at boot, not asked for", COPIES_BOOT, None, {}, "pass", "not asked for"),
+    Row("gdrcopy at boot, not asked for", COPIES_BOOT, None, {}, "n/a", "not in the spec"),
 ]
 
 

@@ -75,7 +75,7 @@ ROWS = [
         "has no persistent_api_support",
         "from 560 on",
     ),
-    Row("no parameters", PARAMETERS, None, ON, "pass", "the method is dmabuf"),
+    Row("no parameters", PARAMETERS, None, ON, "n/a", "the method is dmabuf"),
     Row("nv_peer_mem's", PARAMETERS, OLD, {}, "pass", "none of nvidia_peermem's"),
     Row(
         "after openibd at boot", BOOT, None, {}, "pass", "gpuprov-gpudirect.service loads nvidia_peermem, after openibd"
@@ -114,7 +114,7 @@ ROWS = [
         "gpuprov apply",
         change="file /etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf:  -> nvidia_peermem",
     ),
-    Row("dma-buf at boot", BOOT, None, ON, "pass", "the method is dmabuf"),
+    Row("dma-buf at boot", BOOT, None, ON, "n/a", "the method is dmabuf"),
     Row("a quiet log", LOG, None, {}, "pass", "no lost context"),
     Row(
         "a lost context",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 import pytest
@@ -101,7 +100,7 @@ ROWS = [
     Row(
         "a board with NVSwitches, driverless", "host.fabric", None, {}, "pass", "a Fabric Manager that gpuprov does not"
     ),
-    Row("no NVSwitch", "host.fabric", None, {"nvidia_functions": H100}, "pass", "no NVSwitch"),
+    Row("no NVSwitch", "host.fabric", None, {"nvidia_functions": H100}, "n/a", "no NVSwitch"),
     Row("packages whole", "host.packages", None, {}, "pass", "whole"),
     Row(
         "packages half configured",
@@ -160,7 +159,8 @@ def test_every_check_finds_the_good_host_good(check: Check) -> None:
     skipped |= {f"kubernetes.{what}" for what in ("allocatable", "labels", "kubelet", "runtime")}  # it is in no cluster
     skipped |= {"acceptance.result"}  # it was never accepted
     failing = {"mig.mode", "mig.boot", "kubernetes.files"}  # its GPU is whole, and nothing was rendered
-    assert outcome.status == ("skip" if check.id in skipped else "fail" if check.id in failing else "pass"), outcome
+    expected = {"skip"} if check.id in skipped else {"fail"} if check.id in failing else {"pass", "n/a"}
+    assert outcome.status in expected, outcome
     assert not outcome.reboot
 
 
@@ -202,6 +202,5 @@ def test_every_check_can_fail_or_says_why_not(check: Check) -> None:
         *("gpudirect_rdma.log", "gpudirect_rdma.topology_check"),
     }
     asked = any(getattr(BY_NAME[check.capability].fragment(), field) for field in check.fields)
-    unasked = re.search("nothing( is)? asked|not asked for|nothing (is )?to( be)? buil", outcome.found)
-    if check.id not in harmless and not unasked and (asked or check.capability not in ("kernel",)):
-        assert outcome.status in ("fail", "skip"), outcome
+    if check.id not in harmless and (asked or check.capability not in ("kernel",)):
+        assert outcome.status in ("fail", "skip", "n/a"), outcome

@@ -48,8 +48,8 @@ ROWS = [
         "pass",
     ),
     Row("a container loads no modules", SECURE, None, {"secure_boot": ON, **PODMAN}, "skip"),
-    Row("no key is given", TOOL, None, {}, "pass", "nothing asked"),
-    Row("no key was ever given", SIGNED, None, {}, "pass", "nothing asked"),
+    Row("no key is given", TOOL, None, {}, "n/a", "its own key"),
+    Row("no key was ever given", SIGNED, None, {}, "n/a", "its own key"),
     Row(
         "settings are left",
         SIGNED,

@@ -68,7 +68,7 @@ ROWS = [
         "fail",
         "docker.service",
     ),
-    Row("left alone", MEMLOCK, Rdma(memlock=""), {"login_limits": "", "rdma_host": host()}, "pass", "not asked for"),
+    Row("left alone", MEMLOCK, Rdma(memlock=""), {"login_limits": "", "rdma_host": host()}, "n/a", "not in the spec"),
     Row(
         "a limit of the unit's own",
         MEMLOCK_BOOT,
@@ -81,7 +81,7 @@ ROWS = [
     ),
     Row("none", MEMLOCK_BOOT, None, {}, "pass", "containerd.service: infinity"),
     Row("no such service", MEMLOCK_BOOT, None, {"rdma_host": host(daemons=())}, "pass", "none of these services runs"),
-    Row("units left alone", MEMLOCK_BOOT, Rdma(memlock=""), {}, "pass", "not asked for"),
+    Row("units left alone", MEMLOCK_BOOT, Rdma(memlock=""), {}, "n/a", "not in the spec"),
     # Before anything is changed.
     Row("inbox packages", PACKAGES, None, {}, "pass", "rdma-core 44.0-2"),
     Row(
@@ -119,8 +119,8 @@ ROWS = [
         "dpkg --configure",
     ),
     Row("opensm's package", PACKAGES, MANAGED, {}, "fail", "not installed: opensm"),
-    Row("another stack", PACKAGES, Rdma(stack="doca-ofed"), {"rdma_packages": ""}, "pass", "doca-ofed"),
-    Row("the vendor's stack", PACKAGES, Rdma(fabric="erdma"), {"rdma_packages": ""}, "pass", "erdma-vendor"),
+    Row("another stack", PACKAGES, Rdma(stack="doca-ofed"), {"rdma_packages": ""}, "n/a", "doca-ofed"),
+    Row("the vendor's stack", PACKAGES, Rdma(fabric="erdma"), {"rdma_packages": ""}, "n/a", "erdma-vendor"),
     Row("the kernel has all", KERNEL, None, {}, "pass", "ib_umad in kernel 6.1.0-47-amd64"),
     Row("rxe in the generic kernel", KERNEL, RXE, {}, "pass", "rdma_rxe"),
     Row(
@@ -216,7 +216,7 @@ ROWS = [
         "ens4.7 is a VLAN",
         "the interface below",
     ),
-    Row("hardware has its own", INTERFACES, None, {}, "pass", "not asked for"),
+    Row("hardware has its own", INTERFACES, None, {}, "n/a", "not in the spec"),
     Row("the port is free", PORT, RXE, {}, "pass", "free"),
     Row(
         "rxe has the port",
@@ -244,7 +244,7 @@ ROWS = [
         "the kernel (eRDMA in compat mode?)",
         "rmmod erdma",
     ),
-    Row("siw needs no port", PORT, SIW, {"rdma_host": host(port=(TAKEN,))}, "pass", "not needed"),
+    Row("siw needs no port", PORT, SIW, {"rdma_host": host(port=(TAKEN,))}, "n/a", "not in the spec"),
 ]
 
 

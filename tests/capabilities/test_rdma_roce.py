@@ -41,8 +41,8 @@ def ask(name: str, block: Rdma, state: str = "", devices: str = GOOD, stack: str
 
 ROWS = [
     ("settings", BLOCK, {}, "pass", "on mlx5_0 port 1 (ens1f0np0)", ""),
-    ("settings", IB, {}, "pass", "the fabric is infiniband", ""),
-    ("settings", NOTHING, {}, "pass", "no setting of RoCE is asked for", ""),
+    ("settings", IB, {}, "n/a", "the fabric is infiniband", ""),
+    ("settings", NOTHING, {}, "n/a", "no setting of RoCE in the spec", ""),
     *[
         ("settings", BLOCK, {"state": said({key: value})}, "fail", f"mlx5_0 port 1 (ens1f0np0) {key} is {value}",
          "systemctl restart gpuprov-roce")
@@ -62,7 +62,7 @@ ROWS = [
     ("boot", BLOCK, {"state": said(unit=("loaded", "failed", "enabled"), log="roce: mlx5_0: pfc is none")}, "fail",
      'gpuprov-roce.service failed ("roce: mlx5_0: pfc is none")', "journalctl"),
     ("boot", BLOCK, {"state": said(unit=("loaded", "failed", "enabled"))}, "fail", "failed", "journalctl"),
-    ("boot", NOTHING, {"state": said(config=None, unit=("not-found", "inactive", ""))}, "pass", "no setting", ""),
+    ("boot", NOTHING, {"state": said(config=None, unit=("not-found", "inactive", ""))}, "n/a", "no setting", ""),
     ("boot", NOTHING, {"state": said(config=("set tos 106",))}, "fail", "is enabled, and sets set tos 106", "systemctl disable"),
     ("boot", IB, {"state": said()}, "fail", "is enabled", "systemctl disable gpuprov-roce.service"),
     ("gids", BLOCK, {}, "pass", "mlx5_0 port 1 (198.18.0.7)", ""),
@@ -74,16 +74,16 @@ ROWS = [
      "mlx5_0 port 1 is InfiniBand", "mlxconfig -d 0000:3b:00.0 set LINK_TYPE_P1=ETH"),
     ("gids", BLOCK, {"devices": GOOD.replace("Ethernet", "InfiniBand")}, "fail", "no RoCE port", "LINK_TYPE"),
     ("gids", BLOCK, {"devices": f"{GOOD.replace(DEVICE, DEVICE + 'bridge')}"}, "fail", "no RoCE port", ""),
-    ("gids", IB, {}, "pass", "infiniband", ""),
+    ("gids", IB, {}, "n/a", "infiniband", ""),
     ("filter", BLOCK, {}, "pass", "nft shows no rule against UDP port 4791", ""),
     ("filter", BLOCK, {"state": said(more=("filter|nft", "rule|   udp dport 4791 drop"))}, "fail", "udp dport 4791 drop", "every hop"),
     ("filter", BLOCK, {"state": said(more=())}, "skip", "neither nft nor iptables-save", ""),
-    ("filter", Rdma(fabric="roce", roce=Roce(mode="v1")), {}, "pass", "v1 is not UDP", ""),
-    ("filter", IB, {}, "pass", "infiniband", ""),
+    ("filter", Rdma(fabric="roce", roce=Roce(mode="v1")), {}, "n/a", "v1 is not UDP", ""),
+    ("filter", IB, {}, "n/a", "infiniband", ""),
     ("alone", BLOCK, {}, "pass", "no lldpad", ""),
     ("alone", BLOCK, {"state": said(more=("lldpad|",))}, "fail", "lldpad runs", "systemctl disable --now lldpad.socket"),
-    ("alone", Rdma(fabric="roce", roce=Roce(tos=106)), {"state": said(more=("lldpad|",))}, "pass", "neither trust", ""),
-    ("alone", IB, {}, "pass", "infiniband", ""),
+    ("alone", Rdma(fabric="roce", roce=Roce(tos=106)), {"state": said(more=("lldpad|",))}, "n/a", "neither trust", ""),
+    ("alone", IB, {}, "n/a", "infiniband", ""),
     ("ways", BLOCK, {}, "pass", "can be set", ""),
     ("ways", BLOCK, {"state": said(tools=("dcb",), port="")}, "skip", "come with DOCA-OFED", ""),
     ("ways", BLOCK, {"state": said({"ecn": ""}), "stack": ofed_host.said(unit=("loaded", "inactive", "enabled"))}, "skip",
@@ -99,8 +99,8 @@ ROWS = [
     ("ways", INBOX, {"state": said({"mode": "", "tos": ""}, tools=("dcb",))}, "pass", "can be set", ""),
     ("ways", INBOX, {"state": said({"trust": "pcp", "dscp.26": ""})}, "pass", "can be set", ""),
     ("ways", INBOX, {"devices": NO_DEVICE}, "fail", "no RoCE port", "rdma link"),
-    ("ways", NOTHING, {}, "pass", "no setting", ""),
-    ("ways", IB, {}, "pass", "infiniband", ""),
+    ("ways", NOTHING, {}, "n/a", "no setting", ""),
+    ("ways", IB, {}, "n/a", "infiniband", ""),
 ]  # fmt: skip
 
 

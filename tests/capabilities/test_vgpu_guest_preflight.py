@@ -95,7 +95,7 @@ def test_the_guest_driver_fits(
         (PLAIN, "", "fail", "no token there, and no token_file"),
         (PLAIN, vm.token_row(expires=str(vm.NOW - 9)), "fail", "expired: /etc/nvidia"),
         (VgpuGuest(token_directory="/srv/tokens"), vm.token_row(), "fail", "no token there"),
-        (PROVIDER, "", "skip", "no token is needed"),
+        (PROVIDER, "", "n/a", "no token is needed"),
     ],
 )
 def test_the_hosts_own_token(fragment: VgpuGuest, tokens: str, status: str, found: str) -> None:

@@ -92,7 +92,7 @@ def judged(host: HostSpec, **planted: Output | str) -> dict[str, Result]:
 
 def failing(results: Mapping[str, Result]) -> dict[str, Result]:
     """Those that neither pass nor skip."""
-    return {name: result for name, result in results.items() if result.status not in ("pass", "skip")}
+    return {name: result for name, result in results.items() if result.status not in ("pass", "skip", "n/a")}
 
 
 def caught(

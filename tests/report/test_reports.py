@@ -202,7 +202,7 @@ def test_text_in_detail_in_colour_and_of_nothing() -> None:
     assert "\x1b[31mFAIL\x1b[0m" in text.render(results(), colour=True)
     good = [one for one in results(1) if one.status == "pass"]
     assert text.render(good).endswith("as wanted: 1 host, 1 passed\n")
-    assert text.render([]) == "no host has anything to verify\n"
+    assert text.render([]) == "not proven: no host has anything to verify\n"
 
 
 def test_a_host_cannot_drive_the_terminal() -> None:

@@ -183,8 +183,11 @@ def test_next_boot(results: list[Result], verdict: str) -> None:
 @pytest.mark.parametrize(
     ("statuses", "code"),
     [
-        ((), 0),
+        ((), 1),
+        (("skip", "n/a"), 1),
+        (("n/a",), 1),
         (("pass", "skip"), 0),
+        (("pass", "n/a"), 0),
         (("pass", "fail"), 1),
         (("error",), 1),
         (("unreachable",), 4),

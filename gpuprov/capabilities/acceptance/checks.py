@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpuprov.capabilities.acceptance.fragment import Acceptance, folder_of, programs
 from gpuprov.capabilities.acceptance.judge import judge, kind, told
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.probe import acceptance, rdma, system
 from gpuprov.probe.acceptance import Measurement
@@ -52,7 +52,7 @@ def built(ctx: Ctx) -> Outcome:
     """What the spec names a source of was built from exactly that archive, and its program finds its libraries."""
     asked = list(sources(ctx.fragment))
     if not asked:
-        return ok("nothing to build: tools are used where they are installed")
+        return not_asked("nothing to build: tools are used where they are installed")
     there = ctx.facts.get(acceptance.TOOLS).built
     folders = [folder for _, folder in asked]
     expected = ", ".join(folders)
@@ -73,7 +73,7 @@ def buildable(ctx: Ctx) -> Outcome:
     there = ctx.facts.get(acceptance.TOOLS).built
     asked = [name for name, folder in sources(ctx.fragment) if folder.rpartition("/")[2] not in there]
     if not asked:
-        return ok("nothing is to be built")
+        return not_asked("nothing is to be built")
     nvcc = ctx.facts.get(BUILD)
     if not nvcc and "cuda_toolkit" not in ctx.host.capabilities:
         hint = "add cuda_toolkit to the spec, install a CUDA toolkit, or leave source out and install the tool yourself"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprov import engines as files
 from gpuprov import resolve
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
     effective_mode,
@@ -135,7 +135,7 @@ def rootless(ctx: Ctx) -> Outcome:
     """Each rootless user's own docker configuration registers NVIDIA's runtime."""
     wanted = ctx.fragment.rootless
     if not wanted:
-        return ok("nothing asked")
+        return not_asked()
     users = ctx.facts.get(USERS)
     expected = f"runtime {files.NAME} in the docker configuration of {', '.join(wanted)}"
     told: list[str] = []

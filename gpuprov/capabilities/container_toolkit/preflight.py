@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov import engines as files
 from gpuprov import resolve
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, engines, installed, modern
 from gpuprov.catalog import toolkit as catalogue
 from gpuprov.probe import packages, system
@@ -113,7 +113,7 @@ def rootless_users(ctx: Ctx) -> Outcome:
     """Each rootless user exists, has subordinate ids, and the toolkit needs no cgroups of root's for it."""
     wanted = ctx.fragment.rootless
     if not wanted:
-        return ok("nothing asked")
+        return not_asked()
     users = ctx.facts.get(USERS)
     expected = f"{' '.join(wanted)} with subordinate ids"
     if absent := [name for name in wanted if name not in users]:

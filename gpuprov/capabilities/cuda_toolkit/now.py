@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.cuda_toolkit.fragment import (
     BASE,
     CudaToolkit,
@@ -196,7 +196,7 @@ def others(ctx: Ctx) -> Outcome:
     beside = sorted(name for name in known if (kit := toolchain.toolkit_of(name)) and kit not in wanted)
     if not ctx.fragment.only:
         kits = sorted({toolchain.toolkit_of(name) for name in beside}, key=toolchain.order)
-        return ok(f"left alone: {', '.join(kits)}" if kits else "no other toolkit")
+        return not_asked(f"left alone: {', '.join(kits)}") if kits else not_asked()
     beside = sorted({*beside, *toolchain.matching(known, catalogue.tables()["metapackages"])})
     if beside:
         changes = [Change(kind="package", name=name, before=known[name].version) for name in beside]

@@ -6,7 +6,7 @@ import re
 
 from gpuprov import resolve
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, branch_now, builds, installed, listens, mine, needed
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe import dcgm, nvidia, pci, system, systemd
@@ -154,7 +154,7 @@ def exporter(ctx: Ctx) -> Outcome:
     """The exporter is enabled, reads the counters asked for from the one host engine, and answers on its port with metrics."""
     unit, found = ctx.facts.get(dcgm.UNITS).get(EXPORTER_UNIT, systemd.MISSING), ctx.facts.get(dcgm.DCGM)
     if not ctx.fragment.exporter:
-        return ok("not asked for; whatever exporter there is, is left alone")
+        return not_asked("no exporter in the spec; one that is there is left alone")
     port, counters = ctx.fragment.exporter_port, ctx.fragment.exporter_counters
     expected = f"{EXPORTER_UNIT} enabled, metrics of {counters} on port {port}"
     there = installed(ctx.facts).get(catalogue.EXPORTER, "")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpuprov import resolve
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.fabric_manager.fragment import DRIVER_PROBES, FabricManager, driver_version, hold, package
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
@@ -32,12 +32,12 @@ def asked(block: object) -> tuple[str, ...]:
 
 def on_trays(one: Check) -> Check:
     """A check of nvidia-imex, which has nothing to say on hosts with NVSwitches of their own."""
-    return _when(one, lambda nodes: ok("of an IMEX domain nothing asked") if not nodes else None)
+    return _when(one, lambda nodes: not_asked("no IMEX domain in the spec") if not nodes else None)
 
 
 def on_boards(one: Check) -> Check:
     """A check of Fabric Manager, which there is none of on a compute tray."""
-    return _when(one, lambda nodes: ok("a compute tray: of Fabric Manager nothing asked") if nodes else None)
+    return _when(one, lambda nodes: not_asked("a compute tray of a rack has no Fabric Manager") if nodes else None)
 
 
 def _when(one: Check, decide: Callable[[tuple[str, ...]], Outcome | None]) -> Check:
@@ -234,7 +234,7 @@ def channel(ctx: Ctx) -> Outcome:
     """The driver was loaded with the parameter that makes channel 0; kernel.module_options says the same of the next boot."""
     state, imex = ctx.facts.get(IMEX), ctx.fragment.imex
     if not imex.channel0:
-        return ok("nothing asked")
+        return not_asked()
     if not ctx.facts.get(nvidia.DRIVER).version and (kind := ctx.facts.get(system.CONTAINER)):
         return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
     if not ctx.facts.get(nvidia.DRIVER).version:

@@ -6,7 +6,7 @@ import re
 
 from gpuprov import resolve
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     HARDWARE_PROBES,
@@ -158,7 +158,7 @@ def registered(ctx: Ctx) -> Outcome:
     if not found:
         return fail("NVSwitches on the bus", "none", "see fabric_manager.hardware; dmesg | grep -i nvswitch")
     if found < catalogue.REGISTERS_SINCE:
-        return ok(f"GPUs on NVSwitches of generation {found} do not register: fabric_manager.alive is the proof")
+        return not_asked(f"GPUs on NVSwitches of generation {found} do not register: fabric_manager.alive is the proof")
     shared = ctx.fragment.fabric_mode != "bare-metal"
     functions = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     lent = [gpu.address for gpu in functions if shared and gpu.driver == "vfio-pci"]
@@ -237,7 +237,7 @@ def subnet_manager(ctx: Ctx) -> Outcome:
     if not found:
         return skip("no NVSwitch on the bus: see fabric_manager.registered")
     if found < catalogue.BRIDGED_GENERATION:
-        return ok(f"NVSwitches of generation {found} need none")
+        return not_asked(f"NVSwitches of generation {found} need none")
     names = catalogue.SUBNET_PACKAGES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
     expected = f"{', '.join(names)} installed, nvlsm alive"
     missing = [name for name in names if name not in ctx.facts.get(fabric.PACKAGES)]
@@ -271,7 +271,7 @@ def subnet_manager_at_boot(ctx: Ctx) -> Outcome:
     if not found:
         return skip("no NVSwitch on the bus: see fabric_manager.registered")
     if found < catalogue.BRIDGED_GENERATION:
-        return ok(f"NVSwitches of generation {found} need no module of InfiniBand")
+        return not_asked(f"NVSwitches of generation {found} need no module of InfiniBand")
     if "ib_umad" not in ctx.facts.get(boot.MODULES_LOAD):
         change = Change(kind="file", name="/etc/modules-load.d/gpuprov.conf", after="ib_umad")
         hint = "name the GPUs in the spec (gpu: {model: B200, count: 8}): then the kernel block gets ib_umad by itself"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision, decide, ground
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdma
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
@@ -69,7 +69,7 @@ def dmabuf(ctx: Ctx) -> Outcome:
     """Where the method is dma-buf: open kernel modules, for every kernel that can boot, and an RDMA stack that knows dma-buf."""
     decision = decided(ctx)
     if decision.method in ("nvidia_peermem", "nv_peer_mem"):
-        return ok(f"not needed: the method is {decision.method}: {decision.reason}")
+        return not_asked(f"the method is {decision.method}: {decision.reason}")
     if decision.problem or not decision.method:
         return undecided(decision)
     state, loaded = ctx.facts.get(GPUDIRECT), ctx.facts.get(nvidia.DRIVER)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.gpudirect_rdma.checks import APPLY, Ctx
 from gpuprov.catalog import gpudirect as catalogue
 from gpuprov.probe import gdrcopy as probe
@@ -10,7 +10,7 @@ from gpuprov.probe import system
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.family import family
 
-NOT_ASKED = "gdrcopy is not asked for"
+NOT_ASKED = "gdrcopy is not in the spec"
 SHOWN = "dpkg -l gdrdrv-dkms libgdrapi; rpm -q gdrcopy gdrcopy-kmod; modinfo gdrdrv; ls -l /dev/gdrdrv; grep gdrdrv /proc/devices"
 BASE = (system.OS_RELEASE, probe.PACKAGES)
 SOURCE = (
@@ -38,7 +38,7 @@ def wanted(ctx: Ctx) -> tuple[str, ...]:
 def offered(ctx: Ctx) -> Outcome:
     """gdrcopy's packages are installed, or in the host's package sources."""
     if not ctx.fragment.gdrcopy.install:
-        return ok(NOT_ASKED)
+        return not_asked(NOT_ASKED)
     there, index = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.INDEX)
     lacking = [name for name in wanted(ctx) if name not in there]
     if index.busy and lacking:
@@ -53,7 +53,7 @@ def offered(ctx: Ctx) -> Outcome:
 def gdrcopy(ctx: Ctx) -> Outcome:
     """gdrcopy is installed, its module loaded, and /dev/gdrdrv leads to it, for everyone."""
     if not ctx.fragment.gdrcopy.install:
-        return ok(NOT_ASKED)
+        return not_asked(NOT_ASKED)
     there, state = ctx.facts.get(probe.PACKAGES), ctx.facts.get(probe.GDRCOPY)
     expected = f"{' '.join(wanted(ctx))}, gdrdrv loaded, /dev/gdrdrv"
     lacking = [name for name in wanted(ctx) if name not in there]
@@ -95,7 +95,7 @@ def gdrcopy(ctx: Ctx) -> Outcome:
 def gdrcopy_boot(ctx: Ctx) -> Outcome:
     """Every kernel that can boot has gdrdrv on disk, and the package's service, which makes the device node, starts at boot."""
     if not ctx.fragment.gdrcopy.install:
-        return ok(NOT_ASKED)
+        return not_asked(NOT_ASKED)
     state, own = ctx.facts.get(probe.GDRCOPY), known(ctx.facts)
     bare = [release for release, version in state.kernels.items() if not version]
     if bare or not state.kernels:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.gpudirect_rdma.checks import APPLY, MISSING, Ctx, decided, without
 from gpuprov.capabilities.gpudirect_rdma.decision import OFED, PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import parameters as asked_parameters
@@ -21,7 +21,7 @@ def not_peer(decision: Decision) -> Outcome | None:
     """What a check of peer modules answers where there is to be none."""
     if not decision.method:
         return without(decision)
-    return ok("not needed: the method is dmabuf") if decision.method == "dmabuf" else None
+    return not_asked("the method is dmabuf") if decision.method == "dmabuf" else None
 
 
 def fault(kernel: KernelState, name: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.probe import boot, cpu, system, virtualization
 from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, implied
 
@@ -22,7 +22,7 @@ def hugepages(ctx: Ctx) -> Outcome:
     """The kernel holds as many hugepages of each size as are asked for; sysctl and command line keep them for the next boot."""
     wanted = ctx.fragment.hugepages
     if not wanted:
-        return ok("nothing asked")
+        return not_asked()
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: hugepages are the machine's")
     found = ctx.facts.get(cpu.HUGEPAGES)
@@ -60,7 +60,7 @@ def governor(ctx: Ctx) -> Outcome:
     """Every CPU has the frequency governor that is asked for."""
     asked = ctx.fragment.cpu_governor
     if asked == "keep":
-        return ok("nothing asked")
+        return not_asked()
     state = ctx.facts.get(cpu.FREQUENCY)
     if why := _elsewhere(ctx):
         return skip(why)
@@ -97,7 +97,7 @@ def governor_boot(ctx: Ctx) -> Outcome:
     """The unit that sets the governor at boot is enabled, sets the wanted one, and did not fail."""
     asked, state = ctx.fragment.cpu_governor, ctx.facts.get(cpu.FREQUENCY)
     if asked == "keep":
-        return fail(f"no {UNIT}", f"{UNIT} sets {state.asked}", APPLY) if state.asked else ok("nothing asked")
+        return fail(f"no {UNIT}", f"{UNIT} sets {state.asked}", APPLY) if state.asked else not_asked()
     if why := _elsewhere(ctx):
         return skip(why)
     if state.asked != asked:
@@ -127,7 +127,7 @@ def numa_balancing(ctx: Ctx) -> Outcome:
     asked = ctx.fragment.numa_balancing
     found = ctx.facts.get(boot.SYSCTL).get(NUMA_SYSCTL)
     if asked == "keep":
-        return ok("nothing asked")
+        return not_asked()
     if found is None:
         return fail(asked, f"this kernel has no {NUMA_SYSCTL}", "kernel: {numa_balancing: keep}: it does not balance")
     # Besides 1, a value of 2 is memory tiering: https://docs.kernel.org/admin-guide/sysctl/kernel.html

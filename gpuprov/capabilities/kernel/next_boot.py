@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.kernel.now import MODPROBE_FILE, differences, listed
 from gpuprov.probe import boot, initramfs, modules, system
 from gpuprov.probe.family import family
@@ -20,7 +20,7 @@ def command_line(ctx: Context[Kernel]) -> Outcome:
     if wrong:
         reason = f"the kernel command line shall hold {listed(wanted)}"
         return fail(listed(wanted), " ".join(wrong), "gpuprov apply, then a reboot", reboot=reason)
-    return ok(listed(wanted) or "nothing asked")
+    return ok(listed(wanted)) if wanted else not_asked()
 
 
 @check(
@@ -33,7 +33,7 @@ def boot_entries(ctx: Context[Kernel]) -> Outcome:
     """Every entry of the bootloader (rescue entries aside) carries every wanted parameter."""
     wanted = ctx.fragment.command_line
     if not wanted:
-        return ok("nothing asked")
+        return not_asked()
     if ctx.facts.get(system.CONTAINER):
         return skip("a container has no bootloader")
     entries = [entry for entry in ctx.facts.get(boot.BOOT_ENTRIES) if not {"single", "recovery"} & set(entry)]
@@ -58,7 +58,7 @@ def boot_entries(ctx: Context[Kernel]) -> Outcome:
 def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     """The initramfs of every installed kernel holds gpuprov's modprobe.d file, in its present state."""
     if not (ctx.fragment.blacklist or ctx.fragment.module_options):
-        return ok("nothing asked")
+        return not_asked()
     images = ctx.facts.get(initramfs.INITRAMFS)
     if not images:
         return skip("no initramfs in /boot")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.probe import boot, modules, system, systemd
 from gpuprov.probe.base import Facts
 from gpuprov.probe.modules import underscored
@@ -43,7 +43,7 @@ def blacklist(ctx: Context[Kernel]) -> Outcome:
             "gpuprov apply writes " + MODPROBE_FILE,
             changes=[change],
         )
-    return ok("blacklisted: " + (" ".join(wanted) or "nothing asked"))
+    return ok("blacklisted: " + " ".join(wanted)) if wanted else not_asked()
 
 
 @check("kernel.module_options", modules.MODPROBE, fields=("module_options",))
@@ -59,7 +59,7 @@ def module_options(ctx: Context[Kernel]) -> Outcome:
         change = Change(kind="file", name=MODPROBE_FILE, before="; ".join(wrong), after="; ".join(wanted_text))
         hint = f"gpuprov apply writes {MODPROBE_FILE}; another file in /etc/modprobe.d may set the same option"
         return fail("; ".join(wanted_text), "; ".join(wrong), hint, changes=[change])
-    return ok("; ".join(wanted_text) or "nothing asked")
+    return ok("; ".join(wanted_text)) if wanted_text else not_asked()
 
 
 @check(
@@ -89,7 +89,7 @@ def modules_load(ctx: Context[Kernel]) -> Outcome:
         return fail(
             " ".join(wanted), f"not loaded: {' '.join(absent)}", f"modprobe {absent[0]}; dmesg | tail", changes=[change]
         )
-    return ok("configured: " + (" ".join(wanted) or "nothing asked"))
+    return ok("configured: " + " ".join(wanted)) if wanted else not_asked()
 
 
 @check("kernel.sysctl", boot.SYSCTL, boot.SYSCTL_FILES, fields=("sysctl",))
@@ -97,7 +97,7 @@ def sysctl(ctx: Context[Kernel]) -> Outcome:
     """Every sysctl has the wanted value now, and stands in gpuprov's file for the next boot."""
     wanted = {key: " ".join(str(value).split()) for key, value in ctx.fragment.sysctl.items()}
     if not wanted:
-        return ok("nothing asked")
+        return not_asked()
     wrong = differences(wanted, ctx.facts.get(boot.SYSCTL))
     unkept = differences(wanted, ctx.facts.get(boot.SYSCTL_FILES))
     if wrong or unkept:
@@ -131,7 +131,7 @@ def limits(ctx: Context[Kernel]) -> Outcome:
     """Each limit holds for login sessions (pam_limits) and for services (systemd)."""
     wanted: dict[str, str] = {key: str(value) for key, value in ctx.fragment.limits.items()}
     if not wanted:
-        return ok("nothing asked")
+        return not_asked()
     login = differences(wanted, ctx.facts.get(boot.LOGIN_LIMITS))
     daemons = service_limits(ctx.facts, wanted)
     wrong = [f"login {item}" for item in login] + [f"service {item}" for item in differences(wanted, daemons)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov import engines, resolve
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.kubernetes.documents import CDI
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.rules import branch
@@ -49,7 +49,7 @@ def kubelet(ctx: Ctx) -> Outcome:
 def runtime(ctx: Ctx) -> Outcome:
     """The engine that pods run in has NVIDIA's runtime, and takes GPUs in the way that the device plugin names them."""
     if ctx.fragment.gpu_operator.enabled and ctx.fragment.gpu_operator.toolkit:
-        return ok("the operator registers the runtime")
+        return not_asked("the operator registers the runtime")
     if not ctx.facts.get(kubernetes.NODE).services:
         return skip("no kubelet on this host, so no engine that its pods would run in")
     found = {name: one for name, one in ctx.facts.get(ENGINES).items() if name in ("containerd", "crio")}
@@ -138,7 +138,7 @@ def replicas(ctx: Ctx) -> Outcome:
     """With MPS, no GPU of the host gets more replicas than the plugin and the driver allow."""
     wanted = max((one.replicas for one in ctx.fragment.device_plugin.sharing.mps.resources), default=0)
     if not wanted or ctx.fragment.plugin != "nvidia":
-        return ok("no MPS by the device plugin")
+        return not_asked("no MPS by the device plugin")
     here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     installed = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "")
     own = branch(ctx.host) or (resolve.order(installed)[0] if installed else 0)
@@ -153,7 +153,7 @@ def asked(ctx: Ctx) -> Outcome:
     """Where the host is to label its node, it has kubectl, a kubelet's credentials, and a cluster that answers."""
     found = ctx.facts.get(kubernetes.NODE)
     if not ctx.fragment.label_node:
-        return ok("the site sets the labels")
+        return not_asked("the site sets the labels")
     if found.unasked:
         hint = "label_node: false until the node has joined; the site sets the labels"
         return fail("kubectl and the kubelet's credentials", found.unasked, hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gpuprov import mig_fit, mig_layout
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import toolkit
@@ -48,7 +48,7 @@ def wanted(ctx: Ctx) -> list[host.Needs] | Outcome:
         hint = "correct mig in the spec; nvidia-smi -L lists the GPUs"
         return fail("a layout for this host's GPUs", f"mig: {error}", hint)
     if not found and not host.enables(ctx.fragment):
-        return ok("no GPU here has MIG, and none is asked for")
+        return not_asked("no GPU here has MIG, and the spec has none")
     if not found:
         listed = ", ".join(f"{gpu.told} {gpu.name}" for gpu in state.gpus) or "no GPU"
         hint = "mig: false for this host, or an entry whose gpus are here"
@@ -153,7 +153,7 @@ def _there(gpu: mig.MigGpu) -> str:
 def devices(ctx: Ctx) -> Outcome:
     """Containers can have every MIG device: the CDI specification names each, where the spec asks for container_toolkit."""
     if "container_toolkit" not in ctx.host.capabilities:
-        return ok("the spec has no container_toolkit: nothing asked")
+        return not_asked("the spec has no container_toolkit")
     if answer := unreadable(ctx):
         return answer
     parts = [(gpu, part) for gpu in ctx.facts.get(mig.STATE).gpus for one in gpu.instances for part in one.compute]
@@ -183,7 +183,7 @@ def capabilities(ctx: Ctx) -> Outcome:
     paths = [path for gpu in state.gpus for path in _paths(gpu)]
     kind = ctx.facts.get(system.CONTAINER)
     if not paths:
-        return ok("no instance: nothing asked")
+        return not_asked("no instance")
     if not known and kind:
         return skip(f"{kind} container: the files of the driver's capabilities are its machine's")
     files = {one.path: one for one in known}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.mps.fragment import STATE, Mps, group_names, wanted
 from gpuprov.capabilities.mps.now import unjudged
 from gpuprov.catalog import mps as catalogue
@@ -49,7 +49,7 @@ def profile(ctx: Ctx) -> Outcome:
         name = next(iter(group_names(ctx.fragment)), "host")
         if environment_file(name) not in files[catalogue.PROFILE]:
             return fail("the environment of the daemon", f"{catalogue.PROFILE} names another", APPLY)
-    return ok(f"{catalogue.PROFILE} written" if there else "login shells are no clients by gpuprov")
+    return ok(f"{catalogue.PROFILE} written") if there else not_asked("MPS is not configured for login shells")
 
 
 @check("mps.units", mps.MPS, fields=("units",), moment="next-boot", evidence=f"cat {drop_in('UNIT')}")
@@ -110,7 +110,7 @@ def shm(ctx: Ctx) -> Outcome:
     size = ctx.fragment.shm_size
     there = ctx.facts.get(mps.MPS).shm
     if not size:
-        return ok("not asked for")
+        return not_asked()
     least = int(size[:-1]) * (1024 if size.endswith("G") else 1)
     if there is None:
         return fail(size, "/dev/shm is not mounted", "mount -t tmpfs tmpfs /dev/shm")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, branch_now, limit_for, shown, wanted, without_gpu
 from gpuprov.catalog import by_pci_id
 from gpuprov.catalog import mps as catalogue
@@ -209,7 +209,7 @@ def compute_mode(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(mps.MPS)
     rows = wanted(ctx.fragment, state)[0]
     if not rows:
-        return ok("no daemon is asked for")
+        return not_asked("no daemon in the spec")
     value = "Exclusive_Process" if ctx.fragment.exclusive else "Default"
     mine = {device for one in rows for device in one.devices}
     wrong = [gpu for gpu in state.gpus if gpu.mode not in (value, "[N/A]") and ({gpu.uuid, *gpu.mig_devices} & mine)]
@@ -275,7 +275,7 @@ def clients(ctx: Ctx) -> Outcome:
             f"{limit} with driver branch {branch}",
             f"clients: {limit}, or a newer driver",
         )
-    return ok(f"{limit} clients on a device", f"{planned} or more" if planned else "not asked for")
+    return ok(f"{limit} clients on a device", f"{planned} or more") if planned else not_asked()
 
 
 CHECKS = (enabled, daemons, limits, static_partitions, compute_mode, servers, clients)

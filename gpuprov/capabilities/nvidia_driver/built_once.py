@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, build_targets, served
 from gpuprov.probe import modules, system
 from gpuprov.probe.family import family, words
@@ -28,7 +28,7 @@ SAME = ("version", "cuda", "kernel_modules", "source")
 def build_family(ctx: Ctx) -> Outcome:
     """Modules are packed on hosts of the Debian family only: others have no program for it."""
     if not ctx.fragment.build_host or family(ctx.facts.get(system.OS_RELEASE)) != "redhat":
-        return ok("nothing asked" if not ctx.fragment.build_host else f"modules come from {ctx.fragment.build_host}")
+        return not_asked(f"modules come from {ctx.fragment.build_host}") if ctx.fragment.build_host else not_asked()
     hint = "no build_host for this host, which builds its own"
     return fail("a host of the Debian family", "the RHEL family: rpmbuild is not on its hosts", hint)
 
@@ -46,7 +46,7 @@ def built_once(ctx: Ctx) -> Outcome:
         if found:
             hint = "gpuprov apply puts the DKMS package in its place"
             return fail("modules that the host builds", f"{found[0].package} is installed", hint)
-        return ok("the host builds its modules itself")
+        return not_asked("the host builds its modules itself")
     expected = f"the modules of {ctx.fragment.build_host}, whole"
     if len(found) != 1:
         told = ", ".join(one.package for one in found) or "no package of another host's modules"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov import reload, resolve
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
@@ -97,9 +97,9 @@ def held(ctx: Ctx) -> Outcome:
 def headers(ctx: Ctx) -> Outcome:
     """Every kernel that can boot has its headers, and the next one brings its own: without them DKMS builds nothing."""
     if served(ctx.host, ctx.fragment):
-        return ok(f"not needed: the modules come from {ctx.fragment.build_host}")
+        return not_asked(f"the modules come from {ctx.fragment.build_host}")
     if ctx.fragment.build == "precompiled":
-        return ok("not needed: the modules are precompiled")
+        return not_asked("the modules are precompiled")
     targets = build_targets(ctx.facts)
     if not targets:
         return fail("kernel headers", "no kernel and no kernel headers found", "install the headers of the kernel")
@@ -150,7 +150,7 @@ def autobuild(ctx: Ctx) -> Outcome:
             f"DKMS builds nothing here: the modules come from {ctx.fragment.build_host}, and the kernels are held"
         )
     if ctx.fragment.build == "precompiled":
-        return ok("DKMS builds nothing here: the modules are precompiled")
+        return not_asked("DKMS builds nothing here: the modules are precompiled")
     if ctx.facts.get(NO_AUTOINSTALL):
         return fail(
             "DKMS builds for new kernels",
@@ -259,7 +259,7 @@ def module_parameters(ctx: Ctx) -> Outcome:
     """Each parameter is configured for the module that loads, and the loaded module took it."""
     wanted = {key: str(int(v)) if isinstance(v, bool) else str(v) for key, v in ctx.fragment.module_parameters.items()}
     if not wanted:
-        return ok("nothing asked")
+        return not_asked()
     listed = " ".join(f"{key}={value}" for key, value in wanted.items())
     decision = decide(ctx.fragment, ctx.facts)
     names = package_names(ctx.fragment, ctx.facts).modules

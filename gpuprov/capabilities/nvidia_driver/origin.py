@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuprov import resolve, sources
 from gpuprov.capabilities import repositories_checks
-from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NO_SOURCE,
@@ -87,7 +87,7 @@ def repository(ctx: Ctx) -> Outcome:
     asked = repositories_checks.driver_block(ctx.fragment, ctx.facts)
     kind = family(ctx.facts.get(system.OS_RELEASE))
     if asked is None or kind is None:
-        return ok("nothing asked: the host's own package sources do")
+        return not_asked("provided by the host's own package sources")
     told = ctx.facts.get(REPOSITORIES)
     if not ctx.fragment.repository.url and sources.path(asked["name"], kind) not in told["files"]:
         named = [row["url"] for row in told["sources"] if re.search("nvidia|cuda", row["url"], re.IGNORECASE)]
@@ -140,7 +140,7 @@ def cuda(ctx: Ctx) -> Outcome:
     """The installed driver runs the CUDA that is asked for, and so does the loaded one."""
     wanted = ctx.fragment.cuda
     if not wanted:
-        return ok("nothing asked")
+        return not_asked()
     expected = f"CUDA {wanted}: driver {catalogue.floor(wanted)} or newer"
     mine = installed_version(ctx.fragment, ctx.facts)
     if not mine:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from gpuprov import package_lists, resolve
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
@@ -65,7 +65,7 @@ def precompiled(ctx: Ctx) -> Outcome:
     if ctx.fragment.build == "dkms":
         if beside:
             return fail("modules that DKMS builds", f"precompiled: {' '.join(beside)}", "gpuprov apply takes them away")
-        return ok("DKMS builds the modules")
+        return not_asked("DKMS builds the modules")
     expected = "precompiled modules for every kernel that can boot, held with the kernels"
     if beside:
         hint = "gpuprov apply takes it away: what DKMS has built is loaded before what was precompiled"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path as File
 
-from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, Runfile, decide
 from gpuprov.capabilities.nvidia_driver.preflight import refusals
 from gpuprov.catalog.driver_sets import of_any_driver
@@ -212,7 +212,7 @@ def either(one: Check) -> Check:
 def recorded(ctx: Ctx) -> Outcome:
     """The driver was installed from the file that has the checksum of the spec."""
     if not wanted(ctx.fragment):
-        return ok("nothing asked")
+        return not_asked()
     mine, given = ctx.facts.get(runfile.RUNFILE), ctx.fragment.runfile.sha256.lower()
     known = mine.ours.get("sha256", "")
     if known != given:
@@ -227,7 +227,7 @@ def recorded(ctx: Ctx) -> Outcome:
 @check("nvidia_driver.runfile_alone", *BASE_PROBES, fields=("source",), moment="next-boot", evidence=LISTED)
 def runfile_alone(ctx: Ctx) -> Outcome:
     """Beside a runfile's driver no package of one is installed: an upgrade that brings libnvidia-... would replace its files."""
-    return alone(ctx) if wanted(ctx.fragment) else ok("nothing asked: the driver comes from packages")
+    return alone(ctx) if wanted(ctx.fragment) else not_asked("the driver comes from packages")
 
 
 CHECKS = (recorded, runfile_alone)

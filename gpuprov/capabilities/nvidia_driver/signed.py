@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov import certificates, resolve
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, build_targets, served, versions
 from gpuprov.probe import house, modules, system
 from gpuprov.probe.family import family, words
@@ -71,9 +71,9 @@ def _signed_elsewhere(ctx: Ctx) -> Outcome:
 def signing_tool(ctx: Ctx) -> Outcome:
     """DKMS can be told the site's key: it reads drop-ins of its settings since 3.0.4."""
     if not ctx.fragment.signing.key_file:
-        return ok("nothing asked: DKMS signs with its own key")
+        return not_asked("DKMS signs with its own key")
     if served(ctx.host, ctx.fragment):
-        return ok(f"{ctx.fragment.build_host} signs")
+        return not_asked(f"{ctx.fragment.build_host} signs")
     offered = ctx.facts.get(INDEX).get("dkms", [])
     version = versions(ctx.facts).get("dkms") or (offered[0] if offered else "")
     expected = f"DKMS {DKMS_SINCE} or newer"
@@ -99,7 +99,7 @@ def signed(ctx: Ctx) -> Outcome:
         if found.written or found.key:
             left = SETTINGS_FILE if found.written else KEY_FILE
             return fail("no key of the site's here", f"{left} is left of one", "gpuprov apply takes it away")
-        return ok("nothing asked: DKMS signs with its own key")
+        return not_asked("DKMS signs with its own key")
     mine = certificates.of_file(wanted.certificate_file)
     expected = f"signed with the certificate {mine['serial']} ({wanted.certificate_file})"
     problem = "" if elsewhere else _kept(found.key, found.certificate == mine["content"], pair=found.pair)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.pcie.fragment import Ctx, guest, lines, model
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.probe import boot, rdma, system, virtualization
@@ -43,7 +43,7 @@ def iommu(ctx: Ctx) -> Outcome:
     """GPUs and HCAs are in IOMMU groups of the wanted type; kernel.boot_entries says the same of the next boot."""
     mode, state = ctx.fragment.iommu, ctx.facts.get(PCIE)
     if mode == "keep":
-        return ok("nothing asked")
+        return not_asked()
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: the IOMMU is the machine's, and so are its parameters")
     wanted = catalogue.words(mode, ctx.fragment.cpu, model(ctx.host))
@@ -84,7 +84,7 @@ def acs(ctx: Ctx) -> Outcome:
     """ACSCtl of GPUs, HCAs and all bridges above them is zero; with rdma_topo, what rdma_topo computes."""
     asked, state = ctx.fragment.acs, ctx.facts.get(PCIE)
     if asked == "keep":
-        return ok("nothing asked")
+        return not_asked()
     if machine := guest(ctx):
         return fail("bare metal", f"a virtual machine ({machine}): ACS is its host's", "pcie: {acs: keep}")
     if asked == "rdma_topo":
@@ -158,7 +158,7 @@ def max_read_request(ctx: Ctx) -> Outcome:
                 changes.append(Change(kind="setting", name=name, before=str(one.read_request), after=str(size)))
     if wrong:
         return fail(", ".join(told), "; ".join(wrong), RESET, changes=changes)
-    return ok(", ".join(told) or "nothing asked")
+    return ok(", ".join(told)) if told else not_asked()
 
 
 @check(
@@ -171,7 +171,7 @@ def relaxed_ordering(ctx: Ctx) -> Outcome:
     """Relaxed ordering is enabled, or disabled, in DevCtl of each GPU and HCA."""
     asked = ctx.fragment.relaxed_ordering
     if asked == "keep":
-        return ok("nothing asked")
+        return not_asked()
     functions = (*ctx.facts.get(PCIE).of("gpu"), *hcas(ctx))
     if not functions:
         return fail(f"relaxed ordering {asked}", "no GPU and no HCA", "lspci -nn")
@@ -200,7 +200,7 @@ def affinity(ctx: Ctx) -> Outcome:
     """Interrupts of each HCA may be served by CPUs of its own NUMA node only, and irqbalance leaves them there."""
     state = ctx.facts.get(PCIE)
     if ctx.fragment.affinity == "keep":
-        return ok("nothing asked")
+        return not_asked()
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: /proc/irq is the machine's")
     functions = hcas(ctx)
@@ -245,7 +245,7 @@ def at_boot(ctx: Ctx) -> Outcome:
         return fail("the masks of rdma_topo with GRUB", told, APPLY, changes=[change])
     if not asked:
         if state.config is None:
-            return ok("nothing asked")
+            return not_asked()
         return fail(f"no {catalogue.CONFIG}", f"{catalogue.CONFIG} says {'; '.join(state.config)}", APPLY)
     return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, asked, state, "pcie")
 

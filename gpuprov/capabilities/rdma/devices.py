@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.capabilities.base import Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.common import selected, speaks, words
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector
 from gpuprov.probe.rdma import DEVICES, RdmaDevice, RdmaPort
@@ -79,7 +79,7 @@ def rate(ctx: Ctx) -> Outcome:
     mine = selected(ctx.fragment, ctx.facts.get(DEVICES))
     rows = [(device, port) for device in mine for port in device.ports]
     if not asked:
-        return ok("not asked for")
+        return not_asked()
     if not rows:
         return fail(f"{asked} Gb/s", "no such device: see rdma.devices", SHOW)
     slow = [f"{device.name} port {port.number}: {port.rate:g} Gb/s" for device, port in rows if port.rate < asked]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.erdma_state import APPLY, Ctx, lines, of_vendor, same, wanted
 from gpuprov.catalog import erdma as catalogue
 from gpuprov.probe.erdma import ERDMA, IMAGES, ErdmaKernel
@@ -117,7 +117,7 @@ def boot(ctx: Ctx) -> Outcome:
         if state.file == "enabled":
             gone = Change(kind="service", name=catalogue.UNIT, before="enabled", after="removed")
             return fail("no eRDMA at boot", f"{catalogue.UNIT} is enabled", APPLY, changes=[gone])
-        return ok(f"not asked for: the fabric is {ctx.fragment.fabric}")
+        return not_asked(f"the fabric is {ctx.fragment.fabric}")
     return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, lines(ctx.fragment), state, "erdma")
 
 

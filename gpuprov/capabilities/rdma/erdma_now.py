@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import IWARP
 from gpuprov.capabilities.rdma.erdma_state import (
     APPLY,
@@ -80,7 +80,7 @@ def source(ctx: Ctx) -> Outcome:
         return (
             ok(" ".join(asked.packages))
             if asked.packages
-            else ok("the spec names no installer: the driver was there: nothing asked")
+            else not_asked("the spec names no installer: the driver was there")
         )
     ran = state.record.partition(" ")[0]
     if ran != digest:
@@ -129,7 +129,7 @@ def parameters(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(ERDMA)
     asked = {name: value for name, value in wanted(ctx.fragment).items() if name != "compat_mode"}
     if not asked:
-        return ok("none is asked for: nothing asked")
+        return not_asked("none is asked for")
     expected = " ".join(f"{name}={value}" for name, value in asked.items())
     missing = [name for name in asked if name not in state.parameters]
     if missing and state.loaded:
@@ -185,7 +185,7 @@ def mtu(ctx: Ctx) -> Outcome:
 def ports(ctx: Ctx) -> Outcome:
     """In compat mode, nobody else has the driver's TCP ports or may be given one, and no rxe device has RoCE's UDP port."""
     if not ctx.fragment.erdma.compat_mode:
-        return ok("only compat mode needs ports: nothing asked")
+        return not_asked("only compat mode needs ports")
     taken = clashes(ctx)
     state, needed = ctx.facts.get(ERDMA), catalogue.ports(ctx.fragment.erdma.parameters)  # type: ignore[arg-type]
     if taken:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.erdma_now import clashes
 from gpuprov.capabilities.rdma.erdma_state import Ctx, holders, of_erdma, of_vendor, same, vendor, wanted, way_out
 from gpuprov.catalog import erdma as catalogue
@@ -69,7 +69,7 @@ def users(ctx: Ctx) -> Outcome:
 def free(ctx: Ctx) -> Outcome:
     """In compat mode, nobody else has the driver's TCP ports, and no rxe device has RoCE's UDP port."""
     if not ctx.fragment.erdma.compat_mode:
-        return ok("only compat mode needs ports: nothing asked")
+        return not_asked("only compat mode needs ports")
     return clashes(ctx) or ok("free, or eRDMA's own")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpuprov.capabilities.base import Context, Outcome, ok
+from gpuprov.capabilities.base import Context, Outcome, not_asked
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import erdma as catalogue
 from gpuprov.probe.erdma import Erdma as State
@@ -84,7 +84,7 @@ def of_erdma(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
 
     def asked(ctx: Ctx) -> Outcome:
         if ctx.fragment.fabric != "erdma":
-            return ok(f"not asked for: the fabric is {ctx.fragment.fabric}")
+            return not_asked(f"the fabric is {ctx.fragment.fabric}")
         return question(ctx)
 
     asked.__doc__ = question.__doc__
@@ -96,7 +96,7 @@ def of_vendor(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
 
     def asked(ctx: Ctx) -> Outcome:
         if not vendor(ctx.fragment):
-            return ok("not asked for: the driver is the kernel's own")
+            return not_asked("the driver is the kernel's own")
         return question(ctx)
 
     asked.__doc__ = question.__doc__

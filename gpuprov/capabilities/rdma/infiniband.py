@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import OPENSM_UNIT
@@ -19,7 +19,7 @@ IPOIB = 32
 def umad(ctx: Ctx) -> Outcome:
     """On InfiniBand, programs reach every port with management datagrams (ib_umad): opensm, ibstat's and ibping's way."""
     if ctx.fragment.fabric != "infiniband":
-        return ok(f"{ctx.fragment.fabric} has no management datagrams")
+        return not_asked(f"{ctx.fragment.fabric} has no management datagrams")
     host = ctx.facts.get(HOST)
     needed = sum(len(device.ports) for device in selected(ctx.fragment, ctx.facts.get(DEVICES)))
     if host.modules.get("ib_umad") != "loaded":
@@ -34,7 +34,7 @@ def umad(ctx: Ctx) -> Outcome:
 def ipoib(ctx: Ctx) -> Outcome:
     """Each InfiniBand device has an IP network interface, if asked for."""
     if not ctx.fragment.ipoib:
-        return ok("not asked for")
+        return not_asked()
     host, mine = ctx.facts.get(HOST), selected(ctx.fragment, ctx.facts.get(DEVICES))
     if host.modules.get("ib_ipoib") != "loaded":
         change = Change(kind="module", name="ib_ipoib", after="loaded")
@@ -53,7 +53,7 @@ def opensm(ctx: Ctx) -> Outcome:
     asked, host = ctx.fragment.opensm, ctx.facts.get(HOST)
     here, runs = ctx.host.name in asked.hosts, host.opensm.active == "active" and host.managers > 0
     if not asked.hosts and not asked.elsewhere:
-        return ok("opensm runs, of which the spec says nothing" if runs else "not asked for")
+        return not_asked("opensm runs, and the spec does not mention it") if runs else not_asked()
     shown = f"{OPENSM_UNIT} is {host.opensm.active}, {host.managers} opensm processes"
     if here and not runs:
         change = Change(kind="service", name=OPENSM_UNIT, before=host.opensm.active, after="active")
@@ -74,7 +74,7 @@ def opensm_boot(ctx: Ctx) -> Outcome:
     """The hosts that the spec names start opensm at boot, and no other does."""
     asked, unit = ctx.fragment.opensm, ctx.facts.get(HOST).opensm
     if not asked.hosts and not asked.elsewhere:
-        return ok("not asked for")
+        return not_asked()
     here, starts = ctx.host.name in asked.hosts, unit.file.startswith("enabled")
     told = f"{OPENSM_UNIT} is {unit.file or unit.load}"
     if here != starts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe import boot, systemd
 from gpuprov.probe.rdma_host import HOST
@@ -26,7 +26,7 @@ def memlock(ctx: Ctx) -> Outcome:
     """Login sessions, services, and the services that start containers and jobs, may lock as much memory as asked for, now."""
     wanted = ctx.fragment.memlock
     if not wanted:
-        return ok("not asked for")
+        return not_asked()
     told, hints, changes = [], [], []
     login = ctx.facts.get(boot.LOGIN_LIMITS).get("memlock", "unset")
     if not all(enough(one, wanted, unit=1024) for one in login.split(":")):
@@ -58,7 +58,7 @@ def memlock_boot(ctx: Ctx) -> Outcome:
     wanted = ctx.fragment.memlock
     daemons = ctx.facts.get(HOST).daemons
     if not wanted:
-        return ok("not asked for")
+        return not_asked()
     low = [daemon for daemon in daemons if not enough(daemon.unit_limit, wanted)]
     if low:
         told = "; ".join(f"{daemon.unit}: LimitMEMLOCK={daemon.unit_limit}" for daemon in low)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gpuprov import nccl_conf
-from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl_rules import rules
 from gpuprov.catalog.nccl import CONFIG
@@ -59,7 +59,7 @@ def gone(value: str, names: Iterable[str]) -> list[str]:
 def file(ctx: Ctx) -> Outcome:
     """/etc/nccl.conf says exactly what follows from the devices that are there and from the spec, and no more."""
     if not ctx.fragment.nccl.manage:
-        return ok("rdma.nccl.manage is false: nothing asked")
+        return not_asked("rdma.nccl.manage is false")
     found = ctx.facts.get(NCCL).lines
     try:
         asked = wanted(ctx.fragment, ctx.facts.get(DEVICES))
@@ -147,7 +147,7 @@ def gid(ctx: Ctx) -> Outcome:
         if port["link_layer"] == "Ethernet" and device["node_type"] != nccl_conf.IWARP
     ]
     if not ctx.fragment.nccl.manage or asked["gid"] == "none" or not ports:
-        return ok("NCCL chooses no RoCE GID here: nothing asked")
+        return not_asked("NCCL chooses no RoCE GID here")
     without = [place for place, port in ports if not nccl_conf.indices(asked, port["gids"])]
     expected = f"a GID of {nccl_conf.wanted(asked)}"
     if without:
@@ -164,7 +164,7 @@ def parts(ctx: Ctx) -> Outcome:
     """What the settings name is there: the topology file, the network plugin (SHARP's), the interfaces."""
     asked, state = ctx.fragment.nccl, ctx.facts.get(NCCL)
     if not asked.manage:
-        return ok("rdma.nccl.manage is false: nothing asked")
+        return not_asked("rdma.nccl.manage is false")
     lost = [
         name
         for name in (asked.topo_file, asked.net_plugin)
@@ -182,7 +182,7 @@ def parts(ctx: Ctx) -> Outcome:
         told = f"no {', '.join(strange)}; the host has {' '.join(state.netdevs)}"
         return fail(" ".join(asked.socket_ifname), told, "correct rdma.nccl.socket_ifname")
     named = [name for name in (asked.topo_file, asked.net_plugin, library, *asked.socket_ifname) if name]
-    return ok(" ".join(dict.fromkeys(named)) if named else "nothing is named")
+    return ok(" ".join(dict.fromkeys(named))) if named else not_asked("nothing is named")
 
 
 def plugin(name: str, *, sharp: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.fragment_ofed import Key
 from gpuprov.capabilities.rdma.ofed_beside import BESIDE
@@ -23,11 +23,9 @@ SKIPPED_HINT = (
 )
 
 
-def not_asked(ctx: Ctx) -> Outcome | None:
+def other_stack(ctx: Ctx) -> Outcome | None:
     """The answer of every check here for another stack."""
-    return (
-        None if ctx.fragment.own_stack == "doca-ofed" else ok(f"the stack is {ctx.fragment.own_stack}: nothing asked")
-    )
+    return None if ctx.fragment.own_stack == "doca-ofed" else not_asked(f"the stack is {ctx.fragment.own_stack}")
 
 
 def release_of(facts: Facts, state: Ofed) -> str:
@@ -42,7 +40,7 @@ def release_of(facts: Facts, state: Ofed) -> str:
 @check("rdma.ofed_release", OFED, PACKAGES, fields=FIELDS, evidence="ofed_info -s; dpkg -l doca-ofed; rpm -q doca-ofed")
 def release(ctx: Ctx) -> Outcome:
     """DOCA-OFED is installed whole, in the release that is asked for."""
-    if answer := not_asked(ctx):
+    if answer := other_stack(ctx):
         return answer
     state, found = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
     asked = ctx.fragment.ofed.version
@@ -69,7 +67,7 @@ def release(ctx: Ctx) -> Outcome:
 @check("rdma.ofed_held", PACKAGES, *answers.HOLDING, fields=("ofed",), moment="next-boot", evidence=answers.SHOWN)
 def held(ctx: Ctx) -> Outcome:
     """Its packages are held, so that the distribution's own do not take their place; or none is, where that is asked for."""
-    if answer := not_asked(ctx):
+    if answer := other_stack(ctx):
         return answer
     kind = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     mine = {name: one for name, one in ctx.facts.get(PACKAGES).items() if name in catalogue.packages(kind, held=True)}
@@ -85,7 +83,7 @@ def held(ctx: Ctx) -> Outcome:
 )
 def loaded(ctx: Ctx) -> Outcome:
     """The RDMA modules in memory are OFED's, all of them: not the kernel's own, and not some of each."""
-    if answer := not_asked(ctx):
+    if answer := other_stack(ctx):
         return answer
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: kernel modules are the machine's")
@@ -123,7 +121,7 @@ def holders(state: Ofed) -> str:
 @check("rdma.ofed_built", OFED, fields=FIELDS, moment="next-boot", evidence="dkms status; modinfo -k KERNEL -n ib_core")
 def built(ctx: Ctx) -> Outcome:
     """OFED's modules are built for every installed kernel: whichever boots next has them."""
-    if answer := not_asked(ctx):
+    if answer := other_stack(ctx):
         return answer
     state = ctx.facts.get(OFED)
     targets = state.targets()
@@ -153,7 +151,7 @@ def built(ctx: Ctx) -> Outcome:
 @check("rdma.ofed_openibd", OFED, fields=("ofed",), moment="next-boot")
 def openibd(ctx: Ctx) -> Outcome:
     """openibd starts at boot, has the settings that are asked for, and loaded OFED's modules without skipping any."""
-    if answer := not_asked(ctx):
+    if answer := other_stack(ctx):
         return answer
     state = ctx.facts.get(OFED)
     asked = conf(ctx.fragment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma_ofed as catalogue
 from gpuprov.probe import system
@@ -35,7 +35,7 @@ def alone(ctx: Ctx) -> Outcome:
             )
         return ok("no OFED beside the kernel's own stack")
     if stack != "doca-ofed":
-        return ok(f"the stack is {stack}: nothing asked")
+        return not_asked(f"the stack is {stack}")
     older = [f"{name} for {kernel.release}" for kernel in state.targets() for name in kernel.older]
     if older:
         told = f"built before this OFED, against another ib_core: {', '.join(older)}"
@@ -63,7 +63,7 @@ def alone(ctx: Ctx) -> Outcome:
 def fits(ctx: Ctx) -> Outcome:
     """This OFED builds on this distribution, and its package is one of this family."""
     if ctx.fragment.own_stack != "doca-ofed":
-        return ok(f"the stack is {ctx.fragment.own_stack}: nothing asked")
+        return not_asked(f"the stack is {ctx.fragment.own_stack}")
     system_is, asked = ctx.facts.get(system.OS_RELEASE), ctx.fragment.ofed
     kind = family(system_is)
     if kind is None:

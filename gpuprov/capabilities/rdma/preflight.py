@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.soft import interfaces
 from gpuprov.catalog import rdma as catalogue
@@ -27,7 +27,7 @@ def packages(ctx: Ctx) -> Outcome:
     """The inbox stack's packages for this fabric are installed, and whole."""
     wanted, there = wanted_packages(ctx), ctx.facts.get(PACKAGES)
     if not wanted:
-        return ok(f"the stack is {ctx.fragment.own_stack}: nothing asked")
+        return not_asked(f"the stack is {ctx.fragment.own_stack}")
     missing = [name for name in wanted if name not in there]
     broken = [name for name in wanted if name in there and not there[name].whole]
     said = words(ctx.facts.get(system.OS_RELEASE))
@@ -79,7 +79,7 @@ def kernel(ctx: Ctx) -> Outcome:
 def netdevs(ctx: Ctx) -> Outcome:
     """The network interfaces that shall have software devices are there: by name, by address or by the default route."""
     if ctx.fragment.fabric != "soft":
-        return ok("not asked for")
+        return not_asked()
     found, there = interfaces(ctx.fragment, ctx.facts), ctx.facts.get(HOST)
     has = " ".join(one.name for one in there.netdevs)
     missing = [name for name, one in found.items() if one is None]
@@ -103,7 +103,7 @@ def netdevs(ctx: Ctx) -> Outcome:
 def port(ctx: Ctx) -> Outcome:
     """Nobody else holds UDP port 4791, which rxe needs: eRDMA in compat mode does, as may a program."""
     if ctx.fragment.fabric != "soft" or ctx.fragment.soft.driver != "rxe":
-        return ok("not needed")
+        return not_asked()
     host = ctx.facts.get(HOST)
     if host.port_users and host.modules.get("rdma_rxe") != "loaded":
         holders = ", ".join("the kernel (eRDMA in compat mode?)" if one == "kernel" else one for one in host.port_users)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.roce_lines import lines, wanted
@@ -32,7 +32,7 @@ def ports(ctx: Ctx) -> list[RocePort]:
 
 
 def _elsewhere(ctx: Ctx) -> Outcome | None:
-    return None if ctx.fragment.fabric == "roce" else ok(f"the fabric is {ctx.fragment.fabric}: nothing asked")
+    return None if ctx.fragment.fabric == "roce" else not_asked(f"the fabric is {ctx.fragment.fabric}")
 
 
 @check("rdma.roce_settings", ROCE, rdma.DEVICES, fields=FIELDS)
@@ -42,7 +42,7 @@ def settings(ctx: Ctx) -> Outcome:
         return answer
     asked = wanted(ctx.fragment.roce)
     if not asked:
-        return ok("no setting of RoCE is asked for: all are left as they are: nothing asked")
+        return not_asked("no setting of RoCE in the spec: all are left as they are")
     expected = " ".join(f"{key}={value}" for key, value in asked.items())
     mine = ports(ctx)
     if not mine:
@@ -78,7 +78,7 @@ def boot(ctx: Ctx) -> Outcome:
             told = f"{catalogue.UNIT} is enabled, and sets {'; '.join(state.config or ()) or 'nothing'}"
             hint = f"systemctl disable {catalogue.UNIT} ({APPLY} does)"
             return fail("no setting of RoCE at boot", told, hint, changes=[change])
-        return ok("no setting of RoCE is asked for: nothing asked")
+        return not_asked("no setting of RoCE in the spec")
     hint = f"then systemctl restart {catalogue.UNIT}"
     return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, asked, state, "roce", hint)
 
@@ -121,7 +121,7 @@ def packet_filter(ctx: Ctx) -> Outcome:
         return answer
     state = ctx.facts.get(ROCE)
     if ctx.fragment.roce.mode == "v1":
-        return ok("RoCE v1 is not UDP: nothing asked")
+        return not_asked("RoCE v1 is not UDP")
     if state.blocking:
         hint = f"take the rule out: RoCE v2 needs UDP port {catalogue.UDP_PORT} on every hop"
         return fail(f"no rule against UDP port {catalogue.UDP_PORT}", "; ".join(state.blocking), hint)
@@ -137,7 +137,7 @@ def alone(ctx: Ctx) -> Outcome:
         return answer
     asked = [key for key in wanted(ctx.fragment.roce) if key.partition(".")[0] in DCB]
     if not asked:
-        return ok("neither trust, dscp2prio nor pfc is asked for: nothing asked")
+        return not_asked("neither trust, dscp2prio nor pfc in the spec")
     if ctx.facts.get(ROCE).lldpad:
         hint = "systemctl disable --now lldpad.socket lldpad.service; or leave trust, dscp2prio and pfc to it"
         return fail("no lldpad", "lldpad runs, and may overwrite what is set", hint)
@@ -154,7 +154,7 @@ def ways(ctx: Ctx) -> Outcome:
     asked = wanted(ctx.fragment.roce)
     state, mine = ctx.facts.get(ROCE), ports(ctx)
     if not asked:
-        return ok("no setting of RoCE is asked for: nothing asked")
+        return not_asked("no setting of RoCE in the spec")
     if ctx.fragment.own_stack == "doca-ofed" and not _ofed_runs(ctx):
         return skip("its tools and drivers come with DOCA-OFED, and openibd")
     if not mine:

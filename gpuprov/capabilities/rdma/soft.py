@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.probe.base import Facts
@@ -34,7 +34,7 @@ def soft(ctx: Ctx) -> Outcome:
     """Each network interface that is asked for has a device of this driver, found by the interface, whatever its name is."""
     block = ctx.fragment
     if block.fabric != "soft":
-        return ok("not asked for")
+        return not_asked()
     module = catalogue.SOFT_MODULES[block.soft.driver]
     wanted, found = interfaces(block, ctx.facts), ctx.facts.get(DEVICES)
     told, changes, good = [], [], []
@@ -71,7 +71,7 @@ def soft_boot(ctx: Ctx) -> Outcome:
         if host.soft.file == "enabled":
             change = Change(kind="service", name=unit, before="enabled", after="removed")
             return fail("no software devices", f"{unit} is enabled", APPLY, changes=[change])
-        return ok("not asked for")
+        return not_asked()
     return answers.set_at_boot(unit, catalogue.SOFT_CONFIG, lines(ctx.fragment), host.soft, "rdma-soft", _hint(ctx, ""))
 
 

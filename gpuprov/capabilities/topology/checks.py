@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.topology.fragment import Topology, number
 from gpuprov.catalog.topology import nvlinks as of_model
 from gpuprov.probe import nvidia, rdma, system, topology, topology_nvlink
@@ -36,7 +36,7 @@ def gpu_hca(ctx: Ctx) -> Outcome:
     """Each GPU's nearest HCA is no farther than asked for."""
     wiring, limit = read(ctx.facts), ctx.fragment.gpu_hca
     if limit == "any":
-        return ok("gpu_hca: any: nothing asked")
+        return not_asked("gpu_hca: any")
     expected = f"an HCA within {limit} of each GPU"
     if wanting := _wanting(wiring, expected):
         return wanting
@@ -72,7 +72,7 @@ def rail(ctx: Ctx) -> Outcome:
     """Each GPU has an HCA of its own that is near, or all HCAs are shared by equally many GPUs."""
     wiring = read(ctx.facts)
     if ctx.fragment.rails == "any":
-        return ok("rails: any: nothing asked")
+        return not_asked("rails: any")
     limit: Distance = "PXB" if ctx.fragment.gpu_hca == "any" else ctx.fragment.gpu_hca
     expected = f"an HCA within {limit} for each GPU, its own or evenly shared"
     if wanting := _wanting(wiring, expected):
@@ -95,7 +95,7 @@ def rail(ctx: Ctx) -> Outcome:
 def same_socket(ctx: Ctx) -> Outcome:
     """No GPU's nearest HCA is on another socket."""
     if not ctx.fragment.same_socket:
-        return ok("same_socket: false: nothing asked")
+        return not_asked("same_socket: false")
     wiring = read(ctx.facts)
     expected = "each GPU's nearest HCA on its own socket"
     if wanting := _wanting(wiring, expected):
@@ -122,7 +122,7 @@ def hcas(ctx: Ctx) -> Outcome:
     """The host has as many HCAs as asked for; NVLink bridges (SW_MNG), SR-IOV functions and software devices do not count."""
     wanted = ctx.fragment.hcas
     if not wanted:
-        return ok("hcas: 0: nothing asked")
+        return not_asked("hcas: 0")
     wiring = read(ctx.facts)
     names = ", ".join(hca.name for hca in wiring.hcas) or NO_HCA
     if len(wiring.hcas) == wanted:
@@ -135,7 +135,7 @@ def hcas(ctx: Ctx) -> Outcome:
 def pcie(ctx: Ctx) -> Outcome:
     """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both its ends can."""
     if ctx.fragment.pcie == "any":
-        return ok("pcie: any: nothing asked")
+        return not_asked("pcie: any")
     wiring = read(ctx.facts)
     expected = "PCIe links at full width and speed"
     if not wiring.gpus:
@@ -158,7 +158,7 @@ def pcie(ctx: Ctx) -> Outcome:
 def links(ctx: Ctx) -> Outcome:
     """As many NVLinks as asked for, else as its model has, are up on each GPU that is not in MIG mode."""
     if ctx.fragment.nvlinks == "any":
-        return ok("nvlinks: any: nothing asked")
+        return not_asked("nvlinks: any")
     wiring, asked = read(ctx.facts), number(ctx.fragment)
     known = [of_model(gpu.entry) for gpu in wiring.gpus]
     wanted = f"{asked}" if asked else " or ".join(dict.fromkeys(str(one) for one in known if one))
@@ -166,7 +166,7 @@ def links(ctx: Ctx) -> Outcome:
     if not wiring.gpus:
         return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
     if not asked and all(one == 0 for one in known):
-        return ok(f"{wiring.gpus[0].model} has no NVLink: nothing asked")
+        return not_asked(f"{wiring.gpus[0].model} has no NVLink")
     hint = "nvidia-smi nvlink -s; journalctl -k | grep -E 'Xid|SXid'; systemctl status nvidia-fabricmanager"
     untold = [gpu.name for gpu in wiring.gpus if gpu.nvlink is None]
     kind: str = ctx.facts.get(system.CONTAINER)

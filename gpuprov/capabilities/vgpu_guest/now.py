@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, VgpuGuest, differences, needs_vgpu, wanted_settings
 from gpuprov.catalog import vgpu as catalogue
@@ -47,7 +47,7 @@ def token_installed(ctx: Ctx) -> Outcome:
     """The token is on the host, root's and with the mode that is asked for; of a token_file it is that very file, alone."""
     block = ctx.fragment
     if block.licensing != "token":
-        return skip(f"licensing is {block.licensing}: no token is needed")
+        return not_asked(f"licensing is {block.licensing}: no token is needed")
     found = [one for one in ctx.facts.get(GRIDD).tokens if one.path.startswith(f"{block.token_directory}/")]
     wanted = block.token_file.rpartition("/")[2]
     place = f"{block.token_directory}/{wanted or catalogue.TOKEN_NAME}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, needs_vgpu
 from gpuprov.catalog import drivers
@@ -96,7 +96,7 @@ def usable(ctx: Ctx) -> Outcome:
     """There is a client configuration token, on the controller or already on the host, and it has not expired."""
     block = ctx.fragment
     if block.licensing != "token":
-        return skip(f"licensing is {block.licensing}: no token is needed")
+        return not_asked(f"licensing is {block.licensing}: no token is needed")
     now = ctx.facts.get(system.CLOCK)
     if block.token_file:
         mine = token.read(block.token_file)

@@ -1,0 +1,122 @@
+"""No green from silence: what was not proven is never shown as if it were, in any form of a report."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from gpuprov.apply import as_json as run_as_json
+from gpuprov.apply import as_text as run_as_text
+from gpuprov.apply.model import ApplyRun, HostOutcome
+from gpuprov.pytest_plugin import CheckItem
+from gpuprov.report import as_json, html, junit, text
+from gpuprov.verify.evaluate import Result, ResultStatus
+from gpuprov.verify.verify import Verdict, exit_code, next_boot, verdict
+
+
+def one(status: ResultStatus, check: str = "mps.alive", host: str = "gpu1", **more: Any) -> Result:
+    capability = check.partition(".")[0]
+    return Result(host=host, capability=capability, check=check, status=status, found=f"why {status}", **more)
+
+
+HOUSE = one("pass", "host.reboot_pending")
+NOTHING: list[list[Result]] = [
+    [],
+    [HOUSE],
+    [one("n/a")],
+    [one("skip")],
+    [HOUSE, one("skip"), one("n/a", "mps.shm")],
+    [one("pass"), one("skip", host="gpu2")],
+]
+
+
+@pytest.mark.parametrize("results", NOTHING, ids=range(len(NOTHING)))
+def test_a_report_about_nothing_is_never_green(results: list[Result]) -> None:
+    assert verdict(results) == "not proven"
+    assert exit_code(results) == 1
+    assert text.render(results).splitlines()[-1].startswith("not proven: ")
+    page = html.render(results)
+    assert "Nothing was proven." in page
+    assert "Nothing is wrong" not in page
+    root = ElementTree.fromstring(junit.render(results))
+    assert root.get("errors") == "1"
+    error = root.find("testsuite[@name='gpuprov']/testcase/error")
+    assert error is not None
+    assert "nothing was proven" in str(error.get("message"))
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ([one("pass")], "as wanted"),
+        ([one("pass"), HOUSE, one("skip", "mps.pipe")], "as wanted"),
+        ([one("pass", "host.gpu", fields=("gpu",))], "as wanted"),
+        ([one("pass"), one("fail", "mps.pipe")], "not as wanted"),
+        ([one("unreachable")], "not as wanted"),
+        ([one("pass"), one("n/a", host="gpu2")], "as wanted"),
+    ],
+)
+def test_verdict(results: list[Result], expected: Verdict) -> None:
+    assert verdict(results) == expected
+
+
+def test_what_is_not_proven_is_said_where_the_rest_is_green() -> None:
+    results = [one("pass"), one("skip", "mps.pipe"), one("skip", "mps.limits")]
+    assert exit_code(results) == 0
+    assert (
+        text.render(results).splitlines()[-1] == "as wanted, but 2 checks are not proven: 1 host, 2 skipped, 1 passed"
+    )
+    page = html.render(results)
+    assert "but 2 checks are not proven" in page
+    assert "Nothing is wrong" not in page
+    assert "Nothing is wrong" in html.render(results[:1])
+    assert text.render(results[:1]).splitlines()[-1] == "as wanted: 1 host, 1 passed"
+
+
+def test_what_asks_nothing_is_not_counted_and_shown_on_request_only() -> None:
+    results = [one("pass"), one("n/a", "mps.shm")]
+    assert "mps.shm" not in text.render(results)
+    assert "n/a  mps.shm  why n/a" in text.render(results, verbose=True)
+    assert text.render(results, verbose=True).splitlines()[-1] == "as wanted: 1 host, 1 passed"
+    assert [row["check"] for row in json.loads(as_json.render(results))] == ["mps.alive"]
+    assert [row["status"] for row in json.loads(as_json.render(results, verbose=True))] == ["pass", "n/a"]
+    assert "mps.shm" not in html.render(results)
+    assert "mps.shm" in html.render(results, verbose=True)
+    assert "mps.shm" not in junit.render(results)
+    assert ElementTree.fromstring(junit.render(results)).get("tests") == "1"
+
+
+def test_the_next_boot_is_not_right_because_nothing_is_asked_of_it() -> None:
+    assert next_boot([one("n/a", "kernel.command_line", moment="next-boot")])["gpu1"].verdict == "unknown"
+
+
+def apply_run(*results: Result) -> ApplyRun:
+    return ApplyRun(run="r", hosts=[HostOutcome(host="gpu1", state="changed", changed=["t"], results=list(results))])
+
+
+def test_apply_says_what_verify_did_not_prove() -> None:
+    skipped = [one("skip", f"mps.{name}") for name in ("daemons", "limits", "servers")]
+    told = run_as_text(apply_run(one("pass"), *skipped))
+    assert "verify found nothing wrong, but 3 checks are not proven" in told
+    assert "not proven: mps.daemons, mps.limits, mps.servers" in told
+    assert "green" not in told
+    assert "not proven mps.daemons: why skip" in run_as_text(apply_run(one("pass"), *skipped), verbose=True)
+    assert "verify is green" in run_as_text(apply_run(one("pass"), one("n/a", "mps.shm")))
+    assert apply_run(one("pass"), *skipped).exit_code == 0
+    assert apply_run(*skipped).exit_code == 1
+    plain = json.loads(run_as_json(apply_run(one("pass"), one("n/a", "mps.shm"))))
+    assert [row["status"] for row in plain["hosts"][0]["results"]] == ["pass"]
+
+
+def test_the_plugin_skips_what_asks_nothing_and_says_so() -> None:
+    for status, words in (("n/a", "not applicable: why n/a"), ("skip", "why skip")):
+        results = {"mps.alive": one(status)}  # type: ignore[arg-type]
+        item = SimpleNamespace(
+            name="mps.alive", _host="gpu1", _plugin=SimpleNamespace(results=lambda _host, r=results: r)
+        )
+        with pytest.raises(pytest.skip.Exception, match=words):
+            CheckItem.runtest(item)  # type: ignore[arg-type]
