@@ -83,8 +83,9 @@ def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
 @options.inventory
 @options.capabilities
 @click.option("--quick", is_flag=True, help="From the checks alone, without Ansible's --check --diff.")
+@options.act_limit
 @options.json_flag
-def plan(sources: tuple[str, ...], only: str | None, quick: bool, as_json: bool, **reading: Any) -> int:
+def plan(sources: tuple[str, ...], only: str | None, quick: bool, timeout: float, as_json: bool, **reading: Any) -> int:
     """Tell what apply would change on each host, why, and whether it will reboot. Changes nothing.
 
     \b
@@ -94,7 +95,8 @@ def plan(sources: tuple[str, ...], only: str | None, quick: bool, as_json: bool,
     from gpuprov import plan as planning
 
     fleet = options.load(sources, reading)
-    plans = planning.plan(fleet.pairs, ansible=not quick, capabilities=options.only(only), say=console.progress)
+    chosen = options.only(only)
+    plans = planning.plan(fleet.pairs, ansible=not quick, capabilities=chosen, timeout=timeout, say=console.progress)
     console.result(planning.as_json(plans) if as_json else planning.as_text(plans, verbose=reading["verbose"]))
     return planning.exit_code(plans)
 
@@ -110,7 +112,8 @@ def plan(sources: tuple[str, ...], only: str | None, quick: bool, as_json: bool,
 )
 @click.option("--max-fail", metavar="N|N%", default="0", show_default=True, help="Failed hosts that are borne.")
 @click.option("--drain", metavar="COMMAND", help="Run on a host whose GPUs are in use, before its driver changes.")
-@click.option("--break-lock", is_flag=True, help="Take over a host's lock that another operator's run left behind.")
+@options.break_lock
+@options.act_limit
 @click.option("--forks", type=click.IntRange(min=1), help="Hosts that Ansible works on at a time.")
 @click.option(
     "--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the log of the run is written."
@@ -128,7 +131,7 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     fleet = options.load(sources, given)
     if not given["yes"]:
         options.must_be_able_to_ask("apply asks before it changes anything", "--yes")
-    names = ("full", "reboot", "yes", "break_lock", "max_fail", "drain", "verbose", "as_json")
+    names = ("full", "reboot", "yes", "break_lock", "timeout", "max_fail", "drain", "verbose", "as_json")
     chosen: dict[str, Any] = {name: given[name] for name in names}
     chosen |= {"serial": given["serial"] or "", "canary": given["canary"] or "", "only": options.only(given["only"])}
     chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}

@@ -30,7 +30,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     help="Seconds that a test may take beyond what it measures.",
 )
 @click.option("--in-use", is_flag=True, help="Also test hosts whose GPUs or HCAs processes hold; it disturbs them.")
-@click.option("--break-lock", is_flag=True, help="Take over a host's lock that another operator's run left behind.")
+@options.break_lock
 @click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
 @click.option("--html", type=FILE, help="Write one self-contained HTML page, with the heat maps, to this file.")
 @click.option("--svg", type=FILE, help="Write the heat maps of pairs to this file.")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gpuprov.limits import ACT_LIMIT
+
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
     from gpuprov.spec.model import RawHost
@@ -44,6 +46,30 @@ def common(command: C) -> C:
 def json_flag(command: C) -> C:
     """--json: the result as JSON on standard output."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def break_lock(command: C) -> C:
+    """--break-lock: locks to be taken over, by their ids. Without an id it breaks none, and the message gives the id."""
+    return click.option(
+        "--break-lock",
+        metavar="ID",
+        multiple=True,
+        is_flag=False,
+        flag_value="",
+        help="Take over the lock with this id, as the message of a locked host gives it, of a run that is gone for good.",
+    )(command)
+
+
+def act_limit(command: C) -> C:
+    """--timeout: the limit of an act. A host that is silent is given up long before it."""
+    return click.option(
+        "--timeout",
+        metavar="SECONDS",
+        type=click.IntRange(min=1),
+        default=ACT_LIMIT,
+        show_default=True,
+        help="What one act of the playbook may take on a host; one that is silent for two minutes is given up before.",
+    )(command)
 
 
 def gpu(command: C) -> C:

@@ -6,15 +6,15 @@ acceptance is gone, or cannot reach the host, and the process ends what was star
 
 from __future__ import annotations
 
-import json
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from gpuprov import assets, reading
+from gpuprov import reading
 from gpuprov.accept.model import Ran, Runner, Step
 from gpuprov.accept.remote import AT_A_TIME
 from gpuprov.errors import UnreachableError
 from gpuprov.plan.extra import describe
+from gpuprov.plan.host_lock import command
 from gpuprov.plan.interrupt import birth
 
 FOLDER = "/run/gpuprov/accept"
@@ -22,7 +22,6 @@ PUT_OFF = 180
 """Seconds beyond a step's own limit until the host gives its lock back by itself."""
 LOST = 97
 """Exit status of a step whose lock is gone."""
-_PYTHON = "for python in python3 /usr/libexec/platform-python; do command -v $python >/dev/null && break; done"
 _STOP = """stop() {
   hit=1
   for f in "$d"/*.pid; do
@@ -44,8 +43,11 @@ class Lock:
         self.held: dict[str, None] = {}
         self.away: dict[str, None] = {}
 
-    def take(self, hosts: Iterable[str], *, broken: bool = False) -> dict[str, str | UnreachableError]:
-        """Take each host's lock. Returns why not, for those where it could not be taken; a dead run's lock is taken over."""
+    def take(self, hosts: Iterable[str], *, broken: Collection[str] = ()) -> dict[str, str | UnreachableError]:
+        """Take each host's lock. Returns why not, for those where it could not be taken.
+
+        A dead run's lock, and one whose id is in `broken`, is taken over.
+        """
         refused: dict[str, str | UnreachableError] = {}
         again: list[Step] = []
         steps = [Step(host=host, script=self._taking(None)) for host in hosts]
@@ -58,8 +60,9 @@ class Lock:
             else:
                 owner = answer.get("owner")
                 owner = owner if isinstance(owner, dict) else {}
-                if not broken and not self._dead(owner):
-                    refused[host] = _by_whom(owner)
+                lock = str(answer.get("id", "?"))
+                if lock not in broken and not self._dead(owner):
+                    refused[host] = _by_whom(owner, lock, bool(set(broken) - {""}))
                 else:
                     again.append(Step(host=host, script=self._taking(str(answer.get("text", "")))))
         for host, ran in self._tried(again).items() if again else ():
@@ -119,9 +122,7 @@ class Lock:
         return same and isinstance(pid, int) and birth(pid) != start
 
     def _request(self, action: str, stale: str | None = None) -> str:
-        request = {"action": action, "owner": self._owner} | ({} if stale is None else {"stale": stale})
-        program = (assets.root() / "roles" / "host" / "files" / "lock.py").read_text(encoding="utf-8")
-        return f'{_PYTHON}\nprintf %s {shlex.quote(json.dumps(request))} | "$python" -IS -c {shlex.quote(program)}'
+        return command(action, self._owner, **({} if stale is None else {"stale": stale}))
 
     def _taking(self, stale: str | None) -> str:
         keeper = f"""d={FOLDER}
@@ -187,11 +188,13 @@ def _answer(ran: Ran) -> tuple[dict[str, object], str | UnreachableError]:
     return found, ""
 
 
-def _by_whom(owner: Mapping[str, object]) -> str:
+def _by_whom(owner: Mapping[str, object], lock: str, others: bool) -> str:
+    """Why the lock cannot be had. others: whether --break-lock named locks, none of which is this one."""
+    other = "that is another lock than --break-lock names; " if others else ""
     if not owner:
         return (
-            "locked, and /run/gpuprov/lock/owner.json is damaged or missing, so nobody can say by whom: make sure that no gpuprov "
-            "works there, then --break-lock"
+            f"locked, and /run/gpuprov/lock/owner.json is damaged or missing, so nobody can say by whom: {other}make sure that no "
+            f"gpuprov works there, then --break-lock {lock}"
         )
     who = f"{owner.get('user', '?')} on {owner.get('host', '?')} since {owner.get('since', '?')} (pid {owner.get('pid', '?')})"
-    return f"locked by {who}: wait until that run ends; if it is gone for good, --break-lock"
+    return f"locked by {who}, lock {lock}: {other}wait until that run ends; if it is gone for good, --break-lock {lock}"

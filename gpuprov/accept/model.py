@@ -24,13 +24,16 @@ Status = Literal["pass", "fail", "skip", "error", "unreachable"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The command's options. `timeout`: seconds that a test may take beyond what it is asked to measure."""
+    """The command's options. `timeout`: seconds that a test may take beyond what it is asked to measure.
+
+    `break_lock`: ids of locks that are taken over.
+    """
 
     only: tuple[str, ...] = KINDS
     pairs: Pairing = "auto"
     timeout: float = 60.0
     in_use: bool = False
-    break_lock: bool = False
+    break_lock: tuple[str, ...] = ()
     yes: bool = False
     verbose: bool = False
     as_json: bool = False

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gpuprov.limits import ACT_LIMIT
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import verdict
 
@@ -20,12 +21,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to apply. serial, canary and max_fail are a number of hosts or a share ("20%"); canary may name hosts.
 
     reboot: permission for this run, whatever the spec says. full: run every role, also where every check passes.
+    break_lock: ids of locks that are taken over. timeout: seconds that one act may take on a host.
     """
 
     full: bool = False
     reboot: bool = False
     yes: bool = False
-    break_lock: bool = False
+    break_lock: tuple[str, ...] = ()
+    timeout: float = ACT_LIMIT
     serial: str = ""
     canary: str = ""
     max_fail: str = "0"

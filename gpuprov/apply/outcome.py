@@ -26,7 +26,12 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended) -> None:
     outcome.changed = tally.changed
     failure = tally.failure
     if tally.unreachable:
-        outcome.state, outcome.message = "unreachable", tally.unreachable
+        outcome.state, outcome.task, outcome.message = "unreachable", tally.lost, tally.unreachable
+        outcome.hint = "see why it does not answer (its console, its network), then apply again, which completes it"
+    elif late := tally.timed_out:
+        outcome.state, outcome.message = "failed", late.message
+        outcome.task = f"{late.capability}: {late.task}" if late.capability else late.task
+        outcome.hint = "see what it waits for there and end it, then apply again; --timeout gives more time"
     elif failure:
         outcome.state = "locked" if failure.locked else "failed"
         outcome.task = f"{failure.capability}: {failure.task}" if failure.capability else failure.task

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpuprov.apply.aftermath import leave
 from gpuprov.apply.batches import batches, proved_first, size, too_many
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
@@ -17,7 +18,7 @@ from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.unreached import Unreached
 from gpuprov.plan import playbook
 from gpuprov.plan.decide import decide
-from gpuprov.plan.events import Ledger
+from gpuprov.plan.events import Ledger, Tally
 from gpuprov.plan.extra import extra_variables, new_run
 from gpuprov.plan.interrupt import GRACE, ended_politely
 from gpuprov.plan.model import HostPlan
@@ -162,8 +163,8 @@ class _Rollout:
         return self._failed(name) or bool(self.outcomes[name].reboot)
 
     def _batch(self, folder: Path, part: Sequence[str], log: Log) -> None:
-        ledger, started = Ledger(), time.monotonic()
         options = self.options
+        ledger, started = Ledger(options.timeout), time.monotonic()
 
         def note(event: playbook.Event) -> None:
             if event.get("stdout"):
@@ -173,16 +174,39 @@ class _Rollout:
                 shown(msgspec.structs.replace(step, text=log.masked(step.text)))
 
         only = {name: self.outcomes[name].ran for name in part}
-        extra = extra_variables(self.run, only, reboot=options.reboot, drain=options.drain)
+        extra = extra_variables(self.run, only, reboot=options.reboot, drain=options.drain, timeout=options.timeout)
         if options.break_lock:
-            extra["gpuprov_break_lock"] = True
-        with self.show.applying(part, "applying") as shown:
-            ended = playbook.run(folder, part, extra, on_event=note, forks=options.forks, grace=self.grace)
+            extra["gpuprov_break_lock"] = list(options.break_lock)
+        try:
+            with self.show.applying(part, "applying") as shown:
+                ended = playbook.run(folder, part, extra, on_event=note, forks=options.forks, grace=self.grace)
+        except BaseException:
+            self._give_back(part)
+            raise
         self.interrupted = ended.how == "interrupted"
         for name in part:
             judge(self.outcomes[name], ledger, ended)
             self.outcomes[name].message = log.masked(self.outcomes[name].message)
             self.outcomes[name].seconds = time.monotonic() - started
+        # After an interrupt nobody knows how far the events have come: a lock may be there that none of them tells of.
+        self._give_back([name for name in part if self.interrupted or _cut_off(ledger.hosts.get(name))])
+
+    def _give_back(self, part: Sequence[str]) -> None:
+        """Give back the locks of hosts whose playbook did not come to its end, and say what still runs on them."""
+        if not part:
+            return
+        self.show.say(f"giving back the lock{'s' * (len(part) > 1)} of {names(part)}")
+        try:
+            left = leave([raw for raw, _ in self.pairs if raw.name in set(part)], self.run)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self.show.say(
+                "interrupted again: the locks may still be there; the next apply from this machine takes them over"
+            )
+            return
+        for name, one in left.items():
+            outcome = self.outcomes[name]
+            outcome.hint = "; ".join(filter(None, (str(one), outcome.hint)))
 
     def verify(self, chosen: Sequence[str]) -> None:
         """Read hosts again and put the results into their outcomes. Hosts that were never reached stay out."""
@@ -199,6 +223,11 @@ class _Rollout:
             if reading.lost and outcome.state in ("changed", "unchanged"):
                 outcome.state = "unreachable"
                 outcome.message, outcome.hint = _lost(reading.lost)
+
+
+def _cut_off(tally: Tally | None) -> bool:
+    """Whether the host's part of the playbook was begun and has not come to its end, where it gives its lock back."""
+    return tally is not None and (tally.failed is None or bool(tally.unreachable or tally.timed_out))
 
 
 def _groups(pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:

@@ -18,6 +18,7 @@ import msgspec
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.reasons import LOGGED_IN
 from gpuprov.gather.settings import Settings
+from gpuprov.gather.silence import keep_alive
 from gpuprov.inventory import home
 
 SHELL = ("sh", "-c", 'eval "$(cat)"')
@@ -84,6 +85,7 @@ def ssh_arguments(settings: Settings) -> list[str]:
     arguments += more
     if "connecttimeout" not in " ".join([*ssh_args, *more]).lower():
         arguments += ["-o", f"ConnectTimeout={settings.text('timeout', '10')}"]
+    arguments += keep_alive([*ssh_args, *more])
     return arguments + _control_path(settings, " ".join([*ssh_args, *more]).lower())
 
 

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.children import run_all
 from gpuprov.gather.script import PROBE_LIMIT, TIMED_OUT, compose, split
-from gpuprov.gather.transport import HOST_LIMIT, Answer, job
+from gpuprov.gather.transport import Answer, job
 from gpuprov.gather.unreached import Unreached
+from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.spec.model import RawHost
 

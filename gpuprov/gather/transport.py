@@ -12,11 +12,10 @@ from gpuprov.gather.children import Child, Ended, Job, Process, run_all
 from gpuprov.gather.command import build, ssh_arguments
 from gpuprov.gather.reasons import BY_HAND, LOGGED_IN, Login, Reason, reason
 from gpuprov.gather.settings import Settings
+from gpuprov.gather.silence import SILENCE, keep_alive
 from gpuprov.gather.unreached import Unreached, without_host
+from gpuprov.limits import HOST_LIMIT
 from gpuprov.spec.model import RawHost
-
-HOST_LIMIT = 120.0
-"""Seconds one host may take from connect to the last byte."""
 
 Answer = bytes | UnreachableError
 
@@ -63,6 +62,10 @@ def _answer(settings: Settings, ended: Ended, timeout: float) -> Answer:
         return _unreached(settings, ended.reason)
     if frames.split(both) is not None:
         return both
+    if (
+        frames.begun(both) and b"not responding" in ended.error[-300:]
+    ):  # ssh's own words for a question without an answer
+        return _unreached(settings, f"it stopped answering while it was read: silent for {SILENCE} s")
     if frames.begun(both):
         return _unreached(settings, "the connection was lost while reading", "run it again", by_hand=False)
     return _not_begun(settings, reason(_login(settings), ended.out, ended.error, ended.status))
@@ -108,7 +111,8 @@ def _by_hand(settings: Settings, *, become: bool = False) -> str:
     if settings.kind == "ssh":
         ssh, *options = [word for word in ssh_arguments(settings) if word not in ("-T",)]
         terminal = ["-t"] if become else []
-        return shlex.join([ssh, *terminal, *options, settings.host, *words]).replace("-o BatchMode=yes ", "")
+        shown = shlex.join([ssh, *terminal, *options, settings.host, *words]).replace("-o BatchMode=yes ", "")
+        return shown.replace(shlex.join(keep_alive([])) + " ", "")
     if settings.kind in ("podman", "docker"):
         options = [*(["-it"] if become else []), *(["-u", settings.text("user")] if settings.text("user") else [])]
         return shlex.join([settings.kind, "exec", *options, settings.host, *words])

@@ -30,6 +30,7 @@ class Failure(msgspec.Struct, frozen=True):
     task: str
     message: str
     locked: bool = False
+    timed_out: bool = False
 
     def __str__(self) -> str:
         return f"{self.capability}: {self.task}: {self.message}" if self.capability else f"{self.task}: {self.message}"
@@ -39,7 +40,8 @@ class Tally(msgspec.Struct):
     """What happened on one host so far.
 
     changed: every task that changed something. files, tasks: what the capabilities' own would change, without the
-    house's bookkeeping. failed: what Ansible says at its end; None before. last: the newest task.
+    house's bookkeeping. failed: what Ansible says at its end; None before. last: the newest task. lost: the act and the task in
+    which the host could not be reached any more.
     """
 
     changed: list[str] = []
@@ -50,6 +52,12 @@ class Tally(msgspec.Struct):
     rescued: int = 0
     failed: bool | None = None
     last: str = ""
+    lost: str = ""
+
+    @property
+    def timed_out(self) -> Failure | None:
+        """The task that had not ended when the time of its act was over; what was done about it may have failed after it."""
+        return next((failure for failure in self.failures if failure.timed_out), None) if self.failure else None
 
     @property
     def failure(self) -> Failure | None:
@@ -60,17 +68,23 @@ class Tally(msgspec.Struct):
 
 
 class Ledger:
-    """Takes the events of one run in order. `complaint` is what Ansible said outside of any host, last."""
+    """Takes the events of one run in order. `complaint` is what Ansible said outside of any host, last.
 
-    def __init__(self) -> None:
+    limit: seconds that an act may take, for messages.
+    """
+
+    def __init__(self, limit: float = 0) -> None:
         self.hosts: dict[str, Tally] = {}
         self.complaint = ""
+        self._limit = limit
+        self._act = ""
 
     def feed(self, event: dict[str, Any]) -> Step | None:
         """Note the event; what to show of it."""
         data = event.get("event_data") or {}
         kind = event.get("event", "")
         if kind == "playbook_on_play_start":
+            self._act = str(data.get("play", "")).partition(",")[0].lower()
             return Step("act", "", str(data.get("play", "")))
         if kind == "playbook_on_stats":
             self._stats(data)
@@ -100,13 +114,20 @@ class Ledger:
             return Step("changed", data["host"], text)
         if kind == "runner_on_failed" and not data.get("ignore_errors"):
             locked = str(data.get("task_path", "")).rpartition(":")[0].endswith("host/tasks/lock.yml")
-            failure = Failure(capability, task, condense(result), locked)
+            late = _timed_out(result)
+            failure = Failure(capability, task, self._late() if late else condense(result), locked, late)
             tally.failures.append(failure)
             return Step("failed", data["host"], str(failure))
         if kind == "runner_on_unreachable":
             tally.unreachable = condense(result)
+            tally.lost = ", ".join(filter(None, (self._act, text)))
             return Step("unreachable", data["host"], tally.unreachable)
         return None
+
+    def _late(self) -> str:
+        return (
+            f"did not end: {self._act or 'the act'} may take {self._limit:g} s on a host (--timeout), and they are over"
+        )
 
     def _stats(self, data: dict[str, Any]) -> None:
         for host in data.get("processed") or {}:
@@ -136,6 +157,12 @@ def condense(result: dict[str, Any]) -> str:
 
 def _item_failed(item: dict[str, Any]) -> bool:
     return bool(item.get("failed") or item.get("unreachable") or (item.get("rc") not in (None, 0)))
+
+
+def _timed_out(result: dict[str, Any]) -> bool:
+    """Whether Ansible ended the task, or an item of its loop, by the time limit that the playbook gives it."""
+    items = [item for item in result.get("results") or [] if isinstance(item, dict)]
+    return "timedout" in result or any("timedout" in item for item in items)
 
 
 def _label(data: dict[str, Any]) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gpuprov import __version__
+from gpuprov.limits import ACT_LIMIT
 from gpuprov.plan.interrupt import birth
 
 
@@ -21,13 +22,19 @@ def new_run() -> str:
 
 
 def extra_variables(
-    run: str, only: Mapping[str, Mapping[str, str]], *, reboot: bool = False, drain: str | None = None
+    run: str,
+    only: Mapping[str, Mapping[str, str]],
+    *,
+    reboot: bool = False,
+    drain: str | None = None,
+    timeout: float = ACT_LIMIT,
 ) -> dict[str, object]:
     """What the playbook is told on top of the inventory. only: the capabilities to run, by host.
 
-    reboot: permission for this run; without it the spec decides.
+    reboot: permission for this run; without it the spec decides. timeout: seconds that an act may take.
     """
     extra: dict[str, object] = {
+        "gpuprov_act_limit": int(timeout),
         "gpuprov_only": {host: list(names) for host, names in only.items()},
         "gpuprov_run": describe(run),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from gpuprov.limits import ACT_LIMIT
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
 from gpuprov.plan.events import Step
@@ -21,12 +22,13 @@ def plan(
     full: bool = False,
     reboot: bool = False,
     forks: int = 0,
+    timeout: float = ACT_LIMIT,
     say: Callable[[str], None] | None = None,
     on_step: Callable[[Step], None] | None = None,
 ) -> list[HostPlan]:
     """What apply would do on each host, from one gather and, unless `ansible` is off, Ansible's check mode.
 
-    capabilities: only these. full, reboot: as the same options of apply would have it.
+    capabilities: only these. full, reboot: as the same options of apply would have it. timeout: seconds for an act of check mode.
     """
     tell = say or (lambda _text: None)
     with ended_politely():
@@ -39,7 +41,7 @@ def plan(
 
         if count := sum(bool(one.run) and not one.blocked for one in plans):
             tell(f"asking Ansible (--check --diff) about {count} host{'s' if count != 1 else ''}")
-        return predict(pairs, plans, reboot=reboot, forks=forks, on_step=on_step)
+        return predict(pairs, plans, reboot=reboot, forks=forks, timeout=timeout, on_step=on_step)
 
 
 def plans_of(

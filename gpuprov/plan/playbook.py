@@ -20,6 +20,8 @@ from gpuprov.gather.settings import ansible_config
 from gpuprov.plan.interrupt import GRACE, interruptible
 
 MOST_FORKS = 50
+REMOTE_TEMP = "~/.ansible/tmp/gpuprov"
+"""Ansible's folder on a host, of gpuprov alone, so that what a killed run left in it is known for what it is (role host, clear)."""
 PIPELINING = ("connection.pipelining", "ssh_connection.pipelining", "defaults.pipelining")
 CONTROL_PATH = ("ssh_connection.control_path", "ssh_connection.control_path_dir")
 Event = dict[str, Any]
@@ -61,7 +63,7 @@ def run(
     )
     config.prepare()
     config.cwd = os.getcwd()
-    config.env = environment(folder, config.env)
+    config.env = environment(folder, config.env, check=check)
     arguments = ["-i", str(folder / "project" / "inventory.yml"), "--limit", f"@{private / 'hosts'}"]
     arguments += ["-e", f"@{private / 'extra.yml'}", "--forks", str(forks or min(max(len(hosts), 1), MOST_FORKS))]
     arguments += ["--check", "--diff"] if check else []
@@ -90,7 +92,9 @@ def run(
     return Ended("ended", int(runner.rc if runner.rc is not None else 250))
 
 
-def environment(folder: Path, prepared: Mapping[str, str], config: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(
+    folder: Path, prepared: Mapping[str, str], config: Mapping[str, str] | None = None, *, check: bool = False
+) -> dict[str, str]:
     """The environment of Ansible, from the one ansible-runner prepared. `config`: the user's ansible.cfg."""
     found = ansible_config() if config is None else config
     env = dict(prepared)
@@ -114,4 +118,6 @@ def environment(folder: Path, prepared: Mapping[str, str], config: Mapping[str, 
         env["ANSIBLE_PYTHON_INTERPRETER"] = "auto_silent"
     if not {"ANSIBLE_SSH_CONTROL_PATH", "ANSIBLE_SSH_CONTROL_PATH_DIR", *CONTROL_PATH} & said:
         env["ANSIBLE_SSH_CONTROL_PATH_DIR"] = str(folder / "control")
+    if not {"ANSIBLE_REMOTE_TEMP", "ANSIBLE_REMOTE_TMP", "defaults.remote_tmp"} & said:
+        env["ANSIBLE_REMOTE_TEMP"] = f"{REMOTE_TEMP}-plan" if check else REMOTE_TEMP
     return env

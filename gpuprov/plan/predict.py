@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gpuprov.errors import GpuprovError
+from gpuprov.limits import ACT_LIMIT
 from gpuprov.plan import playbook
 from gpuprov.plan.collect import with_prediction
 from gpuprov.plan.events import Ledger, Step
@@ -20,13 +21,14 @@ def predict(
     *,
     reboot: bool = False,
     forks: int = 0,
+    timeout: float = ACT_LIMIT,
     on_step: Callable[[Step], None] | None = None,
 ) -> list[HostPlan]:
     """The plans with Ansible's prediction, where there is something to do. A failure of check mode is told in the plan."""
     asked = {plan.host: plan.run for plan in plans if plan.run and not (plan.blocked or plan.unreachable)}
     if not asked:
         return list(plans)
-    ledger = Ledger()
+    ledger = Ledger(timeout)
 
     def note(event: playbook.Event) -> None:
         step = ledger.feed(event)
@@ -36,7 +38,7 @@ def predict(
     complaint = ""
     try:
         with workspace([pair for pair in pairs if pair[0].name in asked]) as folder:
-            extra = extra_variables(new_run(), asked, reboot=reboot)
+            extra = extra_variables(new_run(), asked, reboot=reboot, timeout=timeout)
             ended = playbook.run(folder, list(asked), extra, on_event=note, check=True, forks=forks)
         if ended.how == "interrupted":
             raise KeyboardInterrupt

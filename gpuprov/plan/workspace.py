@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
+from gpuprov.gather.silence import with_keep_alive
 from gpuprov.render import render, write
 from gpuprov.spec.model import HostSpec, RawHost
 
@@ -39,7 +40,7 @@ def workspace(pairs: Sequence[tuple[RawHost, HostSpec]]) -> Iterator[Path]:
             (folder / f"{IN_USE}.new").rename(folder / IN_USE)
             for name in ("control", "tmp", "runner"):
                 (folder / name).mkdir(mode=0o700)
-            write(render(pairs, secrets=True), folder / "project")
+            write(render([(with_keep_alive(raw), spec) for raw, spec in pairs], secrets=True), folder / "project")
             yield folder
     finally:
         close_connections(folder / "control")
@@ -47,13 +48,14 @@ def workspace(pairs: Sequence[tuple[RawHost, HostSpec]]) -> Iterator[Path]:
 
 
 def remove_leftovers(place: Path) -> None:
-    """Remove the folders of runs that were killed: this user's, and locked by nobody."""
+    """Remove the folders of runs that were killed, and end their ssh masters: this user's, and locked by nobody."""
     for folder in place.glob(f"{PREFIX}*"):
         with suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
                 continue
             with (folder / IN_USE).open() as mark:
                 fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                close_connections(folder / "control")
                 shutil.rmtree(folder, ignore_errors=True)
 
 

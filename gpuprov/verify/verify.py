@@ -10,8 +10,8 @@ import msgspec
 from gpuprov.capabilities.base import Moment
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.gather import gather
-from gpuprov.gather.transport import HOST_LIMIT
 from gpuprov.gather.unreached import Unreached
+from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import MOMENTS, Registry, Result, evaluate, probes_of, registry

@@ -119,7 +119,9 @@ class Fleet:
         if '"action": "take"' in script:
             owner = self.locked.get(host)
             if owner and '"stale": ' not in script:
-                return Ran(text=json.dumps({"taken": False, "text": json.dumps(owner), "owner": owner}))
+                return Ran(
+                    text=json.dumps({"taken": False, "text": json.dumps(owner), "owner": owner, "id": owner["run"]})
+                )
             self.held.add(host)
             return Ran(text='{"taken": true}\n')
         self.counted[host] = self.counted.get(host, 0) + 1

@@ -5,6 +5,7 @@ Run as a program (`fleet.py FOLDER HOST...`) it applies to those hosts; tests in
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +35,12 @@ SITE = """
       loop_control: {loop_var: gpuprov_capability}
 """
 KERNEL = """
+- name: Take the lock
+  ansible.builtin.command:
+    argv: ["{{ ansible_python_interpreter }}", "-IS", LOCK]
+    stdin: "{{ {'action': 'take', 'owner': gpuprov_run} | to_json }}"
+  changed_when: false
+  when: inventory_hostname.startswith('slow')
 - name: Write the state
   ansible.builtin.copy: {content: "as wanted\\n", dest: "STATE/{{ inventory_hostname }}", mode: "0644"}
 - name: Refuse
@@ -42,6 +49,7 @@ KERNEL = """
   ansible.builtin.command: sleep 41.5
   when: inventory_hostname.startswith('slow')
 """
+HOST = Path(__file__).parents[2] / "roles" / "host"
 SECRET = "correct-horse-battery"
 
 
@@ -62,7 +70,11 @@ def project(folder: Path, site: str = SITE) -> Iterator[Path]:
     state.mkdir(exist_ok=True)
     for role in ROLES:
         (folder / "roles" / role / "tasks").mkdir(parents=True, exist_ok=True)
-    (folder / "roles" / "kernel" / "tasks" / "main.yml").write_text(KERNEL.replace("STATE", str(state)))
+    shutil.copytree(HOST / "files", folder / "roles" / "host" / "files", dirs_exist_ok=True)
+    program = folder / "roles" / "host" / "files" / "lock.py"
+    program.write_text((HOST / "files" / "lock.py").read_text().replace("/run/gpuprov", str(folder / "run")))
+    kernel = KERNEL.replace("STATE", str(state)).replace("LOCK", str(program))
+    (folder / "roles" / "kernel" / "tasks" / "main.yml").write_text(kernel)
     (folder / "playbooks" / "acts").mkdir(parents=True, exist_ok=True)
     (folder / "playbooks" / "acts" / "capabilities.yml").write_text("[]")
     (folder / "playbooks" / "site.yml").write_text(site)

@@ -136,7 +136,7 @@ def test_a_refusal_changes_nothing(tmp_path: Path) -> None:
         assert not list(state.iterdir())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_an_interrupt_leaves_nothing_running(tmp_path: Path, number: int) -> None:
     root = Path(__file__).parents[2]
     environment = os.environ | {"PYTHONPATH": str(root), "GPUPROV_TEST": str(tmp_path)}
@@ -147,6 +147,7 @@ def test_an_interrupt_leaves_nothing_running(tmp_path: Path, number: int) -> Non
         told = child.communicate(timeout=90)[0]
     wait_for(lambda: not processes(tmp_path))
     left = list((tmp_path / "tmp").iterdir())
+    assert (tmp_path / "run" / "lock").exists() == (number == signal.SIGKILL), "the host's lock"
     if number == signal.SIGKILL:
         assert any(path.name.startswith(PREFIX) for path in left)
         remove_leftovers(tmp_path / "tmp")

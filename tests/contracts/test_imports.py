@@ -38,6 +38,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "inert",
         "assets",
         "keep",
+        "limits",
         "mig_layout",
         "mig_fit",
         "nccl_conf",

@@ -22,7 +22,10 @@ def words(**connection: object) -> str:
 
 
 def test_a_bare_host_leaves_everything_to_the_users_ssh_configuration() -> None:
-    assert words() == ("""ssh -T -o BatchMode=yes -o ConnectTimeout=10 -- gpu01 'sh -c '"'"'eval "$(cat)"'"'"''""")
+    assert words() == (
+        "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o ServerAliveCountMax=6 "
+        """-- gpu01 'sh -c '"'"'eval "$(cat)"'"'"''"""
+    )
 
 
 def test_ssh_variables() -> None:
@@ -36,7 +39,10 @@ def test_ssh_variables() -> None:
     )
     assert "-o Port=2222 -o User=ops" in line
     assert "'IdentityFile=\"/keys/my key\"'" in line
-    assert "-o ProxyJump=bastion -o ConnectTimeout=3 -- 192.0.2.7 " in line
+    assert (
+        "-o ProxyJump=bastion -o ConnectTimeout=3 -o ServerAliveInterval=15 -o ServerAliveCountMax=6 -- 192.0.2.7 "
+        in line
+    )
     assert line.count("ConnectTimeout") == 1
 
 

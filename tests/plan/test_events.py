@@ -38,6 +38,32 @@ def test_an_unreachable_host_says_why_in_one_line() -> None:
     assert ledger.hosts["c"].failure is None
 
 
+def test_a_host_that_is_lost_is_told_with_act_and_task() -> None:
+    ledger, _ = fed("apply")
+    assert ledger.hosts["c"].lost == "act 1, demo: Write a file"
+
+
+def test_a_task_whose_time_is_over_is_told_whatever_fails_after_it() -> None:
+    """As ansible-core 2.19 reports it: of a task, and of an item of a loop."""
+    late = {"msg": "Task failed: Timed out after 3 second(s).", "timedout": {"frame": "", "period": 3}, "failed": True}
+    for result in (late, {"msg": "One or more items failed", "failed": True, "results": [{"rc": 0}, late]}):
+        ledger = Ledger(7200)
+        ledger.feed({"event": "playbook_on_play_start", "event_data": {"play": "Act 2, install"}})
+        for task, told in (
+            ("kernel : Rebuild", result),
+            ("host : Give the reason", {"msg": "Timed out", "failed": True}),
+        ):
+            data = {"host": "gpu1", "task": task, "role": task.partition(" ")[0], "res": told}
+            ledger.feed({"event": "runner_on_failed", "event_data": data})
+        found = ledger.hosts["gpu1"].timed_out
+        assert found is not None
+        assert str(found) == (
+            "kernel: Rebuild: did not end: act 2 may take 7200 s on a host (--timeout), and they are over"
+        )
+        ledger.feed({"event": "playbook_on_stats", "event_data": {"processed": {"gpu1": 1}, "failures": {}}})
+        assert ledger.hosts["gpu1"].timed_out is None, "it was borne"
+
+
 def test_the_steps_are_acts_and_tasks_with_their_capability() -> None:
     _, steps = fed("apply")
     assert steps[0] == Step("act", "", "Act 1, test")

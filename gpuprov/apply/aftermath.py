@@ -1,0 +1,94 @@
+"""What is done for hosts whose run did not end by itself: the lock is given back, temporary folders go, and what hangs is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from gpuprov import assets, reading
+from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.gather.children import Job, run_all
+from gpuprov.gather.script import compose, split
+from gpuprov.gather.transport import Answer, job
+from gpuprov.plan.host_lock import command
+from gpuprov.probe.base import Output, Probe
+from gpuprov.spec.model import RawHost
+
+WAIT = 10
+"""Seconds that what still runs on a host gets to end, before it is named."""
+MOST = 600
+"""Seconds that the host itself then waits for it, until the lock goes all the same."""
+LIMIT = 30.0
+"""Seconds for one host, all hosts at a time: a host that cannot be reached costs no more."""
+WORKERS = 64
+
+
+class Left(msgspec.Struct, frozen=True):
+    """How a host was left. `running`: what the run started there and has not ended. `held`: the host keeps the lock for that.
+    `problem`: why the lock may still be there."""
+
+    running: tuple[str, ...] = ()
+    held: bool = False
+    problem: str = ""
+
+    def __str__(self) -> str:
+        if self.running:
+            until = f"; the lock goes when it ends, in {MOST // 60} minutes at the latest" if self.held else ""
+            return f"still running there: {', '.join(self.running)}{until}"
+        return (
+            f"its lock may still be there ({self.problem}): the next apply from this machine takes it over"
+            if self.problem
+            else ""
+        )
+
+
+def leave(hosts: Sequence[RawHost], run: str, *, wait: float = WAIT, limit: float = LIMIT) -> dict[str, Left]:
+    """Give back the locks that `run` holds on these hosts, as far as they can be reached within `limit` seconds."""
+    found: dict[str, Left] = {}
+    script = _script(command("leave", {"run": run}, wait=wait, most=MOST), limit)
+    clear = _script((assets.root() / "roles" / "host" / "files" / "clear.sh").read_text(encoding="utf-8"), limit)
+    jobs: list[Job] = []
+    for raw in hosts:
+        found[raw.name] = Left(problem="not tried")
+        try:
+            jobs.append(job(raw, script, limit, _noted(found, raw.name)))
+            # Ansible's temporary folder is the login user's, and nobody else writes in it.
+            jobs.append(job(_as_login_user(raw), clear, limit, lambda _answer: None))
+        except GpuprovError as error:
+            found[raw.name] = Left(problem=error.message)
+    run_all(jobs, WORKERS)
+    return found
+
+
+def _script(text: str, limit: float) -> str:
+    return compose((Probe("leave", text, _text),), limit=int(limit))
+
+
+def _text(output: Output) -> str:
+    return output.text
+
+
+def _as_login_user(raw: RawHost) -> RawHost:
+    return msgspec.structs.replace(raw, connection=raw.connection | {"ansible_become": False})
+
+
+def _noted(found: dict[str, Left], host: str) -> Callable[[Answer], None]:
+    def done(answer: Answer) -> None:
+        if isinstance(answer, UnreachableError):
+            found[host] = Left(problem=getattr(answer, "reason", answer.message))
+            return
+        found[host] = _left((split(answer) or {}).get("leave", Output("")))
+
+    return done
+
+
+def _left(output: Output) -> Left:
+    try:
+        told = reading.json(output.text)
+    except ValueError:
+        told = None
+    if not isinstance(told, Mapping) or not isinstance(told.get("running"), list):
+        said = " ".join((output.error or output.text).split())[-200:]
+        return Left(problem=said or f"exit status {output.status}")
+    return Left(held=told.get("held") is True, running=tuple(str(one)[:200] for one in told["running"][:5]))

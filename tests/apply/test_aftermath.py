@@ -1,0 +1,170 @@
+"""A host's lock at the end of a run that was cut off: given back at once, or when what still runs there has ended; and its id."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov import assets
+from gpuprov.apply import aftermath
+from gpuprov.apply.aftermath import Left, leave
+from gpuprov.spec.model import RawHost
+from tests import here
+from tests.here import play
+
+ROLES = Path(__file__).parents[2] / "roles"
+OWNER = {
+    "controller": "elsewhere",
+    "pid": 77,
+    "pid_start": "1",
+    "user": "kim",
+    "host": "ops1",
+    "since": "2026-11-21T08:00:00Z",
+    "run": "0a1b2c3d",
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of role host whose folder on the host is a temporary one; the home of who logs in is one, too."""
+    shutil.copytree(ROLES / "host", tmp_path / "roles" / "host")
+    for name in ("files/lock.py", "tasks/lock.yml"):
+        path = tmp_path / "roles" / "host" / name
+        path.write_text(path.read_text().replace("/run/gpuprov", str(tmp_path / "run")))
+    monkeypatch.setattr(assets, "root", lambda: tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def ask(place: Path, **request: Any) -> dict[str, Any]:
+    program = str(place / "roles" / "host" / "files" / "lock.py")
+    done = subprocess.run(
+        [sys.executable, "-IS", program], input=json.dumps(request), capture_output=True, text=True, check=True
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@contextmanager
+def started_by(run: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that the run started on the host, below a shell as Ansible has one."""
+    environment = {**os.environ, "GPUPROV_RUN": run}
+    words = ["sh", "-c", "sleep 61.5; true"]
+    with subprocess.Popen(words, env=environment, start_new_session=True) as child:
+        try:
+            yield child
+        finally:
+            os.killpg(child.pid, 9)
+
+
+def host(name: str = "gpu1") -> RawHost:
+    return RawHost(name=name, connection={"ansible_connection": "local"})
+
+
+def wait_until_gone(path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.install
+def test_the_lock_is_given_back_and_nobody_elses(place: Path) -> None:
+    lock = place / "run" / "lock"
+    temporary = place / "home" / ".ansible" / "tmp"
+    (temporary / "gpuprov" / "ansible-tmp-1").mkdir(parents=True)
+    (temporary / "ansible-tmp-2").mkdir()
+    assert ask(place, action="take", owner=OWNER)["taken"]
+    assert leave([host()], "another") == {"gpu1": Left()}
+    assert lock.exists()
+    assert leave([host()], str(OWNER["run"])) == {"gpu1": Left()}
+    assert not lock.exists()
+    assert [path.name for path in temporary.rglob("ansible-tmp-*")] == ["ansible-tmp-2"]
+
+
+@pytest.mark.install
+def test_what_still_runs_is_named_and_keeps_the_lock_until_it_ends(place: Path) -> None:
+    ask(place, action="take", owner=OWNER)
+    with started_by(str(OWNER["run"])), started_by("another"):
+        left = leave([host()], str(OWNER["run"]), wait=0.3)["gpu1"]
+        assert len(left.running) == 1
+        assert re.fullmatch(r"sleep 61.5 \(pid \d+, of sh -c sleep 61.5; true\)", left.running[0])
+        assert "the lock goes when it ends, in 10 minutes at the latest" in str(left)
+        assert (place / "run" / "lock").exists()
+    wait_until_gone(place / "run" / "lock")
+
+
+@pytest.mark.install
+def test_what_still_runs_is_named_where_the_lock_is_gone(place: Path) -> None:
+    with started_by("0a1b2c3d"):
+        left = leave([host()], "0a1b2c3d", wait=0.1)["gpu1"]
+    assert left.running
+    assert "the lock" not in str(left)
+
+
+@pytest.mark.install
+def test_the_lock_goes_some_time_whatever_runs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aftermath, "MOST", 1)
+    ask(place, action="take", owner=OWNER)
+    with started_by(str(OWNER["run"])):
+        assert leave([host()], str(OWNER["run"]), wait=0.1)["gpu1"].running
+        wait_until_gone(place / "run" / "lock")
+
+
+@pytest.mark.install
+def test_a_host_that_does_not_answer_costs_its_limit_and_no_more(place: Path) -> None:
+    (place / "ssh").write_text("#!/bin/sh\nexec sleep 60\n")
+    (place / "ssh").chmod(0o755)
+    gone = RawHost(name="gone", connection={"ansible_ssh_executable": str(place / "ssh")})
+    started = time.monotonic()
+    left = leave([gone, host()], "0a1b2c3d", limit=5)
+    assert time.monotonic() - started < 15
+    assert "the next apply from this machine takes it over" in str(left["gone"])
+    assert left["gpu1"] == Left()
+
+
+def test_a_lock_has_an_id_also_where_it_is_damaged(place: Path) -> None:
+    lock = place / "run" / "lock"
+    ask(place, action="take", owner=OWNER)
+    other = {**OWNER, "run": "ffff0000"}
+    assert ask(place, action="take", owner=other)["id"] == "0a1b2c3d"
+    for text in ("", "{", json.dumps({**OWNER, "run": "x\x1b[2J y"})):
+        (lock / "owner.json").write_text(text)
+        assert ask(place, action="take", owner=other)["id"].startswith("damaged-")
+    (place / "run" / ".lock-dead").mkdir()
+    assert ask(place, action="take", owner=other, stale=json.dumps({**OWNER, "run": "x\x1b[2J y"}))["taken"]
+    assert sorted(path.name for path in (place / "run").iterdir()) == [".lock.guard", "lock"]
+
+
+@pytest.mark.install
+def test_only_the_lock_that_is_named_is_broken(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(here, "ROLES", place / "roles")
+    ask(place, action="take", owner=OWNER)
+    tasks = [{"ansible.builtin.include_role": {"name": "host", "tasks_from": "lock"}}]
+    refused = "lock 0a1b2c3d."
+    rows: tuple[tuple[object, str, int], ...] = (
+        (None, refused, 2),
+        (True, refused, 2),
+        ([""], refused, 2),
+        (["ffff0000"], f"{refused} That is another lock than --break-lock names.", 2),
+        (["ffff0000", "0a1b2c3d"], "may still be alive: its lock is taken over", 0),
+    )
+    for named, told, code in rows:
+        extra = {} if named is None else {"gpuprov_break_lock": named}
+        done = play(place, {"tasks": tasks}, extra=extra)
+        assert done.returncode == code, done.stdout
+        said = " ".join(done.stdout.split())
+        assert told in said, named
+        assert code == 0 or "--break-lock 0a1b2c3d" in said
+        assert code == 0 or ("another lock" in said) == ("another lock" in told)
