@@ -61,14 +61,15 @@ def _words(text: str) -> list[str]:
 
 
 def _score(wanted: str, symptom: Symptom) -> int:
-    """3: it is a signature or the key; 2: one holds the other; 1: all words are in one signature; 0: no match."""
+    """3: it is a signature or the key; 2: one holds the other, a signature of one word as a whole word; 1: all words are in one
+    signature; 0: no match."""
     best = 3 if wanted == symptom.key else 0
     asked = _words(wanted)
     for signature in map(_fold, symptom.signatures):
         said = _words(signature)
         if wanted == signature:
             best = max(best, 3)
-        elif (len(asked) > 1 and wanted in signature) or (len(said) > 1 and signature in wanted):
+        elif (len(asked) > 1 and wanted in signature) or (signature in wanted if len(said) > 1 else said[0] in asked):
             best = max(best, 2)
         elif asked and set(asked) <= set(said):
             best = max(best, 1)

@@ -198,8 +198,8 @@ def _document(text: str, *keys: str) -> dict[str, Any]:
 _NOISE = re.compile(
     r"^[-*#\s]*\Z|Waiting for client|Conflicting CPU frequency|^\s*(local|remote) address|^\s*GID:|^ *[\w .*]+: +\w"
 )
-# NCCL tells so of plug-ins that it does without, on every healthy host.
-_CHATTER = re.compile(r"NCCL INFO")
+# NCCL tells so of plug-ins and libraries that it does without, on every healthy host.
+_CHATTER = re.compile(r"NCCL INFO|Failed to open libibverbs")
 _ERRORS = re.compile(
     r"error|fail|couldn't|unable|cannot|can't|refused|no such|not found|invalid|denied|unexpected|mismatch", re.I
 )

@@ -27,6 +27,8 @@ from gpuprov.catalog import find_symptom
         ("147", "xid-144-150"),
         ("nouveau", "nouveau-bound"),
         ("SXid", "nvswitch-sxid"),
+        ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress", "nvswitch-sxid"),
+        ("ncclSystemError: System call failed", "nccl-system-error"),
     ],
 )
 def test_find_symptom(words: str, key: str) -> None:

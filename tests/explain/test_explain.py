@@ -169,6 +169,62 @@ def test_explain_and_verify_find_the_same_message_in_a_log_line(message: Message
         assert [answer.name for answer in explain(line)] == [" | ".join(message.signatures)]
 
 
+@pytest.mark.parametrize(
+    ("pasted", "cause"),
+    [
+        ("RuntimeError: CUDA error: system not yet initialized", "NVSwitch fabric"),
+        ("NVRM: API mismatch: the client has the version 535.54.03, but", "User space was upgraded"),
+        ("CUDA driver version is insufficient for CUDA runtime version", "newer CUDA than the driver"),
+        ("nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown", "is not loaded"),
+        ("bash: nvidia-smi: command not found", "programs are not installed"),
+        ("ERROR: Unable to find the kernel source tree for the currently running kernel.", "headers of this kernel"),
+        ("NVRM: GPU 0000:07:00.0: RmInitAdapter failed! (0x61:0x56:1770)", "could not start the GPU"),
+        ("NVRM: GPU 0000:07:00.0: RmInitAdapter failed! (0x62:0x1a:1770)", "Proprietary kernel modules on Blackwell"),
+        ("NCCL WARN NET/IB : Got completion from peer 10.0.0.1<54862> with status=12 opcode=0", "did not answer"),
+        ("NCCL WARN Bootstrap : no socket interface found", "no IP interface"),
+        ("torch.distributed.DistBackendError: ncclSystemError: System call (e.g. socket, malloc) failed", "WARN line"),
+        ("NVRM: Xid (PCI:0000:3b:00): 110, pid=0", "security fault"),
+        ("an Xid 41", "copy engine"),
+    ],
+)
+def test_what_people_paste(pasted: str, cause: str) -> None:
+    first = next(answer for answer in explain(pasted) if answer.kind == "symptom")
+    assert cause in dict(first.lines)["cause"]
+
+
+def test_every_xid_that_nvidia_gives_an_action_for_is_known() -> None:
+    """The numbers of NVIDIA's Xid catalogue that are in use on A100 or newer."""
+    used = {
+        8,
+        13,
+        14,
+        25,
+        31,
+        32,
+        *range(37, 42),
+        43,
+        44,
+        45,
+        46,
+        48,
+        54,
+        60,
+        62,
+        63,
+        64,
+        *range(66, 73),
+        *range(74, 81),
+    }
+    used |= {*range(82, 87), 88, 89, *range(92, 111), 119, 120, 121, *range(126, 138), *range(139, 173)}
+    known = {number for symptom in symptoms() for number in symptom.xids}
+    assert sorted(used - known) == []
+    for number in range(1, 173):
+        found = [
+            answer for answer in explain(f"NVRM: Xid (PCI:0000:3b:00): {number}, pid=0") if answer.kind == "symptom"
+        ]
+        assert len(found) == 1, f"Xid {number}"
+
+
 def test_every_symptom_is_found_by_its_own_words() -> None:
     for symptom in symptoms():
         for signature in symptom.signatures:

@@ -28,7 +28,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """`about.yaml`. `facts` (written `true`): what is true of the host by a person's reading, not by our code's answer.
 
     `partial`: an output was cut. `mock`: no real host printed it. `status`: exit statuses other than 0; `commands`: the command, where
-    the file's name does not say all. `messages`: lines that a user would paste, which `gpuprov explain` answers.
+    the file's name does not say all. `messages`: lines that a user would paste, each with the key of the symptom that it is.
     """
 
     source: str | tuple[str, ...]
@@ -43,7 +43,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     note: str = ""
     commands: dict[str, str] = {}
     status: dict[str, int] = {}
-    messages: tuple[str, ...] = ()
+    messages: dict[str, str] = {}
 
 
 class Capture(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from gpuprov.catalog.symptoms import find_symptom
 from gpuprov.probe.base import ProbeFailed
 from tests.real.commands import COMMANDS
 from tests.real.corpus import captures, command_of, differences, parsers, with_summary
@@ -35,6 +37,19 @@ def test_what_the_parsers_say_is_true() -> None:
             wrong += [f"{where}: {one}" for one in differences(capture.about.facts, found)]
             if not capture.about.facts.keys() & found.keys():
                 wrong.append(f"{where}: nothing is compared; it says {found}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_explain_answers_every_message() -> None:
+    wrong = []
+    for capture in captures():
+        said = "".join(output.text for output in capture.files.values())
+        for message, key in capture.about.messages.items():
+            found = [symptom.key for symptom in find_symptom(message)]
+            if found[:1] != [key]:
+                wrong.append(f"{capture.name}: {message!r} is {key}, explain answers {found or 'nothing'}")
+            if not set(re.findall(r"\w{4,}", message)) <= set(re.findall(r"\w{4,}", said)):
+                wrong.append(f"{capture.name}: no output has {message!r}")
     assert not wrong, "\n" + "\n".join(wrong)
 
 
