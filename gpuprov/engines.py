@@ -1,7 +1,7 @@
 """Container engines: what their configuration says of NVIDIA's runtime, and what a change of it lost. Standard library only.
 
-Rendered projects carry this file as an Ansible filter plugin, so that checks and roles decide by the same code. Input is the
-output of one shell script (`probe/container_engines.py`) and the text of configuration files; nothing here touches a host.
+Rendered projects carry this file as an Ansible filter plugin, so that checks and roles decide by the same code. Input is what
+`engine_output` makes of the probe's output; nothing here touches a host.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ NAME, PROGRAM = "nvidia", "nvidia-container-runtime"
 PROGRAMS = (PROGRAM, f"/usr/bin/{PROGRAM}")
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
 MAIN = {"docker": "/etc/docker/daemon.json", "containerd": "/etc/containerd/config.toml", "crio": "/etc/crio/crio.conf"}
-# The CRI plugin's name in configuration versions 1, 2 and 3: https://github.com/containerd/containerd/blob/main/docs/cri/config.md
-CRI = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
+# The CRI plugin's name in configuration versions 3 and 4, 2, and 1: https://github.com/containerd/containerd/blob/main/docs/cri/config.md
+# containerd 2 has the second name, too: of a plugin that keeps the streaming server and needs the first one.
+CRI = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 # The first releases that know CDI (docker 25 behind features.cdi, which is on by itself from 28.2 on), and the first containerd
 # that merges a plugin's section from several files: https://github.com/containerd/containerd/issues/5837
 CDI_SINCE = {"docker": (25,), "containerd": (1, 7), "podman": (4, 1)}
 CDI_BY_ITSELF = (28, 2)
 MERGES_SINCE = (2, 1)
+CRUN_SINCE = (1, 31)  # cri-o's default runtime: https://github.com/cri-o/cri-o/releases/tag/v1.31.0
+NO_FILE_SINCE = (2,)  # containerd 1 dumps no configuration where it has no file
 SLACK = 0.5  # seconds by which a start time may be off
 OURS = {
     "docker": rf"runtimes\.{NAME}\..*|default-runtime|features\.cdi",
@@ -33,38 +36,6 @@ OURS = {
 """Settings that nvidia-ctk writes; every other one is the user's."""
 
 Engine = dict[str, Any]
-
-
-def parse(text: str) -> dict[str, Engine]:
-    """The script's output: by engine `version`, `active`, `enabled`, `started` (seconds since 1970; 0: not), `files`
-    ({path: {changed, text}}), `dump` and `live` (what it tells itself; missing where it does not)."""
-    engines: dict[str, Engine] = {}
-    clock, key = [0.0, 0.0], ""
-    engine: Engine = {}
-    sink: dict[str, Any] = {}
-    for line in text.splitlines():
-        if line.startswith(" "):
-            sink[key] = sink.get(key, "") + line[1:] + "\n"
-            continue
-        word, _, rest = line.removeprefix("@").partition(" ")
-        sink, key = {}, ""
-        if word == "clock":
-            clock = [float(part) for part in rest.split()]
-        elif word == "engine":
-            engine = engines[rest] = {"version": "", "active": "", "enabled": "", "started": 0.0, "files": {}}
-        elif word == "version":
-            match = re.search(r"\d+(\.\d+)+", rest)
-            engine["version"] = match[0] if match else ""
-        elif word == "unit":
-            engine["active"], engine["enabled"], since = (rest.split("|") + ["", "", ""])[:3]
-            ran = int(since) / 1e6 if re.fullmatch("[0-9]{1,18}", since) else 0.0
-            engine["started"] = ran and clock[0] - clock[1] + ran
-        elif word == "file":
-            path, _, changed = rest.rpartition(" ")
-            sink, key = engine["files"].setdefault(path, {"changed": float(changed), "text": ""}), "text"
-        elif word in ("dump", "live"):
-            sink, key = engine, word
-    return engines
 
 
 def number(version: str) -> tuple[int, ...]:
@@ -86,9 +57,10 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
             read = json.loads(text) if text.strip() else {}
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not valid JSON: {error}") from None
-        if not isinstance(read, dict):
-            raise ValueError(f"{path} is not a JSON object")
-        return read
+        for place, value in ((path, read), (f"runtimes in {path}", at(read, "runtimes", default={}))):
+            if not isinstance(value, dict):  # nvidia-ctk dies of a null
+                raise ValueError(f"{place} is not a JSON object")
+        return dict(read)
     merged: dict[str, Any] = {}
     for path in sorted(files, key=lambda found: (found != MAIN[name], found)):
         merged = _merge(merged, _toml(files[path]["text"], path))
@@ -112,10 +84,10 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def at(config: object, *path: str) -> Any:
-    """The value at a path; None where there is none."""
+def at(config: object, *path: str, default: object = None) -> Any:
+    """The value at a path; None, or the default, where there is none."""
     for key in path:
-        config = config.get(key) if isinstance(config, Mapping) else None
+        config = config.get(key, default) if isinstance(config, Mapping) else default
     return config
 
 
@@ -129,30 +101,55 @@ def registered(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
         path, default = at(runtime, "runtimes", NAME, "runtime_path"), at(runtime, "default_runtime")
         return {"path": path or "", "default": default or "", "cdi": None}
     section = _cri(config)
-    runtimes = at(section, "containerd") or {}
-    path = at(runtimes, "runtimes", NAME, "options", "BinaryName")
-    default = at(runtimes, "default_runtime_name")
+    path = at(section, "containerd", "runtimes", NAME, "options", "BinaryName")
+    default = at(section, "containerd", "default_runtime_name")
     return {"path": path or "", "default": default or "", "cdi": at(section, "enable_cdi")}
 
 
 def _cri(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = [at(config, "plugins", plugin) for plugin in CRI]
-    return next((section for section in found if isinstance(section, Mapping)), {})
+    return next((found for plugin in CRI if isinstance(found := at(config, "plugins", plugin), Mapping)), {})
 
 
-def wants_cdi(name: str, version: str) -> bool:
-    """Whether this release of the engine must be told to take CDI devices."""
+def refused(name: str, engine: Engine) -> str:
+    """Why no runtime can be registered before somebody mends the configuration; empty where one can."""
+    try:
+        config = configuration(name, engine)
+        if name == "containerd":
+            shadowed(engine)  # reads each file
+    except ValueError as error:
+        return str(error)
+    if name != "containerd":
+        return ""
+    if plugin := next((plugin for plugin in CRI if plugin in (config.get("disabled_plugins") or [])), ""):
+        return f"the CRI plugin is disabled (disabled_plugins: {plugin})"
+    if unread := _unread(engine, config):
+        where = f"{MAIN[name]}, which is of version 1"
+        return f"containerd {engine['version']} does not take {unread} from {where}: rewrite it in version 2"
+    return ""
+
+
+def _unread(engine: Engine, config: Mapping[str, Any]) -> str:
+    """A runtime of a main file of version 1 that is not in force: containerd 2.1 leaves out what such a file says of CRI."""
+    if number(engine["version"]) < NO_FILE_SINCE or not first_version("containerd", engine):
+        return ""
+    main = _toml(engine["files"][MAIN["containerd"]]["text"], MAIN["containerd"])
+    said, have = (at(_cri(one), "containerd", "runtimes") or {} for one in (main, config))
+    asked, there = ({n: at(r, "options", "BinaryName") or "" for n, r in runtimes.items()} for runtimes in (said, have))
+    return next((f"runtime {name}" for name in asked if there.get(name) != asked[name]), "")
+
+
+def wants_cdi(name: str, version: str, said: bool | None) -> bool:
+    """Whether this release must be told to take CDI devices; `said`: what its configuration says of them."""
+    if name == "docker" and number(version) >= CDI_BY_ITSELF:
+        return said is False
     return name in ("docker", "containerd") and number(version) >= CDI_SINCE[name]
 
 
 def differences(name: str, engine: Engine, default: bool) -> list[str]:
     """What the configuration lacks, in words; nothing where it is as wanted."""
-    try:
-        config = configuration(name, engine)
-        found = registered(name, config)
-        hidden = shadowed(engine) if name == "containerd" else []
-    except ValueError as error:
-        return [str(error)]
+    if why := refused(name, engine):
+        return [why]
+    found = registered(name, configuration(name, engine))
     told = []
     if found["path"] not in PROGRAMS:
         told.append(f"runtime {NAME} is {found['path']}" if found["path"] else f"no runtime {NAME}")
@@ -160,12 +157,10 @@ def differences(name: str, engine: Engine, default: bool) -> list[str]:
         told.append(f"the default runtime is {found['default'] or 'runc'}")
     elif not default and found["default"] == NAME:
         told.append(f"the default runtime is {NAME}")
-    version = engine["version"]
-    by_itself = name == "docker" and number(version) >= CDI_BY_ITSELF and found["cdi"] is None
-    if wants_cdi(name, version) and found["cdi"] is not True and not by_itself and not first_version(name, engine):
+    untold = found["cdi"] is not True and wants_cdi(name, engine["version"], found["cdi"])
+    if untold and not first_version(name, engine):
         told.append("CDI is off")
-    if name == "containerd" and "cri" in (config.get("disabled_plugins") or []):
-        told.append("the CRI plugin is disabled (disabled_plugins)")
+    hidden = shadowed(engine) if name == "containerd" else []
     return told + [f"{DROP_IN} hides {setting}" for setting in hidden]
 
 
@@ -193,7 +188,7 @@ def _docker_says(engine: Engine, default: bool) -> str:
         return f"docker info lists no runtime {NAME}"
     if (said.get("DefaultRuntime") == NAME) != default:
         return f"docker info: the default runtime is {said.get('DefaultRuntime')}"
-    if wants_cdi("docker", engine["version"]) and not said.get("CDISpecDirs"):
+    if number(engine["version"]) >= CDI_SINCE["docker"] and not said.get("CDISpecDirs"):
         return "docker info lists no CDI directories"
     return ""
 
@@ -230,49 +225,43 @@ def shadowed(engine: Engine) -> list[str]:
     return lost("containerd", section, mine) if theirs else []
 
 
-def with_imports(original: str, produced: str) -> str:
-    """The text of containerd's main file: the user's own, comments and all, where nvidia-ctk changed no more than `imports`."""
-    try:
-        old, new = tomllib.loads(original), tomllib.loads(produced)
-    except tomllib.TOMLDecodeError:
-        return produced
-    if not old or old == new:
-        return original if old else produced
-    line = f"imports = {json.dumps(new.get('imports'))}"
-    pattern = re.compile(r"^[ \t]*imports[ \t]*=[ \t]*\[[^\]]*\]", re.MULTILINE)
-    text = pattern.sub(lambda _: line, original, count=1) if pattern.search(original) else f"{line}\n{original}"
-    return text if _same(text, new) else produced
-
-
-def _same(text: str, wanted: dict[str, Any]) -> bool:
-    try:
-        return tomllib.loads(text) == wanted
-    except tomllib.TOMLDecodeError:
-        return False
-
-
-def without_default(produced: str) -> str:
-    """daemon.json with docker's own default runtime, which nvidia-ctk does not put back: a reload takes that, not its absence."""
-    read = json.loads(produced)
-    mine = read.get("default-runtime") == NAME
-    return json.dumps({**read, "default-runtime": "runc"}, indent=4) + "\n" if mine else produced
-
-
 def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: str = "file") -> list[str]:
     """How nvidia-ctk is told to register its runtime. `drop_ins`: whether the release knows drop-in files."""
     line = ["nvidia-ctk", "--quiet", "runtime", "configure", f"--runtime={name}", f"--config-source={source}"]
     line += ["--set-as-default"] * default
     first = first_version(name, engine)
-    line += ["--enable-cdi"] * (wants_cdi(name, engine["version"]) and not first)
+    said = registered(name, configuration(name, engine))["cdi"] if name == "docker" else None
+    line += ["--enable-cdi"] * (wants_cdi(name, engine["version"], said) and not first)
     # Asked for a drop-in file beside a configuration of version 1, which imports none, nvidia-ctk 1.20.1 leaves the runtime out.
     return line + ["--drop-in-config="] * (drop_ins and first)
 
 
 def first_version(name: str, engine: Engine) -> bool:
-    """Whether containerd's main file is of version 1: no imports, and no place for enable_cdi that nvidia-ctk knows."""
+    """Whether containerd's main file is of version 1: no place for enable_cdi that nvidia-ctk knows, and no drop-in file."""
     text = engine["files"].get(MAIN["containerd"], {"text": ""})["text"] if name == "containerd" else ""
-    read = [line.partition("#")[0].replace(" ", "") for line in text.splitlines()]
-    return any(read) and not any(re.fullmatch(r"version=[23]", line) for line in read)
+    try:
+        return bool(read := _toml(text, MAIN["containerd"])) and read.get("version", 1) in (0, 1)
+    except ValueError:
+        return False
+
+
+def seed(name: str, engine: Engine) -> str:
+    """The main file to begin from where there is none and the engine tells nvidia-ctk nothing without it; else empty."""
+    missing = name == "containerd" and MAIN[name] not in engine["files"]
+    return "version = 2\n" if missing and number(engine["version"]) < NO_FILE_SINCE else ""
+
+
+def ordinary(name: str, engine: Engine) -> str:
+    """The runtime that is the default where NVIDIA's was that, and is not to be: empty where there is no other, or nothing to do."""
+    if name == "docker" or registered(name, config := configuration(name, engine))["default"] != NAME:
+        return ""
+    if name == "crio":
+        tables = [_toml(file["text"], path) for path, file in engine["files"].items()]
+        others = [at(table, "crio", "runtime", "default_runtime") or NAME for table in tables]
+        own = "crun" if number(engine["version"]) >= CRUN_SINCE else "runc"
+        return next((other for other in reversed(others) if other != NAME), own)
+    runtimes = set(at(_cri(config), "containerd", "runtimes") or {}) - {NAME}
+    return "runc" if "runc" in runtimes else min(runtimes, default="")
 
 
 class FilterModule:
@@ -280,13 +269,13 @@ class FilterModule:
 
     def filters(self) -> dict[str, Any]:
         return {
-            "gpuprov_engines": parse,
             "gpuprov_engine_differences": lambda engine, name, default: differences(name, engine, default),
             "gpuprov_engine_in_force": lambda engine, name, default: in_force(name, engine, default),
+            "gpuprov_engine_refused": lambda engine, name: refused(name, engine),
             "gpuprov_engine_lost": _lost_text,
             "gpuprov_engine_command": command,
-            "gpuprov_with_imports": with_imports,
-            "gpuprov_without_default": without_default,
+            "gpuprov_engine_seed": lambda engine, name: seed(name, engine),
+            "gpuprov_engine_ordinary": lambda engine, name: ordinary(name, engine),
         }
 
 

@@ -28,7 +28,14 @@ MODERN = "1.18.0"
 REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 OWN_UNITS = ("gpuprov-cdi-refresh.path", "gpuprov-cdi-refresh.service")
 """What refreshes the CDI specification: the toolkit's own units, or gpuprov's where it has none."""
+REFRESH_DROP_IN = "/etc/systemd/system/nvidia-cdi-refresh.service.d/50-gpuprov.conf"
 SPECIFICATION = "nvidia.yaml"
+UVM = "/dev/nvidia-uvm"
+"""What CUDA opens first, and no kernel makes: a specification that is generated without it gives GPUs on which no program runs.
+https://github.com/NVIDIA/nvidia-container-toolkit/issues/50"""
+NODES = "nvidia-ctk --quiet system create-device-nodes --control-devices"
+"""Makes it. With --load-kernel-modules, which fails where one of the driver's modules is not there, it loads them first. The
+toolkit's own unit does so from 1.20 on."""
 # The rule of https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
 UDEV_RULE = "/etc/udev/rules.d/71-gpuprov-nvidia-dev-char.rules"
 
@@ -47,6 +54,9 @@ def tables() -> dict[str, Any]:
         "output_variable": OUTPUT_VARIABLE,
         "refresh_units": list(REFRESH_UNITS),
         "own_units": list(OWN_UNITS),
+        "refresh_drop_in": REFRESH_DROP_IN,
         "specification": SPECIFICATION,
+        "uvm": UVM,
+        "nodes": f"{NODES} --load-kernel-modules || {NODES}",
         "udev_rule": UDEV_RULE,
     }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from gpuprov.engines import Engine, parse
+from gpuprov.engine_output import Engine, parse
 from gpuprov.probe.base import Probe
 
-# containerd lists in its dump the files that it really read, imports included. Two opening braces would be Ansible's own: the
+# What containerd's dump lists as imports are the files that it read (1.x, the main file among them) or the patterns that it looks
+# for (2.x). Without a main file, 1.x dumps nothing, and its defaults are in force. Two opening braces would be Ansible's own: the
 # role runs this script too.
 ENGINES: Probe[dict[str, Engine]] = Probe(
     "container_engines",
@@ -19,11 +20,13 @@ if command -v dockerd >/dev/null; then
 fi
 if command -v containerd >/dev/null; then
   echo "@engine containerd"; echo "@version $(containerd --version 2>/dev/null)"; unit containerd.service
-  if d=$(timeout 20 containerd config dump 2>/dev/null); then
-    echo '@dump'; printf '%s\n' "$d" | sed 's/^/ /'
-    printf '%s\n' "$d" | sed -n '/^imports *= *\[/,/\]/p' | grep -oE "[\"'][^\"']+[\"']" | tr -d "\"'" | while read -r f; do
-      file "$f"; done
-  else file /etc/containerd/config.toml; fi
+  m=/etc/containerd/config.toml; d=$(timeout 20 containerd config dump 2>/dev/null) ||
+    { [ ! -e $m ] && d=$(timeout 20 containerd config default 2>/dev/null); } || d=
+  [ -z "$d" ] || { echo '@dump'; printf '%s\n' "$d" | sed 's/^/ /'; }
+  file $m
+  printf '%s\n' "$d" | sed -n '/^imports *= *\[/,/\]/p' | grep -oE "[\"'][^\"']+[\"']" | tr -d "\"'" |
+    (cd /etc/containerd 2>/dev/null; IFS=; while read -r p; do for f in $p; do echo "$f"; done; done) |
+    sed 's,^[^/],/etc/containerd/&,' | grep -vxF $m | sort -u | while read -r f; do file "$f"; done
 fi
 if command -v crio >/dev/null; then
   echo "@engine crio"; echo "@version $(crio --version 2>/dev/null | grep -iE '^(crio )?version')"; unit crio.service

@@ -15,7 +15,8 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
     """`version` of nvidia-ctk, empty without one. `settings` of its config.toml; `complaint`: why they cannot be read.
 
     `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `rules`: udev rules that make the
-    links. `output`: where nvidia-cdi-refresh writes, if it was told. `leftovers`: files of old installations.
+    links. `output`: where nvidia-cdi-refresh writes, if it was told. `makers`: refresh units that make device files first.
+    `leftovers`: files of old installations.
     """
 
     version: str = ""
@@ -25,16 +26,19 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
     unlinked: tuple[str, ...] = ()
     rules: tuple[str, ...] = ()
     output: str = ""
+    makers: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
 
 
 class Specification(msgspec.Struct, frozen=True, kw_only=True):
-    """A CDI specification file: the devices it names, the driver versions in the file names it mounts."""
+    """A CDI specification file: the devices it names, the driver versions in the file names it mounts; `uvm`: whether it gives
+    containers /dev/nvidia-uvm."""
 
     path: str
     kind: str = ""
     devices: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
+    uvm: bool = False
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +86,7 @@ def parse_toolkit(output: Output) -> Toolkit:
         unlinked=tuple(found.get("unlinked", [])),
         rules=tuple(found.get("rule", [])),
         output=(found.get("output") or [""])[-1],
+        makers=tuple(found.get("maker", [])),
         leftovers=tuple(found.get("leftover", [])),
     )
 
@@ -98,6 +103,7 @@ def parse_specifications(output: Output) -> tuple[Specification, ...]:
             kind=kinds[0] if kinds else "",
             devices=tuple(dict.fromkeys(names)),
             versions=tuple(dict.fromkeys(versions)),
+            uvm="@uvm" in body.splitlines(),
         )
         made.append(spec)
     return tuple(made)
@@ -147,6 +153,9 @@ for d in /dev/nvidia*; do
   if [ -e "$l" ]; then echo "linked $d"; else echo "unlinked $d"; fi
 done
 for f in $(grep -ls create-dev-char-symlinks /etc/udev/rules.d/* /run/udev/rules.d/* /lib/udev/rules.d/*); do echo "rule $f"; done
+for u in nvidia-cdi-refresh.service gpuprov-cdi-refresh.service; do
+  systemctl cat "$u" 2>/dev/null | grep -q '^Exec.*create-device-nodes' && echo "maker $u"
+done
 sed -n 's/^NVIDIA_CTK_CDI_OUTPUT_FILE_PATH=/output /p' /etc/nvidia-container-toolkit/nvidia-cdi-refresh.env 2>/dev/null
 for f in /etc/apt/sources.list.d/libnvidia-container.list /etc/apt/sources.list.d/nvidia-docker.list \
   /etc/apt/sources.list.d/nvidia-container-runtime.list /usr/share/containers/oci/hooks.d/oci-nvidia-hook.json; do
@@ -162,6 +171,7 @@ CDI = Probe(
   grep -qs 'nvidia\.com/gpu' "$f" || continue
   echo "@spec $f"
   grep -E '^[[:space:]{,-]*"?(kind|name)"?:' "$f"
+  grep -qE '/dev/nvidia-uvm("|$)' "$f" && echo @uvm
   grep -ohE 'lib(cuda|nvidia-ml)\.so\.[0-9]+(\.[0-9]+)+' "$f" | sort -u
 done; true""",
     parse_specifications,

@@ -10,7 +10,19 @@ from typing import Any
 import msgspec
 import yaml
 
-from gpuprov import assets, certificates, engines, inert, openpgp, package_lists, reload, resolve, sources
+from gpuprov import (
+    assets,
+    certificates,
+    engine_files,
+    engine_output,
+    engines,
+    inert,
+    openpgp,
+    package_lists,
+    reload,
+    resolve,
+    sources,
+)
 from gpuprov.catalog import toolchain
 from gpuprov.errors import GpuprovError
 from gpuprov.render.carried import role_files
@@ -22,6 +34,20 @@ MARK = ".gpuprov-rendered"
 """The file that says that a folder was written by `render` and may be written over."""
 STEPS = "acts/capabilities.yml"
 """A task for each capability, which every act goes through."""
+
+FILTERS = (
+    resolve,
+    package_lists,
+    reload,
+    engines,
+    engine_files,
+    engine_output,
+    openpgp,
+    sources,
+    certificates,
+    toolchain,
+)
+"""Modules that are carried as filter plugins."""
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -42,7 +68,7 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
         connections[raw.name] = dict(sorted(kept.items()))
         files[f"host_vars/{raw.name}.yml"] = _data(host_variables(spec))
     files["inventory.yml"] = _data({"all": {"hosts": connections}})
-    for module in (resolve, package_lists, reload, engines, openpgp, sources, certificates, toolchain):
+    for module in FILTERS:
         name = f"filter_plugins/gpuprov_{module.__name__.rpartition('.')[2]}.py"
         files[name] = Path(str(module.__file__)).read_text(encoding="utf-8")
     files["ansible.cfg"] = "[defaults]\nroles_path = roles\ninventory = inventory.yml\nretry_files_enabled = false\n"

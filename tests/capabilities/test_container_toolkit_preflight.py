@@ -81,7 +81,32 @@ ROWS = [
         engines(containerd(dump='disabled_plugins = ["cri"]\n')),
         "fail",
         "CRI plugin is disabled",
-        "disabled_plugins",
+        "out of runtimes",
+    ),
+    row(
+        "the CRI plugin is off in containerd 2",
+        "engines",
+        ContainerToolkit(runtimes=("containerd",)),
+        engines(containerd(dump="version = 3\ndisabled_plugins = ['io.containerd.grpc.v1.cri']\n", version="2.1.4")),
+        "fail",
+        "disabled_plugins: io.containerd.grpc.v1.cri",
+        "mend it in /etc/containerd/config.toml",
+    ),
+    row(
+        "containerd 2.1 passes over a file of version 1",
+        "engines",
+        ContainerToolkit(runtimes=("containerd",)),
+        engines(
+            containerd(
+                main='[plugins.cri.containerd.runtimes.kata.options]\nBinaryName = "/usr/bin/kata"\n',
+                drop_in="",
+                dump="version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n",
+                version="2.1.4",
+            )
+        ),
+        "fail",
+        "containerd 2.1.4 does not take runtime kata from /etc/containerd/config.toml, which is of version 1",
+        "mend it",
     ),
     row("nothing old", "leftovers", None, {}, "pass", "nothing of an older"),
     row(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from msgspec import convert
 
+from gpuprov import mig_layout
 from gpuprov.capabilities.kubernetes import documents, layout
+from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.fleet import build_spec
 from gpuprov.render.variables import host_variables
@@ -100,7 +104,7 @@ def test_the_mig_manager_knows_the_hosts_layout_and_no_other() -> None:
         (
             {"layout": [*LAYOUT, {"gpus": [6, 7], "mode": "disabled"}]},
             [
-                {"devices": "all", "mig-enabled": True, "mig-devices": LAYOUT[0]["instances"]},
+                {"devices": [0, 1, 2, 3, 4, 5], "mig-enabled": True, "mig-devices": LAYOUT[0]["instances"]},
                 {"devices": [6, 7], "mig-enabled": False},
             ],
         ),
@@ -125,11 +129,45 @@ def test_the_mig_manager_knows_the_hosts_layout_and_no_other() -> None:
     ],
 )
 def test_a_layout_in_the_form_of_mig_parted(mig: dict[str, Any], entries: list[dict[str, Any]]) -> None:
-    host = HostSpec(
-        name="gpu1",
-        capabilities=host_of({"plugin": "hami", "hami": {"mig_strategy": "mixed"}}, mig=mig, **EIGHT).capabilities,
-    )
+    host = host_of({"plugin": "hami", "hami": {"mig_strategy": "mixed"}}, mig=mig, **EIGHT)
     assert layout.parted(host) == entries
+
+
+ENTRIES: list[dict[str, Any]] = [
+    {"gpus": "all", "instances": {"1g.10gb": 7}},
+    {"gpus": "all", "mode": "disabled"},
+    {"gpus": [0, 7], "mode": "disabled"},
+    {"gpus": [6, 7], "instances": {"3g.40gb": 2}},
+    {"gpus": ["A100-SXM4-80GB"], "instances": {"7g.80gb": 1}},
+    {"gpus": [5, "H100-SXM5-80GB"], "instances": {"2g.20gb": 3}},
+]
+
+
+# mig-parted refuses a GPU with two modes, and one with two sets of devices is what neither entry asks for.
+def test_a_gpu_is_in_one_entry_of_mig_parteds_and_it_is_the_last_of_the_spec() -> None:
+    block = {"plugin": "hami", "hami": {"mig_strategy": "mixed"}}
+    here = [mig_layout.Gpu(i, "", "", "A100-SXM4-80GB", "", "0x20B210DE", "", capable=True) for i in range(8)]
+    for first, second, third in itertools.permutations(ENTRIES, 3):
+        wanted = [first, second, third]
+        host = HostSpec(
+            name="gpu1", gpu=host_of(block, **EIGHT).gpu, capabilities={"mig": convert({"layout": wanted}, Mig)}
+        )
+        entries = mig_layout.normalise("enabled", [], layout.parted(host))
+        told = mig_layout.targets(entries, here)
+        named = [
+            {**one, "gpus": "all" if one["gpus"] == "all" else [n for n in one["gpus"] if n != "H100-SXM5-80GB"]}
+            for one in wanted
+        ]
+        assert told == mig_layout.targets(mig_layout.normalise("enabled", named, None), here), wanted
+        indexes = [index for entry in entries for index in (range(8) if entry.gpus is None else entry.gpus)]
+        assert len(indexes) == len(set(indexes)), wanted
+
+
+def test_a_gpu_named_twice_without_a_count_cannot_be_said_to_mig_parted() -> None:
+    twice = {"layout": [*LAYOUT, {"gpus": [7], "mode": "disabled"}]}
+    host = HostSpec(name="gpu1", capabilities={"mig": convert(twice, Mig)})
+    with pytest.raises(layout.NotExpressible, match=r"names a GPU twice.*gpu\.count"):
+        layout.parted(host)
 
 
 def test_a_file_of_mig_parteds_is_taken_as_it_is(tmp_path: Path) -> None:

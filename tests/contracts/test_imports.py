@@ -30,6 +30,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "reload",
         "package_lists",
         "engines",
+        "engine_files",
+        "engine_output",
         "openpgp",
         "reading",
         "certificates",
@@ -138,7 +140,17 @@ def test_verify_needs_no_ansible() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["resolve.py", "package_lists.py", "reload.py", "engines.py", "openpgp.py", "sources.py", "catalog/toolchain.py"],
+    [
+        "resolve.py",
+        "package_lists.py",
+        "reload.py",
+        "engines.py",
+        "engine_files.py",
+        "engine_output.py",
+        "openpgp.py",
+        "sources.py",
+        "catalog/toolchain.py",
+    ],
 )
 def test_what_ansible_carries_as_a_filter_is_standard_library_only(name: str) -> None:
     third = {"msgspec", "yaml", "ansible", "click", "gpuprov"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov import engines
+from gpuprov import engine_files, engine_output, engines
 from tests.capabilities.toolkit_host import CLOCK, CRIO, DAEMON, DROP_IN, MAIN, containerd, crio, docker, podman
 from tests.probe import captured
 
@@ -23,11 +23,11 @@ def dump(name: str) -> dict[str, Any]:
 
 
 def one(text: str) -> engines.Engine:
-    return next(iter(engines.parse(CLOCK + text).values()))
+    return next(iter(engine_output.parse(CLOCK + text).values()))
 
 
 def test_a_real_host_is_understood() -> None:
-    found = engines.parse(captured("container_engines", "debian12").text)
+    found = engine_output.parse(captured("container_engines", "debian12").text)
     assert {name: engine["version"] for name, engine in found.items()} == {
         "docker": "20.10.24",
         "containerd": "1.6.20",
@@ -95,7 +95,7 @@ def test_the_roles_filter_says_the_same() -> None:
 
 def test_files_of_crio_are_read_in_its_order() -> None:
     text = CLOCK + crio() + '@file /etc/crio/crio.conf.d/10-site 1\n [crio.runtime]\n cgroup_manager = "cgroupfs"\n'
-    config = engines.configuration("crio", engines.parse(text)["crio"])
+    config = engines.configuration("crio", engine_output.parse(text)["crio"])
     assert engines.at(config, "crio", "runtime", "cgroup_manager") == "cgroupfs"
     assert engines.at(config, "crio", "runtime", "runtimes", "runc", "runtime_type") == "oci"
     assert engines.registered("crio", config)["path"] == "/usr/bin/nvidia-container-runtime"
@@ -114,7 +114,7 @@ def test_comments_of_containerds_file_survive(original: str, wanted: str | None)
     read = tomllib.loads(original)
     imports = [*(p for p in read.get("imports", []) if "conf.d" not in p), "/etc/containerd/conf.d/*.toml"]
     produced = f"imports = {json.dumps(imports)}\n{''.join(MAIN.splitlines(keepends=True)[2:])}"
-    text = engines.with_imports(original, produced)
+    text = engine_files.with_imports(original, produced)
     assert "# see the site's wiki" in text
     assert tomllib.loads(text) == {**read, "imports": imports}
     if wanted:
@@ -123,18 +123,18 @@ def test_comments_of_containerds_file_survive(original: str, wanted: str | None)
 
 @pytest.mark.parametrize("original", ["", "\n", "not toml ["])
 def test_a_file_without_anything_to_keep_is_nvidia_ctks(original: str) -> None:
-    assert engines.with_imports(original, "version = 2\n") == "version = 2\n"
+    assert engine_files.with_imports(original, "version = 2\n") == "version = 2\n"
 
 
 def test_a_file_that_was_changed_in_more_than_imports_is_nvidia_ctks() -> None:
     produced = "version = 1\n[plugins.cri]\nx = 1\n"
-    assert engines.with_imports("# ours\n[plugins.cri]\n", produced) == produced
+    assert engine_files.with_imports("# ours\n[plugins.cri]\n", produced) == produced
 
 
 def test_the_default_runtime_is_given_back_to_docker() -> None:
     text = json.dumps({**SITE, "default-runtime": "nvidia"})
-    assert json.loads(engines.without_default(text)) == {**SITE, "default-runtime": "runc"}
-    assert engines.without_default(json.dumps(SITE)) == json.dumps(SITE)
+    assert json.loads(engine_files.without_default(text)) == {**SITE, "default-runtime": "runc"}
+    assert engine_files.without_default(json.dumps(SITE)) == json.dumps(SITE)
 
 
 FIRST = '# a comment\n[plugins.cri]\n  sandbox_image = "x"\n'
@@ -188,3 +188,101 @@ def test_what_cannot_be_read_is_said_with_its_file() -> None:
     assert engines.configuration("crio", one("@engine crio\n@version 1.30.4\n")) == {}
     assert CRIO.startswith("[crio.runtime]")
     assert one(podman())["version"] == "4.3.1"
+
+
+STREAMING = "[plugins.'io.containerd.grpc.v1.cri']\nstream_server_port = '0'\n"
+SECOND = (
+    "[plugins.'io.containerd.cri.v1.runtime']\nenable_cdi = true\n[plugins.'io.containerd.cri.v1.runtime'.containerd]\n"
+)
+
+
+# containerd 2 has a plugin of the old name, too: it keeps the streaming server.
+def test_the_plugin_with_runtimes_is_the_one_that_is_read() -> None:
+    text = f"version = 3\n{STREAMING}{SECOND}default_runtime_name = 'nvidia'\n"
+    assert engines.registered("containerd", tomllib.loads(text)) == {"path": "", "default": "nvidia", "cdi": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("version = 2\n", False),
+        ("\tversion = 2\n", False),
+        ("version=3", False),
+        ("version = 4 # of containerd 2.3\n", False),
+        ("version = 1\n", True),
+        ("[plugins.cri]\n", True),
+        ("# nothing\n", False),
+        ("", False),
+        ("not toml [", False),
+    ],
+)
+def test_a_file_of_version_1_is_known(text: str, first: bool) -> None:
+    assert engines.first_version("containerd", one(containerd(main=text, drop_in="", dump="version = 2\n"))) is first
+
+
+@pytest.mark.parametrize(
+    ("version", "features", "flag"),
+    [
+        ("20.10.24", {}, False),
+        ("27.5.1", {}, True),
+        ("27.5.1", {"buildkit": True}, True),
+        ("28.2.2", {}, False),
+        ("28.3.3", {"buildkit": True}, False),
+        ("28.3.3", {"cdi": False}, True),
+    ],
+)
+def test_docker_is_told_of_cdi_where_it_does_not_have_it_by_itself(
+    version: str, features: dict[str, bool], flag: bool
+) -> None:
+    engine = one(docker({"features": features}, version=version))
+    assert ("--enable-cdi" in engines.command(engine, "docker", False, True)) is flag
+
+
+# nvidia-ctk 1.17 writes features anew when it turns CDI on.
+def test_features_that_nvidia_ctk_dropped_come_back() -> None:
+    produced = json.dumps({"features": {"cdi": True}, "runtimes": {}})
+    text = engine_files.with_features(json.dumps({"features": {"buildkit": True, "cdi": False}}), produced)
+    assert json.loads(text) == {"features": {"buildkit": True, "cdi": True}, "runtimes": {}}
+    for original in ("", "{}", '{"features": {}}'):
+        assert engine_files.with_features(original, produced) == produced
+
+
+TWO = '[plugins."io.containerd.grpc.v1.cri".containerd]'
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        (
+            "containerd",
+            f'version = 2\n# ours\n{TWO}\n  default_runtime_name = "nvidia" # old\n',
+            '  default_runtime_name = "runc"',
+        ),
+        ("containerd", f"version = 2\n{TWO} # here\nsnapshotter = 'x'\n", 'default_runtime_name = "runc"'),
+        ("containerd", f"version = 2\n{TWO[:-1]}.runtimes.nvidia]\nx = 1\n", 'default_runtime_name = "runc"'),
+        ("containerd", f"version = 3\n{SECOND}", 'default_runtime_name = "runc"'),
+        ("crio", '[crio]\n[crio.runtime]\n# ours\ndefault_runtime = "nvidia"\n', 'default_runtime = "runc"'),
+        ("crio", '[crio.runtime.runtimes.nvidia]\nruntime_type = "oci"\n', 'default_runtime = "runc"'),
+    ],
+)
+def test_another_default_runtime_changes_nothing_else(name: str, text: str, line: str) -> None:
+    made = engine_files.with_default(text, name, "runc")
+    assert line in made.splitlines()
+    assert {part for part in text.splitlines() if "default_runtime" not in part} <= set(made.splitlines())
+    now, before = (
+        {path: value for path, value in engines.leaves(tomllib.loads(one)) if value != {}} for one in (made, text)
+    )
+    assert now == {**before, **{path: "runc" for path in now if "default_runtime" in path}}
+
+
+@pytest.mark.parametrize("text", ["", "not toml [", "version = 2\n", "plugins = 1\n"])
+def test_a_file_without_a_place_for_the_default_is_left_alone(text: str) -> None:
+    assert engine_files.with_default(text, "containerd", "runc") == text
+
+
+def test_containerd_1_begins_from_a_file_where_there_is_none() -> None:
+    bare = engine_output.parse("@engine containerd\n@version containerd x 1.7.27\n@dump\n version = 2\n")["containerd"]
+    assert engines.seed("containerd", bare) == "version = 2\n"
+    assert engines.seed("containerd", {**bare, "version": "2.1.4"}) == ""
+    assert engines.seed("containerd", one(containerd())) == ""
+    assert engines.seed("docker", one(docker())) == ""

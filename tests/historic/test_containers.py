@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpuprov import engines
+from gpuprov import engine_output, engines
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.probe.base import Output
 from gpuprov.spec.model import HostSpec
@@ -66,7 +66,7 @@ def test_21_containerds_settings_are_wiped() -> None:
     container_caught(
         "21", CONTAINERD, "container_toolkit.configured", "container_toolkit.registered", container_engines=wiped
     )
-    cgroups = engines.parse(CLOCK + containerd(drop_in=DROP_IN.replace("SystemdCgroup = true", "")))["containerd"]
+    cgroups = engine_output.parse(CLOCK + containerd(drop_in=DROP_IN.replace("SystemdCgroup = true", "")))["containerd"]
     assert any("SystemdCgroup = true" in told for told in engines.differences("containerd", cgroups, False))
 
 

@@ -31,7 +31,8 @@ def file(ctx: Ctx) -> str:
     evidence="nvidia-ctk cdi list; nvidia-smi -L",
 )
 def specification(ctx: Ctx) -> Outcome:
-    """One CDI specification names exactly the GPUs and MIG devices that nvidia-smi lists, with files of the installed driver."""
+    """One CDI specification names exactly the GPUs and MIG devices that nvidia-smi lists, with /dev/nvidia-uvm, without which no
+    CUDA program starts, and with files of the installed driver."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: there is nothing to specify")
     devices, found = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
@@ -51,7 +52,11 @@ def specification(ctx: Ctx) -> Outcome:
         gone = Change(kind="file", name=" ".join(others), after="removed")
         told = f"a second specification of {mine.kind}: {' '.join(others)}"
         return fail("one specification", told, f"rm {' '.join(others)}: engines take both", changes=[gone])
-    wrong = stale(mine, devices) or of_other_driver(mine, ctx.facts.get(nvidia.LIBRARIES).get("libcuda", ""))
+    wrong = (
+        stale(mine, devices)
+        or without_uvm(mine)
+        or of_other_driver(mine, ctx.facts.get(nvidia.LIBRARIES).get("libcuda", ""))
+    )
     if wrong:
         return fail(expected, wrong, hint, changes=[change])
     return ok(f"{mine.path}: {' '.join(devices.names) or 'no device, as MIG mode without instances'}", expected)
@@ -65,6 +70,11 @@ def stale(found: Specification, devices: Devices) -> str:
     gone = sorted(named - uuids - set(devices.names)) + sorted(uuids - set(devices.uuids))
     told = [f"not in it: {' '.join(missing)}"] if missing else []
     return "; ".join(told + ([f"in it, and gone: {' '.join(gone)}"] if gone else []))
+
+
+def without_uvm(found: Specification) -> str:
+    """That no program would find the device file of unified memory; empty where it would."""
+    return "" if found.uvm else f"not in it: {catalogue.UVM}, which was not there when it was made"
 
 
 def of_other_driver(found: Specification, version: str) -> str:
@@ -96,6 +106,10 @@ def refresh(ctx: Ctx) -> Outcome:
         return fail(
             expected, f"not enabled: {' '.join(off)}", f"systemctl enable --now {' '.join(off)}", changes=changes
         )
+    if units[-1] not in ctx.facts.get(TOOLKIT).makers:
+        place = catalogue.REFRESH_DROP_IN if units == catalogue.REFRESH_UNITS else units[-1]
+        told = f"{units[-1]} makes no device files: after a boot, the specification would be without {catalogue.UVM}"
+        return fail(expected, told, APPLY, changes=[Change(kind="file", name=place, after="written")])
     written = ctx.facts.get(TOOLKIT).output or f"/var/run/cdi/{catalogue.SPECIFICATION}"
     if units == catalogue.REFRESH_UNITS and written != file(ctx):
         place = catalogue.REFRESH_ENVIRONMENT

@@ -70,13 +70,9 @@ def present(ctx: Ctx) -> Outcome:
         needed = ".".join(str(part) for part in files.CDI_SINCE["podman"])
         return fail(f"podman {needed} or newer, which knows CDI", f"podman {podman['version']}", "upgrade podman")
     for name, engine in found.items():
-        try:
-            config = files.configuration(name, engine or {"files": {}}) if name != "podman" else {}
-        except ValueError as error:
-            return fail("a configuration that can be read", str(error), "mend it: nothing would survive a change of it")
-        if "cri" in (config.get("disabled_plugins") or []):
-            hint = f'take "cri" out of disabled_plugins in {files.MAIN[name]}, or containerd out of runtimes'
-            return fail("containerd with its CRI plugin", "the CRI plugin is disabled (disabled_plugins)", hint)
+        if why := files.refused(name, engine or {"version": "", "files": {}}) if name != "podman" else "":
+            hint = f"mend it in {files.MAIN[name]}, or take {name} out of runtimes"
+            return fail("a configuration to register a runtime in", f"{name}: {why}", hint)
     return ok(", ".join(f"{name} {engine['version']}" for name, engine in found.items() if engine) or "rootless only")
 
 

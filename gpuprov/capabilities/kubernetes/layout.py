@@ -64,7 +64,41 @@ def parted(host: HostSpec) -> list[Entry]:
     on = block.get("mode", "enabled") == "enabled"
     if not on or not block.get("layout"):
         return [{"devices": "all", "mig-enabled": on, **({"mig-devices": {}} if on else {})}]
-    return [one for place, entry in enumerate(block["layout"]) for one in _entries(entry, f"mig.layout[{place}]")]
+    made = [one for place, entry in enumerate(block["layout"]) for one in _entries(entry, f"mig.layout[{place}]")]
+    return made if _disjoint(made) else _each_once(made, host)
+
+
+def _disjoint(entries: list[Entry]) -> bool:
+    """Whether no GPU can be in two entries: mig-parted stops where they differ about one, a spec's later entry wins."""
+    indexes = [index for entry in entries if entry["devices"] != "all" for index in entry["devices"]]
+    filters = [one for entry in entries for one in entry.get("device-filter", ())]
+    rest = sum(entry["devices"] == "all" and "device-filter" not in entry for entry in entries)
+    kinds = bool(indexes) + bool(filters) + rest
+    return kinds <= 1 and len(set(indexes)) == len(indexes) and len(set(filters)) == len(filters)
+
+
+def _each_once(entries: list[Entry], host: HostSpec) -> list[Entry]:
+    """The entries by index, each GPU in the last one that names it. Raises NotExpressible where the GPUs are not counted."""
+    gpu = find_gpu(host.gpu.model) if host.gpu else None
+    if gpu is None or host.gpu is None or host.gpu.count is None:
+        raise NotExpressible(
+            "mig.layout names a GPU twice, and a mig-parted file may do so once: give gpu.model and gpu.count"
+        )
+    here = [_stand_in(gpu, index) for index in range(host.gpu.count)]
+    taken: dict[int, list[int]] = {}
+    for one in here:
+        if (
+            last := max((place for place, entry in enumerate(entries) if _names(entry, one)), default=None)
+        ) is not None:
+            taken.setdefault(last, []).append(one.index)
+    bodies = ({key: value for key, value in entry.items() if key != "device-filter"} for entry in entries)
+    return [{**body, "devices": taken[place]} for place, body in enumerate(bodies) if place in taken]
+
+
+def _names(entry: Entry, gpu: mig_layout.Gpu) -> bool:
+    filters = entry.get("device-filter")
+    passed = filters is None or any(mig_layout.passes(one, gpu) for one in filters)
+    return passed and (entry["devices"] == "all" or gpu.index in entry["devices"])
 
 
 def _entries(entry: Entry, place: str) -> Iterable[Entry]:

@@ -1,0 +1,115 @@
+"""What the text of an engine's files becomes after nvidia-ctk wrote it: the user's comments and settings stay. Standard library only.
+
+Rendered projects carry this file as an Ansible filter plugin. Nothing here touches a host.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+NAME = "nvidia"
+KEYS = {"containerd": ("default_runtime_name", "containerd"), "crio": ("default_runtime", "crio.runtime")}
+PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
+
+
+def finished(
+    produced: Mapping[str, str], name: str, originals: Mapping[str, str], default: bool, ordinary: str
+) -> dict[str, str]:
+    """The files that nvidia-ctk wrote, by path, as they shall be; the drop-in file, where it wrote one, comes last.
+
+    `originals`: the user's own texts of them; `default`: whether NVIDIA's runtime is to be the default one; `ordinary`: the
+    runtime that is it instead, where the user's files say NVIDIA's and are not to.
+    """
+    keep = {"docker": with_features, "containerd": with_imports}.get(name, lambda original, text: text)
+    files = {path: keep(originals.get(path, ""), text) for path, text in produced.items()}
+    path = next(reversed(files), "")
+    if name == "docker" and not default:
+        files[path] = without_default(files[path])
+    elif ordinary and not default and path:
+        files[path] = with_default(files[path], name, ordinary)
+    return files
+
+
+def with_imports(original: str, produced: str) -> str:
+    """The text of containerd's main file: the user's own, comments and all, where nvidia-ctk changed no more than `imports`."""
+    old, new = _reads(original), _reads(produced)
+    if old is None or new is None:
+        return produced
+    if not old and original.strip():  # comments only
+        return f"{original.rstrip()}\n{produced}"
+    if not old or old == new:
+        return original if old else produced
+    line = f"imports = {json.dumps(new.get('imports'))}"
+    pattern = re.compile(r"^[ \t]*imports[ \t]*=[ \t]*\[[^\]]*\]", re.MULTILINE)
+    text = pattern.sub(lambda _: line, original, count=1) if pattern.search(original) else f"{line}\n{original}"
+    return text if _reads(text) == new else produced
+
+
+def _reads(text: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def with_features(original: str, produced: str) -> str:
+    """daemon.json with the user's `features`, which nvidia-ctk before 1.20 drops when it writes features.cdi."""
+    old = (json.loads(original) if original.strip() else {}).get("features")
+    read = json.loads(produced)
+    kept = {**old, **(read.get("features") or {})} if isinstance(old, dict) else None
+    if kept is None or kept == read.get("features"):
+        return produced
+    return json.dumps({**read, "features": kept}, indent=4) + "\n"
+
+
+def without_default(produced: str) -> str:
+    """daemon.json with docker's own default runtime for NVIDIA's, which nvidia-ctk does not take back. Not without the setting:
+    docker takes its change by reload, and not that it is gone."""
+    read = json.loads(produced)
+    mine = read.get("default-runtime") == NAME
+    return json.dumps({**read, "default-runtime": "runc"}, indent=4) + "\n" if mine else produced
+
+
+def with_default(text: str, name: str, runtime: str) -> str:
+    """The text of a TOML file with this default runtime; all else, comments too, as it was. Unchanged where it has no place for it."""
+    read = _reads(text)
+    if read is None:
+        return text
+    key = KEYS[name][0]
+    path = ["crio", "runtime"] if name == "crio" else ["plugins", _plugin(read), "containerd"]
+    if not path[1]:
+        return text
+    wanted = _put(read, path, key, runtime)
+    line = f'{key} = "{runtime}"'
+    header = (
+        r"[ \t]*\[[ \t]*" + r"[ \t]*\.[ \t]*".join(rf"""["']?{re.escape(part)}["']?""" for part in path) + r"[ \t]*\]"
+    )
+    tries = (
+        re.sub(rf"^([ \t]*){key}[ \t]*=.*$", lambda found: f"{found[1]}{line}", text, flags=re.MULTILINE),
+        re.sub(rf"^{header}.*$", lambda found: f"{found[0]}\n{line}", text, count=1, flags=re.MULTILINE),
+        f"{text.rstrip()}\n\n[{'.'.join(json.dumps(part) for part in path)}]\n{line}\n",
+    )
+    return next((one for one in tries if _reads(one) == wanted), text)
+
+
+def _plugin(read: Mapping[str, Any]) -> str:
+    """The name that the CRI plugin has in a file of containerd's; empty where it has none."""
+    plugins = read.get("plugins")
+    return next((name for name in PLUGINS if isinstance(plugins, Mapping) and name in plugins), "")
+
+
+def _put(table: Mapping[str, Any], path: list[str], key: str, value: str) -> dict[str, Any]:
+    if not path:
+        return {**table, key: value}
+    return {**table, path[0]: _put(table.get(path[0]) or {}, path[1:], key, value)}
+
+
+class FilterModule:
+    """What Ansible takes from this file."""
+
+    def filters(self) -> dict[str, Any]:
+        return {"gpuprov_engine_files": finished, "gpuprov_without_default": without_default}

@@ -1,0 +1,50 @@
+"""What the probe of container engines (`probe/container_engines.py`) printed, by engine. Standard library only.
+
+Rendered projects carry this file as an Ansible filter plugin: the role runs the same probe.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+Engine = dict[str, Any]
+
+
+def parse(text: str) -> dict[str, Engine]:
+    """The script's output: by engine `version`, `active`, `enabled`, `started` (seconds since 1970; 0: not), `files`
+    ({path: {changed, text}}), `dump` and `live` (what it tells itself; missing where it does not)."""
+    engines: dict[str, Engine] = {}
+    clock, key = [0.0, 0.0], ""
+    engine: Engine = {}
+    sink: dict[str, Any] = {}
+    for line in text.splitlines():
+        if line.startswith(" "):
+            sink[key] = sink.get(key, "") + line[1:] + "\n"
+            continue
+        word, _, rest = line.removeprefix("@").partition(" ")
+        sink, key = {}, ""
+        if word == "clock":
+            clock = [float(part) for part in rest.split()]
+        elif word == "engine":
+            engine = engines[rest] = {"version": "", "active": "", "enabled": "", "started": 0.0, "files": {}}
+        elif word == "version":
+            match = re.search(r"\d+(\.\d+)+", rest)
+            engine["version"] = match[0] if match else ""
+        elif word == "unit":
+            engine["active"], engine["enabled"], since = (rest.split("|") + ["", "", ""])[:3]
+            ran = int(since) / 1e6 if re.fullmatch("[0-9]{1,18}", since) else 0.0
+            engine["started"] = ran and clock[0] - clock[1] + ran
+        elif word == "file":
+            path, _, changed = rest.rpartition(" ")
+            sink, key = engine["files"].setdefault(path, {"changed": float(changed), "text": ""}), "text"
+        elif word in ("dump", "live"):
+            sink, key = engine, word
+    return engines
+
+
+class FilterModule:
+    """What Ansible takes from this file."""
+
+    def filters(self) -> dict[str, Any]:
+        return {"gpuprov_engines": parse}

