@@ -13,6 +13,7 @@ from typing import Any
 
 NAME = "nvidia"
 KEYS = {"containerd": ("default_runtime_name", "containerd"), "crio": ("default_runtime", "crio.runtime")}
+LARGEST = 1 << 19  # characters; no engine's file is near it
 PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 
 
@@ -51,7 +52,7 @@ def with_imports(original: str, produced: str) -> str:
 
 def _reads(text: str) -> dict[str, Any] | None:
     try:
-        return tomllib.loads(text)
+        return tomllib.loads(text) if len(text) <= LARGEST else None
     except (ValueError, RecursionError):
         return None
 
