@@ -9,7 +9,9 @@ import click
 
 from gpuprov import __version__, options
 from gpuprov.cli_accept import accept
+from gpuprov.cli_capture import capture
 from gpuprov.cli_mig import mig
+from gpuprov.cli_reference import catalog, explain, schema
 from gpuprov.cli_topology import topology
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -144,6 +146,7 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
 @click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
 @click.option("--html", type=FILE, help="Write one self-contained HTML page to this file.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for one host.")
+@options.recorded
 @options.json_flag
 def verify(
     sources: tuple[str, ...],
@@ -151,13 +154,18 @@ def verify(
     junit: Path | None,
     html: Path | None,
     timeout: float,
+    records: tuple[Path, ...],
     as_json: bool,
     **reading: Any,
 ) -> int:
     """Prove that the hosts are what their specs say, now and after the next boot. Changes nothing.
 
+    With --from no host is reached: a bug report, sosreport, must-gather or capture is judged in its place. A check whose
+    fact is not in it is skipped, and says so.
+
     \b
     Example: gpuprov verify inventory.yaml --junit report.xml --html report.html
+             gpuprov verify inventory.yaml --limit gpu017 --from nvidia-bug-report.log.gz
     """
     from gpuprov import console
     from gpuprov.report import results as reporting
@@ -167,10 +175,15 @@ def verify(
 
     fleet = options.load(sources, reading)
     check_writable(junit, html)
-    with console.Progress([raw.name for raw, _ in fleet.pairs], "verifying", quiet=True) as progress:
-        results = prove(
-            fleet.pairs, only=options.only(only), timeout=timeout, on_done=lambda host, _: progress.done(host)
-        )
+    if records:
+        from gpuprov.verify import recorded
+
+        results = recorded.verify(fleet.pairs, options.read_records(records), only=options.only(only))
+    else:
+        with console.Progress([raw.name for raw, _ in fleet.pairs], "verifying", quiet=True) as progress:
+            results = prove(
+                fleet.pairs, only=options.only(only), timeout=timeout, on_done=lambda host, _: progress.done(host)
+            )
     reporting.show(results, as_json=as_json, verbose=reading["verbose"], junit=junit, html=html)
     return exit_code(results)
 
@@ -227,55 +240,10 @@ def export(sources: tuple[str, ...], out: Path | None, mig_parted: Path | None, 
     return specs.show_export(exported, out, as_json=as_json, mig_parted=mig_parted)
 
 
-@cli.command()
-@click.argument("words", nargs=-1, required=True)
-@options.json_flag
-@options.common
-def explain(words: tuple[str, ...], as_json: bool, **_given: Any) -> int:
-    """Explain a capability, a field, a check, an exit code, or a symptom.
-
-    \b
-    Example: gpuprov explain nvidia_driver.version
-             gpuprov explain 802
-             gpuprov explain "Driver/library version mismatch"
-    """
-    from gpuprov import explain as explaining
-    from gpuprov.report import specs
-
-    specs.show_explanations(explaining.explain(" ".join(words)), as_json=as_json)
-    return 0
-
-
-@cli.command()
-@click.argument("table", type=click.Choice(["gpus", "drivers", "cuda", "mig"]))
-@click.argument("word", required=False)
-@options.json_flag
-@options.common
-def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
-    """Show what gpuprov knows of GPUs, driver branches, CUDA and MIG, with sources. WORD filters the rows.
-
-    \b
-    Example: gpuprov catalog gpus H100
-    """
-    from gpuprov.report import specs
-
-    return specs.show_catalog(table, word, as_json=as_json)
-
-
+cli.add_command(explain)
+cli.add_command(catalog)
+cli.add_command(capture)
 cli.add_command(accept)
 cli.add_command(mig)
 cli.add_command(topology)
-
-
-@cli.command()
-def schema() -> int:
-    """Print the JSON Schema of the `gpuprov` variable, for editors.
-
-    \b
-    Example: gpuprov schema > gpuprov.schema.json
-    """
-    from gpuprov import console
-    from gpuprov.report import specs
-
-    console.result(specs.schema_text())
-    return 0
+cli.add_command(schema)

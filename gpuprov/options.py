@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -11,6 +12,7 @@ from gpuprov.limits import ACT_LIMIT
 
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
+    from gpuprov.records import Record
     from gpuprov.spec.model import RawHost
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -21,6 +23,16 @@ def inventory(command: C) -> C:
     decorators = (
         click.argument("sources", metavar="[INVENTORY]...", nargs=-1),
         click.option("-l", "--limit", metavar="PATTERN", help="Only hosts that match this Ansible host pattern."),
+        reading,
+    )
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+def reading(command: C) -> C:
+    """How an inventory is read: vault and cache options, and the common ones."""
+    decorators = (
         click.option(
             "--vault-password-file", "vault_password_files", multiple=True, type=click.Path(), help="As Ansible's."
         ),
@@ -70,6 +82,25 @@ def act_limit(command: C) -> C:
         show_default=True,
         help="What one act of the playbook may take on a host; one that is silent for two minutes is given up before.",
     )(command)
+
+
+def recorded(command: C) -> C:
+    """--from: records of hosts; the command receives their paths as `records`."""
+    return click.option(
+        "--from",
+        "records",
+        multiple=True,
+        metavar="PATH",
+        type=click.Path(exists=True, path_type=Path),
+        help="A record of a host instead of the host: nvidia-bug-report.log(.gz), sosreport, must-gather, capture.",
+    )(command)
+
+
+def read_records(paths: tuple[Path, ...]) -> list[Record]:
+    """The records at these paths."""
+    from gpuprov.records import read
+
+    return [record for path in paths for record in read(path)]
 
 
 def gpu(command: C) -> C:

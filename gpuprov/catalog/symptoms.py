@@ -30,7 +30,7 @@ class SymptomsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     symptoms: tuple[Symptom, ...]
 
 
-_XID = re.compile(r"(?<!\w)xid\s*(?:\([^)]*\))?\s*:?\s*(\d+)", re.IGNORECASE)
+XID = re.compile(r"(?<!\w)xid\s*(?:\([^)]*\))?\s*:?\s*(\d+)", re.IGNORECASE)
 
 
 def symptoms() -> tuple[Symptom, ...]:
@@ -52,7 +52,8 @@ def _of_message(message: Message) -> Symptom:
     )
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
+    """A text without quotes, case and runs of blanks, to be compared."""
     return " ".join(text.replace('"', " ").split()).casefold()
 
 
@@ -65,7 +66,7 @@ def _score(wanted: str, symptom: Symptom) -> int:
     signature; 0: no match."""
     best = 3 if wanted == symptom.key else 0
     asked = _words(wanted)
-    for signature in map(_fold, symptom.signatures):
+    for signature in map(fold, symptom.signatures):
         said = _words(signature)
         if wanted == signature:
             best = max(best, 3)
@@ -81,16 +82,16 @@ def find_symptom(words: str) -> list[Symptom]:
 
     A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are an Xid only.
     """
-    wanted = _fold(words)
+    wanted = fold(words)
     if not wanted:
         return []
-    named = _XID.search(wanted)
+    named = XID.search(wanted)
     if named:
         number = int(named[1])
         return [symptom for symptom in symptoms() if number in symptom.xids]
     if is_whole(wanted):
         exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
-        held = [s for s in symptoms() if not s.xids and any(wanted in _words(_fold(text)) for text in s.signatures)]
+        held = [s for s in symptoms() if not s.xids and any(wanted in _words(fold(text)) for text in s.signatures)]
         return exact + held
     scored = [(symptom, _score(wanted, symptom)) for symptom in symptoms() if not _outdone(wanted, symptom)]
     return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score]
@@ -98,7 +99,7 @@ def find_symptom(words: str) -> list[Symptom]:
 
 def _outdone(wanted: str, symptom: Symptom) -> bool:
     """Whether all that the words hold of a symptom is part of a longer signature of another that they hold whole."""
-    held = [text for text in map(_fold, symptom.signatures) if text in wanted]
-    others = [text for other in symptoms() if other.key != symptom.key for text in map(_fold, other.signatures)]
+    held = [text for text in map(fold, symptom.signatures) if text in wanted]
+    others = [text for other in symptoms() if other.key != symptom.key for text in map(fold, other.signatures)]
     longer = [text for text in others if text in wanted]
     return bool(held) and all(any(text != other and text in other for other in longer) for text in held)

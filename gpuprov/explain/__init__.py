@@ -8,10 +8,12 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Check
-from gpuprov.catalog.symptoms import find_symptom
+from gpuprov.catalog.symptoms import Symptom, find_symptom
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import fields
+from gpuprov.explain.messages import symptoms_in
 from gpuprov.reading import is_whole
+from gpuprov.records import Record
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,19 @@ def explain(words: str) -> list[Explanation]:
     near = difflib.get_close_matches(text, dict.fromkeys(known), n=3, cutoff=0.4)
     hint = f"did you mean {', '.join(near)}?" if near else f"capabilities: {', '.join(BY_NAME)}"
     raise GpuprovError(f'nothing is known of "{text}"', hint)
+
+
+def in_record(record: Record) -> list[Explanation]:
+    """Every symptom that a record of a host holds, the most telling first. Raises GpuprovError where it holds none."""
+    found = symptoms_in(record.text)
+    if not found:
+        raise GpuprovError(
+            f"{record.path} holds no message that gpuprov knows", 'gpuprov explain "MESSAGE" asks for one'
+        )
+    return [
+        _symptom(one.symptom, ("seen", f"{one.count} time{'s' if one.count != 1 else ''} in {record.path}: {one.line}"))
+        for one in found
+    ]
 
 
 def all_checks() -> list[Check]:
@@ -89,17 +104,16 @@ def _exit_codes(text: str) -> list[Explanation]:
 
 
 def _symptoms(text: str) -> list[Explanation]:
-    answers = []
-    for symptom in find_symptom(text):
-        lines = (
-            ("cause", symptom.cause),
-            ("check", symptom.check),
-            ("cure", symptom.cure),
-            ("source", ", ".join(symptom.source)),
-        )
-        answers.append(
-            Explanation(
-                kind="symptom", name=" | ".join(symptom.signatures), lines=tuple(line for line in lines if line[1])
-            )
-        )
-    return answers
+    return [_symptom(symptom) for symptom in find_symptom(text)]
+
+
+def _symptom(symptom: Symptom, *seen: tuple[str, str]) -> Explanation:
+    lines = (
+        *seen,
+        ("cause", symptom.cause),
+        ("check", symptom.check),
+        ("cure", symptom.cure),
+        ("source", ", ".join(symptom.source)),
+    )
+    named = tuple(line for line in lines if line[1])
+    return Explanation(kind="symptom", name=" | ".join(symptom.signatures), lines=named)

@@ -25,6 +25,10 @@ class ProbeFailed(Exception):
     """A probe could not be read or understood; a check that needs it ends with status `error`, never with `pass`."""
 
 
+class NotRecorded(ProbeFailed):
+    """A record of a host does not hold what a probe reads; a check that needs it is skipped: it says nothing of the host."""
+
+
 @dataclass(frozen=True)
 class Probe(Generic[T_co]):
     """`script` is POSIX sh, changes nothing, asks nothing, and ends by itself; `parse` turns its output into a typed fact.

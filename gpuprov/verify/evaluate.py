@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome
-from gpuprov.probe.base import Facts, Probe, ProbeFailed
+from gpuprov.probe.base import Facts, NotRecorded, Probe, ProbeFailed
 from gpuprov.spec.model import Fragment, HostSpec
 
 ResultStatus = Literal["pass", "fail", "skip", "error", "unreachable", "n/a"]
@@ -99,6 +99,8 @@ def _asked(
 def _run(check: Check, context: Context[Any]) -> Outcome:
     try:
         return check.run(context)
+    except NotRecorded as error:
+        return Outcome(status="skip", found=str(error))
     except ProbeFailed as error:
         return Outcome(
             status="error", found=str(error), hint="run the command on the host and see why it cannot be read"

@@ -54,6 +54,8 @@ def source(ctx: Ctx) -> Outcome:
     mine = resolve.other_names(rules, present)
     if not mine:
         return fail(wanted, "no driver package of that source is installed", "gpuprov apply")
+    if not all(found[name].source for name in mine if name in found):
+        return skip("which source packages they were built from was not recorded")
     fits = {
         name for name in mine if re.fullmatch(rule_of(rules, name, present[name]).get("like") or ".*", present[name])
     }

@@ -1,0 +1,47 @@
+"""The command `gpuprov capture`: parse, call, return the exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuprov import options
+
+
+@click.command()
+@click.argument("hosts", metavar="HOST...", nargs=-1, required=True)
+@click.option(
+    "-i", "--inventory", "sources", multiple=True, metavar="INVENTORY", help="An inventory of them; repeatable."
+)
+@click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=120.0, show_default=True, help="Seconds for one host.")
+@options.reading
+def capture(hosts: tuple[str, ...], sources: tuple[str, ...], out: Path, timeout: float, **reading: Any) -> int:
+    """Write down all that gpuprov's checks read of hosts, a file for each, to be judged elsewhere. Changes nothing.
+
+    HOST is a host of the inventory, or a pattern as --limit takes it. Passwords, tokens and private keys are masked. The files can
+    be attached to a ticket; gpuprov verify --from and gpuprov explain --from read them.
+
+    \b
+    Example: gpuprov capture gpu017 -i inventory.yaml --out ticket-4711
+             gpuprov verify inventory.yaml --limit gpu017 --from ticket-4711
+    """
+    from gpuprov import console
+    from gpuprov.errors import GpuprovError
+    from gpuprov.export.capture import capture as take
+    from gpuprov.report.files import write_atomic
+
+    found = take(options.raw_hosts(sources, {**reading, "limit": ":".join(hosts)}), timeout)
+    for line in found.unreachable:
+        console.warning(line)
+    try:
+        out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise GpuprovError(f"{out} cannot be made: {error.strerror}", "name another folder with --out") from error
+    for name, text in found.files.items():
+        write_atomic(out / name, text, mode=0o600)
+    hidden = f", {found.masked} secrets masked" if found.masked else ""
+    console.progress(f"{len(found.files)} host{'s' if len(found.files) != 1 else ''} in {out}{hidden}")
+    return 4 if found.unreachable else 0

@@ -1,0 +1,49 @@
+"""All that checks read of hosts, written down: what `gpuprov capture` does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.capabilities import CAPABILITIES, HOUSE
+from gpuprov.errors import UnreachableError
+from gpuprov.gather import gather
+from gpuprov.probe.base import Probe
+from gpuprov.records import captured
+from gpuprov.spec.model import RawHost, is_secret
+
+
+class Captured(msgspec.Struct, frozen=True):
+    """The files by name; hosts that could not be read, and why; how many secrets were replaced."""
+
+    files: dict[str, str]
+    unreachable: tuple[str, ...] = ()
+    masked: int = 0
+
+
+def probes() -> tuple[Probe[Any], ...]:
+    """Every probe of every check: whatever the spec will be, the capture can be judged by it."""
+    checks = [check for capability in (HOUSE, *CAPABILITIES) for check in capability.checks]
+    return tuple({probe.name: probe for check in checks for probe in check.probes}.values())
+
+
+def capture(hosts: Sequence[RawHost], timeout: float) -> Captured:
+    """Read every host once. `timeout`: seconds for one host."""
+    asked = probes()
+    gathered = gather([(raw, asked) for raw in hosts], timeout=timeout)
+    files: dict[str, str] = {}
+    unreachable = []
+    masked = 0
+    for raw in hosts:
+        facts = gathered[raw.name]
+        if isinstance(facts, UnreachableError):
+            unreachable.append(str(facts))
+            continue
+        secrets = [str(value) for key, value in raw.connection.items() if value and is_secret(key)]
+        made = captured.made(raw.name, facts, __version__, secrets)
+        files[captured.file_name(raw.name)] = captured.text(made)
+        masked += made.masked
+    return Captured(files, tuple(unreachable), masked)

@@ -1,0 +1,176 @@
+"""Archives and compressed files of others, read without writing anything: sizes are bounded, no name in them is a path here."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import lzma
+import os
+import posixpath
+import stat
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from gpuprov.reading.files import contents
+from gpuprov.reading.limits import Unreadable
+
+MEMBERS = 200_000
+"""Files and folders of one record; an sosreport of a large host has about 30,000."""
+MEMBER = 64 << 20
+"""Bytes of one file that is read."""
+TOTAL = 1 << 30
+"""Bytes of an archive, unpacked; and of the files read from a folder."""
+DECODER = 256 << 20
+"""Bytes that unpacking xz may take of memory: its header asks for it."""
+CHUNK = 1 << 16
+
+_MAGIC: tuple[tuple[bytes, Callable[[], Any]], ...] = (
+    (b"\x1f\x8b", lambda: zlib.decompressobj(31)),
+    (b"\xfd7zXZ\x00", lambda: lzma.LZMADecompressor(memlimit=DECODER)),
+    (b"BZh", bz2.BZ2Decompressor),
+)
+
+
+class Unpacked(io.RawIOBase):
+    """The bytes of a file, unpacked if it is compressed, as many as may be. Raises Unreadable for more, and for damaged data."""
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file = file
+        head = file.peek(6)[:6]
+        self._make = next((make for magic, make in _MAGIC if head.startswith(magic)), None)
+        self._decoder = self._make() if self._make else None
+        self._pending = b""
+        self._buffer = b""
+        self._count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes; fewer only at the end."""
+        if size > MEMBER or size < 0:
+            size = MEMBER + 1
+        parts = [self._buffer]
+        length = len(self._buffer)
+        while length < size and (more := self._more()):
+            parts.append(more)
+            length += len(more)
+        data = b"".join(parts)
+        self._buffer = data[size:]
+        return data[:size]
+
+    def _more(self) -> bytes:
+        try:
+            data = self._next()
+        except (zlib.error, lzma.LZMAError, OSError, EOFError) as error:
+            raise Unreadable(f"damaged: {error}") from error
+        self._count += len(data)
+        if self._count > TOTAL:
+            raise Unreadable(f"unpacked it is larger than {TOTAL >> 20} MiB")
+        return data
+
+    def _next(self) -> bytes:
+        if self._decoder is None:
+            return self._file.read(CHUNK)
+        while True:
+            if self._decoder.eof:
+                self._pending = self._decoder.unused_data
+                if not (self._pending or self._file.peek(1)):
+                    return b""
+                assert self._make is not None
+                self._decoder = self._make()  # another stream, as `cat a.gz b.gz` makes
+            if not self._pending and (_is_zlib(self._decoder) or self._decoder.needs_input):
+                self._pending = self._file.read(CHUNK)
+                if not self._pending:
+                    return b""  # cut off: what there is, is read
+            data: bytes = self._decoder.decompress(self._pending, CHUNK)
+            self._pending = self._decoder.unconsumed_tail if _is_zlib(self._decoder) else b""
+            if data:
+                return data
+
+
+def _is_zlib(decoder: Any) -> bool:
+    return hasattr(decoder, "unconsumed_tail")
+
+
+def text_of(data: bytes) -> str:
+    """Bytes of others as text; what is no UTF-8 becomes a replacement character."""
+    return data.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def tree(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    """The regular files of a folder or archive whose name is wanted, by relative name. Links are not followed."""
+    found: dict[str, bytes] = {}
+    total = 0
+    for name, data in _walk(path, wanted) if path.is_dir() else _members(path, wanted):
+        total += len(data)
+        if total > TOTAL:
+            raise Unreadable(f"what is read of it is larger than {TOTAL >> 20} MiB")
+        found.setdefault(name, data)
+    return found
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is a tar archive, compressed or not."""
+    with path.open("rb") as file:
+        head = Unpacked(file).read(512)
+    return head[257:262] == b"ustar"
+
+
+def unpacked(path: Path) -> bytes:
+    """A single file, unpacked if it is compressed. Raises Unreadable for one that is larger than MEMBER."""
+    with path.open("rb") as file:
+        return whole(Unpacked(file).read(MEMBER + 1))
+
+
+def whole(data: bytes) -> bytes:
+    """The bytes, if they are no more than one file may have."""
+    if len(data) > MEMBER:
+        raise Unreadable(f"a file in it is larger than {MEMBER >> 20} MiB")
+    return data
+
+
+def inner(data: bytes) -> bytes:
+    """A compressed file that was found inside a record."""
+    return whole(Unpacked(io.BufferedReader(io.BytesIO(data))).read(MEMBER + 1))
+
+
+def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    with path.open("rb") as file:
+        try:
+            with tarfile.open(fileobj=Unpacked(file), mode="r|") as archive:
+                for count, member in enumerate(archive):
+                    if count >= MEMBERS:
+                        raise Unreadable(f"more than {MEMBERS} files in it")
+                    name = posixpath.normpath(member.name).lstrip("/")
+                    if not member.isreg() or name.startswith("..") or "\0" in name or not wanted(name):
+                        continue
+                    if member.size > MEMBER:
+                        raise Unreadable(f"{member.name[:100]} is larger than {MEMBER >> 20} MiB")
+                    file_ = archive.extractfile(member)
+                    if file_ is not None:
+                        yield name, file_.read()
+        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+            if isinstance(error, Unreadable):
+                raise
+            raise Unreadable(f"damaged: {error}") from error
+
+
+def _walk(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    count = 0
+    for folder, folders, names in os.walk(path, followlinks=False):
+        folders.sort()
+        for name in sorted(names):
+            count += 1
+            if count > MEMBERS:
+                raise Unreadable(f"more than {MEMBERS} files in it")
+            here = os.path.join(folder, name)
+            inside = os.path.relpath(here, path).replace(os.sep, "/")
+            try:
+                if wanted(inside) and stat.S_ISREG(os.lstat(here).st_mode):
+                    yield inside, contents(here, MEMBER)
+            except OSError:
+                continue  # a file of a report that may not be read, or has gone: as if it were not in it

@@ -1,0 +1,187 @@
+"""From the pieces of a report to outputs of probes: each brought into the probe's own form, and nothing added that is not there.
+
+A piece that tells only half of what a probe reads is no output of it: half a truth would be judged as the whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gpuprov.probe.base import Output
+from gpuprov.probe.systemd import UNITS
+from gpuprov.records.model import Pieces
+
+MACHINES = r"\b(x86_64|aarch64|ppc64le)\b"
+_FUNCTION = re.compile(
+    r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[10de:([0-9a-f]{4})\](?: \(|\Z)"
+)
+
+
+def uname(text: str) -> str | None:
+    """`uname -a` as `uname -srm`; None where the machine is not told."""
+    words, machine = text.split(), re.findall(MACHINES, text)
+    return f"{words[0]} {words[2]} {machine[-1]}\n" if len(words) > 3 and machine else None
+
+
+def lspci(text: str) -> str:
+    """`lspci -nn`, with or without -k or -v: the NVIDIA functions; a subsystem that is not shown is zeros."""
+    rows: list[list[str]] = []
+    for line in text.splitlines():
+        if match := _FUNCTION.match(line):
+            address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
+            rows.append([address, "0x10de", f"0x{match[3]}", "0x0000", "0x0000", f"0x{match[2]}00", ""])
+        elif not line.startswith((" ", "\t")):
+            rows.append([])  # a function of another vendor: what follows is its own
+        elif rows and rows[-1] and (match := re.match(r"\s+Kernel driver in use: (\S+)", line)):
+            rows[-1][6] = match[1]
+        elif rows and rows[-1] and (match := re.match(r"\s+Subsystem: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]", line)):
+            rows[-1][3:5] = [f"0x{match[1]}", f"0x{match[2]}"]
+    return "".join(" ".join(row).rstrip() + "\n" for row in rows if row)
+
+
+def dpkg(text: str) -> str:
+    """The columns of `dpkg -l`; it does not show the source package, which stays empty."""
+    rows = []
+    architecture = "amd64"
+    for line in text.splitlines():
+        match = re.match(r"([uihrp][ncHUFWti][R ]?)\s+(\S+)\s+(\S+)(?:\s+(\S+))?", line)
+        if match:
+            name, _, arch = match[2].partition(":")
+            arch = arch or (match[4] if match[4] in ("amd64", "arm64", "i386", "all") else "all")
+            if name == "dpkg":
+                architecture = arch
+            rows.append(f"{match[1].ljust(3)}|{name}|{match[3]}||{arch}")
+    return f"native|{architecture}\n" + "".join(row + "\n" for row in rows)
+
+
+def fabric(text: str) -> str:
+    """`nvidia-smi -q`: the lines of each GPU and of its block Fabric."""
+    kept = []
+    inside = False
+    for line in text.splitlines():
+        if line.startswith("GPU "):
+            kept.append(line)
+        elif re.match(r"    \S", line):
+            inside = line.split() == ["Fabric"]
+        elif inside and line.startswith("        "):
+            kept.append(line)
+    return "".join(line + "\n" for line in kept)
+
+
+def smi_rows(text: str) -> str:
+    """`nvidia-smi -q`: a row per GPU as --query-gpu gives it, or what it said instead."""
+    driver = re.search(r"^Driver Version\s*: (\S+)", text, re.MULTILINE)
+    if driver is None:
+        return text
+    rows = []
+    for block in re.split(r"^(?=GPU [0-9A-Fa-f]{4,8}:)", text, flags=re.MULTILINE)[1:]:
+        values = dict(re.findall(r"^    (Product Name|Persistence Mode|GPU UUID)\s*: (.*?)\s*$", block, re.MULTILINE))
+        name, uuid = values.get("Product Name", "?"), values.get("GPU UUID", "")
+        rows.append(f"{block.split()[1]}, {name}, {uuid}, {driver[1]}, {values.get('Persistence Mode', '')}\n")
+    return "".join(rows)
+
+
+def units(shown: str, files: str) -> str | None:
+    """`systemctl show` of all services, and `systemctl list-unit-files`: the blocks of the units that are asked for."""
+    blocks = {}
+    for block in re.split(r"\n\s*\n", shown):
+        if match := re.search(r"^Id=(.*)$", block, re.MULTILINE):
+            blocks[match[1].strip()] = block.strip("\n")
+    if not blocks or "UNIT FILE" not in files:
+        return None
+    states = dict(re.findall(r"^(\S+\.\w+)\s+([a-z-]+)", files, re.MULTILINE))
+    asked = []
+    for name in UNITS:
+        if name in blocks:
+            asked.append(blocks[name])
+        else:  # not loaded: systemd has nothing to say of it but whether there is a file
+            load = "loaded" if name in states else "not-found"
+            asked.append(f"Id={name}\nLoadState={load}\nActiveState=inactive\nUnitFileState={states.get(name, '')}")
+    return "\n\n".join(asked) + "\n"
+
+
+def _file(path: str) -> Callable[[Pieces], str | None]:
+    return lambda pieces: pieces.file(path)
+
+
+def _command(name: str, adapt: Callable[[str], str | None] = str) -> Callable[[Pieces], str | None]:
+    def found(pieces: Pieces) -> str | None:
+        text = pieces.commands.get(name)
+        return None if text is None else adapt(text)
+
+    return found
+
+
+def _functions(pieces: Pieces) -> str | None:
+    for command in ("lspci -nnDvvvxxxx", "lspci -nnvv", "lspci -nnk", "lspci -nn"):
+        if (text := pieces.commands.get(command)) is not None:
+            return lspci(text)
+    return None
+
+
+BRIDGE = "[15b3:1021]"
+
+
+def _bridges(pieces: Pieces) -> str | None:
+    """None where there is a ConnectX-7: only its vital product data tell whether it bridges to an NVSwitch."""
+    shown = next((text for command, text in pieces.commands.items() if command.startswith("lspci -nn")), None)
+    return "" if shown and BRIDGE not in shown else None
+
+
+def _loaded(pieces: Pieces) -> str | None:
+    shown = pieces.files.get("/proc/modules") or pieces.commands.get("lsmod")
+    return shown and re.sub(r"\AModule\s+Size.*\n", "", shown)
+
+
+def _limits(pieces: Pieces) -> str | None:
+    if "/etc/security/limits.conf" not in pieces.files:
+        return None
+    return "".join(
+        pieces.files[path] + "\n" for path in sorted(pieces.files) if path.startswith("/etc/security/limits")
+    )
+
+
+def _units(pieces: Pieces) -> str | None:
+    shown, files = pieces.commands.get("systemctl show service"), pieces.commands.get("systemctl list-unit-files")
+    return units(shown, files) if shown and files else None
+
+
+def _os_release(pieces: Pieces) -> str | None:
+    return pieces.files.get("/etc/os-release") or pieces.files.get("/usr/lib/os-release")
+
+
+PROBES: dict[str, Callable[[Pieces], str | None]] = {
+    "loaded_driver": _file("/proc/driver/nvidia/version"),
+    "driver_parameters": _file("/proc/driver/nvidia/params"),
+    "command_line": _file("/proc/cmdline"),
+    "os_release": _os_release,
+    "platform": _command("uname -a", uname),
+    "loaded_modules": _loaded,
+    "login_limits": _limits,
+    "default_limits": _command(
+        "systemctl show",
+        lambda text: "".join(f"{row}\n" for row in text.splitlines() if row.startswith("DefaultLimit")),
+    ),
+    "sysctl": _command("sysctl -a"),
+    "nvidia_functions": _functions,
+    "nvidia_smi": _command("nvidia-smi -q", smi_rows),
+    "fabric_state": _command("nvidia-smi -q", fabric),
+    "fabric_bridges": _bridges,
+    "packages": _command("dpkg -l", dpkg),
+    "fabric_packages": _command("dpkg -l", dpkg),
+    "units": _units,
+    "receipt": _file("/var/lib/gpuprov/receipt.json"),
+}
+"""By the name of a probe, what a report may hold of it. A report on an rpm host lists packages without epoch and locks: half."""
+
+
+def outputs(pieces: Pieces) -> dict[str, Output]:
+    """The outputs of the probes that these pieces tell of."""
+    found = {name: made(pieces) for name, made in PROBES.items()}
+    status = {"nvidia_smi": _smi_status(pieces)}
+    return {name: Output(text, status.get(name, 0)) for name, text in found.items() if text is not None}
+
+
+def _smi_status(pieces: Pieces) -> int:
+    return 0 if "Driver Version" in pieces.commands.get("nvidia-smi -q", "") else 9

@@ -1,0 +1,75 @@
+"""nvidia-bug-report.log: sections between lines of underscores, each a file (`*** PATH`) or a command with its output.
+
+The form is that of the script nvidia-bug-report.sh of NVIDIA's drivers 390 to 580.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from gpuprov.records.model import Pieces
+
+HEAD = "Start of NVIDIA bug report log file"
+_RULE = re.compile(r"^_{40,}\s*$", re.MULTILINE)
+_FILE = re.compile(r"\*\*\* (/\S+)(?: (does not exist))?\s*\Z")
+_COMMAND = re.compile(
+    r"(?:/usr)?/s?bin/((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat)\b[^|<>;]*?)\s*\Z"
+)
+_UNAME = re.compile(r"^uname: (\S+ (\S+) .*)$", re.MULTILINE)
+_DATE = re.compile(r"^Date: (.*)$", re.MULTILINE)
+_LONG = {"--query": "-q"}
+
+
+def is_one(text: str) -> bool:
+    """Whether this is such a report."""
+    return HEAD in text[:4000]
+
+
+def host(text: str) -> str:
+    """What the host called itself; "" where the report does not say."""
+    found = _UNAME.search(text)
+    return found[2] if found else ""
+
+
+def date(text: str) -> str:
+    """When it was made, in the words of `date`."""
+    found = _DATE.search(text)
+    return found[1].strip() if found else ""
+
+
+def pieces(text: str) -> Pieces:
+    """The files and commands in it. Where one is there twice, the first counts."""
+    found = Pieces()
+    if uname := _UNAME.search(text):
+        found.commands["uname -a"] = uname[1] + "\n"
+    for section in _RULE.split(text):
+        _section(section, found)
+    return found
+
+
+def _section(section: str, found: Pieces) -> None:
+    into: tuple[dict[str, str], str] | None = None
+    lines: list[str] = []
+    blank = True
+
+    def close() -> None:
+        if into:
+            into[0].setdefault(into[1], "\n".join(lines).strip("\n") + "\n")
+
+    for line in section.splitlines():
+        if match := _FILE.match(line):
+            close()
+            path = posixpath.normpath(match[1])
+            into, lines = (found.files, path), []
+            if match[2]:
+                found.absent.add(path)
+                into = None
+        elif blank and (match := _COMMAND.match(line)):
+            close()
+            program, *words = match[1].split()
+            into, lines = (found.commands, " ".join([program, *(_LONG.get(word, word) for word in words)])), []
+        elif not (line.startswith("*** ls: ") and not lines):
+            lines.append(line)
+        blank = not line.strip()
+    close()

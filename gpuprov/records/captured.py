@@ -1,0 +1,72 @@
+"""gpuprov's own captures: exactly what the probes printed on a host, less its secrets, in one file per host."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection
+
+import msgspec
+
+from gpuprov import reading
+from gpuprov.probe.base import Facts, Output
+from gpuprov.reading import Unreadable
+from gpuprov.records.masking import masked
+from gpuprov.records.model import Record
+
+FORMAT = 1
+
+
+class Capture(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The file. `read_at`: seconds since 1970. `masked`: how many secrets were replaced."""
+
+    gpuprov_capture: int
+    version: str = ""
+    host: str
+    read_at: float = 0
+    masked: int = 0
+    outputs: dict[str, Output]
+
+
+def file_name(host: str) -> str:
+    """The file of a host's capture; whatever the inventory calls the host, it is a plain name."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", host).lstrip(".") + ".capture.json"
+
+
+def made(host: str, facts: Facts, version: str, secrets: Collection[str] = ()) -> Capture:
+    """The capture of a host. `secrets`: values of the inventory that must not be in it, whatever they look like."""
+    outputs: dict[str, Output] = {}
+    count = 0
+    for name, output in facts.outputs().items():
+        body, hidden = masked(output.text, secrets)
+        error, more = masked(output.error, secrets)
+        count += hidden + more
+        outputs[name] = Output(body, output.status, error)
+    return Capture(
+        gpuprov_capture=FORMAT, version=version, host=host, read_at=facts.read_at, masked=count, outputs=outputs
+    )
+
+
+def text(capture: Capture) -> str:
+    """The file's text."""
+    return msgspec.json.format(msgspec.json.encode(capture), indent=1).decode() + "\n"
+
+
+def parse(text: str, path: str) -> Record:
+    """Raises Unreadable for what is no capture, or one of a later gpuprov."""
+    try:
+        found = reading.typed_json(text, Capture)
+    except Unreadable as error:
+        raise Unreadable(f"no capture of gpuprov: {error}") from error
+    if found.gpuprov_capture != FORMAT:
+        raise Unreadable(
+            f"a capture of form {found.gpuprov_capture}, made by gpuprov {found.version[:20]}", f"form {FORMAT}"
+        )
+    return Record(
+        host=found.host,
+        path=path,
+        kind="capture",
+        outputs=found.outputs,
+        read_at=found.read_at if 0 < found.read_at < time.time() + 86400 else 0,
+        text="\n".join(output.text + output.error for output in found.outputs.values()),
+    )

@@ -1,0 +1,53 @@
+"""Secrets in what hosts print, replaced by `***`, so that a capture can be attached to a ticket.
+
+What looks like a secret goes, also where it is none: user and password in a URL, values behind names such as password, token or
+secret, authorization headers, private keys, JSON web tokens, and keys of cloud providers. Public keys and fingerprints stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+MASK = "***"
+_NAME = (
+    r"[A-Za-z0-9_.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)"
+    r"[A-Za-z0-9_.-]*|auth"
+)
+_VALUE = r"""(?P<quote>["'])(?P<quoted>(?:[^"'\\\n]|\\.)+)(?P=quote)|(?P<bare>[^\s,;}\]"']+)"""
+_NAMED = re.compile(rf"""(?i)(?P<head>(?<![A-Za-z0-9_.-])(?P<name>{_NAME})["']?[ \t]*[:=][ \t]*)(?:{_VALUE})""")
+_HARMLESS = re.compile(r"(?i)(?:[0-9.]{1,9}|true|false|yes|no|on|off|none|null|\*+)\Z")
+_PLACE = re.compile(r"(?i).*(?:file|path|dir)\Z")
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
+    (re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://)(?!\*\*\*@)[^/\s@\"']+@"), rf"\1{MASK}@"),
+    (re.compile(r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"), MASK),
+    (re.compile(r"\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}\b"), MASK),
+    (re.compile(r"(?i)(\b(?:bearer|basic) +)[A-Za-z0-9+/=._~-]{8,}"), rf"\1{MASK}"),
+)
+
+
+def masked(text: str, secrets: Collection[str] = ()) -> tuple[str, int]:
+    """The text without secrets, and how many were replaced. `secrets`: values to hide wherever they stand.
+
+    Quotes stay, so that a configuration can still be read. Switches, small numbers and paths are no secrets.
+    """
+    count = 0
+    for secret in sorted((value for value in secrets if len(value) >= 4), key=len, reverse=True):
+        count += text.count(secret)
+        text = text.replace(secret, MASK)
+    for pattern, replacement in _PATTERNS:
+        text, hidden = pattern.subn(replacement, text)
+        count += hidden
+    hidden_values = 0
+
+    def hide(found: re.Match[str]) -> str:
+        nonlocal hidden_values
+        value = found["quoted"] or found["bare"]
+        if _HARMLESS.match(value) or _PLACE.match(found["name"]):
+            return found[0]
+        hidden_values += 1
+        quote = found["quote"] or ""
+        return f"{found['head']}{quote}{MASK}{quote}"
+
+    return _NAMED.sub(hide, text), count + hidden_values

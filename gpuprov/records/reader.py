@@ -1,0 +1,108 @@
+"""A path -> the records in it: one file or archive, or a folder of them. What it is, is told by what is in it, never by its name."""
+
+from __future__ import annotations
+
+import email.utils
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpuprov.errors import GpuprovError
+from gpuprov.probe.base import Output
+from gpuprov.reading import Unreadable, archives, refused
+from gpuprov.records import adapt, bug_report, captured, sosreport
+from gpuprov.records.model import Pieces, Record
+
+_BUG_REPORT = re.compile(r"(?:\A|/)nvidia-bug-report(?:_([^/]+?))?\.log(?:\.gz|\.xz)?\Z")
+_CAPTURE = re.compile(r"[^/]+\.capture\.json\Z")
+_OPERATOR_LOG = re.compile(r"(?:\A|/)(?:gpu_(?:operand|operator)_pod[^/]*|gpu_device_usage_[^/]*)\.log\Z")
+ALLOWED = (
+    "an nvidia-bug-report.log(.gz), an sosreport (archive or folder), a must-gather of the GPU operator, "
+    "or what gpuprov capture wrote"
+)
+
+
+def read(path: Path) -> list[Record]:
+    """Every record at the path, by host. Raises GpuprovError where there is none, or where it cannot be read."""
+    try:
+        if what := refused(str(path)):
+            raise Unreadable(f"this is {what}", "a file or folder")
+        records = _folder(path) if path.is_dir() or archives.is_archive(path) else [_single(path)]
+    except OSError as error:
+        raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name {ALLOWED}") from error
+    except Unreadable as error:
+        raise GpuprovError(f"{path} cannot be read: {error}", f"name {ALLOWED}") from error
+    if not records:
+        raise GpuprovError(f"{path} holds no record of a host", f"name {ALLOWED}")
+    return sorted(records, key=lambda record: record.host)
+
+
+def _single(path: Path) -> Record:
+    text = archives.text_of(archives.unpacked(path))
+    if bug_report.is_one(text):
+        return _bug_report(text, str(path))
+    if text.lstrip().startswith("{"):
+        return captured.parse(text, str(path))
+    raise Unreadable("it is none of the records that gpuprov knows")
+
+
+def _folder(path: Path) -> list[Record]:
+    tree = archives.tree(path, _wanted)
+    records = []
+    for name, data in tree.items():
+        if _CAPTURE.match(name.rpartition("/")[2]):
+            records.append(captured.parse(archives.text_of(data), f"{path}/{name}"))
+        elif match := _BUG_REPORT.search(name):
+            text = archives.text_of(archives.inner(data))
+            if bug_report.is_one(text):
+                records.append(_bug_report(text, f"{path}/{name}", match[1] or ""))
+    if sosreport.is_one(set(tree)):
+        records.append(_sosreport({name: data for name, data in tree.items() if sosreport.wanted(name)}, str(path)))
+    pods = "\n".join(archives.text_of(data) for name, data in tree.items() if _OPERATOR_LOG.search(name))
+    if pods and not records:
+        records.append(Record(host="", path=str(path), kind="bug report", outputs={}, text=pods))
+    return records
+
+
+def _wanted(name: str) -> bool:
+    return bool(
+        _BUG_REPORT.search(name)
+        or _CAPTURE.match(name.rpartition("/")[2])
+        or _OPERATOR_LOG.search(name)
+        or sosreport.wanted(name)
+    )
+
+
+def _bug_report(text: str, path: str, node: str = "") -> Record:
+    """`node`: the name that a must-gather gives the file; inside, the driver's pod calls itself otherwise."""
+    return Record(
+        host=node or bug_report.host(text),
+        path=path,
+        kind="bug report",
+        outputs=_outputs(bug_report.pieces(text)),
+        read_at=_seconds(bug_report.date(text)),
+        text=text,
+    )
+
+
+def _sosreport(tree: dict[str, bytes], path: str) -> Record:
+    pieces = sosreport.pieces(tree)
+    return Record(
+        host=sosreport.host(tree), path=path, kind="sosreport", outputs=_outputs(pieces), text=sosreport.logs(tree)
+    )
+
+
+def _outputs(pieces: Pieces) -> dict[str, Output]:
+    """A report does not say whether it was made in a container; it is taken for one of a host."""
+    return {"container": Output(""), **adapt.outputs(pieces)}
+
+
+def _seconds(date: str) -> float:
+    """What `date` prints, as seconds since 1970; 0 where it is not understood (a zone by name other than UTC)."""
+    for form in ("%a %b %d %H:%M:%S UTC %Y", "%a %d %b %Y %I:%M:%S %p UTC", "%a %b %d %I:%M:%S %p UTC %Y"):
+        try:
+            return datetime.strptime(date, form).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+    parsed = email.utils.parsedate_tz(date)
+    return float(email.utils.mktime_tz(parsed)) if parsed and parsed[9] is not None else 0

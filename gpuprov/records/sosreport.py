@@ -1,0 +1,83 @@
+"""sosreport, as an archive or its folder: copies of files under their own path, and outputs of commands under sos_commands.
+
+Names of commands are sos's: blanks and slashes are replaced (https://github.com/sosreport/sos, `mangle_command`); sos 4.0 and 4.9.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov.reading.archives import text_of
+from gpuprov.records.model import Pieces
+
+FILES = re.compile(
+    r"(?:etc/(?:os-release|modules|modules-load\.d/[^/]+\.conf|sysctl\.d/90-gpuprov\.conf|security/limits\.conf|security/limits\.d/[^/]+)"
+    r"|usr/lib/os-release|proc/(?:cmdline|modules|driver/nvidia/(?:version|params))"
+    r"|boot/grub2?/grub\.cfg|var/lib/gpuprov/receipt\.json|hostname|installed-rpms)\Z"
+)
+COMMANDS: dict[str, str] = {
+    "kernel/uname_-a": "uname -a",
+    "kernel/lsmod": "lsmod",
+    "kernel/sysctl_-a": "sysctl -a",
+    "kernel/dmesg": "dmesg",
+    "kernel/dkms_status": "dkms status",
+    "pci/lspci_-nnvv": "lspci -nnvv",
+    "dpkg/dpkg_-l": "dpkg -l",
+    "host/hostname": "hostname",
+    "host/uname_-a": "uname -a",
+    "systemd/systemctl_show_--all": "systemctl show",
+    "systemd/systemctl_show_service_--all": "systemctl show service",
+    "systemd/systemctl_list-unit-files": "systemctl list-unit-files",
+    "nvidia/nvidia-smi_-q": "nvidia-smi -q",
+    "nvidia/nvidia-smi_--list-gpus": "nvidia-smi -L",
+    "nvidia/nvidia-smi_topo_-m": "nvidia-smi topo -m",
+}
+LOGS = re.compile(
+    r"sos_commands/(?:kernel/dmesg|logs/journalctl_--no-pager(?:_--boot)?|nvidia/[^/]+|kernel/dkms_status)\Z|var/log/(?:messages|syslog|kern\.log)\Z"
+)
+
+
+def inside(name: str) -> str:
+    """A member's name without the folder that sos puts all into; the name itself where there is none."""
+    first, slash, rest = name.partition("/")
+    return rest if slash and first.startswith("sosreport") else name
+
+
+def wanted(name: str) -> bool:
+    """Whether a member is read at all."""
+    bare = inside(name)
+    return bool(FILES.match(bare) or LOGS.match(bare) or bare.removeprefix("sos_commands/") in COMMANDS)
+
+
+def is_one(names: set[str]) -> bool:
+    """Whether a tree with these members is such a report."""
+    return any(inside(name).startswith("sos_commands/") for name in names)
+
+
+def pieces(tree: dict[str, bytes]) -> Pieces:
+    """The files and commands in it."""
+    found = Pieces()
+    for name, data in tree.items():
+        bare = inside(name)
+        command = COMMANDS.get(bare.removeprefix("sos_commands/"))
+        if command:
+            found.commands.setdefault(command, text_of(data))
+        elif bare == "installed-rpms":
+            found.commands["rpm -qa"] = text_of(data)
+        elif FILES.match(bare):
+            found.files[f"/{bare}"] = text_of(data)
+    return found
+
+
+def host(tree: dict[str, bytes]) -> str:
+    """What the host called itself."""
+    named = {inside(name): data for name, data in tree.items()}
+    for name in ("sos_commands/host/hostname", "hostname"):
+        if text := text_of(named.get(name, b"")).strip():
+            return text.split()[0]
+    return ""
+
+
+def logs(tree: dict[str, bytes]) -> str:
+    """The texts in which messages stand."""
+    return "\n".join(text_of(data) for name, data in tree.items() if LOGS.match(inside(name)))

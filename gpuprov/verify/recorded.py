@@ -1,0 +1,47 @@
+"""Records judged by the specs of an inventory: no host is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from gpuprov.errors import GpuprovError
+from gpuprov.records import Record, RecordedFacts
+from gpuprov.verify.evaluate import Result, evaluate
+from gpuprov.verify.verify import Pairs
+
+
+def verify(fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | None = None) -> list[Result]:
+    """Every check of each host that a record is of. Raises GpuprovError where a record is of no host, or of several.
+
+    A record belongs to the host of its name, with or without the domain, or of its name as ansible_host; one whose name matches no
+    host belongs to the only host there is. What a record does not hold is `skip`.
+    """
+    matched: dict[str, Record] = {}
+    for record in records:
+        name = _host(fleet, record)
+        if name in matched:
+            raise GpuprovError(
+                f"{matched[name].path} and {record.path} are both records of {name}", "name one of them with --from"
+            )
+        matched[name] = record
+    found = [(spec, matched[raw.name]) for raw, spec in fleet if raw.name in matched]
+    return [one for spec, record in found for one in evaluate(spec, RecordedFacts(record), only=only)]
+
+
+def _host(fleet: Pairs, record: Record) -> str:
+    names = [raw.name for raw, _ in fleet]
+    short = record.host.partition(".")[0]
+    for alike in (
+        [raw.name for raw, _ in fleet if record.host and record.host in (raw.name, raw.connection.get("ansible_host"))],
+        [name for name in names if short and name.partition(".")[0] == short],
+        names,
+    ):
+        if len(alike) == 1:
+            return alike[0]
+        if alike and alike is not names:
+            break
+    called = f'calls its host "{record.host}"' if record.host else "does not name its host"
+    raise GpuprovError(
+        f"{record.path} {called}; the inventory has {', '.join(names[:5])}{' ...' if len(names) > 5 else ''}",
+        "say which host it is: --limit HOST",
+    )

@@ -1,0 +1,106 @@
+"""gpuprov's own captures: what comes back is what was read, and no secret is in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuprov.errors import GpuprovError
+from gpuprov.probe.base import Facts, Output
+from gpuprov.records import RecordedFacts, captured, read
+from gpuprov.records.masking import masked
+from gpuprov.verify.evaluate import evaluate
+from tests.capabilities.asking import GOOD
+from tests.records.test_reports import fleet
+
+SECRETS = {
+    "https://site:hunter2@mirror.example/repo": "https://***@mirror.example/repo",
+    'machine x login y "password": "with a \\" quote"': 'machine x login y "password": "***"',
+    "ANSIBLE_TOKEN=abc123def": "ANSIBLE_TOKEN=***",
+    "auths: {registry: {auth: dXNlcjpwYXNz}}": "auths: {registry: {auth: ***}}",
+    "Authorization: Bearer abcdefgh.ijklmnop": "Authorization: Bearer ***",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0.SflKxwRJSMeKKF2QT4": "***",
+    "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNz\n-----END OPENSSH PRIVATE KEY-----\nafter": "***\nafter",
+    "-----BEGIN PRIVATE KEY-----\ncut off": "***",
+    "aws_access_key_id = AKIAABCDEFGHIJKLMNOP": "aws_access_key_id = ***",
+    "the become word is s3cret-word here": "the become word is *** here",
+}
+NO_SECRETS = (
+    "net.sctp.auth_enable = 1",
+    "kernel.keys.root_maxkeys = 1000000",
+    "key_file: /etc/keys/private_key_file",
+    "tls_private_key_path = /etc/ssl/key.pem",
+    "token: true",
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ host",
+    "deb [signed-by=/usr/share/keyrings/x.gpg] http://mirror.example/debian bookworm main",
+    "GPU-00000001-0000-0000-0000-000000000000",
+    "https://mirror.example/a@b",
+)
+
+
+def facts() -> Facts:
+    return Facts({name: Output(value) if isinstance(value, str) else value for name, value in GOOD.items()})
+
+
+def test_what_comes_back_is_judged_as_the_host_was(tmp_path: Path) -> None:
+    here = facts()
+    (tmp_path / captured.file_name("gpu017")).write_text(captured.text(captured.made("gpu017", here, "0.1.0")))
+    (record,) = read(tmp_path)
+    back = RecordedFacts(record)
+    assert (record.host, record.kind, back.read_at) == ("gpu017", "capture", here.read_at)
+    assert back.outputs() == here.outputs()
+    for _, spec in fleet():
+        assert evaluate(spec, back) == evaluate(spec, here)
+
+
+def test_secrets_are_masked_and_nothing_else() -> None:
+    for text, expected in SECRETS.items():
+        assert masked(text, ["s3cret-word"]) == (expected, 1), text
+    for text in NO_SECRETS:
+        assert masked(text) == (text, 0)
+
+
+def test_a_masked_configuration_can_still_be_read() -> None:
+    text = json.dumps(
+        {"auths": {"registry.example": {"auth": "dXNlcjpwYXNz"}}, "password": "a b", "live-restore": True}
+    )
+    assert json.loads(masked(text)[0]) == {
+        "auths": {"registry.example": {"auth": "***"}},
+        "password": "***",
+        "live-restore": True,
+    }
+
+
+def test_a_capture_counts_what_it_hides() -> None:
+    made = captured.made("gpu017", Facts({"x": Output("password=hunter22\n", 1, "token: abcdefgh")}), "0.1.0")
+    assert (made.masked, made.outputs["x"]) == (2, Output("password=***\n", 1, "token: ***"))
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", ".hidden", "a b", "gpu\n017"])
+def test_a_hosts_name_is_never_a_path(name: str) -> None:
+    file = captured.file_name(name)
+    assert "/" not in file
+    assert not file.startswith(".")
+    assert file.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            '{"gpuprov_capture": 2, "version": "9", "host": "x", "outputs": {}}',
+            "a capture of form 2, made by gpuprov 9; allowed: form 1",
+        ),
+        ('{"gpuprov_capture": 1, "host": "x", "outputs": {"a": {"text": 5}}}', "no capture of gpuprov"),
+        ('{"some": "json"}', "no capture of gpuprov"),
+        ("[" * 100_000, "none of the records"),
+        ('{"a":' * 100_000, ""),
+    ],
+)
+def test_what_is_no_capture_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(GpuprovError, match=rf"x\.json cannot be read: .*{why}"):
+        read(path)

@@ -1,0 +1,115 @@
+"""Archives of others: nothing in them is run, leaves its folder, fills the memory, or hangs the reader."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gpuprov.errors import GpuprovError
+from gpuprov.reading import archives
+from gpuprov.records import read
+from tests.records import reports
+
+
+def refused(path: Path, why: str) -> None:
+    with pytest.raises(GpuprovError, match=why) as caught:
+        read(path)
+    assert caught.value.exit_code == 2
+    assert str(path) in caught.value.message
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
+def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: object) -> None:
+    monkeypatch.setattr(archives, "TOTAL", 4 << 20)
+    monkeypatch.setattr(archives, "MEMBER", 2 << 20)
+    path = tmp_path / "report.log"
+    path.write_bytes(pack(bytes(8 << 20)))  # type: ignore[operator]
+    refused(path, "larger than [24] MiB")
+    path.write_bytes(reports.tarball({"sos_commands/kernel/dmesg": bytes(3 << 20)}))
+    refused(path, "sos_commands/kernel/dmesg is larger than 2 MiB")
+    path.write_bytes(reports.tarball({"unwanted": bytes(8 << 20)}))
+    refused(path, "unpacked it is larger than 4 MiB")
+
+
+def test_an_xz_header_that_asks_for_all_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "report.xz"
+    filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 29}]
+    path.write_bytes(lzma.compress(b"x" * 1000, filters=filters))
+    refused(path, "damaged: .*[Mm]emory")
+
+
+def member(name: str, kind: bytes, link: str = "") -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = kind, link
+        archive.addfile(entry)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
+def test_only_regular_members_are_read(tmp_path: Path, kind: bytes) -> None:
+    path = tmp_path / "report.tar"
+    path.write_bytes(member("sos_commands/kernel/dmesg", kind, "/etc/shadow"))
+    refused(path, "holds no record of a host")
+
+
+def test_no_name_leaves_the_archive(tmp_path: Path) -> None:
+    names = ("../sos_commands/kernel/dmesg", "a/../../etc/os-release", "/etc/os-release", "sos_commands/host/hostname")
+    path = tmp_path / "report.tar"
+    path.write_bytes(reports.tarball(dict.fromkeys(names, "gpu017"), "w"))
+    inside = archives.tree(path, lambda _name: True)
+    assert set(inside) == {"etc/os-release", "sos_commands/host/hostname"}
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["report.tar"]
+
+
+def test_a_folder_is_read_without_links_pipes_and_what_they_lead_to(tmp_path: Path) -> None:
+    folder = tmp_path / "sosreport"
+    (folder / "sos_commands" / "kernel").mkdir(parents=True)
+    (folder / "sos_commands" / "host").mkdir()
+    (folder / "sos_commands" / "host" / "hostname").write_text("gpu017\n")
+    secret = tmp_path / "secret"
+    secret.write_text("NVRM: Xid (PCI:0000:10:1c): 79, secret")
+    (folder / "sos_commands" / "kernel" / "dmesg").symlink_to(secret)
+    (folder / "sos_commands" / "logs").symlink_to(tmp_path)
+    os.mkfifo(folder / "sos_commands" / "kernel" / "lsmod")
+    (folder / "loop").symlink_to(folder)
+    (record,) = read(folder)
+    assert "secret" not in record.text
+    assert "loaded_modules" not in record.outputs
+
+
+def test_more_files_than_a_report_has_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MEMBERS", 10)
+    path = tmp_path / "report.tar"
+    path.write_bytes(reports.tarball({str(number): "" for number in range(11)}, "w"))
+    refused(path, "more than 10 files in it")
+
+
+def test_damage_is_one_clear_error_and_what_is_cut_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = tmp_path / "report"
+    whole = gzip.compress(reports.bug_report().encode(), mtime=0)
+    path.write_bytes(whole[:40] + b"\xff" * 40 + whole[80:])
+    refused(path, "cannot be read: damaged")
+    path.write_bytes(whole[: len(whole) - 200])
+    (record,) = read(path)
+    assert record.host == "gpu017"
+    for junk in (b"", b"\0" * 600, b"\x1f\x8b", b"plain words\n", os.urandom(2000)):
+        path.write_bytes(junk)
+        refused(path, "cannot be read|holds no record")
+    archive = reports.tarball({"sos_commands/host/hostname": "x" * 2000}, "w")
+    path.write_bytes(archive[:1000])
+    refused(path, "damaged|no record")
+
+
+def test_pipes_and_devices_are_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    refused(pipe, "this is a pipe")
+    refused(Path("/dev/zero"), "this is a device")
