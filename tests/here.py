@@ -22,9 +22,10 @@ def play(
     """What ansible-playbook said of plays whose working folder is this one, and its exit status.
 
     The folder comes first on the PATH, and is $STATE: stand-ins of programs lie there. Python is the one of the tests, unless
-    `extra`, which wins over every other variable, names another.
+    `extra`, which wins over every other variable, names another (None: Ansible's own choice).
     """
     facts = {"ansible_python_interpreter": sys.executable, **(extra or {})}
+    facts = {name: value for name, value in facts.items() if value is not None}
     (folder / "play.json").write_text(
         json.dumps([{"name": "Play", "hosts": "all", "gather_facts": False, **one} for one in plays]), encoding="utf-8"
     )

@@ -23,7 +23,7 @@ from gpuprov.plan.extra import extra_variables, new_run
 from gpuprov.plan.interrupt import GRACE, ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
-from gpuprov.plan.read import AFTER, Pair, Reading, read
+from gpuprov.plan.read import AFTER, Pair, Reading, for_ansible, read
 from gpuprov.plan.text import names
 from gpuprov.plan.workspace import workspace
 from gpuprov.spec.model import is_secret
@@ -107,7 +107,7 @@ class _Rollout:
 
     def _stops(self, result: Result, run: Collection[str]) -> bool:
         """Whether a result keeps the host from being touched. A drain command takes care of GPU clients."""
-        if result.moment != "preflight" or result.status != "fail" or result.capability not in {*run, "host"}:
+        if not result.stops or result.status != "fail" or result.capability not in {*run, "host"}:
             return False
         return not (self.options.drain and result.check.endswith(".clients"))
 
@@ -123,7 +123,7 @@ class _Rollout:
         first = proved_first(self.options.canary, parts, known)
         unproved = [name for name in sorted(first) if name not in set(work) and self._unproved(name)]
         failed = 0
-        chosen = [pair for pair in self.pairs if pair[0].name in set(work)]
+        chosen = [for_ansible(pair, self.readings[pair[0].name]) for pair in self.pairs if pair[0].name in set(work)]
         words = [str(value) for raw, _ in chosen for key, value in raw.connection.items() if is_secret(key)]
         with Log(self.options.log_dir, self.run, words) as log, workspace(chosen) as folder:
             self.log = log.path

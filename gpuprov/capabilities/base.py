@@ -87,7 +87,8 @@ class Context(Generic[F]):
 
 @dataclass(frozen=True)
 class Check:
-    """One question about a host. Its docstring (in `description`) is what `explain` prints."""
+    """One question about a host. Its docstring (in `description`) is what `explain` prints. `gate`: while it fails, apply does not
+    touch the host, as with every check of preflight; but it is asked at its own moment too."""
 
     id: str
     fields: tuple[str, ...]
@@ -96,6 +97,7 @@ class Check:
     moment: Moment = "now"
     description: str = ""
     evidence: str = ""
+    gate: bool = False
 
     @property
     def capability(self) -> str:
@@ -103,7 +105,12 @@ class Check:
 
 
 def check(
-    identifier: str, *probes: Probe[Any], fields: tuple[str, ...] = (), moment: Moment = "now", evidence: str = ""
+    identifier: str,
+    *probes: Probe[Any],
+    fields: tuple[str, ...] = (),
+    moment: Moment = "now",
+    evidence: str = "",
+    gate: bool = False,
 ) -> Callable[[Callable[[Context[Any]], Outcome]], Check]:
     """Make a Check of a function: its id, the probes it reads, the spec fields it proves.
 
@@ -112,7 +119,7 @@ def check(
     shown = evidence or "; ".join(dict.fromkeys(probe.evidence for probe in probes if probe.evidence))
 
     def made(function: Callable[[Context[Any]], Outcome]) -> Check:
-        return Check(identifier, fields, probes, function, moment, (function.__doc__ or "").strip(), shown)
+        return Check(identifier, fields, probes, function, moment, (function.__doc__ or "").strip(), shown, gate)
 
     return made
 

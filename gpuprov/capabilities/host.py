@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import version
 
+from gpuprov import reach
 from gpuprov.capabilities.base import Capability, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.repositories_checks import package_sources
 from gpuprov.catalog import fabric as nvswitches
@@ -12,6 +15,7 @@ from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.driver_sets import supported_distributions
 from gpuprov.probe import fabric, house, packages, pci, system, systemd
 from gpuprov.probe.family import words
+from gpuprov.probe.login import LOGIN
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, Reboot
 from gpuprov.spec.problem import Problem
 
@@ -105,13 +109,36 @@ def supported(ctx: Ctx) -> Outcome:
     return ok(release.name)
 
 
-@check("host.root", system.USER_ID, moment="preflight")
+@check("host.root", LOGIN, gate=True)
 def root(ctx: Ctx) -> Outcome:
-    """gpuprov works as root on the host: it logs in as root or becomes root."""
-    user = ctx.facts.get(system.USER_ID)
-    return (
-        ok("root") if user == 0 else fail("root", f"user id {user}", "set ansible_become: true, or ansible_user: root")
-    )
+    """gpuprov works as root on the host: it logs in as root or becomes root. Another user does not see all that is there."""
+    return _unless(reach.not_root(ctx.facts.get(LOGIN)), "root")
+
+
+@check("host.writable", LOGIN, gate=True, evidence="findmnt --options ro")
+def writable(ctx: Ctx) -> Outcome:
+    """Root can write where packages and gpuprov write: a file system that had an error is mounted read-only."""
+    answer = ctx.facts.get(LOGIN)
+    if answer.user != "0":
+        return skip(f"user id {answer.user} may not write there: see host.root")
+    return _unless(reach.not_writable(answer), "writable")
+
+
+@check("host.python", LOGIN, gate=True, evidence="python3 --version")
+def python(ctx: Ctx) -> Outcome:
+    """Ansible has a Python on the host that starts and is new enough: the one that the inventory names, if it names one."""
+    answer = ctx.facts.get(LOGIN)
+    return _unless(reach.no_python(answer, ansible_version()), f"{reach.chosen(answer, ansible_version())} starts")
+
+
+def _unless(refused: reach.Refusal | None, good: str) -> Outcome:
+    return fail(refused.expected, refused.found, refused.hint) if refused else ok(good)
+
+
+@cache
+def ansible_version() -> str:
+    """Of the ansible-core that apply runs."""
+    return version("ansible-core")
 
 
 @check("host.clock", system.CLOCK, moment="preflight")
@@ -180,6 +207,8 @@ CAPABILITY = Capability(
         reboot_pending,
         supported,
         root,
+        writable,
+        python,
         clock,
         package_sources,
         package_database,

@@ -66,6 +66,8 @@ _OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = 
         ("ANSIBLE_PKCS11_PROVIDER",),
         ("ssh_connection.pkcs11_provider",),
     ),
+    "python": (("ansible_python_interpreter",), ("ANSIBLE_PYTHON_INTERPRETER",), ("defaults.interpreter_python",)),
+    "shell": (("ansible_shell_executable",), ("ANSIBLE_EXECUTABLE",), ("defaults.executable",)),
     "container_args": (("ansible_podman_extra_args", "ansible_docker_extra_args"), (), ()),
 }
 _KINDS = {
@@ -148,6 +150,12 @@ class Settings:
     @property
     def become_user(self) -> str:
         return self.text("become_user", "root")
+
+    @property
+    def python(self) -> str:
+        """The interpreter that the inventory names; empty where it leaves the choice (Ansible's `auto` and its kind)."""
+        named = self.text("python").strip()
+        return "" if named.startswith("auto") else named
 
     @property
     def host(self) -> str:

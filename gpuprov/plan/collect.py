@@ -24,8 +24,8 @@ def host_plan(
 ) -> HostPlan:
     """The plan of a host that was read. `reboot`: permission for this run."""
     concerned = [r for r in results if r.capability in decision.run or r.capability == "host"]
-    failing = [r for r in concerned if r.moment != "preflight" and r.status == "fail"]
-    before = [r for r in concerned if r.moment == "preflight"]
+    failing = [r for r in concerned if not r.stops and r.status == "fail"]
+    before = [r for r in concerned if r.stops]
     reasons = tuple(dict.fromkeys(r.reboot for r in failing + before if r.reboot))
     changes = merged(change for r in [*before, *failing] for change in r.changes)
     drivers = [change for r in [*before, *failing] if r.capability == "nvidia_driver" for change in r.changes]
@@ -49,7 +49,8 @@ def host_plan(
         last_apply=applied,
         last_apply_seconds=seconds,
         unpredicted=tuple(unpredicted(concerned)),
-        differs=any(r.status in ("fail", "error") for r in results),
+        differs=any(r.status in ("fail", "error") and r.moment != "preflight" for r in results),
+        unmended=() if decision.run else tuple(r for r in results if r.status in ("fail", "error") and not r.reboot),
         versions={r.capability: r.version for r in results if r.version},
     )
 

@@ -29,7 +29,8 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     what the checks say. diffs: what Ansible's `--check --diff` says of files. tasks: tasks that Ansible says would
     change something, without a diff. unpredicted: what nobody can know before. reboot "unknown": see reboot_reasons.
     last_apply_seconds: None where it is not known; last_apply says why. versions: the exact version that the host has after
-    apply, by capability, as far as its repositories tell.
+    apply, by capability, as far as its repositories tell. unmended: what fails although apply has nothing to do; of preflight,
+    what would stop the next apply.
     """
 
     host: str
@@ -48,6 +49,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     unpredicted: tuple[str, ...] = ()
     differs: bool = False
     versions: dict[str, str] = {}
+    unmended: tuple[Result, ...] = ()
 
     def section(self, kind: str) -> tuple[Change, ...]:
         """The changes of one kind."""

@@ -11,7 +11,7 @@ from gpuprov.plan.decide import decide
 from gpuprov.plan.events import Step
 from gpuprov.plan.interrupt import ended_politely
 from gpuprov.plan.model import HostPlan
-from gpuprov.plan.read import Pair, Reading, read
+from gpuprov.plan.read import Pair, Reading, for_ansible, read
 
 
 def plan(
@@ -39,9 +39,11 @@ def plan(
             return plans
         from gpuprov.plan.predict import predict
 
-        if count := sum(bool(one.run) and not one.blocked for one in plans):
-            tell(f"asking Ansible (--check --diff) about {count} host{'s' if count != 1 else ''}")
-        return predict(pairs, plans, reboot=reboot, forks=forks, timeout=timeout, on_step=on_step)
+        asked = {one.host for one in plans if one.run and not one.blocked}
+        if asked:
+            tell(f"asking Ansible (--check --diff) about {len(asked)} host{'s' if len(asked) != 1 else ''}")
+        known = [for_ansible(pair, readings[pair[0].name]) if pair[0].name in asked else pair for pair in pairs]
+        return predict(known, plans, reboot=reboot, forks=forks, timeout=timeout, on_step=on_step)
 
 
 def plans_of(

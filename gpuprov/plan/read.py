@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from gpuprov import reach
 from gpuprov.capabilities.base import Moment
+from gpuprov.capabilities.host import ansible_version
 from gpuprov.errors import UnreachableError
+from gpuprov.gather.command import SHELL
 from gpuprov.gather.gather import gather
+from gpuprov.gather.settings import Settings
 from gpuprov.plan.decide import PROBES
-from gpuprov.probe.base import Facts
+from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.login import LOGIN
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
@@ -25,6 +31,19 @@ class Reading(msgspec.Struct, frozen=True):
     facts: Facts
     results: tuple[Result, ...]
     lost: UnreachableError | None = None
+
+
+def for_ansible(pair: Pair, reading: Reading) -> Pair:
+    """The host as Ansible shall reach it: by the Python that was judged and by the shell that was used, unless the inventory says
+    others."""
+    raw, spec = pair
+    settings, found = Settings(raw), {}
+    if not settings.python:
+        with contextlib.suppress(ProbeFailed):  # then the role decides
+            found["ansible_python_interpreter"] = reach.chosen(reading.facts.get(LOGIN), ansible_version())
+    if not settings.text("shell"):
+        found["ansible_shell_executable"] = SHELL[0]
+    return msgspec.structs.replace(raw, connection={**raw.connection, **{k: v for k, v in found.items() if v}}), spec
 
 
 def read(

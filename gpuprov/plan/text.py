@@ -85,6 +85,7 @@ def _block(group: Sequence[HostPlan], verbose: bool) -> Iterable[str]:
             yield f"  way out: {result.hint}"
     if plan.idle:
         yield f"{title}: nothing to do{_but(plan)} (last apply: {applied})"
+        yield from _unmended(plan)
     elif not plan.blocked:
         yield f"{title}: {len(plan.run)} of {len(plan.run) + len(plan.skipped)} capabilities to apply (last apply: {applied})"
     yield from _listed("run", [f"{name}: {why}" for name, why in plan.run.items()])
@@ -117,7 +118,16 @@ def _short(lines: Sequence[str]) -> list[str]:
 def _but(plan: HostPlan) -> str:
     if plan.reboot is True:
         return f", but a reboot is required: {'; '.join(plan.reboot_reasons)}"
-    return ", but a check fails that apply cannot mend (gpuprov verify)" if plan.differs else ""
+    names = [one.check for one in plan.unmended if one.moment != "preflight"]
+    return f", but {', '.join(names)} fail{'s' if len(names) == 1 else ''}, and apply cannot fix that" if names else ""
+
+
+def _unmended(plan: HostPlan) -> Iterable[str]:
+    for one in plan.unmended:
+        before = "would stop an apply: " if one.moment == "preflight" else ""
+        yield f"  {before}{one.check}: {one.found}" + (f"; wanted: {one.expected}" if one.expected else "")
+        if one.hint:
+            yield f"    way out: {one.hint}"
 
 
 def _reboot(plan: HostPlan) -> str:
@@ -173,8 +183,8 @@ def _summary(plans: Sequence[HostPlan]) -> str:
 
 
 def _likeness(plan: HostPlan) -> bytes:
-    alike = msgspec.structs.replace(plan, host="", last_apply="", last_apply_seconds=None, blocked=())
-    blocked = [[r.check, r.found, r.expected, r.hint] for r in plan.blocked]
+    alike = msgspec.structs.replace(plan, host="", last_apply="", last_apply_seconds=None, blocked=(), unmended=())
+    blocked = [[r.check, r.found, r.expected, r.hint] for r in (*plan.blocked, *plan.unmended)]
     return msgspec.json.encode([alike, blocked, plan.host if plan.unreachable else ""])
 
 

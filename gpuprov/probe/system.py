@@ -57,7 +57,6 @@ def parse_space(output: Output) -> dict[str, int]:
 
 OS_RELEASE = Probe("os_release", "cat /etc/os-release", parse_os_release, "cat /etc/os-release")
 PLATFORM = Probe("platform", "uname -srm", parse_platform, "uname -srm")
-USER_ID = Probe("user_id", "id -u", lambda output: int(output.text), "id -u")
 CONTAINER = Probe(
     "container",
     "systemd-detect-virt --container 2>/dev/null || { [ -e /run/.containerenv ] && echo podman; } || true",

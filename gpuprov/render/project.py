@@ -19,6 +19,7 @@ from gpuprov import (
     inert,
     openpgp,
     package_lists,
+    reach,
     reload,
     resolve,
     sources,
@@ -38,6 +39,7 @@ STEPS = "acts/capabilities.yml"
 FILTERS = (
     resolve,
     package_lists,
+    reach,
     reload,
     engines,
     engine_files,

@@ -31,6 +31,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     reboot: str = ""
     version: str = ""
+    gate: bool = False
+
+    @property
+    def stops(self) -> bool:
+        """Whether apply leaves the host alone while this fails."""
+        return self.gate or self.moment == "preflight"
 
 
 class Registry(NamedTuple):
@@ -125,4 +131,5 @@ def _result(host: str, check: Check, outcome: Outcome) -> Result:
         changes=outcome.changes,
         reboot=outcome.reboot,
         version=outcome.version,
+        gate=check.gate,
     )

@@ -27,6 +27,21 @@ RECEIPT = '{"applied_at": "2025-01-02T03:04:05Z", "gpuprov_version": "0.1.0", "c
 SID = 'ID=debian\nPRETTY_NAME="Debian GNU/Linux forky/sid"\n'
 ARCH = 'ID=arch\nPRETTY_NAME="Arch Linux"\n'
 
+SAYS = "login"
+SHIM = f"{SAYS} named /opt/shims/python3\n{SAYS} failed /opt/shims/python3: pyenv: python3: command not found\t (exit status 127)\n"
+OLD = f"{SAYS} named /opt/old/python\n{SAYS} python 3.6 /opt/old/python\n"
+BROKEN = (
+    f"{SAYS} failed /usr/bin/python3: Could not find platform independent libraries <prefix>\tTraceback (most recent call last):\t"
+    "ModuleNotFoundError: No module named 'encodings'\t (exit status 1)\n"
+)
+
+
+def answer(more: str = "", *, user: str = "0", python: str = "3.11 /usr/bin/python3") -> str:
+    """What a host answers of its login."""
+    said = f"{SAYS} system Linux\n{SAYS} user {user}\n{SAYS} path /usr/bin:/bin\n{SAYS} umask 0022\n{more}"
+    return said + (f"{SAYS} python {python}\n" if python else "")
+
+
 ROWS = [
     Row("the GPU by its key", "host.gpu", gpu("H100-SXM5-80GB", 1), {}, "pass", "1 x H100-SXM5-80GB"),
     Row("the GPUs by their PCI id, switches aside", "host.gpu", gpu("10de:2330", 2), TWO, "pass", "2 x H100-SXM5-80GB"),
@@ -85,7 +100,71 @@ ROWS = [
     ),
     Row("Debian without a release", "host.supported", None, {"os_release": SID}, "fail", "forky/sid"),
     Row("root", "host.root", None, {}, "pass", "root"),
-    Row("no root", "host.root", None, {"user_id": "1000\n"}, "fail", "user id 1000", "ansible_become"),
+    Row("no root", "host.root", None, {"login": answer(user="1000")}, "fail", "user id 1000", "ansible_become"),
+    Row(
+        "no root, and nothing can be said of writing",
+        "host.writable",
+        None,
+        {"login": answer(user="1000")},
+        "skip",
+        "host.root",
+    ),
+    Row("all can be written", "host.writable", None, {}, "pass"),
+    Row(
+        "a file system with an error",
+        "host.writable",
+        None,
+        {"login": answer(f"{SAYS} readonly /etc\n{SAYS} readonly /usr\n")},
+        "fail",
+        "read-only: /etc, /usr",
+        "remount,rw",
+    ),
+    Row("the distribution's Python", "host.python", None, {}, "pass", "/usr/bin/python3 starts"),
+    Row(
+        "no Python",
+        "host.python",
+        None,
+        {"login": answer(python="")},
+        "fail",
+        "no Python",
+        "install python3 on the host",
+    ),
+    Row(
+        "a Python that is broken",
+        "host.python",
+        None,
+        {"login": answer(BROKEN, python="")},
+        "fail",
+        "no Python starts: /usr/bin/python3: ModuleNotFoundError: No module named 'encodings' (exit status 1)",
+        "reinstall python3 on the host",
+    ),
+    Row(
+        "a Python that is too old",
+        "host.python",
+        None,
+        {"login": answer(python="3.6 /usr/libexec/platform-python")},
+        "fail",
+        "/usr/libexec/platform-python is Python 3.6",
+        "dnf install python3.12",
+    ),
+    Row(
+        "the inventory's Python does not start",
+        "host.python",
+        None,
+        {"login": answer(SHIM)},
+        "fail",
+        "does not start: /opt/shims/python3: pyenv: python3: command not found (exit status 127)",
+        "ansible_python_interpreter: /usr/bin/python3",
+    ),
+    Row(
+        "the inventory's Python is too old",
+        "host.python",
+        None,
+        {"login": answer(OLD)},
+        "fail",
+        "/opt/old/python is Python 3.6",
+        "ansible_python_interpreter: /usr/bin/python3",
+    ),
     Row("a clock that agrees", "host.clock", None, {}, "pass"),
     Row(
         "a clock ahead",

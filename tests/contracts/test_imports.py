@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "resolve",
         "reload",
+        "reach",
         "package_lists",
         "engines",
         "engine_files",

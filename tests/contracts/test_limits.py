@@ -14,6 +14,7 @@ from tests.here import play
 
 ROOT = Path(__file__).parents[2]
 PLAYS: list[dict[str, Any]] = yaml.safe_load((ROOT / "playbooks" / "site.yml").read_text())
+"""That which reaches the hosts, then the acts by their numbers."""
 QUICK = {"ansible.builtin.meta", "ansible.builtin.set_fact"}
 """What runs on this machine alone."""
 
@@ -26,7 +27,7 @@ def test_whatever_talks_to_a_host_stands_under_the_limit_of_its_act() -> None:
 
 def test_what_changes_a_host_can_be_found_there() -> None:
     for number in (1, 2, 4):
-        block = next(task for task in PLAYS[number - 1]["tasks"] if "always" in task)
+        block = next(task for task in PLAYS[number]["tasks"] if "always" in task)
         assert block["environment"] == {"GPUPROV_RUN": "{{ gpuprov_mark }}"}
 
 
@@ -44,10 +45,10 @@ def test_the_default_is_that_of_the_commands() -> None:
 
 def act(*tasks: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A play with the variables of the playbook's own, and its first task of an act."""
-    begin = next(task for task in PLAYS[1]["tasks"] if "run_once" in task)
-    block = next(task for task in PLAYS[1]["tasks"] if "block" in task)
+    begin = next(task for task in PLAYS[2]["tasks"] if "run_once" in task)
+    block = next(task for task in PLAYS[2]["tasks"] if "block" in task)
     kept = {key: block[key] for key in ("timeout", "environment")}
-    return {"vars": PLAYS[1]["vars"], "tasks": [begin, {**kept, "block": list(tasks), **more}]}
+    return {"vars": PLAYS[2]["vars"], "tasks": [begin, {**kept, "block": list(tasks), **more}]}
 
 
 @pytest.mark.install

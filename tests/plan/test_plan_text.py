@@ -101,6 +101,32 @@ def test_blocked_and_unreachable_hosts() -> None:
     assert planning.exit_code(plans[1:]) == 1
 
 
+def test_what_fails_although_nothing_is_to_do_is_named() -> None:
+    root = Result(
+        host="b",
+        capability="host",
+        check="host.root",
+        status="fail",
+        expected="root",
+        found="user id 1",
+        hint="become",
+        gate=True,
+    )
+    clock = msgspec.structs.replace(root, check="host.clock", moment="preflight", gate=False, found="9 s ahead")
+    decision = Decision({}, {"kernel": "every check passes"})
+    spec = HostSpec(name="b")
+    plans = [host_plan(spec, results, Facts({}), decision, NOW) for results in ([root], [clock])]
+    first, second = (planning.as_text([one]).splitlines() for one in plans)
+    assert first[0].startswith("b: nothing to do, but host.root fails, and apply cannot fix that (last apply:")
+    assert first[1:3] == ["  host.root: user id 1; wanted: root", "    way out: become"]
+    assert second[0].startswith("b: nothing to do (last apply:")
+    assert second[1] == "  would stop an apply: host.clock: 9 s ahead; wanted: root"
+    assert [planning.exit_code([one]) for one in plans] == [1, 0]
+    busy = host_plan(spec, [root], Facts({}), Decision({"kernel": "--full"}, {}), NOW)
+    assert [one.check for one in busy.blocked] == ["host.root"]
+    assert busy.unmended == ()
+
+
 def test_json_has_a_list_for_each_kind_of_change() -> None:
     read = json.loads(planning.as_json([FULL]))
     host = read["hosts"][0]

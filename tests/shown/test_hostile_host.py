@@ -95,7 +95,7 @@ def outputs() -> dict[str, Output]:
 
 def gathered(asked: Sequence[tuple[RawHost, Any]], **_: Any) -> dict[str, Facts | UnreachableError]:
     """`evil` answers, `some` with what is not about its platform, `gone` cannot be reached; all of them in words."""
-    usual = frozenset(outputs()) - {"os_release", "platform", "user_id", "container", "nvidia_functions"}
+    usual = frozenset(outputs()) - {"os_release", "platform", "login", "container", "nvidia_functions"}
     answers: dict[str, Facts | UnreachableError] = {
         "evil": Hostile(outputs()),
         "some": Hostile(outputs(), usual),

@@ -1,0 +1,217 @@
+"""Who answers on a host, and whether Ansible can work there: one script, one reader, one judge. Standard library only.
+
+Rendered projects carry this file as an Ansible filter plugin, so that `verify`, `plan`, `apply` and the role decide by the same code.
+Each line of the answer begins with a marker that the asker chose; all other lines are a login's own (banners, warnings, traces).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""What the path of a script or of a role has in any case; a sudo may leave out half of it (secure_path)."""
+MUST_WRITE = ("/etc", "/var", "/run", "/usr")
+OWN = "/usr/bin/python3"
+STARTS = 20
+"""Seconds that a Python may take to start."""
+# https://docs.ansible.com/ansible/latest/reference_appendices/release_and_maintenance.html: Python on managed nodes.
+OLDEST = {(2, 20): (3, 9), (2, 0): (3, 8)}
+
+# The distribution's own Python comes first: its apt or dnf bindings are there. Others are started only if it is not enough.
+_SCRIPT = r"""v= PATH="$PATH:@FOLDERS@" LC_ALL=C
+export PATH LC_ALL
+say() { printf '%s %s\n' '@MARKER@' "$*"; }
+limit=$(command -v timeout >/dev/null && timeout 5 true && echo 'timeout @STARTS@')
+say system "$(uname -s)"
+say user "$(id -u)"
+say path "$PATH"
+say umask "$(umask)"
+for d in @MUST_WRITE@; do [ -w "$d" ] || say readonly "$d"; done
+c='import json, sys, zipfile; print("@MARKER@ %d.%d" % sys.version_info[:2])'
+start() {
+  v=$($limit "$1" -c "$c" 2>&1 </dev/null); s=$?
+  case $v in *'@MARKER@ '*) say python "${v##*@MARKER@ }" "$1"; return;; esac
+  say failed "$1: $(printf '%s\n' "$v" | tail -n 20 | tr '\n' '\t') (exit status $s)"
+}
+@WHICH@
+"""
+_NAMED = "say named @NAMED@\nstart @NAMED@\n"
+_FOUND = r"""case $v in *'@MARKER@ '3.9|*'@MARKER@ '3.[1-9][0-9]) exit 0;; esac
+start /usr/bin/python3
+case $v in *'@MARKER@ '3.9|*'@MARKER@ '3.[1-9][0-9]) exit 0;; esac
+tried=' /usr/bin/python3 '
+for p in $(ls /usr/bin/python3.? /usr/bin/python3.?? /usr/local/bin/python3.?? 2>/dev/null) /usr/libexec/platform-python \
+  $(IFS=:; for d in $PATH; do echo "$d/python3"; done); do
+  case $tried in *" $p "*) continue;; esac
+  tried="$tried$p "
+  [ ! -x "$p" ] || start "$p"
+done
+exit 0
+"""
+_SAFE = re.compile(r"/[\w./+-]+")
+
+
+NEWER = "dnf install python3.12 there (EL 8 has it in AppStream), or another newer Python"
+
+
+class Python(NamedTuple):
+    """An interpreter that starts: its version and its path, which Ansible takes as one word."""
+
+    version: tuple[int, int]
+    path: str
+
+
+class Heard(NamedTuple):
+    """What a host answered. `named`: the interpreter that the inventory wants. `failed`: those that do not start, each with what
+    it printed."""
+
+    system: str = ""
+    user: str = ""
+    path: str = ""
+    umask: str = ""
+    readonly: tuple[str, ...] = ()
+    named: str = ""
+    pythons: tuple[Python, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+class Refusal(NamedTuple):
+    """What keeps Ansible from working on a host, what is wanted, and the way out."""
+
+    found: str
+    expected: str
+    hint: str
+
+
+def script(marker: str, named: str = "") -> str:
+    """POSIX sh that answers in lines with `marker`. named: the interpreter of the inventory, which is tried first. Others are tried
+    until the first that will do."""
+    text = _SCRIPT.replace("@WHICH@", (_NAMED if named else "") + _FOUND)
+    words = {"FOLDERS": FOLDERS, "STARTS": str(STARTS), "MUST_WRITE": " ".join(MUST_WRITE), "MARKER": marker}
+    for word, value in words.items():
+        text = text.replace(f"@{word}@", value)
+    return text.replace("@NAMED@", shlex.quote(named))
+
+
+def heard(text: str, marker: str) -> Heard:
+    """What the script said, whatever else was printed around it, with a terminal's line ends too."""
+    told: dict[str, list[str]] = {}
+    for key, value in re.findall(rf"{re.escape(marker)} ([a-z]+) ([^\r\n]*)", text):
+        told.setdefault(key, []).append(value.strip())
+    pythons = [
+        found for line in told.get("python", []) if (found := re.fullmatch(r"(\d{1,3})\.(\d{1,3}) (\S.*)", line))
+    ]
+    first = {key: values[0] for key, values in told.items()}
+    return Heard(
+        system=first.get("system", ""),
+        user=first.get("user", ""),
+        path=":".join(dict.fromkeys(part for part in first.get("path", "").split(":") if part.startswith("/"))),
+        umask=first.get("umask", ""),
+        readonly=tuple(told.get("readonly", [])),
+        named=first.get("named", ""),
+        pythons=tuple(Python((int(found[1]), int(found[2])), found[3]) for found in pythons),
+        failed=tuple(map(_complaint, told.get("failed", []))),
+    )
+
+
+def _complaint(line: str) -> str:
+    """`PATH: what it printed`: the last line of a traceback, else the first."""
+    where, _, said = line.partition(": ")
+    said, _, status = said.rpartition(" (")
+    lines = [part.strip() for part in said.split("\t") if part.strip() and "warning: setlocale" not in part]
+    shown = "" if not lines else lines[-1] if any("Traceback" in part for part in lines) else lines[0]
+    return f"{where}: {shown[:200]} ({status}" if shown else f"{where} ({status}"
+
+
+def oldest(ansible: str) -> tuple[int, int]:
+    """The oldest Python that this version of ansible-core works with on a host."""
+    version = tuple(int(part) for part in re.findall(r"\d+", ansible)[:2])
+    return next(python for since, python in OLDEST.items() if version >= since)
+
+
+def chosen(answer: Heard, ansible: str) -> str:
+    """The interpreter for Ansible, one that starts and is new enough: the one the inventory names, and no other; else the
+    distribution's own, else the newest. Empty if there is none."""
+    good = [python for python in answer.pythons if python.version >= oldest(ansible)]
+    if answer.named:
+        return answer.named if answer.named in (python.path for python in good) else ""
+    good = [python for python in good if _SAFE.fullmatch(python.path)]
+    own = [python.path for python in good if python.path == OWN]
+    return own[0] if own else max(good).path if good else ""
+
+
+def not_root(answer: Heard) -> Refusal | None:
+    """Whether the host is worked on as root."""
+    if answer.user == "0":
+        return None
+    return Refusal(f"user id {answer.user or 'unknown'}", "root", "set ansible_become: true, or ansible_user: root")
+
+
+def not_writable(answer: Heard) -> Refusal | None:
+    """Whether root can write where gpuprov and packages write. Says nothing of another user, who never can."""
+    if not answer.readonly or answer.user != "0":
+        return None
+    hint = "see why (dmesg, findmnt): a file system that had an error is mounted read-only; mend it, then mount -o remount,rw"
+    return Refusal(f"read-only: {', '.join(answer.readonly)}", f"{', '.join(MUST_WRITE)} can be written", hint)
+
+
+def no_python(answer: Heard, ansible: str) -> Refusal | None:
+    """Whether Ansible has a Python there that starts and is new enough."""
+    if chosen(answer, ansible):
+        return None
+    named = answer.named
+    major, minor = oldest(ansible)
+    wanted = f"Python {major}.{minor} or newer, which Ansible {ansible} needs on a host"
+    other = chosen(answer._replace(named=""), ansible)
+    if named:
+        way = f"ansible_python_interpreter: {other}" if other else "correct or remove ansible_python_interpreter"
+        old = next((python for python in answer.pythons if python.path == named), None)
+        if old:
+            return Refusal(f"{named} is Python {_dotted(old.version)}", wanted, way if other else NEWER)
+        why = next((line for line in answer.failed if line.startswith(named)), named)
+        return Refusal(f"does not start: {why}", wanted, way)
+    if answer.pythons:
+        told = ", ".join(f"{python.path} is Python {_dotted(python.version)}" for python in answer.pythons)
+        return Refusal(told, wanted, NEWER)
+    existing = [line for line in answer.failed if "not found" not in line and "No such file" not in line]
+    if existing:
+        return Refusal(f"no Python starts: {existing[0]}", wanted, "mend it: reinstall python3 on the host")
+    return Refusal("no Python", wanted, "install python3 on the host")
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def refusal(answer: Heard, ansible: str, printed: str = "") -> str:
+    """Why Ansible cannot work there, with the way out, in one line; empty if it can. printed: the whole answer, noise and all."""
+    if not answer.system:
+        last = " ".join("".join(c if c.isprintable() else " " for c in printed.strip().rpartition("\n")[2]).split())
+        told = f"; it printed: {last[-200:]}" if last else ""
+        return f"did not run the first command{told}. Way out: see how it answers by hand: ssh to it, then sudo sh"
+    if answer.system != "Linux":
+        return f"does not run Linux but {answer.system}; gpuprov manages Linux hosts only: take it out of the inventory"
+    found = not_root(answer) or not_writable(answer) or no_python(answer, ansible)
+    return f"cannot be worked on: {found.found}; wanted: {found.expected}. Way out: {found.hint}" if found else ""
+
+
+def _plain(answer: Mapping[str, Any]) -> Heard:
+    """An answer after Ansible has kept it as a fact."""
+    pythons = tuple(Python((int(version[0]), int(version[1])), str(path)) for version, path in answer["pythons"])
+    lists: dict[str, Sequence[str]] = {name: tuple(answer[name]) for name in ("readonly", "failed")}
+    return Heard(**{**answer, **lists, "pythons": pythons})
+
+
+class FilterModule:
+    """What Ansible loads: the functions above as filters of the rendered project."""
+
+    def filters(self) -> dict[str, Any]:
+        return {
+            "gpuprov_reach_script": script,
+            "gpuprov_heard": lambda text, marker: heard(str(text), marker)._asdict(),
+            "gpuprov_refusal": lambda answer, *more: refusal(_plain(answer), *more),
+            "gpuprov_python": lambda answer, *more: chosen(_plain(answer), *more),
+        }
