@@ -210,9 +210,10 @@ def test_client_limits(model: str, branch: int, limit: int) -> None:
 
 
 def test_a_gpu_before_volta_takes_sixteen() -> None:
-    old = next(iter(gpus.gpus()))
+    keys = {gpu.key: gpu for gpu in gpus.gpus()}
     assert catalogue.limit_of("6.1", 590) == 16
-    assert catalogue.client_limit(old, 580) == 48
+    assert catalogue.client_limit(keys["M4"], 580) == 16
+    assert catalogue.client_limit(keys["H100-SXM5-80GB"], 580) == 48
 
 
 NO_PROGRAM = {"mps": "shm|1\n" + host.gpus()}

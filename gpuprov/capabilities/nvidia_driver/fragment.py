@@ -45,14 +45,17 @@ class Runfile(Fragment, frozen=True):
 
 
 class NvidiaDriver(Fragment, frozen=True):
-    """One driver version, its whole package set from one source, built for every installed kernel and held."""
+    """One driver version, its whole package set from one source, built for every installed kernel and held.
+
+    Version any keeps what is installed, else takes the newest production or long-term support branch that the host's repositories have
+    and its GPUs run with.
+    """
 
     version: Annotated[
         str,
         msgspec.Meta(
             pattern=VERSION,
-            description='any, a branch ("535") or an exact version ("535.261.03"). any keeps what is installed, else takes the newest '
-            "production or long-term support branch that the host's repositories have and its GPUs run with",
+            description='any, a branch ("535") or an exact version ("535.261.03")',
         ),
     ] = "any"
     cuda: Annotated[
