@@ -27,6 +27,8 @@ def parse(text: str) -> dict[str, Engine]:
         if word == "clock":
             clock = [float(part) for part in rest.split()]
         elif word == "engine":
+            if rest not in ("docker", "containerd", "crio", "podman"):
+                raise ValueError(f"there is no engine {rest!r}")
             engine = engines[rest] = {"version": "", "active": "", "enabled": "", "started": 0.0, "files": {}}
         elif word == "version":
             match = re.search(r"\d+(\.\d+)+", rest)

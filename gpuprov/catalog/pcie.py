@@ -96,7 +96,10 @@ def computed_acs(identifier: str) -> str:
 def no_relaxed_ordering(identifier: str) -> str:
     """Whose root port it is, if relaxed ordering must stay off below it; else empty."""
     vendor, _, device = identifier.partition(":")
-    number = int(device or "0", 16)
+    try:
+        number = int(device or "0", 16)
+    except ValueError:
+        return ""
     for one in pcie_file().no_relaxed_ordering:
         if vendor == one.vendor and int(one.first, 16) <= number <= int(one.last, 16):
             return one.name

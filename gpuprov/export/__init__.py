@@ -43,6 +43,11 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
         except ProbeFailed as error:
             unread.append(f"{capability.name}: {error}")
             continue
+        except Exception as error:  # what one host says ends neither the others nor its other blocks
+            unread.append(
+                f"{capability.name}: bug in its export: {type(error).__name__}: {error}; report it with this line"
+            )
+            continue
         told = _told(fragment) if fragment is not None else None
         # What a host says is judged as what a person writes: a spec that check refuses is none.
         findings = convert(told, capability.fragment, (capability.name,))[1] if told else []

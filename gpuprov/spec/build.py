@@ -11,12 +11,11 @@ import msgspec
 from msgspec import inspect as shape
 
 from gpuprov.reading import is_whole
+from gpuprov.shown import cleaned, hides
 from gpuprov.spec.problem import Path, dotted
 
 Finding = tuple[Path, str, str]
 """Path, message, hint."""
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that end a line, steer a terminal, or turn the direction of the text (C0, C1, DEL, separators, bidi); and half ones."""
 ONE_LINE = "allowed: text of one line, without control characters"
 
 
@@ -37,14 +36,9 @@ def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Findin
     return None, findings + [one for one in _walk(value, shape.type_info(kind), path) if one[0] not in told]
 
 
-def has_control(text: str) -> bool:
-    """Whether a text is more than one line of characters that are only themselves."""
-    return _CONTROL.search(text) is not None
-
-
-def visible(text: str) -> str:
-    """The text with its control characters as Python and YAML write them."""
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+def is_one_line(text: str) -> bool:
+    """Whether a text is one line of characters that are what they look like."""
+    return not (hides(text) or "\n" in text or "\t" in text)
 
 
 def _several_lines(value: object, path: Path) -> Iterator[Finding]:
@@ -53,11 +47,11 @@ def _several_lines(value: object, path: Path) -> Iterator[Finding]:
     So a pattern's `$` is the end of the text here too, as it is in JSON Schema.
     """
     if isinstance(value, str):
-        if has_control(value):
+        if not is_one_line(value):
             yield path, f"{dotted(path)} is {show(value)}", ONE_LINE
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            if isinstance(key, str) and has_control(key):
+            if isinstance(key, str) and not is_one_line(key):
                 place = f"{dotted(path)}: " if path else ""
                 yield (*path, key), f"{place}the key is {show(key)}", ONE_LINE
             else:
@@ -228,7 +222,9 @@ def allowed(kind: shape.Type) -> str:
         return "a whole number" + (f" ({bare.ge} or more)" if bare.ge is not None else "")
     if isinstance(bare, shape.StrType):
         told = (kind.extra_json_schema or {}).get("description") if isinstance(kind, shape.Metadata) else None
-        return told or "text" + (f" matching {bare.pattern}" if bare.pattern else "")
+        if told:
+            return str(told).partition(". ")[0]  # what is allowed comes first, what it means after it
+        return "text" + (f" matching {bare.pattern}" if bare.pattern else "")
     words_of: dict[type[shape.Type], str] = {
         shape.BoolType: "true, false",
         shape.DictType: "a mapping (key: value)",
@@ -244,7 +240,7 @@ def show(value: object) -> str:
     if isinstance(value, bool):
         text = "true" if value else "false"
     elif isinstance(value, str):
-        text = f'"{visible(value)}"'
+        text = f'"{cleaned(value)}"'.replace("\n", "\\n").replace("\t", "\\t")
     elif value is None:
         text = "empty"
     elif isinstance(value, Mapping):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from gpuprov.spec.build import ONE_LINE, has_control, show
+from gpuprov.spec.build import ONE_LINE, is_one_line, show
 from gpuprov.spec.model import RawHost, is_secret
 from gpuprov.spec.problem import Problem
 
@@ -41,7 +41,7 @@ def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
         # A key has lines; nothing that is passed on to a program has a NUL.
         if any("\0" in text for text in _texts(value)):
             yield f"{name} has a NUL character", "give it as text"
-    elif any(map(has_control, _texts(value))):
+    elif not all(map(is_one_line, _texts(value))):
         yield f"{name} is {show(value)}", ONE_LINE
     elif name in ADDRESSES and value not in (None, "") and not _ADDRESS.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a name or an address, without spaces and characters of a shell"

@@ -176,5 +176,8 @@ def _by_our_indices(gpus: Sequence[Gpu], nvlinks: NvLinks) -> dict[tuple[int, in
 
 
 def place(address: str) -> tuple[int, ...]:
-    """The order of PCI addresses; without one, first."""
-    return tuple(int(part, 16) for part in address.replace(".", ":").split(":")) if address else ()
+    """The order of PCI addresses; without one, or with what is none, first."""
+    try:
+        return tuple(int(part, 16) for part in address.replace(".", ":").split(":")) if address else ()
+    except ValueError:
+        return ()

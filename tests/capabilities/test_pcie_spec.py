@@ -109,3 +109,4 @@ def test_registers_have_the_names_that_lspci_gives_them() -> None:
     assert catalogue.acs_bits(0) == ""
     assert catalogue.no_relaxed_ordering("8086:2f0e") == "Intel Haswell Xeon"
     assert catalogue.no_relaxed_ordering("8086:6f0f") == ""
+    assert catalogue.no_relaxed_ordering("8086:{{ x }}") == ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 import yaml
 
-from gpuprov.capabilities import BY_NAME
+import gpuprov.export as export_module
+from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Context
 from gpuprov.export import probes, spec_of
 from gpuprov.fleet import judge
@@ -144,8 +146,38 @@ def test_round_trip(changed: dict[str, Output | str]) -> None:
 def test_what_check_would_refuse_is_told_and_not_written() -> None:
     spec, unread = exported(sysctl_files="vm.swappiness = 1\x1b]0;OWNED\x07\n")
     assert "kernel" not in spec
-    assert unread == ['kernel: sysctl.vm.swappiness is "1\\x1b]0;OWNED\\x07"']
+    assert unread == ['kernel: sysctl.vm.swappiness is "1\\u001b]0;OWNED\\u0007"']
     spec, unread = exported(**{**FULL, "modprobe_config": CONFIGURED + "options nvidia-current NVreg_X=a\x9b2J\n"})
     assert "nvidia_driver" not in spec
-    assert unread == ['nvidia_driver: nvidia_driver.module_parameters.NVreg_X is "a\\x9b2J"']
+    assert unread == ['nvidia_driver: nvidia_driver.module_parameters.NVreg_X is "a\\u009b2J"']
     assert "container_toolkit" in spec
+
+
+def test_what_a_host_makes_up_costs_one_block_at_most() -> None:
+    """Names that no program has: of an engine, of a GPU's setting, of a module's parameter."""
+    whole, unread = exported(**FULL)
+    assert unread == []
+    engines = str(good()["container_engines"]).replace("@engine docker", "@engine {{ x }}", 1)
+    assert engines != good()["container_engines"]
+    spec, unread = exported(**FULL, container_engines=engines)
+    assert {key: value for key, value in whole.items() if key != "container_toolkit"} == spec
+    assert unread[0].startswith("container_toolkit: container_engines cannot be read (there is no engine '{{ x }}')")
+    shared = {**FULL, "cgpu": cgpu_host.said()}
+    made_up = {**shared, "cgpu": cgpu_host.said(more="node|0|{{ x }}|1")}
+    assert exported(**made_up) == exported(**shared)
+    peer = str(good()["gpudirect"])
+    assert "parameter|persistent_api_support" in peer
+    assert exported(**FULL, gpudirect=f"{peer}parameter|method|1\n") == (whole, [])
+
+
+def test_a_bug_in_one_export_is_told_and_costs_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, _ = exported(**FULL)
+
+    def falls(_facts: Facts) -> None:
+        raise KeyError("{{ x }}")
+
+    broken = [dataclasses.replace(one, export=falls) if one.name == "dcgm" else one for one in CAPABILITIES]
+    monkeypatch.setattr(export_module, "CAPABILITIES", broken)
+    spec, unread = exported(**FULL)
+    assert unread == ["dcgm: bug in its export: KeyError: '{{ x }}'; report it with this line"]
+    assert spec == {key: value for key, value in whole.items() if key != "dcgm"}

@@ -17,7 +17,7 @@ from gpuprov.spec.problem import Path as Place
 from gpuprov.spec.problem import SpecError, dotted
 
 BAD = ("a\n", "a\0b", "\x1b]0;OWNED\x07")
-MORE = ("a\nb", "\n", "a\r", "a\tb", "a\x9b2J", "a\x7f", "a\u0085b", "a\u2028b", "a\u202eb", "\udcff")
+MORE = ("a\nb", "\n", "a\r", "a\tb", "a\x9b2J", "a\x7f", "a\u0085b", "a\u2028b", "a\u202eb", "a\u200bb", "\udcff")
 
 
 KERNEL = next(one.fragment for one in CAPABILITIES if one.name == "kernel")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpuprov.topology.model import Gpu, Hca, Wiring
+from gpuprov.topology.model import Gpu, Hca, Wiring, place
 from gpuprov.topology.text import cell
 from tests.topology.machines import Machine, hgx_h100
 from tests.topology.others import crowded, dgx2, dgx_a100, grace, hgx_b200, l40s, shared, vm
@@ -118,3 +118,8 @@ def test_a_distance_is_the_same_from_both_sides(make: Callable[[], Machine]) -> 
     for one in ends:
         for other in ends:
             assert wiring.distance(one, other) == wiring.distance(other, one)
+
+
+def test_what_is_no_pci_address_has_no_place() -> None:
+    assert place("0000:3b:00.1") == (0, 0x3B, 0, 1)
+    assert place("") == place("{{ x }}") == place("0000:zz:00.0") == ()

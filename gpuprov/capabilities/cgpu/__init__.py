@@ -73,7 +73,10 @@ def _neighbours(host: HostSpec) -> Iterable[Problem]:
 def export(facts: Facts) -> Fragment | None:
     """What most GPUs have, and what is different on single ones."""
     state = facts.get(CGPU)
-    found = {gpu.index: {key: int(text) for key, text in gpu.settings.items() if is_whole(text)} for gpu in state.gpus}
+    found = {
+        gpu.index: {key: int(gpu.settings[key]) for key in NODES if is_whole(gpu.settings.get(key, ""))}
+        for gpu in state.gpus
+    }
     inside = {
         index: {
             key: value for key, value in values.items() if catalogue.bounds(key)[0] <= value <= catalogue.bounds(key)[1]

@@ -26,7 +26,8 @@ def export(facts: Facts) -> Fragment | None:
     override = words.get(facts.get(nvidia.PARAMETERS).get(OVERRIDE, "0"), "driver")
     common = {"topology_check": override, "gdrcopy": copies}
     if unit and unit.file == "enabled" and state.starts in ("nvidia_peermem", "nv_peer_mem"):
-        own = {key: int(value) for key, value in state.parameters.items() if value in ("0", "1")}
+        known = ("peerdirect_support", "persistent_api_support")
+        own = {key: int(state.parameters[key]) for key in known if state.parameters.get(key) in ("0", "1")}
         return GpudirectRdma(method=state.starts, **own, **common)  # type: ignore[arg-type]
     if devices and ready and len(ready) == len(state.targets()) and not state.starts:
         return GpudirectRdma(method="dmabuf", **common)  # type: ignore[arg-type]
