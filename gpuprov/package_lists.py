@@ -6,7 +6,7 @@ Rendered projects carry this file as an Ansible filter plugin, so that checks an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 PRESENT = "iWtFUH"
@@ -86,6 +86,51 @@ def header_metapackages(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(f"linux-headers-{re.sub('^extra-virtual', 'generic', image)}" for image in found))
 
 
+def header_package(form: str, release: str) -> str:
+    """The package of a kernel's headers, `kernel-devel-{kernel}` by the form of its distribution. Oracle's UEK and EL's other kernels
+    (`...aarch64+64k`) have packages of other names: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html
+    """
+    base, _, variant = release.partition("+")
+    other = f"uek{variant}" if "uek." in release else variant
+    return (
+        f"kernel-{other}-devel-{base}"
+        if other and form.startswith("kernel-devel-")
+        else form.replace("{kernel}", release)
+    )
+
+
+def without_headers(
+    forms: Iterable[str], kernels: Iterable[Sequence[str]], index: Mapping[str, list[str]]
+) -> list[str]:
+    """Kernels without headers for which there is no package either: old ones, which distributions take out of their repositories.
+
+    `kernels`: a kernel's release, whether it can boot, has headers, and runs or is started next ("1"), behind a first word. What
+    runs or is started next is never left out, and neither is the newest."""
+    known = [row[1:] for row in kernels]
+    newest = max((row[0] for row in known), key=rpm_order, default="")
+    offered = {name: {version.partition(":")[2] or version for version in found} for name, found in index.items()}
+
+    def there(package: str) -> bool:
+        name, _, rest = package.partition("-devel-")
+        return package in offered or rest.rpartition(".")[0] in offered.get(f"{name}-devel", ())
+
+    left = [row[0] for row in known if row[2] == row[3] == "0" and row[0] != newest]
+    return [one for one in left if not all(there(header_package(form, one)) for form in forms if "{kernel}" in form)]
+
+
+def header_packages(forms: Iterable[str], kernels: Iterable[str]) -> list[str]:
+    """The packages of these kernels' headers, and those that are of no kernel."""
+    known, releases = list(forms), list(kernels)
+    each = [header_package(form, release) for form in known if "{kernel}" in form for release in releases]
+    return list(dict.fromkeys([*(form for form in known if "{kernel}" not in form), *each]))
+
+
+def header_names(forms: Iterable[str], kernels: Iterable[str]) -> list[str]:
+    """What an index is asked for, to know which of them it has."""
+    found = header_packages(forms, kernels)
+    return list(dict.fromkeys(re.sub(r"^(kernel(?:-\w+)?-devel)-.*", r"\1", name) for name in found))
+
+
 def parse_precompiled(text: str) -> dict[str, dict[str, Any]]:
     """Packages of precompiled modules: `{offered: versions by name, newest first, installed: version by name, exact}`; the last
     has, by `NAME=VERSION` of an offered one, the versions of the packages that it needs in exactly these: apt takes the newest else.
@@ -135,6 +180,9 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "gpuprov_header_metapackages": header_metapackages,
+            "gpuprov_header_names": header_names,
+            "gpuprov_header_packages": header_packages,
+            "gpuprov_without_headers": without_headers,
             "gpuprov_index": parse_index,
             "gpuprov_installed": parse_installed,
             "gpuprov_madison": parse_madison,

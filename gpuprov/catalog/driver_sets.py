@@ -63,8 +63,9 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     `sources` and `conflicts`: patterns of source packages that the set is built from, and of packages that bring another driver.
     `modules`: the kernel module's name on disk by flavour, as modprobe and modinfo want it. `streams`: dnf's module stream by
     flavour. `pin`: globs of names that may come in the set's version only. `headers` (`{kernel}` is a kernel's release) and
-    `dkms`: what a module build needs. `precompiled`: names of packages of modules for one kernel, by flavour; where it has some,
-    the set is that of a host that builds none (see `gpuprov.package_lists.precompiled_sets`).
+    `dkms`: what a module build needs; `compilers`: what else, by flavour. `precompiled`: names of packages of modules for one
+    kernel, by flavour; where it has some, the set is that of a host that builds none (see
+    `gpuprov.package_lists.precompiled_sets`).
     """
 
     proprietary: tuple[dict[str, Any], ...]
@@ -79,6 +80,7 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     pin: tuple[str, ...]
     headers: tuple[str, ...]
     dkms: tuple[str, ...]
+    compilers: dict[str, tuple[str, ...]] = {}
     precompiled: dict[str, tuple[str, ...]] = {}
 
     @property
@@ -177,6 +179,7 @@ def _precompiled(distribution: Distribution, source: Source) -> DriverPackages |
         streams={str(entry.flavour): entry.module_stream for entry in found if entry.module_stream},
         headers=(),
         dkms=(),
+        compilers={},
         precompiled=names,
     )
 
@@ -230,6 +233,7 @@ def _set(distribution: Distribution, origin: str) -> DriverPackages:
         pin=traits.get("pin", ()),
         headers=names("kernel-headers"),
         dkms=names("dkms"),
+        compilers={f: more for f in FLAVOURS if (more := tuple(n for e in found("compiler", f) for n in e.packages))},
     )
 
 

@@ -41,9 +41,6 @@ SUBNET_PACKAGES = {
 SUBNET_MODULES = ("mlx5_core", "mlx5_ib", "ib_umad")
 REGISTERS_SINCE = 3
 """The first generation whose GPUs register with the fabric, which nvidia-smi shows, and must be reset when the daemon restarts."""
-# Azure's images refuse a tray with clique 0 or an empty cluster: https://github.com/Azure/azhpc-images/pull/506
-CLIQUE_SINCE = 570
-"""The first branch for racks; its nvidia-smi tells the clique of each GPU."""
 BOARD = 8
 """GPUs on an NVSwitch board."""
 NO_LIMIT = 9999

@@ -18,7 +18,9 @@ class Modprobe(msgspec.Struct, frozen=True):
 class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
     """One installed kernel: whether it can boot here (`bootable`: an image in /boot), its headers, its NVIDIA modules.
 
-    `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau` says that it has nouveau at all.
+    `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau` says that it has nouveau at all. `built`:
+    the kernel that this module is for, which is this one too where its symbol versions are this one's; empty where it does not say.
+    `chosen`: it runs, or is what the boot loader starts.
     """
 
     release: str
@@ -26,6 +28,13 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
     headers: bool
     nvidia: str
     nouveau: bool
+    built: str = ""
+    chosen: bool = False
+
+    @property
+    def alien(self) -> bool:
+        """Whether its NVIDIA module is for another kernel, and this one refuses it."""
+        return self.built not in ("", self.release)
 
 
 def underscored(name: str) -> str:
@@ -57,7 +66,7 @@ def parse_modprobe(output: Output) -> Modprobe:
 def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
     kernels = []
     for line in output.text.splitlines():
-        release, bootable, headers, nvidia, nouveau = line.split("|")
+        release, bootable, headers, nvidia, nouveau, built, chosen = (*line.split("|"), "", "")[:7]
         kernels.append(
             KernelModules(
                 release=release,
@@ -65,6 +74,8 @@ def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
                 headers=headers == "1",
                 nvidia=nvidia,
                 nouveau=nouveau == "1",
+                built=built,
+                chosen=chosen == "1",
             )
         )
     return tuple(kernels)
@@ -84,16 +95,30 @@ MODPROBE = Probe(
 )
 KERNELS = Probe(
     "kernels",
-    """for d in /lib/modules/*; do
-  k=${d##*/}; b=0; h=0; n=0
+    """fits() {
+  case $2 in */weak-updates/*) return 0 ;; esac
+  for s in "/lib/modules/$1/symvers.gz" "/lib/modules/$1/symvers.xz" "/lib/modules/$1/build/Module.symvers"; do
+    [ -r "$s" ] && break
+  done
+  case $s in *.gz) c=zcat ;; *.xz) c=xzcat ;; *) c=cat ;; esac
+  { modprobe --dump-modversions "$2" | sed 's/^/asks /'; $c "$s"; } 2>/dev/null |
+    awk '$1 == "asks" {w[$3] = $2; n++; next} ($2 in w) && w[$2] == $1 {ok++} END {exit !(n && n == ok)}'
+}
+r=$(uname -r); t=""
+for d in /lib/modules/*; do
+  k=${d##*/}; b=0; h=0; n=0; c=0
   [ -e "/boot/vmlinuz-$k" ] && b=1
   [ -e "$d/build/Makefile" ] && h=1
   [ "$b$h" = 00 ] && continue
   v=""; for m in nvidia-current nvidia-current-open nvidia; do v=$(modinfo -k "$k" -F version $m 2>/dev/null) && break; done
+  u=""; [ -n "$v" ] && u=$(modinfo -k "$k" -F vermagic $m 2>/dev/null) && u=${u%% *}
+  case $u in '' | "$k") ;; *) fits "$k" "$(modinfo -k "$k" -n $m)" && u=$k ;; esac
   [ -f "$d/modules.dep" ] && grep -q '/nouveau\\.ko' "$d/modules.dep" && n=1
-  echo "$k|$b|$h|$v|$n"
+  [ "$b$h" = 10 ] && { [ -n "$t" ] || t=$(grubby --default-kernel 2>/dev/null); }
+  [ "$k" = "$r" ] || [ "$k" = "${t##*/vmlinuz-}" ] && c=1
+  echo "$k|$b|$h|$v|$n|$u|$c"
 done""",
     parse_kernels,
-    "ls /lib/modules /boot; modinfo -k KERNEL -F version nvidia-current",
+    "ls /lib/modules /boot; modinfo -k KERNEL -F version nvidia-current; modinfo -k KERNEL -F vermagic nvidia-current",
 )
 """Kernels that can boot, or that modules are built for (headers without an image: a container)."""

@@ -18,11 +18,12 @@ class LoadedDriver(msgspec.Struct, frozen=True):
 
 
 class Smi(msgspec.Struct, frozen=True):
-    """What nvidia-smi says: one row per GPU, or its complaint."""
+    """What nvidia-smi says: one row per GPU, or its complaint. `warnings`: lines of GPUs that it answers for all the same."""
 
     gpus: tuple[SmiGpu, ...] = ()
     complaint: str = ""
     installed: bool = True
+    warnings: tuple[str, ...] = ()
 
 
 class SmiGpu(msgspec.Struct, frozen=True):
@@ -63,6 +64,11 @@ def parse_libraries(output: Output) -> dict[str, str]:
     return libraries
 
 
+WARNING, WORN = "WARNING: infoROM is corrupted", 14
+"""A line that nvidia-smi adds to an answer that is whole, and the status that it ends with then:
+https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/troubleshooting.html"""
+
+
 def parse_smi(output: Output) -> Smi:
     if output.status == 127:
         return Smi(installed=False, complaint="nvidia-smi is not installed")
@@ -73,8 +79,11 @@ def parse_smi(output: Output) -> Smi:
             bus = cells[0].lower()
             bus = bus[4:] if len(bus.partition(":")[0]) == 8 else bus
             rows.append(SmiGpu(bus, cells[1], cells[2], cells[3], cells[4] == "Enabled"))
-    complaint = "" if output.status == 0 and rows else " ".join((output.text or output.error).split())
-    return Smi(tuple(rows), complaint)
+    answers = output.status in (0, WORN) and bool(rows)
+    complaint = "" if answers else " ".join((output.text or output.error).split())
+    return Smi(
+        tuple(rows), complaint, warnings=tuple(line.strip() for line in output.text.splitlines() if WARNING in line)
+    )
 
 
 def parse_clients(output: Output) -> tuple[Client, ...]:

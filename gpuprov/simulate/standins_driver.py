@@ -79,16 +79,16 @@ def modules(version: str, flavour: Flavour, package: str) -> dict[str, File]:
     return {f"{tree}/{path}": File(content) for path, content in silicon.dkms_source(version, flavour, package).items()}
 
 
-def build(version: str, package: str, *, otherwise: str = "exit 1") -> str:
+def build(version: str, package: str, options: str = "", *, otherwise: str = "exit 1") -> str:
     """A shell script that has DKMS build them."""
-    return f"dkms add -m {package} -v {version} >/dev/null 2>&1 || :\n" + BUILD.format(
+    return f"dkms add -m {package} -v {version}{options} >/dev/null 2>&1 || :\n" + BUILD.format(
         name=package, version=version, otherwise=otherwise
     )
 
 
-def forget(version: str, package: str) -> str:
+def forget(version: str, package: str, options: str = "") -> str:
     """A shell script that has DKMS forget them."""
-    return f"dkms remove -m {package} -v {version} --all >/dev/null 2>&1 || :\n"
+    return f"dkms remove -m {package} -v {version} --all{options} >/dev/null 2>&1 || :\n"
 
 
 def management_library(version: str, place: Place) -> dict[str, File]:

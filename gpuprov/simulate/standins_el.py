@@ -33,6 +33,7 @@ OFFERED = {
     "libibumad": ("54.0-1", "OpenFabrics umad library", ()),
 }
 """In the repository, and not installed: their programs are Debian's and there all the same, where Debian's image has them."""
+COMPILER = '#!/bin/sh\nexec gcc -x c "$@"\n'
 AUTOMATIC = """\
 [Unit]
 Description=dnf automatic {what}
@@ -73,6 +74,10 @@ def offered(distribution: Distribution) -> list[Standin]:
         Standin(name, f"{version}.{tag}", f"{summary}: the host's is Debian's", requires=requires)
         for name, (version, summary, requires) in OFFERED.items()
     ]
+    rows.append(
+        Standin("gcc-c++", f"11.5.0-5.{tag}", "C++ support for GCC: as much as the stand-ins' source needs",
+                files={"/usr/bin/g++": text(COMPILER, 0o755)}, requires=("gcc",))
+    )  # fmt: skip
     rows.append(
         Standin(
             "python3-dnf-plugin-versionlock", f"4.3.0-20.{tag}", "Version Lock Plugin for DNF: the host's is Debian's",

@@ -15,7 +15,7 @@ from gpuprov.simulate import standins_driver as pieces
 from gpuprov.simulate import standins_precompiled
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric, silicon
-from gpuprov.simulate.parts.base import text
+from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.repository_standins import Flavour
 from gpuprov.simulate.standin import Standin
 from gpuprov.simulate.standins_catalogue import whole
@@ -33,6 +33,8 @@ FABRIC = "nvidia-fabricmanager.service"
 GRUBBY = (
     "grubby --update-kernel=ALL --args='rd.driver.blacklist=nouveau modprobe.blacklist=nouveau' >/dev/null 2>&1 || :\n"
 )
+# DKMS keeps what the new package of one transaction has added from the old one's scriptlet, where both have one name.
+SAFE = " --rpm_safe_upgrade"
 OMIT = 'omit_drivers+=" nvidia nvidia-drm nvidia-modeset nvidia-uvm "\n'
 
 
@@ -83,12 +85,15 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
 
 
 def _kernel(one: partial[Standin], version: str, name: str, flavour: Flavour, upstream: str) -> Standin:
-    package = silicon.RPM_DKMS_NAMES[flavour]
+    package = silicon.rpm_dkms_name(version, flavour)
+    tree = f"/usr/src/{package}-{version}"
+    compiler = ("gcc-c++",) if flavour == "open" else ()
     return one(
-        name, summary=f"NVIDIA kernel modules ({flavour}), built by DKMS", files=pieces.modules(version, flavour, package),
-        requires=("dkms", f"nvidia-kmod-common {upstream}"), provides=(f"nvidia-kmod {upstream}",),
+        name, summary=f"NVIDIA kernel modules ({flavour}), built by DKMS",
+        files={f"{tree}/{path}": File(content) for path, content in silicon.rpm_source(version, flavour).items()},
+        requires=("dkms", *compiler, f"nvidia-kmod-common {upstream}"), provides=(f"nvidia-kmod {upstream}",),
         conflicts=tuple(other for other in MODULES if other != name),
-        scripts={"post": pieces.build(version, package, otherwise=":"), "preun": pieces.forget(version, package)},
+        scripts={"post": pieces.build(version, package, SAFE, otherwise=":"), "preun": pieces.forget(version, package, SAFE)},
     )  # fmt: skip
 
 

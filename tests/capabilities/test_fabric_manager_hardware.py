@@ -7,7 +7,7 @@ import pytest
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.probe.base import Output
 from tests.capabilities.asking import FM, GOOD, H100, NVSWITCH, PODMAN, Row, daemon, fabric_state, judge
-from tests.probe import captured
+from tests.probe import published
 
 VERSION = "535.261.03"
 SWITCHLESS: dict[str, Output | str] = {"nvidia_functions": H100}
@@ -27,7 +27,7 @@ SHARED, VGPU = FabricManager(fabric_mode="shared-nvswitch"), FabricManager(fabri
 
 def real_state(case: str) -> str:
     """The block of `nvidia-smi -q` that somebody published, of the one GPU here."""
-    return "GPU 00000000:19:00.0\n" + captured("fabric_state", case).text
+    return "GPU 00000000:19:00.0\n" + published(case, "nvidia-smi-q-block").text
 
 
 def fm(check: str) -> str:
@@ -105,7 +105,7 @@ ROWS = [
         "registered, and unhealthy",
         fm("registered"),
         None,
-        {"fabric_state": real_state("unhealthy_h200")},
+        {"fabric_state": real_state("h200-fabric-unhealthy")},
         "fail",
         "0000:19:00.0 Health Unhealthy, Bandwidth: Full",
         "gpuprov explain 802",
@@ -114,7 +114,7 @@ ROWS = [
         "insufficient resources on a real host",
         fm("registered"),
         None,
-        {"fabric_state": real_state("insufficient")},
+        {"fabric_state": real_state("azure-fabric-insufficient")},
         "fail",
         "0000:19:00.0 Completed (Insufficient Resources)",
     ),
@@ -122,7 +122,7 @@ ROWS = [
         "in progress on a real host",
         fm("registered"),
         None,
-        {"fabric_state": real_state("in_progress_580.159.04")},
+        {"fabric_state": real_state("fabric-in-progress-580-159")},
         "fail",
         "0000:19:00.0 In Progress (N/A)",
     ),
@@ -130,17 +130,19 @@ ROWS = [
         "where virtual machines share the NVSwitches it waits for a partition",
         fm("registered"),
         SHARED,
-        {"fabric_state": real_state("in_progress_580.159.04")},
+        {"fabric_state": real_state("fabric-in-progress-580-159")},
         "pass",
         "1 In Progress until a partition with them is activated",
     ),
-    Row("the same for vGPUs", fm("registered"), VGPU, {"fabric_state": real_state("in_progress_580.159.04")}, "pass"),
+    Row(
+        "the same for vGPUs", fm("registered"), VGPU, {"fabric_state": real_state("fabric-in-progress-580-159")}, "pass"
+    ),
     Row("and a partition that is", fm("registered"), SHARED, {}, "pass", "1 GPUs: Completed, Success"),
     Row(
         "but not one that failed",
         fm("registered"),
         SHARED,
-        {"fabric_state": real_state("insufficient")},
+        {"fabric_state": real_state("azure-fabric-insufficient")},
         "fail",
         "Insufficient Resources",
     ),
@@ -148,7 +150,7 @@ ROWS = [
         "nor an unhealthy one",
         fm("registered"),
         SHARED,
-        {"fabric_state": real_state("unhealthy_h200")},
+        {"fabric_state": real_state("h200-fabric-unhealthy")},
         "fail",
         "Unhealthy",
     ),

@@ -15,7 +15,7 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, GOOD, facts, units
 from tests.capabilities.imex_host import HERE, PACKAGE, SETTINGS, STARTED, THERE, TRAY, VERSION, domain, tray
-from tests.probe import captured
+from tests.probe import published
 
 BLOCK = FabricManager(imex=Imex(nodes=(HERE, THERE)))
 DRIVER = f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {VERSION}  Release Build\n"
@@ -27,6 +27,8 @@ ATTACHED = (
     f"        CliqueId                          : 4026\n        ClusterUUID                       : {CLUSTER}\n"
     "        Health\n            Summary                       : Not Supported\n"
 )
+BLOCKS = ("azure-fabric-insufficient", "h200-fabric-unhealthy", "fabric-in-progress-580-159")
+REAL = {name.partition("-")[0]: GPU + published(name, "nvidia-smi-q-block").text for name in BLOCKS}
 TWO = TRAY + TRAY.replace(":19:", ":3b:")
 NO_RACK = ATTACHED.replace("Completed", "Not Supported").replace("4026", "0")
 OTHER = ATTACHED.replace(":19:", ":3B:").replace("4026", "4027")
@@ -98,11 +100,11 @@ ROWS = [
     ("imex_fabric", {}, "pass", "1 GPUs attached, clique 4026 of 9c6f5af3-53bf-49b5-a436-b66766c413c3"),
     ("imex_fabric", {"fabric_state": ATTACHED.replace("4026", "0")}, "fail", "in no clique (CliqueId 0,"),
     ("imex_fabric", {"fabric_state": ATTACHED.replace(CLUSTER, "0" * 8 + "-0000-0000-0000-" + "0" * 12)}, "fail", "in no clique"),
-    ("imex_fabric", {"fabric_state": ATTACHED.partition("        CliqueId")[0]}, "fail", "CliqueId not told"),
-    ("imex_fabric", {"fabric_state": GPU + captured("fabric_state", "insufficient").text}, "fail", "(Insufficient Resources)"),
-    ("imex_fabric", {"fabric_state": GPU + captured("fabric_state", "unhealthy_h200").text}, "fail", "Health Unhealthy"),
+    ("imex_fabric", {"fabric_state": ATTACHED.partition("        CliqueId")[0]}, "skip", "does not tell in which clique"),
+    ("imex_fabric", {"fabric_state": REAL["azure"]}, "fail", "(Insufficient Resources)"),
+    ("imex_fabric", {"fabric_state": REAL["h200"]}, "fail", "Health Unhealthy"),
     ("imex_fabric", {"fabric_state": NO_RACK}, "fail", "Not Supported (Success)"),
-    ("imex_fabric", {"fabric_state": GPU + captured("fabric_state", "in_progress_580.159.04").text}, "fail", "In Progress (N/A)"),
+    ("imex_fabric", {"fabric_state": REAL["fabric"]}, "fail", "In Progress (N/A)"),
     ("imex_fabric", {"fabric_state": ATTACHED + OTHER, "nvidia_functions": TWO}, "fail", "several: 9c6f5af3"),
     ("imex_fabric", {"fabric_state": ATTACHED, "nvidia_functions": TWO}, "fail", "0000:3b:00.0 not told"),
     ("imex_fabric", {"nvidia_functions": ""}, "fail", "no GPU on the bus"),

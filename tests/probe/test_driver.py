@@ -7,7 +7,7 @@ import pytest
 from gpuprov.probe import modules, nvidia, pci
 from gpuprov.probe.base import Facts, Output, ProbeFailed
 from gpuprov.probe.nvidia import Client, LoadedDriver
-from tests.probe import captured
+from tests.probe import captured, published
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,13 @@ def test_smi_complaints(case: str, status: int, complaint: str, gpus: int) -> No
     assert complaint in smi.complaint
     assert len(smi.gpus) == gpus
     assert smi.installed
+
+
+def test_a_corrupted_inforom_is_a_warning_beside_an_answer() -> None:
+    smi = nvidia.parse_smi(published("p4000-inforom", "nvidia-smi-query-gpu", 14))
+    assert [gpu.bus for gpu in smi.gpus] == ["0000:b3:00.0"]
+    assert (smi.complaint, smi.warnings) == ("", ("WARNING: infoROM is corrupted at gpu 0000:B3:00.0",))
+    assert nvidia.parse_smi(Output("WARNING: infoROM is corrupted at gpu 0000:B3:00.0\n", 14)).complaint
 
 
 def test_smi_without_gpus_is_a_complaint_even_with_status_0() -> None:

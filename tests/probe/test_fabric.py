@@ -12,7 +12,7 @@ import pytest
 from gpuprov.probe import fabric
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.fabric import GpuFabric
-from tests.probe import captured
+from tests.probe import captured, published
 
 AWK = re.search(r"awk '([^']*)'", fabric.STATE.script)[1]  # type: ignore[index]
 
@@ -69,19 +69,19 @@ def test_what_real_hosts_print_of_health_and_clique() -> None:
     """The long form of three branches, each of which adds lines; the query form has none of them."""
 
     def of(case: str) -> GpuFabric:
-        text = "GPU 00000000:19:00.0\n" + captured("fabric_state", case).text
+        text = "GPU 00000000:19:00.0\n" + published(case, "nvidia-smi-q-block").text
         kept = subprocess.run(["awk", AWK], input=text, capture_output=True, text=True, check=True).stdout
         return fabric.parse_state(Output(kept))[0]
 
-    sick = of("unhealthy_h200")
+    sick = of("h200-fabric-unhealthy")
     assert (sick.state, sick.status, sick.clique) == ("Completed", "Success", "2")
     assert (sick.cluster, sick.ill()) == (
-        "dc6e40c4-d722-4357-9ba6-5291dd461278",
+        "00000001-0000-0000-0000-000000000000",
         ("Health Unhealthy", "Bandwidth: Full"),
     )
-    poor = of("insufficient")
+    poor = of("azure-fabric-insufficient")
     assert (poor.status, poor.clique, poor.ill()) == ("Insufficient Resources", "0", ())
-    new = of("in_progress_580.159.04")
+    new = of("fabric-in-progress-580-159")
     assert (new.state, new.clique, new.ill()) == ("In Progress", "N/A", ())
     assert new.health["Incorrect Configuration"] == "N/A"
     early = GpuFabric("b", "Completed", "Success", health={"Bandwidth": "Degraded", "Route Unhealthy": "False"})

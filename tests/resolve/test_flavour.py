@@ -117,6 +117,8 @@ def test_the_files_stand_alone() -> None:
         "gpuprov_flavour",
         "gpuprov_follow",
         "gpuprov_header_metapackages",
+        "gpuprov_header_names",
+        "gpuprov_header_packages",
         "gpuprov_index",
         "gpuprov_installed",
         "gpuprov_kernel_package",
@@ -127,6 +129,7 @@ def test_the_files_stand_alone() -> None:
         "gpuprov_reload_reasons",
         "gpuprov_resolve",
         "gpuprov_rows",
+        "gpuprov_without_headers",
     ]
     assert packages == {"a": "535.261.03-1"}
     assert foreign == []

@@ -8,7 +8,7 @@ from typing import Any
 from gpuprov import resolve
 from gpuprov.catalog.driver_sets import kernel_module_table
 from gpuprov.catalog.drivers import settled
-from tests.probe import DATA
+from tests.probe import published
 
 P4, P40, P100, TITAN_V, GT_1030 = "10de:1bb3", "10de:1b38", "10de:15f8", "10de:1d81", "10de:1d01"
 V100, V100_UNKNOWN, T4, H100, K80 = "10de:1db1", "10de:1db2", "10de:1eb8", "10de:2330", "10de:102d"
@@ -28,7 +28,7 @@ def decide(
 
 def test_real_hosts_that_refused_the_open_modules_or_the_branch() -> None:
     """The ids and branches are those of what the kernel logged there."""
-    logged = (DATA / "kernel_log" / "p4_open_580.txt").read_text(encoding="utf-8")
+    logged = published("p4-open-580", "dmesg").text
     refused = re.search(r"PCI ID: (10de:\w{4})", logged)
     assert refused
     assert "not supported by open" in logged
@@ -36,7 +36,7 @@ def test_real_hosts_that_refused_the_open_modules_or_the_branch() -> None:
     assert answer["problem"] == (
         f"kernel_modules is open, but GPU {P4} has no GSP and runs with proprietary modules only"
     )
-    legacy = (DATA / "kernel_log" / "p100_595.txt").read_text(encoding="utf-8")
+    legacy = published("p100-595-legacy", "dmesg").text
     last, loaded = re.search(r"NVIDIA (\d+)\.xx Legacy", legacy), re.search(r"The (\d+)\.[\d.]+ NVIDIA driver", legacy)
     assert last
     assert loaded

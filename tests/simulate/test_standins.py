@@ -129,7 +129,7 @@ def test_the_dnf_set_has_epoch_release_and_both_kernel_packages() -> None:
     assert made["nvidia-driver-cuda"].epoch == nvidia_dnf.EPOCH
     assert "nvidia-kmod-common = 3:580.178.04" in made["kmod-nvidia-open-dkms"].requires
     assert made["kmod-nvidia-open-dkms"].conflicts == ("kmod-nvidia-latest-dkms",)
-    assert "dkms install -m nvidia-open -v 580.178.04" in made["kmod-nvidia-open-dkms"].scripts["post"]
+    assert "dkms install -m nvidia -v 580.178.04" in made["kmod-nvidia-open-dkms"].scripts["post"]
     assert made["nvidia-fabricmanager"].epoch == 0
     assert "nvidia-fabric-manager" in by_name(nvidia_dnf.packages(ROCKY9, "570.211.01"))
 

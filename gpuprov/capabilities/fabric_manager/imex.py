@@ -266,26 +266,30 @@ def in_fabric(ctx: Ctx) -> Outcome:
         return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
     if not driver:
         return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
-    tells = resolve.order(driver)[0] >= catalogue.CLIQUE_SINCE
-    bad = [f"{bus} {wrong}" for bus in on_bus if (wrong := detached(states.get(bus), tells=tells))]
+    bad = [f"{bus} {wrong}" for bus in on_bus if (wrong := detached(states.get(bus)))]
     groups = {(states[bus].cluster, states[bus].clique) for bus in on_bus if bus in states}
     if not bad and len(groups) > 1:
         bad = [f"several: {', '.join(sorted(f'{cluster}.{clique}' for cluster, clique in groups))}"]
     if bad or not on_bus:
         hint = "the rack's switch trays and their controller (NMX) decide it: nvidia-smi nvlink -s; nvidia-smi -q; then nvidia-smi -r"
         return fail(expected, "; ".join(bad) or "no GPU on the bus", hint)
-    clique = "".join(f", clique {clique} of {cluster}" for cluster, clique in groups if clique)
-    return ok(f"{len(on_bus)} GPUs attached{clique or ', in a clique that this driver does not tell'}", expected)
+    cluster, clique = groups.pop()
+    if not clique:
+        return skip(f"{len(on_bus)} GPUs Completed, Success; this nvidia-smi does not tell in which clique")
+    return ok(f"{len(on_bus)} GPUs attached, clique {clique} of {cluster}", expected)
 
 
-def detached(gpu: fabric.GpuFabric | None, *, tells: bool) -> str:
-    """Why a GPU is not in its rack's fabric, in nvidia-smi's words; empty where it is. `tells`: the driver tells the clique."""
+def detached(gpu: fabric.GpuFabric | None) -> str:
+    """Why a GPU is not in its rack's fabric, in nvidia-smi's words; empty where it is, or where the clique is not told.
+
+    Azure's images refuse clique 0 and an empty cluster: https://github.com/Azure/azhpc-images/pull/506
+    """
     if gpu is None:
         return "not told by nvidia-smi"
     if gpu.state != "Completed" or gpu.status != "Success":
         return f"{gpu.state} ({gpu.status or 'no status'})"
-    if tells and (gpu.clique in (*fabric.NOTHING, "0") or not gpu.cluster.strip("0-N/A[]")):
-        return f"in no clique (CliqueId {gpu.clique or 'not told'}, ClusterUUID {gpu.cluster or 'not told'})"
+    if gpu.clique and (gpu.clique in (*fabric.NOTHING, "0") or not gpu.cluster.strip("0-N/A[]")):
+        return f"in no clique (CliqueId {gpu.clique}, ClusterUUID {gpu.cluster or 'not told'})"
     return ", ".join(gpu.ill())
 
 

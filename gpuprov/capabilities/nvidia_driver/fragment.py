@@ -211,6 +211,25 @@ def build_targets(facts: Facts) -> tuple[KernelModules, ...]:
     return tuple(kernel for kernel in kernels if kernel.bootable) or kernels
 
 
+def spares(driver: NvidiaDriver, facts: Facts) -> tuple[KernelModules, ...]:
+    """Kernels that can boot and that nothing is built for: without headers, neither running, nor started next, nor the newest.
+    Modules that are built elsewhere need no headers, so that there is no spare kernel."""
+    if driver.build != "dkms" or driver.build_host:
+        return ()
+    kernels = build_targets(facts)
+    newest = max((kernel.release for kernel in kernels), key=package_lists.rpm_order, default="")
+    able = [
+        kernel for kernel in kernels if kernel.headers or kernel.nvidia or kernel.chosen or kernel.release == newest
+    ]
+    return tuple(kernel for kernel in kernels if kernel not in able)
+
+
+def built_here(driver: NvidiaDriver, facts: Facts) -> tuple[KernelModules, ...]:
+    """The kernels that this driver's modules must exist for."""
+    left = spares(driver, facts)
+    return tuple(kernel for kernel in build_targets(facts) if kernel not in left)
+
+
 def needed(driver: NvidiaDriver, facts: Facts, flavour: str) -> list[str]:
     """The names of the set on this host: for the branch whose kernel modules are installed, else for the wanted one."""
     sets = package_names(driver, facts).sets

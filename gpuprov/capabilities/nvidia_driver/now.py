@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpuprov import reload, resolve
+from gpuprov import package_lists, reload, resolve
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
-    build_targets,
+    built_here,
     decide,
     header_metapackages,
     installed_set,
@@ -16,6 +16,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     needed,
     package_names,
     served,
+    spares,
     versions,
 )
 from gpuprov.probe import modules, nvidia, pci, system
@@ -100,7 +101,7 @@ def headers(ctx: Ctx) -> Outcome:
         return not_asked(f"the modules come from {ctx.fragment.build_host}")
     if ctx.fragment.build == "precompiled":
         return not_asked("the modules are precompiled")
-    targets = build_targets(ctx.facts)
+    targets = built_here(ctx.fragment, ctx.facts)
     if not targets:
         return fail("kernel headers", "no kernel and no kernel headers found", "install the headers of the kernel")
     missing = [kernel.release for kernel in targets if not kernel.headers]
@@ -109,10 +110,16 @@ def headers(ctx: Ctx) -> Outcome:
         told = [f"none for {' '.join(missing)}"] * bool(missing)
         told += [f"the next kernel comes without: {' '.join(next_ones)} not installed"] * bool(next_ones)
         forms = [form for form in package_names(ctx.fragment, ctx.facts).headers if "{kernel}" in form]
-        names = [form.replace("{kernel}", release) for release in missing for form in forms] + next_ones
+        names = package_lists.header_packages(forms, missing) + next_ones
         changes = [Change(kind="package", name=name, after="installed") for name in names]
         return fail("headers for every kernel", "; ".join(told), "gpuprov apply", changes=changes)
-    return ok(" ".join(kernel.release for kernel in targets))
+    return ok(" ".join(kernel.release for kernel in targets) + without(ctx))
+
+
+def without(ctx: Ctx) -> str:
+    """The kernels that are left out, in words."""
+    left = " ".join(kernel.release for kernel in spares(ctx.fragment, ctx.facts))
+    return f"; left out, without headers and neither running nor next: {left}" if left else ""
 
 
 @check(
@@ -121,14 +128,14 @@ def headers(ctx: Ctx) -> Outcome:
     modules.KERNELS,
     fields=("version",),
     moment="next-boot",
-    evidence="dkms status",
+    evidence="dkms status; modinfo -k KERNEL -F vermagic nvidia",
 )
 def modules_built(ctx: Ctx) -> Outcome:
-    """Every kernel that can boot has the NVIDIA module on disk, of the same version as the packages."""
+    """Every kernel that can boot has the NVIDIA module on disk, of the same version as the packages, and built for this kernel."""
     wanted = installed_version(ctx.fragment, ctx.facts)
     if not wanted:
         return fail("kernel modules", "no kernel module package is installed", "gpuprov apply")
-    targets = build_targets(ctx.facts)
+    targets = built_here(ctx.fragment, ctx.facts)
     if not targets:
         return fail(f"{wanted} for every kernel", "no kernel found to build for", "install the headers of the kernel")
     wrong = [f"{kernel.release}: {kernel.nvidia or 'none'}" for kernel in targets if kernel.nvidia != wanted]
@@ -137,7 +144,10 @@ def modules_built(ctx: Ctx) -> Outcome:
         if ctx.fragment.build == "precompiled":
             hint = "gpuprov apply, where precompiled modules of that kernel are offered; else remove the kernel"
         return fail(f"{wanted} for every kernel", "; ".join(wrong), hint)
-    return ok(f"{wanted} for {' '.join(kernel.release for kernel in targets)}")
+    if alien := [f"{kernel.release}: {kernel.nvidia} is for {kernel.built}" for kernel in targets if kernel.alien]:
+        hint = "gpuprov apply builds it anew; this kernel refuses it, and boots without a driver"
+        return fail(f"{wanted}, built for the kernel that it lies with", "; ".join(alien), hint)
+    return ok(f"{wanted} for {' '.join(kernel.release for kernel in targets)}{without(ctx)}")
 
 
 @check(
@@ -219,7 +229,7 @@ def user_space(ctx: Ctx) -> Outcome:
         elsewhere = "another installation's libraries win: " + nvidia.LIBRARIES.evidence
         mixed = "the packages are of several versions, which no reboot mends: gpuprov apply"
         return fail(wanted, " ".join(wrong), mixed if len(present) > 1 else elsewhere)
-    return _answers(ctx, wanted) or ok(found)
+    return _answers(ctx, wanted) or ok("; ".join((found, *ctx.facts.get(nvidia.SMI).warnings)))
 
 
 def _answers(ctx: Ctx, wanted: str) -> Outcome | None:

@@ -11,7 +11,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     Decision,
     NvidiaDriver,
-    build_targets,
+    built_here,
     decide,
     followers,
     installed_set,
@@ -120,7 +120,7 @@ def leftovers(ctx: Ctx) -> Outcome:
 def space(ctx: Ctx) -> Outcome:
     """/var has room for the packages and a DKMS build, if there is anything to install."""
     decision = decided(ctx)
-    built = all(kernel.nvidia == decision.version for kernel in build_targets(ctx.facts))
+    built = all(kernel.nvidia == decision.version for kernel in built_here(ctx.fragment, ctx.facts))
     if built and (decision.kept or ctx.fragment.source == "runfile"):
         return skip("nothing to install")
     free = ctx.facts.get(system.SPACE).get("/var", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov import certificates, resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, build_targets, served, versions
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, built_here, served, versions
 from gpuprov.probe import house, modules, system
 from gpuprov.probe.family import family, words
 from gpuprov.probe.packages import INDEX, PACKAGES
@@ -113,7 +113,7 @@ def signed(ctx: Ctx) -> Outcome:
     if wrong and not elsewhere:
         hint = "gpuprov apply; another file of /etc/dkms/framework.conf.d that is read later wins: remove its line"
         return fail(f"DKMS signs with {KEY_FILE}", "; ".join(wrong), hint)
-    targets = [kernel.release for kernel in build_targets(ctx.facts)]
+    targets = [kernel.release for kernel in built_here(ctx.fragment, ctx.facts)]
     bad = [f"{kernel}: no NVIDIA module" for kernel in targets if kernel not in {one.kernel for one in found.modules}]
     bad += [
         f"{one.kernel}: {one.module} is {f'signed by {one.signer} ({one.serial})' if one.serial else 'not signed'}"

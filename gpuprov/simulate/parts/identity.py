@@ -36,9 +36,11 @@ if [ ! -d /lib/modules/{kernel} ]; then
 fi
 """
 DEBS = f"dpkg-query -W linux-headers-{{kernel}} >/dev/null 2>&1 || dpkg -i {PLACE}/ubuntu/pool/linux-headers-*.deb >/dev/null\n"
+# A minimal EL has no C++ compiler; Debian's came with the image. DKMS brings gcc alone.
 RPMS = f"""\
 rm -f /etc/debian_version
 rpm --import {RPM_KEYS}/RPM-GPG-KEY-*
+rpm -q gcc-c++ >/dev/null || rm -f /usr/bin/g++
 rpm -q kernel-core >/dev/null || rpm --force-debian --upgrade --justdb --noscripts --quiet {PLACE}/el/installed/*.rpm
 dnf --quiet --assumeyes makecache >/dev/null
 """

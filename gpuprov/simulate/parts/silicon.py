@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from gpuprov.catalog.drivers import Version
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts.base import PROGRAMS, File, Part
 from gpuprov.simulate.parts.silicon_files import tree
@@ -22,7 +23,6 @@ FW_CFG = "opt/gpuprov.devices"
 Flavour = Literal["proprietary", "open"]
 DKMS_NAMES: dict[Flavour, str] = {"proprietary": "nvidia-current", "open": "nvidia-current-open"}
 """DKMS package names as Debian's nvidia-kernel-dkms and nvidia-open-kernel-dkms have them."""
-RPM_DKMS_NAMES: dict[Flavour, str] = {"proprietary": "nvidia", "open": "nvidia-open"}
 """The same in NVIDIA's packages for dnf: https://github.com/NVIDIA/yum-packaging-nvidia-kmod-open-dkms"""
 MODULE_SOURCE = "/usr/src/gpuprov-sim-pci-1"
 BUILD_MODULE = (
@@ -73,6 +73,29 @@ def boot_files() -> dict[str, File]:
 def module_sources() -> dict[str, bytes]:
     """gpuprov_sim_pci as a DKMS source tree, by file name."""
     return {file.name: file.read_bytes() for file in sorted((FOLDER / "pci").iterdir()) if file.is_file()}
+
+
+def rpm_dkms_name(version: str, flavour: Flavour) -> str:
+    """What DKMS knows the modules of NVIDIA's rpm by: one name for both flavours since 570.148.08, as far as that is known.
+
+    https://github.com/awslabs/amazon-eks-ami/pull/2370 (570.172.08) and 2284 (570.133.20)
+    """
+    return "nvidia-open" if flavour == "open" and Version.parse(version) < Version.parse("570.148.08") else "nvidia"
+
+
+def rpm_source(version: str, flavour: Flavour) -> dict[str, bytes]:
+    """`dkms_source` of NVIDIA's rpm: its dkms.conf says nvidia whatever the folder is called, and the open build wants g++.
+
+    https://github.com/NVIDIA/open-gpu-kernel-modules/pull/567 and issue 805
+    """
+    sources = dkms_source(version, flavour, "nvidia")
+    if flavour == "open":
+        sources["dp_auxretry.cpp"] = (
+            b"/* NVIDIA's open modules have C++ in them; this stands for it. */\nint gpuprov_stand_in;\n"
+        )
+        compile_it = b"sh -c 'g++ -fsyntax-only dp_auxretry.cpp' && env NV_VERBOSE=1 make"
+        sources["dkms.conf"] = sources["dkms.conf"].replace(b"env NV_VERBOSE=1 make", compile_it)
+    return sources
 
 
 def dkms_source(version: str, flavour: Flavour, package: str = "") -> dict[str, bytes]:

@@ -12,8 +12,10 @@ if [ ! -f "$source/dkms.conf" ]; then
   exit 1
 fi
 shift
-name=$(sed -n 's/^PACKAGE_NAME="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$source/dkms.conf")
-version=${source##*/"$name"-}
+# DKMS knows modules by their folder, whatever name is in dkms.conf.
+version=$(sed -n 's/^PACKAGE_VERSION="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$source/dkms.conf")
+name=${source##*/}
+name=${name%-"$version"}
 # What a run that was cut off built aside: a later installation of the same version must not load it.
 left="/usr/share/$name-dkms/$name-$version.dkms.tar.gz"
 if [ "$family" = debian ] && [ -f "$left" ] && ! dpkg-query -S "$left" > /dev/null 2>&1; then
@@ -21,8 +23,27 @@ if [ "$family" = debian ] && [ -f "$left" ] && ! dpkg-query -S "$left" > /dev/nu
   rmdir --ignore-fail-on-non-empty "${left%/*}"
 fi
 
+# As in prebuild.sh.
+with_compiler_of() {
+  KERNEL_UNAME=$1
+  wanted=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="gcc[^"]*) \([0-9]*\)[.].*/\1/p' "/lib/modules/$1/build/.config" 2> /dev/null)
+  tools=/opt/rh/gcc-toolset-$wanted/root/usr/bin
+  shift
+  if [ -n "$wanted" ] && [ -x "$tools/gcc" ] && [ "$(gcc -dumpversion 2> /dev/null | cut -d. -f1)" != "$wanted" ]; then
+    (export KERNEL_UNAME PATH="$tools:$PATH"; "$@")
+  else
+    (export KERNEL_UNAME; "$@")
+  fi
+}
+
 right() { # KERNEL
   [ "$(modinfo -k "$1" -F version "$module" 2> /dev/null)" = "$version" ] || return 1
+  # Of another kernel it is right only where the distribution has found that it fits (weak-modules).
+  made=$(modinfo -k "$1" -F vermagic "$module" 2> /dev/null)
+  case $(modinfo -k "$1" -n "$module" 2> /dev/null) in
+    */weak-updates/*) ;;
+    *) [ -z "$made" ] || [ "${made%% *}" = "$1" ] || return 1 ;;
+  esac
   # https://github.com/NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv.c: the open module's license has GPL in it
   case $(modinfo -k "$1" -F license "$module" 2> /dev/null) in *GPL*) [ "$flavour" = open ] ;; *) [ "$flavour" = proprietary ] ;; esac
 }
@@ -31,13 +52,13 @@ for kernel in "$@"; do
   known=$(dkms status -m "$name" -v "$version" -k "$kernel")
   if echo "$known" | grep -q installed; then
     right "$kernel" && continue
-    # What is there is another flavour's, or its file is lost: DKMS would install the same again.
+    # What is there is another flavour's or kernel's, or its file is lost: DKMS would install the same again.
     [ "$family" = debian ] || dkms unbuild -m "$name" -v "$version" -k "$kernel" > /dev/null 2>&1
   fi
   if [ -n "$pack" ] && ! dkms status -m "$name" -v "$version" -k "$kernel" | grep -qE 'built|installed'; then
     dkms ldtarball --force --archive "$pack" > /dev/null 2>&1
   fi
-  if ! answer=$(dkms install --force -m "$name" -v "$version" -k "$kernel" 2>&1); then
+  if ! answer=$(with_compiler_of "$kernel" dkms install --force -m "$name" -v "$version" -k "$kernel" 2>&1); then
     echo "kernel $kernel: $answer"
     tail -n 12 "/var/lib/dkms/$name/$version/build/make.log" 2>/dev/null
     exit 1

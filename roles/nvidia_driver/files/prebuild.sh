@@ -21,8 +21,26 @@ for file in $files; do
 done
 conf=$(find "$work/content/usr/src" -maxdepth 2 -name dkms.conf -print -quit)
 [ -n "$conf" ] || { echo "$files: no dkms.conf"; exit 1; }
-module=$(sed -n 's/^PACKAGE_NAME="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$conf")
 upstream=$(sed -n 's/^PACKAGE_VERSION="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' "$conf")
+# DKMS knows modules by their folder; a dkms.conf may say another name (nvidia in nvidia-open-570.133.20), and the pack would have it:
+# https://github.com/NVIDIA/open-gpu-kernel-modules/pull/567
+module=$(basename "${conf%/dkms.conf}")
+module=${module%-"$upstream"}
+sed -i "s/^PACKAGE_NAME=.*/PACKAGE_NAME=\"$module\"/" "$conf"
+
+# The source asks for the kernel by uname -r where dkms.conf does not say which: https://github.com/NVIDIA/open-gpu-kernel-modules/issues/791
+# A kernel may have another compiler than the system's: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html
+with_compiler_of() {
+  KERNEL_UNAME=$1
+  wanted=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="gcc[^"]*) \([0-9]*\)[.].*/\1/p' "/lib/modules/$1/build/.config" 2> /dev/null)
+  tools=/opt/rh/gcc-toolset-$wanted/root/usr/bin
+  shift
+  if [ -n "$wanted" ] && [ -x "$tools/gcc" ] && [ "$(gcc -dumpversion 2> /dev/null | cut -d. -f1)" != "$wanted" ]; then
+    (export KERNEL_UNAME PATH="$tools:$PATH"; "$@")
+  else
+    (export KERNEL_UNAME; "$@")
+  fi
+}
 
 aside() {
   action=$1
@@ -33,10 +51,16 @@ aside() {
 aside add > /dev/null || exit 1
 kernels=""
 for kernel in "$@"; do
-  if ! aside build -k "$kernel" > "$work/log" 2>&1; then
+  if ! with_compiler_of "$kernel" aside build -k "$kernel" > "$work/log" 2>&1; then
     echo "kernel $kernel:"
     log=$(find "$work/tree/$module/$upstream" -name make.log -print -quit)
-    { grep -E ': (fatal )?error:|^ERROR: ' "${log:-$work/log}" || tail -n 8 "${log:-$work/log}"; } | cut -c1-200 | head -n 8
+    { grep -E ': (fatal )?error:|^ERROR: |: command not found' "${log:-$work/log}" || tail -n 8 "${log:-$work/log}"; } | cut -c1-200 | head -n 8
+    exit 1
+  fi
+  built=$(find "$work/tree/$module/$upstream/$kernel" -name 'nvidia*.ko*' | grep -E '/nvidia(-current(-open)?)?[.]ko' | head -n 1)
+  magic=$([ -z "$built" ] || modinfo -F vermagic "$built" 2> /dev/null)
+  if [ -n "$magic" ] && [ "${magic%% *}" != "$kernel" ]; then
+    echo "kernel $kernel: DKMS built modules of kernel ${magic%% *} for it, which it would refuse"
     exit 1
   fi
   kernels="$kernels -k $kernel"
