@@ -92,7 +92,9 @@ def used(hosts: Mapping[str, Host], kinds: Iterable[str], lock: Lock) -> dict[st
             busy[name] = ran.lost
             continue
         first, ended, second = ran.text.partition("==\n")
-        if ran.status or not ended:
+        try:
+            holders = nvidia.parse_clients(Output(second if ended and not ran.status else ""))
+        except ProbeFailed:
             busy[name] = "it could not be read who uses it: see fuser -v /dev/nvidia* /dev/infiniband/*, or --in-use"
             continue
         block = hosts[name].block
@@ -102,7 +104,7 @@ def used(hosts: Mapping[str, Host], kinds: Iterable[str], lock: Lock) -> dict[st
         if kinds & {"nccl", "nvbandwidth", "dcgm"} or ("rdma" in kinds and block.rdma.memory == "gpu"):
             told += [
                 f"{one.command} (pid {one.pid})"
-                for one in nvidia.parse_clients(Output(second))
+                for one in holders
                 if one.command and not any(fnmatch(one.unit, known) for known in SERVICES)
             ]
         if told:

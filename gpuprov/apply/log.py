@@ -7,6 +7,7 @@ import re
 import tempfile
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from errno import EPERM
 from pathlib import Path
 from types import TracebackType
 
@@ -28,6 +29,8 @@ class Log:
         self._secret = re.compile("|".join(map(re.escape, words))) if words else None
         try:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if folder is None:
+                _refuse_anothers(place)
             handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise GpuprovError(
@@ -51,6 +54,14 @@ class Log:
         self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._file.close()
+
+
+def _refuse_anothers(place: Path) -> None:
+    """In the folder for temporary files the name is known to everybody, who may have been there first."""
+    if place.parent.parent == Path(tempfile.gettempdir()):
+        for one in (place.parent, place):
+            if one.is_symlink() or one.lstat().st_uid != os.geteuid():
+                raise PermissionError(EPERM, f"{one} is a link, or another user's")
 
 
 def default_folder() -> Path:

@@ -187,14 +187,16 @@ nvidia-smi -L 2>&1 && nvidia-smi --query-gpu=index,mig.mode.current --format=csv
 )
 USERS = Probe(
     "rootless_users",
-    r"""getent passwd | while IFS=: read -r n _ i _ _ h _; do
+    r"""r() { if [ "$(id -u)" = 0 ]; then setpriv --reuid="$1" --regid="$2" --clear-groups timeout 5 head -c 1000000 "$3"; else
+  head -c 1000000 "$3"; fi </dev/null 2>/dev/null; }
+getent passwd | while IFS=: read -r n _ i g _ h _; do
   [ "$i" -ge 1000 ] 2>/dev/null && [ "$i" -lt 65000 ] || continue
   s=0; l=0; c=0
   grep -qsE "^($n|$i):" /etc/subuid && s=1
   [ -e "/var/lib/systemd/linger/$n" ] && l=1
   [ -f "$h/.config/docker/daemon.json" ] && c=1
   echo "@user $n|$h|$s|$l|$c"
-  [ $c = 1 ] && sed 's/^/ /' "$h/.config/docker/daemon.json" && echo
+  [ $c = 1 ] && { r "$i" "$g" "$h/.config/docker/daemon.json" | sed 's/^/ /'; echo; }
 done; true""",
     parse_users,
     "cat /etc/subuid; ls /var/lib/systemd/linger; cat ~USER/.config/docker/daemon.json",

@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reload import shown_name
 
 
@@ -87,8 +87,15 @@ def parse_smi(output: Output) -> Smi:
 
 
 def parse_clients(output: Output) -> tuple[Client, ...]:
+    """The processes. Nobody is an answer only where the tools that look for them were seen to work."""
+    *lines, last = output.text.splitlines() or [""]
+    if last != SEEN:
+        said = " ".join((output.error or output.text).split())[:200]
+        raise ProbeFailed(
+            f"the processes that hold a GPU could not be listed: {said or 'the host gave no whole answer'}"
+        )
     clients = []
-    for line in output.text.splitlines():
+    for line in lines:
         pid, _, rest = line.partition("|")
         command, _, unit = rest.rpartition("|")
         clients.append(Client(int(pid), command, unit))
@@ -117,6 +124,8 @@ LIBRARIES = Probe(
 """Versions of the user-space libraries that programs load: `libcuda`, `libnvidia-ml`."""
 SMI_QUERY = "nvidia-smi --query-gpu=pci.bus_id,name,uuid,driver_version,persistence_mode --format=csv,noheader"
 SMI = Probe("nvidia_smi", f"command -v nvidia-smi >/dev/null || exit 127; {SMI_QUERY} 2>&1", parse_smi, SMI_QUERY)
+SEEN = "looked"
+"""The last line of a list of clients: find, sort and sed found the script's own process just before."""
 CLIENTS = Probe(
     "gpu_clients",
     """find /proc/[0-9]*/fd -lname '/dev/nvidia*' -printf '%h\\n' 2>/dev/null | sort -u | while read -r f; do
@@ -124,7 +133,8 @@ CLIENTS = Probe(
   read -r c < "$p/comm"
   u=$(sed -n 's/.*\\/\\([^/]*\\.\\(service\\|scope\\)\\).*/\\1/p' "$p/cgroup" | tail -n 1)
   echo "${p#/proc/}|$c|$u"
-done""",
+done
+[ "$(find /proc/$$/cwd -prune -lname '/*' -printf 'x\\n' | sort -u | sed -n 's/x/found/p' | tail -n 1)" = found ] && echo looked""",
     parse_clients,
     "fuser -v /dev/nvidia*",
 )

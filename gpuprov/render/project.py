@@ -120,8 +120,10 @@ def _write_file(path: Path, text: str) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.touch(mode=0o600 if path.name == "inventory.yml" else 0o644)
-    partial.write_text(text, encoding="utf-8")
+    partial.unlink(missing_ok=True)
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if path.name == "inventory.yml" else 0o644)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
     partial.replace(path)
 
 

@@ -5,17 +5,25 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import suppress
-from errno import EACCES
+from errno import EACCES, ELOOP
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
 from gpuprov.shown import cleaned
 
+LONGEST_WAY = 1000
+"""Folders and links on the way to a file, until it is a loop."""
+
 
 def write_atomic(path: str | Path, text: str, mode: int | None = None) -> None:
-    """Replace the file in one step. A device or pipe is written to; a link keeps being a link. `mode`: 0666 less umask."""
+    """Replace the file in one step. A device or pipe is written to. `mode`: 0666 less umask.
+
+    A link keeps being a link, and its target is replaced, if it is root's or this user's own, as every link on the way must be: one
+    that somebody else has put there, say in /tmp, would choose what is overwritten.
+    """
     target, text = Path(path), cleaned(text)
     try:
+        refuse_foreign_links(target)
         if target.exists() and not target.is_file():
             target.write_text(text, encoding="utf-8")
             return
@@ -32,6 +40,7 @@ def check_writable(*paths: str | Path | None) -> None:
             continue
         try:
             target = Path(path)
+            refuse_foreign_links(target)
             if target.exists() and not target.is_file():
                 if not os.access(target, os.W_OK):
                     raise PermissionError(EACCES, os.strerror(EACCES))
@@ -41,6 +50,25 @@ def check_writable(*paths: str | Path | None) -> None:
                 pass
         except OSError as error:
             raise _refused(path, error) from error
+
+
+def refuse_foreign_links(path: Path) -> None:
+    """Raise OSError where a link on the way to the file belongs to another user than this one and root."""
+    left = [*reversed(Path(os.path.abspath(path)).parts)]
+    place = Path(left.pop())
+    for _ in range(LONGEST_WAY):
+        if not left:
+            return
+        name = left.pop()
+        place = place.parent if name == ".." else place / name
+        if not place.is_symlink():
+            continue
+        if place.lstat().st_uid not in (0, os.geteuid()):
+            raise OSError(ELOOP, f"{place} is a link that another user has put there")
+        to = Path(os.readlink(place))
+        left += reversed(to.parts[1:] if to.is_absolute() else to.parts)
+        place = Path("/") if to.is_absolute() else place.parent
+    raise OSError(ELOOP, os.strerror(ELOOP))
 
 
 def _refused(path: str | Path, error: OSError) -> GpuprovError:

@@ -132,7 +132,7 @@ class Fleet:
             self.ended.append(host)
             return Ran()
         if "rdma_users" in script or "/dev/infiniband/uverbs" in script:
-            return Ran(text=self.users.get(host, "==\n"))
+            return Ran(text=self.users.get(host, "==\nlooked\n"))
         if '>"$d/server.log"' in script:
             said = self.servers.get(host, "")
             return Ran(text=said, status=1) if said else Ran(text="port 20123\n")

@@ -133,7 +133,7 @@ def test_break_lock_takes_over_the_lock_that_it_names_and_no_other() -> None:
 
 def test_a_host_in_use_is_left_out_with_the_processes_unless_told() -> None:
     fleet = Fleet(ib_write_bw=GOOD)
-    fleet.users["gpu1"] = "4711|python3\n==\n4711|python3|session-3.scope\n"
+    fleet.users["gpu1"] = "4711|python3\n==\n4711|python3|session-3.scope\nlooked\n"
     outcome = run(fleet, 3)
     assert bad(outcome)[0].check == "acceptance.idle"
     assert bad(outcome)[0].found == "in use by python3 (pid 4711)"
@@ -141,9 +141,16 @@ def test_a_host_in_use_is_left_out_with_the_processes_unless_told() -> None:
     assert run(fleet, 3, options=Options(yes=True, only=("rdma",), in_use=True)).exit_code == 0
 
 
+def test_a_host_of_which_nobody_can_say_who_uses_it_is_left_out() -> None:
+    for silence in ("", "==\n", "==\n4711|python3|session-3.scope\n"):
+        fleet = Fleet(ib_write_bw=GOOD)
+        fleet.users["gpu1"] = silence
+        assert bad(run(fleet, 3))[0].found == "it could not be read who uses it", silence
+
+
 def test_services_that_hold_gpus_do_not_count_as_use() -> None:
     fleet = Fleet(ib_write_bw=GOOD)
-    fleet.users["gpu1"] = "==\n99|nvidia-persiste|nvidia-persistenced.service\n"
+    fleet.users["gpu1"] = "==\n99|nvidia-persiste|nvidia-persistenced.service\nlooked\n"
     assert run(fleet, 2, options=Options(yes=True, only=("rdma", "dcgm"))).exit_code == 0
 
 
@@ -222,9 +229,9 @@ def test_nothing_to_accept_is_an_error() -> None:
 
 def test_a_process_that_ends_meanwhile_is_no_user_and_what_cannot_be_read_is_no_idle_host() -> None:
     fleet = Fleet(ib_write_bw=GOOD)
-    fleet.users["gpu1"] = "4711|\n==\n4711||\n"
+    fleet.users["gpu1"] = "4711|\n==\n4711||\nlooked\n"
     assert run(fleet, 2).exit_code == 0
-    fleet.users["gpu1"] = "4711|python3\n"
+    fleet.users["gpu1"] = "4711|python3\nlooked\n"
     assert bad(run(fleet, 3))[0].found == "it could not be read who uses it"
 
 
@@ -237,7 +244,7 @@ def test_pings_that_are_all_lost_are_a_missed_figure_not_a_missing_one() -> None
 
 def test_a_busy_host_that_keeps_its_lock_is_told() -> None:
     fleet = Fleet(ib_write_bw=GOOD)
-    fleet.users["gpu1"] = "4711|python3\n==\n"
+    fleet.users["gpu1"] = "4711|python3\n==\nlooked\n"
     fleet.dies["gpu1"] = 2
     assert "gpu1 did not give its lock back" in run(fleet, 3).notes[0]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -182,6 +184,20 @@ def test_a_log_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(GpuprovError, match="cannot write the log"):
         Log(tmp_path / "file", "r1")
+
+
+def test_without_a_home_the_log_is_in_no_folder_of_another_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Log(None, "r1") as log:
+        assert log.path.parent == tmp_path / f"gpuprov-{os.geteuid()}" / "log"
+    (tmp_path / f"gpuprov-{os.geteuid()}").rename(tmp_path / "elsewhere")
+    (tmp_path / f"gpuprov-{os.geteuid()}").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(GpuprovError, match="is a link, or another user's"):
+        Log(None, "r2")
 
 
 def test_the_log_stands_where_the_xdg_specification_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

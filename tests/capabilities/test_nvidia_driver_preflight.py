@@ -14,7 +14,7 @@ OPEN_WANTED = NvidiaDriver(kernel_modules="open")
 FRESH = {"packages": ""}
 V100 = "0000:19:00.0 0x10de 0x1db1 0x10de 0x1212 0x030200 \n"
 CLIENTS = captured("gpu_clients", "mixed")
-DAEMON_ONLY = "812|nvidia-persiste|nvidia-persistenced.service\n"
+DAEMON_ONLY = "812|nvidia-persiste|nvidia-persistenced.service\nlooked\n"
 CUDA = "ii |cuda|12.9.1-1|cuda\nii |cuda-drivers|580.95.05-1|cuda-drivers\n"
 
 RESOLVABLE, LEFTOVERS = "nvidia_driver.resolvable", "nvidia_driver.leftovers"
@@ -141,7 +141,7 @@ ROWS = [
         NEWEST,
         {
             "gpu_clients": "5|nvidia-powerd|nvidia-powerd.service\n6|nvsm_core|nvsm-core.service\n"
-            "7|nvidia-topology|nvidia-topologyd.service\n8|Xorg|lightdm.service\n"
+            "7|nvidia-topology|nvidia-topologyd.service\n8|Xorg|lightdm.service\nlooked\n"
         },
         "pass",
         "4 services",

@@ -70,7 +70,9 @@ NVIDIAS = NvidiaDriver(source="nvidia", kernel_modules="open")
 FROM_MIRROR = NvidiaDriver(source="mirror", repository=MIRROR)
 DKMS = "rpm|dkms|0|3.2.0|1.el9|noarch\n"
 _WRITTEN = sources.text({"name": "nvidia", **msgspec.to_builtins(MIRROR)}, "redhat")
-ADDED = "@file /etc/yum.repos.d/gpuprov-nvidia.repo\n" + "".join(f" {line}\n" for line in _WRITTEN.splitlines())
+ADDED = (
+    "@file /etc/yum.repos.d/gpuprov-nvidia.repo\n" + "".join(f" {line}\n" for line in _WRITTEN.splitlines()) + "@end\n"
+)
 PACKAGES, FLAVOUR, HELD, SOURCE = (f"nvidia_driver.{name}" for name in ("packages", "flavour", "held", "source"))
 RESOLVABLE, LEFTOVERS, CUDA = (f"nvidia_driver.{name}" for name in ("resolvable", "leftovers", "cuda"))
 OFFERED, REPOSITORY = "nvidia_driver.source_offered", "nvidia_driver.repository"
@@ -168,7 +170,7 @@ ROWS = [
     Row("the distribution's archive needs no repository", REPOSITORY, None, {}, "n/a", "own package sources"),
     Row("no source is NVIDIA's by its name", REPOSITORY, NVIDIAS, {"os_release": UBUNTU}, "skip", "no source of the host"),
     Row("the host's own sources have NVIDIA's packages", REPOSITORY, NVIDIAS,
-        {"os_release": UBUNTU, "repositories": f"@arch amd64\n@file /etc/apt/sources.list\n deb {SITE} /\n"}, "pass",
+        {"os_release": UBUNTU, "repositories": f"@arch amd64\n@file /etc/apt/sources.list\n deb {SITE} /\n@end\n"}, "pass",
         f"the host's own package sources do: {SITE}"),
     Row("the mirror is not there", REPOSITORY, FROM_MIRROR, {}, "fail", "is not there"),
 ]  # fmt: skip

@@ -48,7 +48,7 @@ def host(family: str, changed: Mapping[str, str | None] | None = None, *more: st
 
 def ask(family: str, text: str, wanted: Mapping[str, Any] | None = WANTED) -> Outcome:
     check = source_check("nvidia_driver.repository", lambda _: wanted)
-    told = facts(repositories=text, os_release=RELEASES.get(family, "ID=plan9\n"))
+    told = facts(repositories=f"{text}@end\n", os_release=RELEASES.get(family, "ID=plan9\n"))
     return check.run(Context(HostSpec(name="gpu1"), Fragment(), told))
 
 
@@ -122,7 +122,7 @@ def test_a_source_that_another_capability_put_there() -> None:
 
 
 def judge(text: str) -> Outcome:
-    return package_sources.run(Context(HostSpec(name="gpu1"), Fragment(), facts(repositories=text)))
+    return package_sources.run(Context(HostSpec(name="gpu1"), Fragment(), facts(repositories=f"{text}@end\n")))
 
 
 def test_sources_that_prove_whose_they_are() -> None:

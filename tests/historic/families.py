@@ -49,6 +49,7 @@ NVIDIAS_SOURCE = """@file /etc/yum.repos.d/cuda-rhel9.repo
  gpgcheck=1
  gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-NVIDIA
 @machine x86_64
+@end
 """
 OFFERED = "".join(f"rpm|nvidia-fabricmanager|0|{version}|1|x86_64\n" for version in (NEW, VERSION))
 HOSTS: dict[str, dict[str, Output | str]] = {

@@ -38,9 +38,9 @@ def test_18_a_client_holds_the_gpu() -> None:
         gpu_clients=captured("gpu_clients", "mixed"),
     )
     assert "python3 pid 4211" in told["nvidia_driver.clients"].found
-    dcgm = judged(spec(NvidiaDriver(version="535.309.01")), gpu_clients="900|nv-hostengine|nvidia-dcgm.service\n")[
-        "nvidia_driver.clients"
-    ]
+    dcgm = judged(
+        spec(NvidiaDriver(version="535.309.01")), gpu_clients="900|nv-hostengine|nvidia-dcgm.service\nlooked\n"
+    )["nvidia_driver.clients"]
     assert dcgm.status == "pass", "a service that is stopped and started again is in nobody's way"
     assert "nv-hostengine (nvidia-dcgm.service 900)" in [change.name for change in dcgm.changes]
 

@@ -99,7 +99,7 @@ def test_clients_and_their_units() -> None:
 
 def test_clients_that_cannot_be_understood_fail() -> None:
     with pytest.raises(ProbeFailed, match="gpu_clients cannot be read"):
-        Facts({"gpu_clients": Output("find: bad\n")}).get(nvidia.CLIENTS)
+        Facts({"gpu_clients": Output("find: bad\nlooked\n")}).get(nvidia.CLIENTS)
 
 
 def test_pci_functions() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from errno import ENOSPC
@@ -227,6 +228,33 @@ def test_a_host_cannot_drive_the_terminal() -> None:
 )
 def test_names_fold_and_lose_nothing(hosts: list[str], folded: str) -> None:
     assert names(hosts) == folded
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file another user's")
+def test_a_link_that_another_user_has_put_there_is_not_followed(tmp_path: Path) -> None:
+    """As the last part of the way, before it, and behind a link that is our own."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_text("precious")
+    (tmp_path / "link").symlink_to(victim / "file")
+    (tmp_path / "folder").symlink_to(victim)
+    (tmp_path / "mine").symlink_to("folder")
+    for name in ("link", "folder"):
+        os.lchown(tmp_path / name, 54321, 54321)
+    for path in (
+        tmp_path / "link",
+        tmp_path / "folder" / "file",
+        tmp_path / "folder" / "new",
+        tmp_path / "mine" / "file",
+    ):
+        with pytest.raises(GpuprovError, match="is a link that another user has put there"):
+            write_atomic(path, "mine")
+        with pytest.raises(GpuprovError, match="is a link that another user has put there"):
+            check_writable(path)
+    assert [(path.name, path.read_text()) for path in victim.iterdir()] == [("file", "precious")]
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(GpuprovError, match="cannot be written"):
+        write_atomic(tmp_path / "loop", "mine")
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
