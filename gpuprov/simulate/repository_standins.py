@@ -67,7 +67,7 @@ def configuration_library() -> bytes:
     """The stand-in libnvidia-cfg."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as temporary:
         library = Path(temporary) / "library"
-        flags = ("-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-Wl,-soname,libnvidia-cfg.so.1")
+        flags = ("-std=c11", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-Wl,-soname,libnvidia-cfg.so.1")
         tools.run(["gcc", *flags, "-o", str(library), str(CFG_SOURCE)])
         return library.read_bytes()
 

@@ -1,5 +1,5 @@
 /* The driver version that this library stands in for is in its own file name: libnvidia-ml.so.550.163.01. */
-#define _GNU_SOURCE /* dladdr */
+#define _GNU_SOURCE /* dladdr; with it a newer glibc binds atoi and its kind to a symbol that the host's glibc may not have */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
@@ -19,4 +19,8 @@ const char *own_version(void) {
     return version;
 }
 
-unsigned own_branch(void) { return (unsigned)atoi(own_version()); }
+unsigned own_branch(void) {
+    unsigned branch = 0;
+    for (const char *digit = own_version(); *digit >= '0' && *digit <= '9'; digit++) branch = 10 * branch + (unsigned)(*digit - '0');
+    return branch;
+}

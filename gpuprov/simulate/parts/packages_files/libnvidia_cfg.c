@@ -9,7 +9,7 @@
  * so that what it asks the kernel itself gets an answer (nvidia-numa.c): no GPU is on the list of those whose memory is a NUMA
  * node from the start, and no memory of this GPU is one.
  */
-#define _GNU_SOURCE
+#define _DEFAULT_SOURCE /* not GNU: with it a newer glibc binds sscanf to a symbol that the host's glibc may not have */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -25,6 +25,9 @@
 #define LOADED "/proc/driver/nvidia/version"
 #define STATE "/run/gpuprov-sim/persistence"
 #define MOST 64
+#ifndef RTLD_NEXT
+#define RTLD_NEXT ((void *)-1l)
+#endif
 
 #define BOUND "/sys/bus/pci/drivers/nvidia/"
 #define NUMA_INFO 215 /* NV_ESC_NUMA_INFO */
