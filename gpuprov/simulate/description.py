@@ -51,6 +51,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     devices in sysfs, and GPUs, HCAs and NVSwitches hang on PCIe switches as on the boards; in machines they are PCI functions only.
     `kernel`: a release of the distribution's archive (`6.1.0-47-amd64`; empty: the newest).
     `container_toolkit`: the repository offers NVIDIA's Container Toolkit, too (built with Go).
+    `containerd`: a release of containerd that runs on the host, the real daemon (built with Go), with no file of its own; without it
+    there is none but a distribution's package.
     `ofed`: the host's repositories are served with a doca-host package beside them, in /doca, for apt.
     `cgpu`: Alibaba's cGPU is there, as files only (containers with GPUs). `erdma`: one interface of Alibaba's eRDMA (containers
     with GPUs).
@@ -70,6 +72,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     repositories: tuple[Repository, ...] = ()
     mirror: bool = False
     container_toolkit: bool = False
+    containerd: Annotated[str, msgspec.Meta(pattern=r"^([12]\.[0-9]+\.[0-9]+)?$")] = ""
     cgpu: bool = False
     ofed: bool = False
     erdma: bool = False

@@ -13,13 +13,25 @@ from gpuprov.simulate import container, faults, machine
 from gpuprov.simulate.description import Description, check
 from gpuprov.simulate.devices import devices, table
 from gpuprov.simulate.host import Listed, SimulatedHost
-from gpuprov.simulate.parts import boot, cgpu, erdma, fabric, identity, kernel, nvml, ofed, packages, silicon
+from gpuprov.simulate.parts import (
+    boot,
+    cgpu,
+    containerd,
+    erdma,
+    fabric,
+    identity,
+    kernel,
+    nvml,
+    ofed,
+    packages,
+    silicon,
+)
 from gpuprov.simulate.parts.base import CONFIGURATION, FAULTS, STATE, File, Part, text
 
 KINDS: dict[str, ModuleType] = {"container": container, "machine": machine}
 WHOLE = f"{STATE}/whole"
 """Made last: without it, the making of a host was cut off."""
-PLAIN: tuple[Callable[[str, Description], Part], ...] = (boot.part, kernel.part)
+PLAIN: tuple[Callable[[str, Description], Part], ...] = (boot.part, kernel.part, containerd.part)
 """What a host without GPUs gets, too."""
 PARTS: tuple[Callable[[str, Description], Part], ...] = (
     boot.part,
@@ -32,6 +44,7 @@ PARTS: tuple[Callable[[str, Description], Part], ...] = (
     cgpu.part,
     erdma.part,
     ofed.part,
+    containerd.part,
 )
 
 

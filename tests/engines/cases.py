@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from tests.engines.kubespray import KUBESPRAY, KUBESPRAY_NVIDIA
 
 CONTAINERD = ("1.6.20", "1.7.27", "2.1.4", "2.3.0")
 DOCKER = ("27.5.1", "28.3.3")
@@ -22,6 +24,7 @@ DAEMON, CRIO_CONF, CRIO_PACKAGED = (
     "/etc/crio/crio.conf.d/10-crio.conf",
 )
 BOTH = (False, True)
+TWO_FILES = "the plugin's settings in two files"
 
 
 @dataclass(frozen=True)
@@ -71,63 +74,6 @@ V2 = "io.containerd.runc.v2"
 RUNC, OTHER = runtime(V2, "/usr/bin/runc"), runtime(V2, "/usr/bin/default", private=False, cgroup=False)
 NVIDIA = runtime(V2, "/usr/bin/nvidia-container-runtime", private=False)
 UNTYPED = runtime("", "/usr/bin/runc")
-SYSTEMD = '    SystemdCgroup = true\n    BinaryName = "/usr/local/bin/runc"\n'
-KUBESPRAY = {
-    2: """\
-# one file for containerd 1
-version = 2
-root = "/var/lib/containerd"
-oom_score = 0
-[grpc]
-  max_recv_message_size = 16777216
-[debug]
-  level = "info"
-[plugins]
-  [plugins."io.containerd.grpc.v1.cri"]
-    sandbox_image = "registry.k8s.io/pause:3.10"
-    enable_unprivileged_ports = false
-    [plugins."io.containerd.grpc.v1.cri".containerd]
-      default_runtime_name = "DEFAULT"
-      snapshotter = "overlayfs"
-      discard_unpacked_layers = true
-      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-        runtime_type = "io.containerd.runc.v2"
-        [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-"""
-    + SYSTEMD
-    + '  [plugins."io.containerd.grpc.v1.cri".registry]\n    config_path = "/etc/containerd/certs.d"\n',
-    3: """\
-version = VERSION
-root = "/var/lib/containerd"
-oom_score = 0
-[debug]
-  level = "info"
-[plugins]
-  [plugins."io.containerd.cri.v1.images"]
-    snapshotter = "overlayfs"
-    discard_unpacked_layers = true
-    # mirrors
-    [plugins."io.containerd.cri.v1.images".registry]
-      config_path = "/etc/containerd/certs.d"
-    [plugins."io.containerd.cri.v1.images".pinned_images]
-      sandbox = "registry.k8s.io/pause:3.10"
-  [plugins."io.containerd.cri.v1.runtime"]
-    enable_unprivileged_ports = false
-    enable_cdi = true
-    [plugins."io.containerd.cri.v1.runtime".containerd]
-      default_runtime_name = "DEFAULT"
-      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
-        runtime_type = "io.containerd.runc.v2"
-        [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-"""
-    + SYSTEMD,
-}
-KUBESPRAY_NVIDIA = """\
-      [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]
-        runtime_type = "io.containerd.runc.v2"
-        [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia.options]
-          BinaryName = "/usr/bin/nvidia-container-runtime"
-"""
 DEBIAN = """\
 version = 2
 
@@ -141,7 +87,8 @@ version = 2
 """
 DOCKERS = '# of docker\'s own packages\ndisabled_plugins = ["cri"]\n'
 MIRRORS = 'version = 2\n[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "/etc/containerd/certs.d"\n'
-IMPORTING = 'version = 2\n# files of ours\nimports = ["/etc/containerd/conf.d/*.toml"]\n'
+IMPORTS = 'imports = ["/etc/containerd/conf.d/*.toml"]'
+IMPORTING = f"version = 2\n# files of ours\n{IMPORTS}\n"
 FIRST = {
     "runc": cri(1, runc=RUNC),
     "a default runtime": cri(1, "default", default=OTHER),
@@ -188,6 +135,13 @@ def of_containerd(version: str) -> Iterator[tuple[str, tuple[bool, ...], dict[st
     disabled = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
     yield "CRI disabled by its long name", (False,), {MAIN: disabled}, "the CRI plugin is disabled"
     yield "mirrors in a file of the site's", BOTH, {MAIN: IMPORTING, SITE: MIRRORS}, ""
+    main = KUBESPRAY[2].replace("DEFAULT", "runc")
+    yield (
+        TWO_FILES,
+        BOTH,
+        {MAIN: main.replace("version", f"{IMPORTS}\nversion"), SITE: MIRRORS},
+        "",
+    )
     if version.startswith("1.7") or two:
         yield "Kubespray's", BOTH, {MAIN: KUBESPRAY[2].replace("DEFAULT", "runc")}, ""
     if two:
@@ -288,7 +242,11 @@ def every() -> list[Case]:
         for default in defaults
     ]
     made += [Case(why, "crio", CRIO[0], files, default) for why, defaults, files in OF_CRIO for default in defaults]
-    old = [
-        one for one in made if one.why in ("another feature", "NVIDIA: runc", "NVIDIA: already there", "Kubespray's")
+    old = ("another feature", "NVIDIA: runc", "NVIDIA: already there", "Kubespray's", TWO_FILES)
+    # Without a drop-in file, a file of the site's hides the main one from containerd 1.
+    hidden = {TWO_FILES: "no runtime nvidia"}
+    return made + [
+        replace(one, drop_ins=False, refused=hidden.get(one.why, "") if one.version.startswith("1.") else "")
+        for one in made
+        if one.why in old
     ]
-    return made + [Case(o.why, o.engine, o.version, o.files, o.default, o.refused, drop_ins=False) for o in old]

@@ -20,10 +20,10 @@ from tests.engines.flow import DONE, NOTHING, register
 
 DATA = Path(__file__).parent / "data"
 COUNTS = {
-    "containerd 1.6": (28, 3),
-    "containerd 1.7": (32, 3),
-    "containerd 2.1": (40, 7),
-    "containerd 2.3": (46, 3),
+    "containerd 1.6": (30, 5),
+    "containerd 1.7": (34, 5),
+    "containerd 2.1": (44, 7),
+    "containerd 2.3": (50, 3),
     "docker 27.5": (19, 8),
     "docker 28.3": (19, 8),
     "crio 1.30": (18, 0),
