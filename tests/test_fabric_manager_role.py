@@ -38,7 +38,7 @@ def test_gpus_of_nvlink_5_are_reset_after_the_start(
         "gpuprov_catalog": {"fabric_manager": files},
         "host_platform": "x",
         "host_gpu_services": [],
-        "fabric_manager_imex": {"nodes": []},
+        "fabric_manager_imex": {"nodes": [], "service": "enabled"},
         "fabric_manager_fabric_mode": mode,
         "__fabric_manager_generation": generation,
     }

@@ -160,6 +160,7 @@ class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: Literal["", "number", "address", "path", "choice", "unit"] = ""
     choices: tuple[str, ...] = ()
     max: int | None = None
+    min_branch: str = ""
     seen: str = ""
     meaning: str = ""
     note: str = ""
@@ -181,6 +182,11 @@ class DriversFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     files: tuple[ComponentFile, ...]
     settings: tuple[Setting, ...]
     notes: tuple[Note, ...] = ()
+
+
+def coherent_memory() -> Setting:
+    """The module's parameter for the memory of GPUs that share it with their CPU."""
+    return next(entry for entry in drivers_file().settings if entry.key == "NVreg_CoherentGPUMemoryMode")
 
 
 def drivers_file() -> DriversFile:

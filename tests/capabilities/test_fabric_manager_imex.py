@@ -145,6 +145,34 @@ def test_each_check_is_of_one_of_both(name: str) -> None:
     assert (answer.status, answer.found) == ("n/a", nothing)
 
 
+PACKAGE_ONLY = FabricManager(imex=Imex(service="disabled", channel0=False))
+
+
+def test_the_package_alone_for_kubernetes() -> None:
+    """ComputeDomains start a daemon of their own: the host's unit is off, and nobody asks for its domain."""
+    state = tray(nodes=None, process=False, unit=("loaded", "inactive", "disabled"), channel=False, parameter="")
+    for name in ("imex_alive", "imex_nodes", "imex_domain", "imex_channel"):
+        assert ask(name, PACKAGE_ONLY, imex=state).status == "n/a", name
+    assert ask("imex_version", PACKAGE_ONLY, imex=state).status == "pass"
+    assert ask("imex_held", PACKAGE_ONLY).status == "pass"
+    assert ask("imex_fabric", PACKAGE_ONLY).status == "pass"
+    assert ask("imex_hardware", PACKAGE_ONLY, imex=state).status == "pass"
+    assert ask("imex_enabled", PACKAGE_ONLY, imex=state).found == "nvidia-imex.service is disabled, inactive"
+    for unit in (("loaded", "active", "disabled"), ("loaded", "inactive", "enabled")):
+        on = ask("imex_enabled", PACKAGE_ONLY, imex=tray(nodes=None, unit=unit))
+        assert (on.status, on.expected) == ("fail", "nvidia-imex.service disabled and stopped")
+    alive = CHECKS["fabric_manager.alive"]
+    assert alive.run(Context(HostSpec(name="t"), PACKAGE_ONLY, facts())).status == "n/a"
+    others: dict[str, Fragment] = {"fabric_manager": PACKAGE_ONLY}
+    release = facts(os_release="ID=ubuntu\nVERSION_ID=24.04\nNAME=Ubuntu\n")
+    (rules,) = followers(HostSpec(name="t", capabilities=others), release)
+    assert {rule["name"] for rule in rules} <= {"nvidia-imex", "nvidia-imex-{branch}"}
+    assert problems(PACKAGE_ONLY) == []
+    both = FabricManager(imex=Imex(nodes=(HERE,), service="disabled"))
+    assert any("has no meaning where service is disabled" in told for told in problems(both))
+    assert fabric_manager.contribute(HostSpec(name="t"), PACKAGE_ONLY) is None
+
+
 def problems(block: FabricManager, gpu: str = "GB200", driver: str = "580") -> list[str]:
     others: dict[str, Fragment] = {"nvidia_driver": NvidiaDriver(version=driver), "fabric_manager": block}
     host = HostSpec(name="h", gpu=GpuSpec(model=gpu), capabilities=others)

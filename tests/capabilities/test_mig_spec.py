@@ -182,3 +182,12 @@ def test_filters_and_indexes_of_other_hosts(tmp_path: Path) -> None:
     assert "0x20B710DE" in found.hint
     (found,) = told(H100 | {"mig": {"config_file": path, "selected": "far"}})
     assert (found.severity, "names GPU 7" in found.message) == ("warning", True)
+
+
+def test_a_minimum_that_is_published_for_another_machine_is_a_warning() -> None:
+    """595.58.03 is told of DGX Station; racks of the same GPU run 580."""
+    rack = {"gpu": {"model": "GB300", "count": 4}, "nvidia_driver": {"version": "580"}}
+    problems = [one for one in told(rack | cut({"1g.35gb": 7})) if "595.58.03" in one.message]
+    assert [(one.severity, dotted(one.path)) for one in problems] == [("warning", "mig")]
+    old = H100 | cut({"3g.40gb": 1}) | {"nvidia_driver": {"version": "525.60.13"}}
+    assert [one.severity for one in told(old) if "525.85.12" in one.message] == ["error"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.fabric_manager import imex, imex_rules, now, preflight
+from gpuprov.capabilities.fabric_manager import imex, imex_rules, now, preflight, tray
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex, driver_wanted, written
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
@@ -26,7 +26,7 @@ HERE = "fabric_manager"
 def rules(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     yield from imex_rules.problems(host, block)
-    if gpu and not gpu.fabric_manager.imex and not imex.asked(block):
+    if gpu and not gpu.fabric_manager.imex and not tray.of_tray(block):
         yield from hardware_problems(gpu, driver_wanted(host))
     yield from channel_problems(host, block)
     if not driver_wanted(host):
@@ -58,7 +58,7 @@ def hardware_problems(gpu: Gpu, version: str) -> Iterable[Problem]:
 def channel_problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
     """A driver that knows no parameter for channel 0."""
     version = driver_wanted(host)
-    if imex.asked(block) and block.imex.channel0 and is_whole(version[:1]):
+    if tray.of_tray(block) and block.imex.channel0 and is_whole(version[:1]):
         branch, since = drivers.branch_of(version), catalogue.IMEX_PARAMETER_SINCE
         if int(branch) < since:
             message = f"fabric_manager.imex.channel0 needs a driver of branch {since} or newer, the driver is {branch}"
@@ -101,7 +101,7 @@ def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]
 def contribute(host: HostSpec, block: FabricManager) -> Kernel | None:
     """ib_umad at boot where the NVSwitches are reached through it; the spec must name the GPU for that to be known. On compute trays
     the driver's parameter for IMEX channel 0, under every name that its module has on some distribution."""
-    if imex.asked(block):
+    if tray.of_tray(block):
         options: dict[str, dict[str, Scalar]] = {name: {catalogue.IMEX_PARAMETER: 1} for name in MODULE_NAMES}
         return Kernel(module_options=options) if block.imex.channel0 else None
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
@@ -110,9 +110,9 @@ def contribute(host: HostSpec, block: FabricManager) -> Kernel | None:
 
 def export(facts: Facts) -> Fragment | None:
     """The daemon that is enabled: its mode, and the settings that differ from the defaults that are known."""
-    tray = facts.get(IMEX)
-    if tray.file == "enabled" and tray.nodes:
-        return FabricManager(imex=Imex(nodes=tray.nodes, channel0=tray.parameter == "1"))
+    state = facts.get(IMEX)
+    if state.file == "enabled" and state.nodes:
+        return FabricManager(imex=Imex(nodes=state.nodes, channel0=state.parameter == "1"))
     if facts.get(systemd.SYSTEMD_UNITS).get(catalogue.UNIT, systemd.MISSING).file != "enabled":
         return None
     found, known = facts.get(fabric.DAEMON).settings, catalogue.settings()
@@ -131,7 +131,7 @@ CAPABILITY = Capability(
     name=HERE,
     summary="Fabric Manager for hosts with NVSwitches, nvidia-imex for trays of a rack: of the driver's version, held with it, alive",
     fragment=FabricManager,
-    checks=(*map(imex.on_boards, (*now.CHECKS, preflight.hardware)), preflight.resolvable, *imex.CHECKS),
+    checks=(*map(tray.on_boards, (*now.CHECKS, preflight.hardware)), preflight.resolvable, *imex.CHECKS),
     rules=rules,
     fleet_rules=imex_rules.fleet_rules,
     contribute=contribute,

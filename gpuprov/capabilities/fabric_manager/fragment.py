@@ -36,6 +36,13 @@ class Imex(Fragment, frozen=True):
             description="IP addresses of all members, this host among them; the same list, in one order, on each"
         ),
     ] = ()
+    service: Annotated[
+        Literal["enabled", "disabled"],
+        msgspec.Meta(
+            description="disabled: nvidia-imex is installed and held, and its unit off, as Kubernetes' ComputeDomains want it, which "
+            "start a daemon of their own in a container; then there are no nodes"
+        ),
+    ] = "enabled"
     channel0: Annotated[
         bool, msgspec.Meta(description="the driver makes IMEX channel 0, which every user may open, when it is loaded")
     ] = True

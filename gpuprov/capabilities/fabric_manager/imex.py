@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
 from gpuprov import resolve
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.fabric_manager.fragment import DRIVER_PROBES, FabricManager, driver_version, hold, package
+from gpuprov.capabilities.fabric_manager.tray import asked, in_domains, on_trays, package_only
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.probe import fabric, nvidia, pci, system
@@ -23,25 +21,6 @@ APPLY = "gpuprov apply"
 UNIT, PROCESS = catalogue.IMEX_UNIT, "nvidia-imex"
 JOURNAL = f"journalctl -u {UNIT} -n 30; tail /var/log/nvidia-imex.log"
 SLACK = 0.2
-
-
-def asked(block: object) -> tuple[str, ...]:
-    """The members of the IMEX domain; empty where Fabric Manager is meant."""
-    return tuple(getattr(getattr(block, "imex", None), "nodes", ()))
-
-
-def on_trays(one: Check) -> Check:
-    """A check of nvidia-imex, which has nothing to say on hosts with NVSwitches of their own."""
-    return _when(one, lambda nodes: not_asked("no IMEX domain in the spec") if not nodes else None)
-
-
-def on_boards(one: Check) -> Check:
-    """A check of Fabric Manager, which there is none of on a compute tray."""
-    return _when(one, lambda nodes: not_asked("a compute tray of a rack has no Fabric Manager") if nodes else None)
-
-
-def _when(one: Check, decide: Callable[[tuple[str, ...]], Outcome | None]) -> Check:
-    return replace(one, run=lambda ctx: decide(asked(ctx.fragment)) or one.run(ctx))
 
 
 def trays(facts: Facts) -> list[str]:
@@ -63,7 +42,7 @@ def hardware(ctx: Ctx) -> Outcome:
         hint = "take imex out of this host's spec: boards with NVSwitches have Fabric Manager, PCIe cards nothing"
         return fail("GPUs of GB200 or GB300 racks", "none on the bus", hint)
     addresses = ctx.facts.get(IMEX).addresses
-    if addresses and not set(asked(ctx.fragment)) & addresses:
+    if asked(ctx.fragment) and addresses and not set(asked(ctx.fragment)) & addresses:
         told = f"the host has {', '.join(sorted(addresses))}"
         return fail(f"one of {', '.join(asked(ctx.fragment))}", told, "correct fabric_manager.imex.nodes")
     return ok(f"{len(trays(ctx.facts))} GPUs of a rack")
@@ -116,8 +95,16 @@ def held(ctx: Ctx) -> Outcome:
 @on_trays
 @check("fabric_manager.imex_enabled", IMEX, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")
 def enabled(ctx: Ctx) -> Outcome:
-    """The unit starts at boot, and waits there for the host's address."""
+    """The unit starts at boot, and waits there for the host's address; or is off, where Kubernetes starts the daemon."""
     state = ctx.facts.get(IMEX)
+    if package_only(ctx.fragment):
+        told = f"{UNIT} is {state.file or state.load}, {state.active}"
+        if state.file in ("enabled", "enabled-runtime") or state.active == "active":
+            change = Change(
+                kind="service", name=UNIT, before=f"{state.file}, {state.active}", after="disabled, inactive"
+            )
+            return fail(f"{UNIT} disabled and stopped", told, APPLY, changes=[change])
+        return ok(told)
     if state.file == "enabled" and not state.patient:
         change = Change(kind="file", name=catalogue.IMEX_DROP_IN, after="network-online.target, Restart=on-failure")
         told = f"no {catalogue.IMEX_DROP_IN}: started before the host has its address, it ends"
@@ -125,7 +112,7 @@ def enabled(ctx: Ctx) -> Outcome:
     return answers.enabled(UNIT, state.load, state.file)
 
 
-@on_trays
+@in_domains
 @check(
     "fabric_manager.imex_alive",
     IMEX,
@@ -153,7 +140,7 @@ def alive(ctx: Ctx) -> Outcome:
     return ok(f"active, process {process.pid}, READY", expected)
 
 
-@on_trays
+@in_domains
 @check(
     "fabric_manager.imex_nodes",
     IMEX,
@@ -190,7 +177,7 @@ def _differing(state: State) -> list[str]:
     return [key for key, value in catalogue.IMEX_SETTINGS.items() if found.get(key) != value]
 
 
-@on_trays
+@in_domains
 @check(
     "fabric_manager.imex_domain", IMEX, nvidia.DRIVER, system.CONTAINER, fields=("imex",), evidence="nvidia-imex-ctl -N"
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
-from gpuprov.capabilities.fabric_manager.imex import asked
+from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_only
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.spec.model import HostSpec
@@ -20,15 +20,21 @@ def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
     """What speaks against an IMEX domain on this host, and what is wrong with its list."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     members = asked(block)
-    if not members:
+    if not of_tray(block):
         if gpu and gpu.fabric_manager.imex:
             message = f"fabric_manager has nothing to manage: {catalogue.why_not(gpu)}"
-            hint = 'fabric_manager: {imex: {nodes: ["192.0.2.1", ...]}} with all members of the domain; or fabric_manager: false'
+            hint = (
+                'fabric_manager: {imex: {nodes: ["192.0.2.1", ...]}} with all members of the domain, imex: {service: disabled} under '
+                "Kubernetes; or fabric_manager: false"
+            )
             yield Problem(path=(HERE,), message=message, hint=hint)
         return
     if gpu and not gpu.fabric_manager.imex:
         message = f"fabric_manager.imex is for compute trays of GB200 and GB300 racks, and the host has {gpu.key}"
         yield Problem(path=(HERE, "imex"), message=message, hint="take imex out of this host's spec")
+    if members and package_only(block):
+        message = "fabric_manager.imex.nodes has no meaning where service is disabled: each ComputeDomain has members of its own"
+        yield Problem(path=PLACE, message=message, hint="take nodes out, or service")
     if block.fabric_mode != "bare-metal" or block.settings:
         message = "fabric_manager.imex is for hosts without Fabric Manager, whose fabric_mode and settings have no meaning there"
         yield Problem(path=(HERE, "imex"), message=message, hint="take fabric_mode and settings out")

@@ -13,6 +13,7 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     generation,
     rules,
 )
+from gpuprov.capabilities.fabric_manager.tray import of_tray
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.probe import fabric, pci, system
@@ -79,7 +80,7 @@ def resolvable(ctx: Ctx) -> Outcome:
         return fail("an installed driver", "no NVIDIA driver is installed or loaded", hint)
     found = ctx.facts.get(fabric.PACKAGES)
     installed = {name: package.version for name, package in found.items()}
-    part, what = ("imex", "nvidia-imex") if ctx.fragment.imex.nodes else ("fabric-manager", "Fabric Manager")
+    part, what = ("imex", "nvidia-imex") if of_tray(ctx.fragment) else ("fabric-manager", "Fabric Manager")
     answer = resolve.follow(driver, rules(ctx.facts, part), ctx.facts.get(INDEX), installed)
     if answer["problem"]:
         return fail(f"{what} {driver}", answer["problem"], answer["hint"])

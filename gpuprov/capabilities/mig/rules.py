@@ -101,8 +101,10 @@ def hardware_problems(gpu: Gpu, driver: str) -> Iterable[Problem]:
         severity = "warning" if gpu.mig.confidence == "unconfirmed" else "error"
         message = f"mig: {gpu.key} has no MIG"
         yield Problem(path=(HERE,), message=message, hint=OFF, severity=severity)  # type: ignore[arg-type]
+    sure = gpu.mig.confidence == "confirmed"
     for message, hint in of_model(model_of(gpu), driver) if gpu.mig.capable else ():
-        yield Problem(path=(HERE,), message=f"mig: {message}", hint=hint)
+        told = message if sure else f"{message}; that minimum is published for another machine with this GPU"
+        yield Problem(path=(HERE,), message=f"mig: {told}", hint=hint, severity="error" if sure else "warning")
 
 
 def fabric_problems(spec: HostSpec, gpu: Gpu) -> Iterable[Problem]:

@@ -58,11 +58,33 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     yield from signing.problems(driver.signing, (HERE, "signing"))
     yield from precompiled.problems(driver)
     yield from runfile.problems(host, driver)
+    yield from coherent_problems(host, driver, gpu, branch)
     for name in driver.module_parameters:
         if not name.startswith("NVreg_"):
             message = f'nvidia_driver.module_parameters: the nvidia module has no parameter "{name}"'
             hint = f'its parameters begin with NVreg_ ("NVreg_{name}"); for another module: kernel.module_options'
             yield Problem(path=(HERE, "module_parameters", name), message=message, hint=hint)
+
+
+def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None, branch: str) -> Iterable[Problem]:
+    """How a superchip's GPU memory is given to the kernel: a mode that the driver does not know, and Kubernetes without it."""
+    known = driver_data.coherent_memory()
+    given = driver.module_parameters.get(known.key)
+    since = known.min_branch
+    if given is not None and str(given) not in known.choices:
+        message = f'nvidia_driver.module_parameters.{known.key} is "{given}"'
+        hint = f"allowed: {' or '.join(known.choices)}"
+        yield Problem(path=(HERE, "module_parameters", known.key), message=message, hint=hint)
+    elif given is not None and branch and int(branch) < int(since):
+        message = (
+            f"nvidia_driver.module_parameters.{known.key} is known from branch {since} on, and the branch is {branch}"
+        )
+        yield Problem(path=(HERE, "module_parameters", known.key), message=message, hint=f'version: "{since}" or newer')
+    coherent = gpu is not None and gpu.form_factor == "superchip"
+    if given is None and gpu and coherent and "kubernetes" in host.capabilities and int(branch or since) >= int(since):
+        message = f"{gpu.key} under Kubernetes: without {known.key}=driver its memory is a NUMA node, which pods without a GPU use too"
+        hint = f"nvidia_driver: {{module_parameters: {{{known.key}: driver}}}}"
+        yield Problem(path=(HERE, "module_parameters"), message=message, hint=hint, severity="warning")
 
 
 def cuda_problems(driver: NvidiaDriver) -> Iterable[Problem]:

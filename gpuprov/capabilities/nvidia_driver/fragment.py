@@ -147,7 +147,9 @@ def versions(facts: Facts) -> dict[str, str]:
 def followers(host: HostSpec, facts: Facts) -> tuple[resolve.Rules, ...]:
     """Rules for the packages that the spec wants in the driver's version under names of their own: Fabric Manager, or IMEX."""
     release, block = facts.get(system.OS_RELEASE), host.capabilities.get("fabric_manager")
-    part = "imex" if getattr(getattr(block, "imex", None), "nodes", ()) else "fabric-manager"
+    imex = getattr(block, "imex", None)
+    on_tray = bool(getattr(imex, "nodes", ())) or getattr(imex, "service", "enabled") == "disabled"
+    part = "imex" if on_tray else "fabric-manager"
     return (fabric.rules(release.id, release.version, part),) if block is not None else ()
 
 

@@ -1,0 +1,45 @@
+"""Which hosts have nvidia-imex in the place of Fabric Manager, and which checks have something to say on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gpuprov.capabilities.base import Check, Outcome, not_asked
+
+
+def asked(block: object) -> tuple[str, ...]:
+    """The members of the IMEX domain; empty where Fabric Manager is meant."""
+    return tuple(getattr(getattr(block, "imex", None), "nodes", ()))
+
+
+def of_tray(block: object) -> bool:
+    """Whether nvidia-imex is meant, and not Fabric Manager: with a domain of its own, or as a package for Kubernetes."""
+    return bool(asked(block)) or package_only(block)
+
+
+def package_only(block: object) -> bool:
+    """Whether nvidia-imex is only installed. https://github.com/NVIDIA/cloud-native-docs/pull/453"""
+    return getattr(getattr(block, "imex", None), "service", "enabled") == "disabled"
+
+
+def on_trays(one: Check) -> Check:
+    """A check of nvidia-imex, which has nothing to say on hosts with NVSwitches of their own."""
+    return _when(one, lambda block: not_asked("no IMEX domain in the spec") if not of_tray(block) else None)
+
+
+def in_domains(one: Check) -> Check:
+    """A check of nvidia-imex as a daemon of the host."""
+    off = "the daemon is Kubernetes' to start (imex.service: disabled)"
+    return _when(on_trays(one), lambda block: not_asked(off) if package_only(block) else None)
+
+
+def on_boards(one: Check) -> Check:
+    """A check of Fabric Manager, which there is none of on a compute tray."""
+    return _when(
+        one, lambda block: not_asked("a compute tray of a rack has no Fabric Manager") if of_tray(block) else None
+    )
+
+
+def _when(one: Check, decide: Callable[[object], Outcome | None]) -> Check:
+    return replace(one, run=lambda ctx: decide(ctx.fragment) or one.run(ctx))
