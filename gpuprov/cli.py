@@ -113,7 +113,12 @@ def plan(sources: tuple[str, ...], only: str | None, quick: bool, timeout: float
     "--canary", metavar="N|PATTERN", help="Hosts to do first, alone; unless all are green, nothing else starts."
 )
 @click.option("--max-fail", metavar="N|N%", default="0", show_default=True, help="Failed hosts that are borne.")
-@click.option("--drain", metavar="COMMAND", help="Run on a host whose GPUs are in use, before its driver changes.")
+@click.option(
+    "--drain",
+    metavar="COMMAND",
+    help="Run on a host whose GPUs are in use, before its driver changes; "
+    "kubernetes [OPTION]...: kubectl, run here, takes pods and GPU operands off the node, and puts them back.",
+)
 @options.break_lock
 @options.act_limit
 @click.option("--forks", type=click.IntRange(min=1), help="Hosts that Ansible works on at a time.")

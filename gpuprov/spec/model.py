@@ -49,6 +49,7 @@ SITE_VARIABLES = frozenset(
         "container_toolkit_repository_key",
         "host_free_space",
         "host_gpu_services",
+        "host_kubernetes_node",
         "host_max_clock_skew",
         "host_package_lists_max_age",
         "host_package_lock_timeout",

@@ -19,7 +19,6 @@ CONSTANT = re.compile(
 """Of the catalogue or the role itself."""
 KNOWN = {
     "{{ gpuprov_drain_command }}": "a command, as the operator gave it",
-    "{{ __mig_drain }}": "the same",
     "{{ __place }}": "a folder of the role",
     "{{ __engine }}": "docker, containerd or crio",
     "{{ __container_toolkit_files[__engine] | join(' ') }}": "files of the engine, named in the role",
