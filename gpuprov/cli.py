@@ -229,8 +229,11 @@ def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: 
 @options.inventory
 @click.option("-o", "--out", type=FILE, help="Write to this file instead of standard output.")
 @click.option("--mig-parted", type=FILE, help="Also write the MIG layouts as a mig-parted v1 file, one label per host.")
+@options.read_limit
 @options.json_flag
-def export(sources: tuple[str, ...], out: Path | None, mig_parted: Path | None, as_json: bool, **reading: Any) -> int:
+def export(
+    sources: tuple[str, ...], out: Path | None, mig_parted: Path | None, timeout: float, as_json: bool, **reading: Any
+) -> int:
     """Write what the hosts are now as an inventory with specs; hosts need no gpuprov variable yet.
 
     \b
@@ -241,7 +244,8 @@ def export(sources: tuple[str, ...], out: Path | None, mig_parted: Path | None, 
     from gpuprov.report.files import check_writable
 
     check_writable(out, mig_parted)
-    exported = read(options.raw_hosts(sources, reading), mig_parted=mig_parted is not None)
+    hosts = options.raw_hosts(sources, reading)
+    exported = read(hosts, mig_parted=mig_parted is not None, timeout=timeout)
     return specs.show_export(exported, out, as_json=as_json, mig_parted=mig_parted)
 
 

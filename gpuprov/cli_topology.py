@@ -14,8 +14,11 @@ from gpuprov import options
 @click.argument("host", metavar="HOST")
 @options.inventory
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also write a picture to this file.")
+@options.read_limit
 @options.json_flag
-def topology(host: str, sources: tuple[str, ...], svg: Path | None, as_json: bool, **reading: Any) -> int:
+def topology(
+    host: str, sources: tuple[str, ...], svg: Path | None, timeout: float, as_json: bool, **reading: Any
+) -> int:
     """Draw what is wired to what on a host: GPUs, NVLinks, PCIe switches, NUMA nodes, HCAs. Changes nothing.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. Names each GPU's nearest HCA, and what is amiss:
@@ -48,7 +51,7 @@ def topology(host: str, sources: tuple[str, ...], svg: Path | None, as_json: boo
     check_writable(svg)
     if svg:
         command.one_host([raw.name for raw in hosts])
-    code, picture = command.show(gather([(raw, PROBES) for raw in hosts]), as_json=as_json)
+    code, picture = command.show(gather([(raw, PROBES) for raw in hosts], timeout=timeout), as_json=as_json)
     if svg and picture:
         write_atomic(svg, picture)
     return code

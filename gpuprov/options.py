@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpuprov.limits import ACT_LIMIT
+from gpuprov.limits import ACT_LIMIT, HOST_LIMIT
 
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
@@ -101,6 +101,18 @@ def read_records(paths: tuple[Path, ...]) -> list[Record]:
     from gpuprov.records import read
 
     return [record for path in paths for record in read(path)]
+
+
+def read_limit(command: C) -> C:
+    """--timeout: the limit of reading one host."""
+    return click.option(
+        "--timeout",
+        metavar="SECONDS",
+        type=click.FloatRange(min=1),
+        default=HOST_LIMIT,
+        show_default=True,
+        help="How long reading one host may take.",
+    )(command)
 
 
 def gpu(command: C) -> C:

@@ -12,6 +12,7 @@ from gpuprov.capabilities.mig import reality
 from gpuprov.catalog.gpus import by_pci_id
 from gpuprov.errors import UnreachableError
 from gpuprov.gather import gather
+from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe import pci
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.spec.build import convert
@@ -70,9 +71,9 @@ class Exported(msgspec.Struct, frozen=True):
     mig_parted: dict[str, Any] = {}
 
 
-def export(hosts: Sequence[RawHost], *, mig_parted: bool = False) -> Exported:
-    """Read the hosts. Connection variables are carried over, secrets left out with a note."""
-    found = gather([(raw, probes()) for raw in hosts])
+def export(hosts: Sequence[RawHost], *, mig_parted: bool = False, timeout: float = HOST_LIMIT) -> Exported:
+    """Read the hosts, in `timeout` seconds each. Connection variables are carried over, secrets left out with a note."""
+    found = gather([(raw, probes()) for raw in hosts], timeout=timeout)
     entries: dict[str, Any] = {}
     notes: list[str] = []
     unreachable: list[str] = []

@@ -10,9 +10,12 @@ import os
 import shlex
 import subprocess
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from gpuprov.gather import silence
 from gpuprov.gather.command import remote_command
 from gpuprov.gather.settings import Settings
 
@@ -31,6 +34,7 @@ class Worker:
         self.stderr, self._error = _pipe()
         self.returncode: int | None = None
         self._settings, self._script = settings, script
+        self._silent = False
         self._client: paramiko.SSHClient | None = None
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
@@ -68,6 +72,7 @@ class Worker:
             transport = client.get_transport()
             if transport is None:
                 return 255
+            threading.Thread(target=self._listen, args=(transport,), daemon=True).start()
             channel = transport.open_session()
             channel.exec_command(shlex.join(remote))
             channel.sendall(feed)
@@ -76,7 +81,28 @@ class Worker:
             drain.start()
             _copy(channel.recv, out)
             drain.join()
+            if self._silent:
+                _write(error, b"Timeout, server not responding.\n")  # as ssh says it
+                return 255
             return channel.recv_exit_status()
+
+    def _listen(self, transport: paramiko.Transport) -> None:
+        """Close the connection to a host that is silent. paramiko's own keep-alive asks, and waits for no answer."""
+        while transport.is_active():
+            answered = threading.Event()
+            threading.Thread(target=_ask, args=(transport, answered), daemon=True).start()
+            if not answered.wait(silence.INTERVAL * silence.COUNT):
+                self._silent = transport.is_active()
+                transport.close()
+                return
+            time.sleep(silence.INTERVAL)
+
+
+def _ask(transport: paramiko.Transport, answered: threading.Event) -> None:
+    """Ask what no server knows: sshd says so, and that is an answer."""
+    with suppress(Exception):  # the connection has ended: nobody waits for the answer any more
+        transport.global_request("keepalive@openssh.com", wait=True)
+        answered.set()
 
 
 def connect(settings: Settings) -> paramiko.SSHClient:

@@ -84,7 +84,7 @@ class Ledger:
         data = event.get("event_data") or {}
         kind = event.get("event", "")
         if kind == "playbook_on_play_start":
-            self._act = str(data.get("play", "")).partition(",")[0].lower()
+            self._act = re.split(", | - ", str(data.get("play", "")))[0].lower()
             return Step("act", "", str(data.get("play", "")))
         if kind == "playbook_on_stats":
             self._stats(data)

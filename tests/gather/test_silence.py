@@ -90,12 +90,18 @@ def freeze(server: Sshd) -> None:
 
 @pytest.mark.install
 @pytest.mark.skipif(not SSHD, reason="no sshd on this machine")
-def test_a_frozen_sshd_is_given_up(server: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["ssh", "paramiko"])
+def test_a_frozen_sshd_is_given_up(server: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str) -> None:
     """The kernel goes on to answer TCP for it: only ssh's own question notices."""
+    more: dict[str, object] = {}
+    if kind == "paramiko":
+        more = {"ansible_connection": "paramiko", "ansible_ssh_common_args": "", "ansible_user": "root"}
+        monkeypatch.setenv("ANSIBLE_HOST_KEY_CHECKING", "False")
+        monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(silence, "INTERVAL", 1)
     monkeypatch.setattr(silence, "COUNT", 2)
     threading.Timer(2, freeze, [server]).start()
     started = time.monotonic()
     with pytest.raises(UnreachableError, match="it stopped answering while it was read"):
-        run(server.host(), compose((Probe("long", "sleep 60", str),)), timeout=40)
+        run(server.host(0, **more), compose((Probe("long", "sleep 60", str),)), timeout=40)
     assert time.monotonic() - started < 20
