@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: setup tools demo check test test-slow fresh molecule style lint lock audit docs bench clean
+.PHONY: setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,9 @@ test-slow: tools       ## what takes minutes each: real driver builds, machines,
 
 fresh: setup           ## make demo and make test on newly bootstrapped Debian 12 and 13, with and without docker's client (root; hours)
 	tests/fresh.sh
+
+real-host: setup       ## on a machine with NVIDIA GPUs, read-only: what gpuprov says of it against what it says itself; into build/real-host
+	$(BIN)/python tests/real_host.py build/real-host
 
 molecule: $(addprefix molecule-,$(SCENARIOS))  ## all scenarios on simulated GPU hosts (root, podman, QEMU); molecule-NAME for one
 

@@ -1,0 +1,124 @@
+"""Usage: python tests/real_host.py OUT [INVENTORY HOST]. What gpuprov says of a real GPU host against what the host says itself.
+
+Without INVENTORY the host is this machine (`ansible_connection: local`). Everything is read-only: export, verify of what was exported,
+topology, capture; then NVML's own reader against nvidia-smi, GPU by GPU, and the MIG profiles and placements that NVML gives against
+the catalogue. All outputs are written into the folder OUT. Exit code 1 where anything disagrees, 2 where there is no GPU.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpuprov.catalog.gpus import by_pci_id
+from gpuprov.catalog.mig import profiles_for
+from gpuprov.probe import mig, nvidia
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.records import RecordedFacts, read
+
+LOCAL = "all: {hosts: {this: {ansible_connection: local, ansible_python_interpreter: %s}}}\n"
+RAW = {  # what people paste, kept beside the capture
+    "nvidia-smi": "nvidia-smi",
+    "nvidia-smi-q": "nvidia-smi -q",
+    "nvidia-smi-q-x": "nvidia-smi -q -x",
+    "nvidia-smi-L": "nvidia-smi -L",
+    "nvidia-smi-topo-m": "nvidia-smi topo -m",
+    "nvidia-smi-nvlink-s": "nvidia-smi nvlink -s",
+    "nvidia-smi-mig-lgip": "nvidia-smi mig -lgip",
+    "nvidia-smi-mig-lgipp": "nvidia-smi mig -lgipp",
+    "lspci-nn": "lspci -nn",
+    "proc-driver-nvidia-version": "cat /proc/driver/nvidia/version",
+    "os-release": "cat /etc/os-release",
+}
+
+
+def disagreements(facts: RecordedFacts) -> Iterator[str]:
+    """Where NVML, nvidia-smi and the catalogue say different things."""
+    smi = {gpu.bus: gpu for gpu in facts.get(nvidia.SMI).gpus}
+    state = facts.get(mig.STATE)
+    if state.complaint or state.unread:
+        yield f"NVML's reader: {state.complaint} {' '.join(state.unread)}".strip()
+    for gpu in state.gpus:
+        shown = smi.pop(gpu.address, None)
+        if shown is None:
+            yield f"{gpu.told}: nvidia-smi does not list it"
+        elif (shown.uuid, shown.name) != (gpu.uuid, gpu.name):
+            yield f"{gpu.told}: NVML says {gpu.name} {gpu.uuid}, nvidia-smi {shown.name} {shown.uuid}"
+        known = by_pci_id(gpu.pci, gpu.subsystem)
+        if known is None:
+            yield f"{gpu.told}: the catalogue does not know {gpu.pci} {gpu.subsystem} ({gpu.name})"
+            continue
+        if known.mig.capable != gpu.capable:
+            yield f"{gpu.told}: MIG capable by the catalogue: {known.mig.capable}, by NVML: {gpu.capable}"
+        table = {profile.name: profile for profile in profiles_for(known)}
+        for profile in gpu.profiles:
+            row = table.get(profile.name)
+            if row is None:
+                yield f"{gpu.told}: {known.key} has no profile {profile.name} in the catalogue"
+                continue
+            pairs: tuple[tuple[str, object, object], ...] = (
+                ("instances", profile.count, row.max_count),
+                ("compute slices", profile.slices, row.slices),
+                ("memory slices", profile.size or None, row.size),
+                ("starts", profile.starts or None, row.starts or None),
+                ("id", profile.id, row.nvsmi_id),
+            )
+            for field, told, ours in pairs:
+                if told is not None and ours is not None and told != ours:
+                    yield f"{gpu.told}: {known.key} {profile.name}: {field} {told} by NVML, {ours} in the catalogue"
+    for bus in smi:
+        yield f"{bus}: NVML's reader does not list it"
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code."""
+    out = Path(arguments[0])
+    out.mkdir(parents=True, exist_ok=True)
+    inventory, host = (arguments[1], arguments[2]) if len(arguments) > 2 else (str(out / "inventory.yaml"), "this")
+    if len(arguments) < 3:
+        Path(inventory).write_text(LOCAL % sys.executable, encoding="utf-8")
+        for name, line in RAW.items():
+            (out / f"{name}.txt").write_text(_said(["sh", "-c", line])[1], encoding="utf-8")
+    spec = str(out / "exported.yaml")
+    for name, command in (
+        ("export", ["export", inventory, "--limit", host, "--out", spec]),
+        ("verify", ["verify", spec, inventory, "--limit", host, "--html", str(out / "verify.html"), "--verbose"]),
+        ("topology", ["topology", host, inventory, "--svg", str(out / "topology.svg")]),
+        ("capture", ["capture", host, "--inventory", inventory, "--out", str(out / "capture")]),
+    ):
+        code, text = _said([sys.executable, "-m", "gpuprov", *command])
+        (out / f"{name}.txt").write_text(text, encoding="utf-8")
+        last = [line for line in text.splitlines() if line.strip()][-1:]
+        print(f"{name}: exit code {code}: {' '.join(last)}")
+        if name == "capture" and code:
+            return 2
+    (record,) = read(out / "capture")
+    try:
+        found = list(disagreements(RecordedFacts(record)))
+    except ProbeFailed as error:
+        print(error)
+        return 2
+    if not RecordedFacts(record).get(mig.STATE).gpus:
+        print("no GPU that NVML knows")
+        return 2
+    for line in found:
+        print(line)
+    print(f"{len(RecordedFacts(record).get(mig.STATE).gpus)} GPUs, {len(found)} disagreements")
+    return 1 if found else 0
+
+
+def _said(command: list[str]) -> tuple[int, str]:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=600, check=False)
+    except subprocess.TimeoutExpired:
+        return 124, "no end within 600 s\n"
+    return done.returncode, re.sub(r"\n{3,}", "\n\n", done.stdout + done.stderr)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 4):
+        sys.exit(__doc__)
+    sys.exit(main(sys.argv[1:]))
