@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from gpuprov.probe.base import Output, Probe
+import re
+
+from gpuprov.probe.base import Output, Probe, ProbeFailed
 
 
 def parse(output: Output) -> str:
-    return output.text.strip()
+    path = output.text.strip()
+    if path and not re.fullmatch(r"/\S+", path):
+        raise ProbeFailed(f"no path of a program: {path[:80]!r}")
+    return path
 
 
 BUILD = Probe(

@@ -7,18 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
-import msgspec
+from gpuprov.probe import silence
+from gpuprov.probe.output import Output
+
+__all__ = ["Facts", "Output", "Probe", "ProbeFailed"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-
-class Output(msgspec.Struct, frozen=True):
-    """What a snippet printed: standard output, the first lines of standard error, exit status."""
-
-    text: str
-    status: int = 0
-    error: str = ""
 
 
 class ProbeFailed(Exception):
@@ -54,18 +49,23 @@ class Facts:
         self._parsed: dict[str, object] = {}
 
     def get(self, probe: Probe[T]) -> T:
-        """The fact of this probe. Raises ProbeFailed if it was not gathered or cannot be parsed."""
+        """The fact of this probe. Raises ProbeFailed if it was not gathered, cannot be parsed, or was silent (`silence`)."""
         if probe.name not in self._parsed:
             if probe.name not in self._outputs:
                 raise ProbeFailed(f"{probe.name} was not read on the host")
             output = self._outputs[probe.name]
+            if told := silence.missing(probe.name, output):
+                raise ProbeFailed(told)
             try:
-                self._parsed[probe.name] = probe.parse(output)
+                fact = probe.parse(output)
             except ProbeFailed:
                 raise
             except Exception as error:
                 shown = (output.text or output.error).strip()[:200]
                 raise ProbeFailed(f"{probe.name} cannot be read ({error}); the host printed: {shown!r}") from error
+            if told := silence.why(probe.name, output, fact, probe.parse):
+                raise ProbeFailed(told)
+            self._parsed[probe.name] = fact
         return cast(T, self._parsed[probe.name])
 
     def outputs(self) -> dict[str, Output]:

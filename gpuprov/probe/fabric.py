@@ -74,7 +74,10 @@ class SubnetKernel(msgspec.Struct, frozen=True):
 
 
 def parse_bridges(output: Output) -> tuple[str, ...]:
-    return tuple(output.text.split())
+    addresses = tuple(output.text.split())
+    if strange := [one for one in addresses if not re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", one)]:
+        raise ProbeFailed(f"no PCI address: {strange[0][:80]!r}")
+    return addresses
 
 
 def parse_daemon(output: Output) -> Daemon:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import is_whole
+
+NAME = re.compile(r"[\w.+-]+", re.ASCII)
+"""What a module may be called."""
 
 
 class Modprobe(msgspec.Struct, frozen=True):
@@ -45,8 +50,17 @@ def underscored(name: str) -> str:
 def parse_loaded(output: Output) -> dict[str, int]:
     if output.status:
         raise ProbeFailed(f"/proc/modules cannot be read: {output.error.strip()}")
-    cells = [line.split() for line in output.text.splitlines()]
+    cells = [line.split() for line in output.text.splitlines() if not line.startswith("Module ")]  # lsmod's title
+    if strange := [row for row in cells if row and not (len(row) >= 3 and NAME.fullmatch(row[0]) and is_whole(row[1]))]:
+        raise ProbeFailed(f"/proc/modules has a line that is none of it: {' '.join(strange[0])[:80]!r}")
     return {row[0]: int(row[2]) if is_whole(row[2]) else 0 for row in cells if len(row) >= 3}
+
+
+def parse_built_in(output: Output) -> frozenset[str]:
+    names = [underscored(name) for name in output.text.split()]
+    if strange := [name for name in names if not NAME.fullmatch(name)]:
+        raise ProbeFailed(f"modules.builtin has a name that is none: {strange[0][:80]!r}")
+    return frozenset(names)
 
 
 def parse_modprobe(output: Output) -> Modprobe:
@@ -86,7 +100,7 @@ LOADED = Probe("loaded_modules", "cat /proc/modules", parse_loaded, "lsmod")
 BUILT_IN = Probe(
     "built_in_modules",
     "sed 's#.*/##; s#\\.ko.*##' /lib/modules/$(uname -r)/modules.builtin 2>/dev/null; true",
-    lambda output: frozenset(underscored(name) for name in output.text.split()),
+    parse_built_in,
     "cat /lib/modules/$(uname -r)/modules.builtin",
 )
 """Modules that are part of the running kernel itself: always there, never in lsmod."""

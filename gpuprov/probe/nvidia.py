@@ -50,6 +50,8 @@ def parse_loaded(output: Output) -> LoadedDriver:
 
 
 def parse_parameters(output: Output) -> dict[str, str]:
+    if strange := [line for line in output.text.splitlines() if line.strip() and not re.match(r"\w+:", line.strip())]:
+        raise ProbeFailed(f"the parameters of the driver have a line that is none of them: {strange[0][:80]!r}")
     pairs = (line.partition(":") for line in output.text.splitlines() if ":" in line)
     shown = {key.strip(): value.strip().strip('"') for key, _, value in pairs}
     return {shown_name(key): value for key, value in shown.items()}

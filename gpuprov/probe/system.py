@@ -42,8 +42,10 @@ def parse_platform(output: Output) -> Platform:
 
 
 def parse_container(output: Output) -> str:
-    kinds = [word for word in output.text.split() if word != "none"]
-    return kinds[0] if kinds else ""
+    words = output.text.split()
+    if strange := [word for word in words if not re.fullmatch(r"[a-z][a-z0-9-]*", word)]:
+        raise ProbeFailed(f"the kind of container is no word: {strange[0]!r}")
+    return next((word for word in words if word != "none"), "")
 
 
 def parse_clock(output: Output) -> int:

@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.probe.base import ProbeFailed
-from tests.capabilities.asking import GOOD, PODMAN, STARTED, Row, ask, daemon, judge, units
+from tests.capabilities.asking import BARE, GOOD, PODMAN, STARTED, Row, ask, daemon, judge, units
 
 NAME, VERSION = "nvidia-fabricmanager-535", "535.261.03"
 NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm -F /usr/share/nvidia/nvlsm/nvlsm.conf"
@@ -36,7 +36,12 @@ SHARED = FabricManager(fabric_mode="shared-nvswitch", settings={"LOG_LEVEL": 3})
 ROWS = [
     Row("of the driver's version", fm("version"), None, {}, "pass", f"{NAME} {VERSION}-1"),
     Row(
-        "not installed", fm("version"), None, {"fabric_packages": "", "fabric_manager": ""}, "fail", "no Fabric Manager"
+        "not installed",
+        fm("version"),
+        None,
+        {"fabric_packages": "", "fabric_manager": BARE["fabric_manager"]},
+        "fail",
+        "no Fabric Manager",
     ),
     Row("from a runfile", fm("version"), None, {"fabric_packages": ""}, "fail", "no Fabric", "belongs to no package"),
     Row(

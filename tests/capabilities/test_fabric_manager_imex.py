@@ -13,7 +13,7 @@ from gpuprov.probe.imex import parse, parse_domain
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, GOOD, facts, units
+from tests.capabilities.asking import BARE, CHECKS, FABRIC_MANAGER, GOOD, facts, units
 from tests.capabilities.imex_host import HERE, PACKAGE, SETTINGS, STARTED, THERE, TRAY, VERSION, domain, tray
 from tests.probe import published
 
@@ -274,7 +274,7 @@ def test_the_drivers_set_has_imex_in_place_of_fabric_manager() -> None:
     ],
 )
 def test_export(text: str, block: FabricManager | None) -> None:
-    assert fabric_manager.export(facts(imex=text, units=units(), fabric_manager="")) == block
+    assert fabric_manager.export(facts(imex=text, units=units(), fabric_manager=BARE["fabric_manager"])) == block
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", '{"nodes": []}', "Failed to connect to 127.0.0.1"])

@@ -13,7 +13,7 @@ from gpuprov.catalog import gpudirect as catalogue
 from gpuprov.probe import gpudirect as probe
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import gpudirect_host as gh
-from tests.capabilities.asking import GOOD, facts
+from tests.capabilities.asking import BARE, GOOD, facts
 
 OFED, INBOX, ERDMA = Rdma(stack="doca-ofed"), Rdma(), Rdma(fabric="erdma")
 PEER, OLD = GpudirectRdma(method="nvidia_peermem"), GpudirectRdma(method="nv_peer_mem")
@@ -117,7 +117,7 @@ def test_dmabuf_asks_nothing_of_the_kernel() -> None:
         ),
         ({"gpudirect": gh.DMABUF, "rdma_devices": ""}, None),
         ({"gpudirect": gh.said(unit=gh.NONE, starts="")}, None),
-        ({"gpudirect": ""}, None),
+        ({"gpudirect": BARE["gpudirect"]}, None),
     ],
 )
 def test_export(changed: dict[str, str], found: GpudirectRdma | None) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities import kernel
 from gpuprov.spec.kernel import Kernel
-from tests.capabilities.asking import PODMAN, Row, facts, initrd, judge
+from tests.capabilities.asking import BARE, PODMAN, Row, facts, initrd, judge
 from tests.probe import captured
 
 NOTHING = Kernel()
@@ -92,7 +92,7 @@ ROWS = [
         "update-initramfs -c -k 6.1.0-50-amd64",
         change="initramfs /boot/initrd.img-6.1.0-50-amd64:  -> made",
     ),
-    Row("no sysctl asked", SYSCTL, NOTHING, {"sysctl": ""}, "n/a", "not in the spec"),
+    Row("no sysctl asked", SYSCTL, NOTHING, {"sysctl": BARE["sysctl"]}, "n/a", "not in the spec"),
     Row("set now and kept", SYSCTL, SWAP, {"sysctl_files": FILE}, "pass", "vm.swappiness=60"),
     Row(
         "another value now",
@@ -231,5 +231,7 @@ UNLIMITED = "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n"
 )
 def test_export(sysctl: str, login: str, fragment: Kernel | None) -> None:
     """Limits are exported where logins and services agree."""
-    found = facts(sysctl_files=sysctl, login_limits=login, default_limits=UNLIMITED, cpu_frequency="")
+    found = facts(
+        sysctl_files=sysctl, login_limits=login, default_limits=UNLIMITED, cpu_frequency=BARE["cpu_frequency"]
+    )
     assert kernel.export(found) == fragment

@@ -16,7 +16,7 @@ from gpuprov.probe.base import Output
 from gpuprov.spec.across import conflict_problem
 from gpuprov.spec.kernel import Conflict, Contribution, Kernel, merge
 from gpuprov.spec.model import HostSpec
-from tests.capabilities.asking import Row, facts, judge
+from tests.capabilities.asking import BARE, Row, facts, judge
 from tests.capabilities.kernel_host import frequency
 
 HUGE, GOVERNOR, BOOT, NUMA = (f"kernel.{name}" for name in ("hugepages", "governor", "governor_boot", "numa_balancing"))
@@ -92,7 +92,7 @@ ROWS = [
         "kernel.numa_balancing=1",
         change="setting kernel.numa_balancing: 1 -> 0",
     ),
-    Row("a kernel without", NUMA, Kernel(numa_balancing="disabled"), {"sysctl": ""}, "fail", "this kernel has no"),
+    Row("a kernel without", NUMA, Kernel(numa_balancing="disabled"), {"sysctl": BARE["sysctl"]}, "fail", "this kernel has no"),
 ]  # fmt: skip
 
 

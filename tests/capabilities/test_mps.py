@@ -8,7 +8,7 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.mps.fragment import Group, Mps
 from gpuprov.probe.base import Facts, Output
 from tests.capabilities import mps_host as host
-from tests.capabilities.asking import CHECKS, NO_GPU, PODMAN, Row, judge
+from tests.capabilities.asking import BARE, CHECKS, NO_GPU, PODMAN, Row, judge
 from tests.capabilities.mps_host import MIG, TWO, A, B, daemon, environment, gpus, units
 
 GPU, NONE, PER_MIG = Mps(scope="gpu"), Mps(scope="none"), Mps(scope="mig")
@@ -77,7 +77,7 @@ ROWS = [
     Row("of another scope", "mps.enabled", None, seen(TWO, units("host")), "fail", "not wanted: gpu0 gpu1",
         change="service gpuprov-mps@gpu0.service: enabled -> removed"),
     Row("left behind", "mps.enabled", NONE, {}, "fail", "not wanted: host"),
-    Row("no GPU for them", "mps.enabled", None, {"mps": ""}, "fail", "nvidia-smi lists no GPU", "mps.gpus"),
+    Row("no GPU for them", "mps.enabled", None, {"mps": BARE["mps"]}, "fail", "nvidia-smi: not found", "mps.gpus"),
     Row("a unit too many for MIG", "mps.enabled", PER_MIG,
         seen(*ON_MIG, units("gpu0-mig9"), gpu=IN_MIG), "fail", "3 units enabled"),
     Row("as it is by default", "mps.limits", None, {}, "pass", "100 %"),

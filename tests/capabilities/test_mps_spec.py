@@ -16,7 +16,7 @@ from gpuprov.catalog import mps as catalogue
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import mps_host as host
-from tests.capabilities.asking import CHECKS, NO_GPU, Row, facts, good
+from tests.capabilities.asking import BARE, CHECKS, NO_GPU, Row, facts, good
 from tests.capabilities.test_mps import asked
 
 H100X8 = GpuSpec(model="H100-SXM5-80GB", count=8)
@@ -235,7 +235,7 @@ PREFLIGHT = [
     Row("a limit of no GPU", "mps.gpus", Mps(pinned_memory_limit={"all": "8G", "5": "4G"}), {}, "fail", "GPU is 5", "smi -L"),
     Row("in MIG mode", "mps.gpus", None, {"mps": host.host(gpu=host.gpus(mig="Enabled"))}, "fail",
         "GPU 0 is in MIG mode", "scope: mig"),
-    Row("not known yet", "mps.gpus", None, {"mps": ""}, "skip", "judged when a driver is there"),
+    Row("not known yet", "mps.gpus", None, {"mps": BARE["mps"]}, "skip", "judged when a driver is there"),
 ]  # fmt: skip
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from gpuprov.capabilities import persistence
 from gpuprov.capabilities.persistence import Persistence
-from gpuprov.probe.base import Output
-from tests.capabilities.asking import H100, NO_GPU, PODMAN, Row, facts, judge, units
+from gpuprov.probe.base import Output, ProbeFailed
+from tests.capabilities.asking import H100, NO_GPU, PODMAN, Row, ask, facts, judge, units
 from tests.probe import captured
 
 DAEMON, LEGACY = Persistence(mode="daemon"), Persistence(mode="legacy")
@@ -79,7 +79,6 @@ ROWS = [
         "gpuprov apply writes /etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf",
         change="file /etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf: absent -> written",
     ),
-    Row("systemd does not answer", ENABLED, None, {"units": Output("", 1, "Host is down")}, "fail", "not-found"),
     Row("the daemon runs", ACTIVE, None, {}, "pass", "active"),
     Row(
         "the daemon failed at installation and was never restarted",
@@ -130,3 +129,8 @@ def test_persistence(row: Row) -> None:
 )
 def test_export(text: str, fragment: Persistence | None) -> None:
     assert persistence.export(facts(units=text)) == fragment
+
+
+def test_a_systemd_that_does_not_answer_is_no_unit_that_is_absent() -> None:
+    with pytest.raises(ProbeFailed, match="units printed nothing on the host: Host is down"):
+        ask(ENABLED, None, units=Output("", 1, "Host is down"))

@@ -19,11 +19,11 @@ from gpuprov.render import role_variables
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import ofed_host
-from tests.capabilities.asking import facts
+from tests.capabilities.asking import BARE, facts
 from tests.capabilities.rdma_host import BRIDGE, SOFT, TWO, device, host, rxe
 
 LIMITS = {"login_limits": "* - memlock unlimited\n", "default_limits": "DefaultLimitMEMLOCK=infinity\n"}
-OTHERS = {"ofed": "", "ofed_packages": "", "erdma": "", "nccl": "", "roce": ""}
+OTHERS = {"ofed_packages": "", **{name: BARE[name] for name in ("ofed", "erdma", "nccl", "roce")}}
 A, B = Selector(pci="0000:3b:00.0"), Selector(pci="0000:5e:00.0")
 
 

@@ -16,23 +16,23 @@ from gpuprov.fleet import judge
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import RawHost
 from tests.capabilities import cgpu_host
-from tests.capabilities.asking import B200, FABRIC_MANAGER, H100, OPEN, facts, good, packages, units
+from tests.capabilities.asking import B200, BARE, FABRIC_MANAGER, H100, OPEN, facts, good, packages, units
 from tests.probe import captured
 
 PARAMETER = "options nvidia-current NVreg_RestrictProfilingToAdminUsers=1\n"
 CONFIGURED = f"blacklist nouveau\nblacklist nova_core\noptions nouveau modeset=0\n{PARAMETER}"
-WHOLE_GPU: dict[str, Output | str] = {"gpu_functions": "", "gridd": "", "cgpu": cgpu_host.ABSENT, "mps": ""}
+WHOLE_GPU: dict[str, Output | str] = {"gpu_functions": "", "gridd": "", "cgpu": cgpu_host.ABSENT, "mps": BARE["mps"]}
 """The good host's GPU without the vGPU and its licence, and shared by nobody's daemon or module."""
 FULL: dict[str, Output | str] = {
     **WHOLE_GPU,
     "modprobe_config": CONFIGURED + PARAMETER.replace("-current", "") + PARAMETER.replace("-current", "-current-open"),
 }
-BARE: dict[str, Output | str] = {
+WITHOUT: dict[str, Output | str] = {
     **WHOLE_GPU,
     "packages": "",
     "cuda_packages": "",
     "dcgm_packages": "",
-    "gpudirect": "",
+    "gpudirect": BARE["gpudirect"],
     "rdma_devices": "",
     "modprobe_config": "",
     "units": units(("inactive", "")),
@@ -78,11 +78,11 @@ def test_the_good_host() -> None:
 
 
 def test_a_bare_host_with_a_gpu() -> None:
-    assert exported(**BARE, login_limits="") == ({"gpu": {"model": "H100-SXM5-80GB", "count": 1}}, [])
+    assert exported(**WITHOUT, login_limits="") == ({"gpu": {"model": "H100-SXM5-80GB", "count": 1}}, [])
 
 
 def test_a_host_without_a_gpu() -> None:
-    assert exported(**BARE, login_limits="", nvidia_functions="") == ({}, [])
+    assert exported(**WITHOUT, login_limits="", nvidia_functions="") == ({}, [])
 
 
 def test_only_what_differs_from_the_defaults_is_written() -> None:
@@ -122,7 +122,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_written() -> None:
     "changed",
     [
         FULL,
-        BARE,
+        WITHOUT,
         {**FULL, "packages": packages(state="ii "), "fabric_packages": FABRIC_MANAGER.replace("hi ", "ii ")},
         {**WHOLE_GPU, "modprobe_config": "blacklist nouveau\noptions nouveau modeset=0\n"},
         {**WHOLE_GPU, "modprobe_config": captured("modprobe_config", "driver_installed")},

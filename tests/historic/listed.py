@@ -19,11 +19,17 @@ from gpuprov.probe.base import Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from gpuprov.verify.evaluate import Result, evaluate
-from tests.capabilities.asking import facts, good
+from tests.capabilities.asking import BARE, facts, good
 
 FILE = Path(__file__).with_name("bugs.yaml")
-NO_FABRIC = dict.fromkeys(("fabric_bridges", "fabric_manager", "fabric_packages", "fabric_state"), "")
-NO_RDMA = dict.fromkeys(("erdma", "erdma_initramfs", "nccl", "ofed", "ofed_packages", "roce"), "")
+NO_FABRIC = {
+    **dict.fromkeys(("fabric_bridges", "fabric_packages", "fabric_state"), ""),
+    "fabric_manager": BARE["fabric_manager"],
+}
+NO_RDMA = {
+    **dict.fromkeys(("erdma_initramfs", "ofed_packages"), ""),
+    **{name: BARE[name] for name in ("erdma", "nccl", "ofed", "roce")},
+}
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
 
 

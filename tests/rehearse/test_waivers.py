@@ -25,7 +25,7 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import GpuSpec, HostSpec
 from gpuprov.verify.evaluate import evaluate, probes_of
 from tests.capabilities import mig_host
-from tests.capabilities.asking import B200, H100, NO_GPU, NVSWITCH, PODMAN, facts, good
+from tests.capabilities.asking import B200, BARE, H100, NO_GPU, NVSWITCH, PODMAN, facts, good
 from tests.rehearse.stage import result
 
 KNOWN = (
@@ -109,7 +109,7 @@ FULL = HostSpec(
 MIG = {"mig": mig_host.state(mig_host.gpu(("7g.80gb", 0, (7,))))}
 IN_CONTAINER = PODMAN | {"mig_capabilities": mig_host.capabilities("gpu0/mig/gi1/access", "gpu0/mig/gi1/ci0/access")}
 """A simulated container shows the device files of MIG instances; a simulated machine does not."""
-GUEST = {"machine": "kind|kvm\nvendor|QEMU\nflag|1\n", "cpu_frequency": ""}
+GUEST = {"machine": "kind|kvm\nvendor|QEMU\nflag|1\n", "cpu_frequency": BARE["cpu_frequency"]}
 ALONE = {"nvidia_functions": H100}
 ON_BOARD = {"nvidia_functions": H100 + NVSWITCH}
 BRIDGED = {"nvidia_functions": B200, "fabric_bridges": "0000:d0:00.0\n"}

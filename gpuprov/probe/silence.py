@@ -1,0 +1,74 @@
+"""What the silence of a probe says: of most nothing, so that the check which needs it ends with an error and never with a pass.
+
+Three silences: it printed nothing; a program that it needs is missing (exit status 126 or 127, as sh(1) says it); it printed what its
+parser understands nothing of. A probe that lists what there may be of something prints nothing where there is none: that is an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gpuprov.probe.output import Output
+
+MISSING = (126, 127)
+"""https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_08_02"""
+KNOWS_MISSING = frozenset({"mig", "nvidia_smi", "topology_nvlinks", "vgpu_licences"})
+"""Probes that end with 127 on purpose, where NVIDIA's program is not installed: their parsers tell it."""
+SPEAKING = frozenset(
+    {
+        "cgpu", "clock", "command_line", "container", "container_engines", "cpu_frequency", "cuda_toolkits", "dcgm", "dcgm_units",
+        "erdma", "fabric_manager", "gpudirect", "login", "machine", "mig", "mig_boot", "mps", "nccl", "ofed", "os_release", "pcie",
+        "platform", "rdma_host", "repositories", "roce", "space", "sysctl", "units",
+    }
+)  # fmt: skip
+"""Probes that print something on every Linux host with systemd, whatever is installed there."""
+BLANK: dict[str, str] = {
+    "cgpu": r"LoadState\|",
+    "container": r"none$",
+    "container_engines": r"@clock ",
+    "cpu_frequency": r"LoadState\|",
+    "cuda_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
+    "dcgm_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
+    "fabric_manager": r"clock\|",
+    "fabric_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
+    "gdrcopy_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
+    "ofed_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
+    "package_locking": r"plugin\||conf\||dnf\||list\||redhat\|",
+    "packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
+    "rdma_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
+    "repositories": r"@arch |@machine |@release |@end",
+    "secure_boot": r"[\s\d]+$",
+}
+"""How a line begins with which a probe says that there is nothing; other lines of which the parser understands none are garbage."""
+
+
+def why(name: str, output: Output, fact: object, parse: Callable[[Output], object]) -> str:
+    """Why this output is no answer of the probe; empty where it is one. `fact` is what its parser made of it."""
+    if output.text.strip():
+        if not _understood(name, output, fact, parse):
+            return f"{name} cannot be understood; the host printed: {output.text.strip()[:200]!r}"
+    elif name in SPEAKING and output.status not in MISSING:
+        return f"{name} printed nothing on the host{_error(output)}"
+    return ""
+
+
+def missing(name: str, output: Output) -> str:
+    """Why a program is missing that the probe needs; empty where none is, or where its parser knows."""
+    if output.status not in MISSING or name in KNOWS_MISSING:
+        return ""
+    return f"{name} cannot be read: a program that it needs is missing on the host{_error(output)}"
+
+
+def _understood(name: str, output: Output, fact: object, parse: Callable[[Output], object]) -> bool:
+    try:
+        nothing = parse(Output("", output.status, output.error))
+    except Exception:
+        return True  # to its parser, nothing is no answer, and this was one
+    blank = BLANK.get(name)
+    return fact != nothing or bool(blank and re.search(f"^(?:{blank})", output.text, re.MULTILINE))
+
+
+def _error(output: Output) -> str:
+    said = " ".join(output.error.split())[:200]
+    return f": {said}" if said else ""

@@ -1,0 +1,72 @@
+"""No green from silence: each probe printing nothing, without its program, and printing garbage, for every check that reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.base import Context
+from gpuprov.explain import all_checks
+from gpuprov.probe import silence, system
+from gpuprov.probe.base import Facts, Output, ProbeFailed
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import CHECKS, facts, good
+from tests.capabilities.silent import ANSWERS, EXCUSED, SILENCES, green, greens
+
+PROBES = {probe.name: probe for check in all_checks() for probe in check.probes}
+
+
+def test_no_check_of_the_good_host_passes_without_its_probes() -> None:
+    """All checks, all their probes, three silences; demanding specs are asked so wherever a test here sees a check pass."""
+    wrong: list[object] = []
+    for check in CHECKS.values():
+        texts = {name: text for name, text in good().items() if name in {probe.name for probe in check.probes}}
+        ctx = Context(HostSpec(name="gpu1"), BY_NAME[check.capability].fragment(), facts(**texts))
+        if check.run(ctx).status == "pass":
+            wrong += [
+                (check.id, *row)
+                for row in greens(check, ctx)
+                if row[1] != "nothing" and row[:2] not in ANSWERS and check.id not in EXCUSED
+            ]
+    assert not wrong
+
+
+def test_a_missing_program_and_garbage_are_errors_of_every_probe_that_does_not_know_them() -> None:
+    texts = {name: text if isinstance(text, Output) else Output(text) for name, text in good().items()}
+    for name, probe in PROBES.items():
+        if name not in silence.KNOWS_MISSING:
+            with pytest.raises(ProbeFailed):
+                Facts({**texts, name: SILENCES["no program"]}).get(probe)
+        if name in silence.SPEAKING:
+            with pytest.raises(ProbeFailed):
+                Facts({**texts, name: SILENCES["nothing"]}).get(probe)
+        if name in texts:
+            Facts(texts).get(probe)
+
+
+def test_the_tables_name_probes_and_checks_that_there_are() -> None:
+    known = {*PROBES, "os_release"}
+    assert known >= silence.SPEAKING | silence.KNOWS_MISSING | set(silence.BLANK)
+    assert set(CHECKS) >= set(EXCUSED)
+    assert known >= {probe for probe, _ in ANSWERS}
+
+
+def test_preflight_fails_closed() -> None:
+    """What must hold before a host is touched does not hold where nobody could read it."""
+    for check in CHECKS.values():
+        if check.moment != "preflight" or not check.probes:
+            continue
+        texts = {probe.name: SILENCES["no program"] for probe in check.probes}
+        ctx = Context(HostSpec(name="gpu1"), BY_NAME[check.capability].fragment(), Facts(texts))
+        assert green(check, ctx, texts, set(texts)) is None, check.id
+
+
+def test_the_words_of_a_silent_probe() -> None:
+    with pytest.raises(ProbeFailed, match="container printed nothing on the host"):
+        Facts({"container": Output("")}).get(system.CONTAINER)
+    with pytest.raises(
+        ProbeFailed, match="os_release cannot be read: a program that it needs is missing on the host: sh: 1: cat"
+    ):
+        Facts({"os_release": Output("", 127, "sh: 1: cat: not found")}).get(system.OS_RELEASE)
+    with pytest.raises(ProbeFailed, match="os_release cannot be understood; the host printed: 'junk'"):
+        Facts({"os_release": Output("junk\n")}).get(system.OS_RELEASE)
