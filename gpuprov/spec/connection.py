@@ -19,6 +19,9 @@ VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 """Names of variables, as Ansible has them."""
 ADDRESSES = ("ansible_host", "ansible_ssh_host")
 USERS = ("ansible_user", "ansible_ssh_user", "ansible_become_user")
+NODE = "host_kubernetes_node"
+_NODE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+"""https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
 # What ssh refuses in names of hosts and users: https://www.openssh.com/txt/release-9.6
 _ADDRESS = re.compile(r"[^-\s'\"`$\\;&<>|(){}][^\s'\"`$\\;&<>|(){}]*")
 _USER = re.compile(r"[^-'\"`;&<>|(){}][^'\"`;&<>|(){}]*")
@@ -47,6 +50,8 @@ def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
         yield f"{name} is {show(value)}", "allowed: a name or an address, without spaces and characters of a shell"
     elif name in USERS and value not in (None, "") and not _USER.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a user's name, without characters of a shell"
+    elif name == NODE and value not in (None, "") and not _NODE.fullmatch(str(value)):
+        yield f"{name} is {show(value)}", "allowed: a node's name, of lower-case letters, digits, - and ."
 
 
 def _texts(value: object) -> Iterator[str]:

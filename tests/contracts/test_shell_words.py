@@ -11,7 +11,7 @@ import yaml
 
 ROLES = Path(__file__).parents[2] / "roles"
 SHELLS = ("ansible.builtin.shell", "ansible.builtin.raw")
-QUOTED = re.compile(r"\| *(quote|int|map\('quote'\) *\| *join\(' '\))\s*\}\}\Z")
+QUOTED = re.compile(r"\| *(quote|int|b64encode|map\('quote'\) *\| *join\(' '\))\s*\}\}\Z")
 CONSTANT = re.compile(
     r"\{\{ *(__\w+_known\.\w+(\.\w+)*( \| join\(' '\))?|'[^']*' if \w+ else '[^']*'|__(persistence|fabric_manager)_(daemon|unit))"
     r" *\}\}\Z"
@@ -53,8 +53,6 @@ def every_task() -> Iterator[tuple[Path, dict[str, Any]]]:
 def test_a_shell_gets_words() -> None:
     bad, seen = [], set()
     for file, task in every_task():
-        if file.match("host/tasks/reach.yml") or file.match("host/tasks/reach/python.yml"):
-            continue  # before there is a Python to quote for: judged by tests/test_reach.py
         for module in SHELLS:
             body = task.get(module, "")
             text = body if isinstance(body, str) else body["cmd"]
@@ -88,3 +86,12 @@ def test_what_hosts_say_names_no_file_of_this_machine() -> None:
     text = (ROLES / "nvidia_driver/vars/main.yml").read_text(encoding="utf-8")
     cache = yaml.safe_load(text)["__nvidia_driver_prebuilt_cache"]
     assert cache.endswith("| join('-') | regex_replace('[^A-Za-z0-9.+~@%_-]', '_')) }}")
+
+
+def test_a_host_does_not_say_which_programs_this_machine_runs() -> None:
+    """The play's environment has the PATH that the host named: what is delegated has this machine's own."""
+    delegated = [task for _, task in every_task() if "delegate_to" in task]
+    assert delegated
+    assert {task["delegate_to"] for task in delegated} == {"localhost"}
+    for task in delegated:
+        assert task["environment"] == {"PATH": "{{ lookup('ansible.builtin.env', 'PATH') }}"}, task["name"]

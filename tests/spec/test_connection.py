@@ -22,6 +22,7 @@ REFUSED: dict[str, list[object]] = {
     "ansible_become_password": ["a\0b"],
     "container_toolkit_repository": ["https://example.org\ndeb [trusted=yes]"],
     "ansible_x') }}{{ lookup('ansible.builtin.pipe', 'id') }}": ["x"],
+    "host_kubernetes_node": ["--kubeconfig=/tmp/x", "a b", "A"],
     "simulated_host": [{"gpus": ["a\x1bb"]}, {"a\nb": 1}],
 }
 TAKEN: dict[str, list[object]] = {
@@ -39,6 +40,7 @@ TAKEN: dict[str, list[object]] = {
     "ansible_ssh_common_args": ["-o ProxyCommand='ssh -W %h:%p bastion' -J a,b", "{{ x }}"],
     "ansible_become_password": ["{{ $(x) `y`\n", "-"],
     "ansible_private_key": ["-----BEGIN\nx\n-----END\n"],
+    "host_kubernetes_node": ["", "gpu-01.example.org"],
     "ansible_port": [22, "22"],
     "ansible_become": [True],
 }
