@@ -6,8 +6,10 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import pytest
+from click.testing import CliRunner
 
 from gpuprov import apply as applying
 from gpuprov.apply import ApplyRun, HostOutcome, Options
@@ -15,6 +17,7 @@ from gpuprov.apply.batches import batches, size, too_many
 from gpuprov.apply.log import Log, default_folder
 from gpuprov.apply.model import State
 from gpuprov.apply.outcome import judge
+from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
 from gpuprov.plan.events import Failure, Ledger, Tally
 from gpuprov.plan.playbook import Ended, environment
@@ -178,6 +181,20 @@ def test_the_log_is_private_and_holds_no_secret(tmp_path: Path) -> None:
     assert log.path.read_text() == "password is ********, abc\nred\\u0007\n"
     assert log.path.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o700
+
+
+def test_break_lock_names_locks_and_without_a_name_breaks_none() -> None:
+    """A lock's id is never empty: the bare option only has the message tell the id."""
+    rows: list[tuple[list[str], tuple[str, ...]]] = [
+        ([], ()),
+        (["--break-lock"], ("",)),
+        (["--break-lock", "0a1b2c3d", "--break-lock=r2"], ("0a1b2c3d", "r2")),
+    ]
+    for words, named in rows:
+        with mock.patch("gpuprov.options.load"), mock.patch("gpuprov.apply.run", return_value=0) as run:
+            ended = CliRunner().invoke(cli, ["apply", "inventory.yaml", *words, "--yes"])
+        assert ended.exit_code == 0, ended.output
+        assert run.call_args.args[1].break_lock == named
 
 
 def test_a_log_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:

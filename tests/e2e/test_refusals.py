@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.e2e.lab import SPEC, Lab
@@ -86,7 +88,11 @@ def test_damaged_lock_is_refused_until_it_is_broken(lab: Lab, newest: str) -> No
     machine = lab.simulated("lock", newest)
     machine.write("/run/gpuprov/lock/owner.json", '{"pid": 1')
     refused(lab, machine, "damaged")
-    ran = lab.run("apply", lab.inventory(SPEC, machine), "--yes", "--full", "--break-lock")
+    bare = lab.run("apply", lab.inventory(SPEC, machine), "--yes", "--full", "--break-lock")
+    assert bare.code == 3, bare
+    found = re.search(r"apply with --break-lock (damaged-[0-9a-f]{8})", bare.text)
+    assert found, bare
+    ran = lab.run("apply", lab.inventory(SPEC, machine), "--yes", "--full", "--break-lock", found[1])
     assert ran.code == 0, ran
 
 
