@@ -37,7 +37,7 @@ def test_gpus_of_nvlink_5_are_reset_after_the_start(
     given = {
         "gpuprov_catalog": {"fabric_manager": files},
         "host_platform": "x",
-        "host_gpu_services": [],
+        "host_gpu_services": ["*"],  # whatever else on this machine holds a GPU is no user of it
         "fabric_manager_imex": {"nodes": [], "service": "enabled"},
         "fabric_manager_fabric_mode": mode,
         "__fabric_manager_generation": generation,
