@@ -57,6 +57,6 @@ def tables() -> dict[str, Any]:
         "refresh_drop_in": REFRESH_DROP_IN,
         "specification": SPECIFICATION,
         "uvm": UVM,
-        "nodes": f"{NODES} --load-kernel-modules || {NODES}",
+        "nodes": f"[ -e {UVM} ] || {NODES} --load-kernel-modules || {NODES}",
         "udev_rule": UDEV_RULE,
     }

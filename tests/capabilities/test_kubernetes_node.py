@@ -27,7 +27,8 @@ BY_CDI = {"device_plugin": {"device_list_strategy": ["cdi-cri"]}}
 BY_MOUNTS = {"device_plugin": {"device_list_strategy": ["volume-mounts"]}}
 V100 = H100.replace("0x2330", "0x1db1")
 CDI_2 = (
-    "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]\n"
+    "version = 3\n[plugins.'io.containerd.grpc.v1.cri']\nstream_server_port = '0'\n"
+    "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]\n"
     "BinaryName = '/usr/bin/nvidia-container-runtime'\n"
 )
 ACCEPT = "accept-nvidia-visible-devices"
