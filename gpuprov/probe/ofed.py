@@ -87,10 +87,10 @@ class Ofed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def release(text: str) -> str:
-    """OFED's release in what ofed_info says, or in the version of its kernel package: `25.10.OFED.25.10.1.7.1.1-1`."""
-    if match := re.search(r"OFED[A-Za-z_-]*-(\d{2}\.\d{2}(?:-[\d.]*\d)?)", text):
+    """OFED's release in what ofed_info says (`5.8-1.1.2.1`), or in the version of its kernel package: `25.10.OFED.25.10.1.7.1.1-1`."""
+    if match := re.search(r"OFED[A-Za-z_-]*-(\d{1,2}\.\d{1,2}(?:-[\d.]*\d)?)", text):
         return match[1]
-    match = re.search(r"OFED\.(\d{2}\.\d{2})((?:\.\d+)*)", text)
+    match = re.search(r"OFED\.(\d{1,2}\.\d{1,2})((?:\.\d+)*)", text)
     return f"{match[1]}{'-' if match[2] else ''}{match[2].removeprefix('.')}" if match else ""
 
 

@@ -24,8 +24,6 @@ from gpuprov.probe import (
     cuda_toolkit,
     dcgm,
     fabric,
-    house,
-    imex,
     modules,
     nvidia,
     ofed,
@@ -144,6 +142,12 @@ def _dnf_list(text: str) -> str:
     )
 
 
+def _yum_installed(text: str) -> str:
+    """`yum list installed`: as `dnf list`; a long name has a line of its own. It shows no source package."""
+    joined = re.sub(r"^(\S+)\n +(?=\S)", r"\1 ", text, flags=re.MULTILINE)
+    return re.sub(r"\n", "|\n", _dnf_list(joined))
+
+
 def _repoquery(text: str) -> str:
     """`dnf repoquery`: NAME-EPOCH:VERSION-RELEASE.ARCH."""
     pattern = r"^(\S+)-(\d+):([^-\s]+)-([^-\s]+)\.(x86_64|noarch|aarch64)\s*$"
@@ -158,7 +162,7 @@ def _links(text: str) -> str:
 
 
 def _fingerprints(text: str) -> str:
-    return "".join(f"{found}\n" for found in re.findall(r"SHA1 Fingerprint: *([0-9a-f:]+)", text))
+    return "".join(f"{found}\n" for found in re.findall(r"SHA1 Fingerprint: *([0-9a-fA-F:]+)", text))
 
 
 def _indented(text: str) -> str:
@@ -251,17 +255,6 @@ def _packages(found: dict[str, packages.Package]) -> Facts:
     return {"packages": versions, "held": held, "broken": broken}
 
 
-def _domain(out: Output) -> Facts:
-    found = imex.parse_domain(out.text)
-    if found is None:
-        return {"imex": None}
-    return {
-        "imex": found.status,
-        "imex_nodes": len(found.members),
-        "imex_ready": sum(one.status == "READY" for one in found.members),
-    }
-
-
 def _measured(function: Callable[..., Any], fact: str, *keys: str) -> Reading:
     """A figure that a program printed; why it has none, where that is what is true."""
 
@@ -270,7 +263,7 @@ def _measured(function: Callable[..., Any], fact: str, *keys: str) -> Reading:
         try:
             return {fact: function(out.text, int(size[1]) if size else 0) if keys else function(out.text)}
         except acceptance_outputs.Unreadable as error:
-            return {"unreadable": str(error)}
+            return {fact: None, "unreadable": str(error)}
 
     return Reading(f"acceptance_outputs.{function.__name__}", facts)
 
@@ -319,12 +312,6 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     ),
     "proc-driver-nvidia-params": (_of(nvidia.PARAMETERS, lambda found: {"parameters": found}),),
     "proc-cmdline": (_of(boot.COMMAND_LINE, lambda found: {"command_line": found}),),
-    "grub-cfg": (
-        _of(boot.BOOT_ENTRIES, lambda found: {"boot_entries": len(found), "boot_options": found[0] if found else {}}),
-    ),
-    "sysctl": (_of(boot.SYSCTL, lambda found: {"sysctl": found}, _key_values),),
-    "modules-load": (_of(boot.MODULES_LOAD, lambda found: {"modules_load": sorted(found)}),),
-    "limits-conf": (_of(boot.LOGIN_LIMITS, lambda found: {"limits": found}),),
     "modprobe-d": (
         _of(modules.MODPROBE, lambda found: {"blacklist": sorted(found.blacklist), "options": found.options}),
     ),
@@ -332,13 +319,10 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "os-release": (_of(system.OS_RELEASE, lambda found: {"distribution": f"{found.id} {found.version}".strip()}),),
     "uname-a": (_of(system.PLATFORM, lambda found: {"kernel": found.kernel, "machine": found.machine}, _uname_a),),
     "uname-r": "the release alone: the probe asks uname -srm",
-    "systemctl-show": (_of(systemd.SYSTEMD_UNITS, _unit),),
-    "systemctl-show-limits": (_of(systemd.DEFAULT_LIMITS, lambda found: {"default_limits": found}),),
     "systemctl-status": "the probes ask systemctl show",
     "lspci-nn": (_of(pci.NVIDIA_FUNCTIONS, _pci, _lspci_nn),),
     "lspci": "without ids (lspci -nn) a name is what the machine's own list says",
     "lspci-vv": _SYSFS,
-    "setpci": _SYSFS,
     "nvidia-smi": (Reading("catalog: drivers", _header),),
     "nvidia-smi-failed": (
         _of(
@@ -357,12 +341,10 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     ),
     "collect-env": (Reading("catalog: gpus", _names_of_env), Reading("catalog: drivers", _header)),
     "nvidia-smi-q-block": "a block of nvidia-smi -q without the line of its GPU",
-    "nvidia-smi-q-x": "the probes ask CSV, and the long form only for what CSV does not know",
     "nvidia-smi-topo-m": (_of(topology_nvlink.NVLINKS, _topology, _prefixed("topo")),),
     "nvidia-smi-nvlink-s": (_of(topology_nvlink.NVLINKS, _link_facts, _links),),
     "nvidia-smi-mig-lgip": "NVML is asked (mig_reader.py), in the names that nvidia-smi prints",
     "nvidia-smi-mig-lgi": "NVML is asked (mig_reader.py)",
-    "nvidia-smi-mig-lci": "NVML is asked (mig_reader.py)",
     "nvml-fabric": "a program's own print of NVML's fabric fields",
     "nv-fabricmanager-version": (
         _of(
@@ -371,33 +353,24 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
             lambda text: f"version|{text.splitlines()[0]}",
         ),
     ),
-    "fabricmanager-cfg": (
-        _of(
-            fabric.DAEMON,
-            lambda found: {"settings": found.settings},
-            lambda text: _prefixed("setting")(_key_values(text)),
-        ),
-    ),
     "fabricmanager-log": _LOG,
-    "nvidia-imex-ctl": (Reading("imex.domain", _domain),),
+    "nvidia-imex-ctl-text": "the probe asks nvidia-imex-ctl for JSON (-N -j)",
     "dkms-status": "modules are looked for by kernel (modinfo), not in DKMS's own words",
     "dkms-make-log": _LOG,
     "dkms-install": _LOG,
     "dmesg": _LOG,
     "journal": _LOG,
     "program": _LOG,
-    "modprobe": _LOG,
     "apt": _LOG,
     "dnf": _LOG,
     "modinfo": "the probes ask single fields (modinfo -F), and of every kernel",
     "rpm-scripts": "what a package does, not what a host is",
     "mokutil-list-enrolled": (_of(signing.ENROLLED, lambda found: {"certificates": len(found)}, _fingerprints),),
-    "mokutil-sb-state": "the probe reads the firmware's variable itself",
-    "efivar-secureboot": (_of(house.SECURE_BOOT, lambda found: {"secure_boot": found}),),
     "dpkg-l": (_of(packages.PACKAGES, _packages, _dpkg_l),),
     "rpm-qa": (_of(packages.PACKAGES, _packages, _rpm_qa),),
     "apt-cache-madison": (_of(packages.INDEX, lambda found: {"offered": dict(found)}),),
     "dnf-list": (_of(packages.INDEX, lambda found: {"offered": dict(found)}, _dnf_list),),
+    "yum-list-installed": (_of(packages.PACKAGES, _packages, _yum_installed),),
     "dnf-repoquery": (_of(packages.INDEX, lambda found: {"offered": dict(found)}, _repoquery),),
     "apt-cache-policy": "the probe asks apt-cache madison",
     "daemon-json": (
@@ -406,7 +379,6 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "containerd-config-dump": (
         _of(container_engines.ENGINES, _registered("containerd"), _engine("containerd", "dump")),
     ),
-    "crio-conf": (_of(container_engines.ENGINES, _registered("crio"), _engine("crio", "/etc/crio/crio.conf")),),
     "docker-info": "the probe asks docker info for JSON",
     "nvidia-ctk-version": (
         _of(
@@ -442,7 +414,6 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "show-gids": _SYSFS,
     "ibstat": _SYSFS,
     "ibv-devinfo": _SYSFS,
-    "rdma-link": _SYSFS,
     "ibdev2netdev": _SYSFS,
     "ib-write-bw": (_measured(acceptance_outputs.bandwidth, "gbits", "size"),),
     "ib-write-lat": (_measured(acceptance_outputs.latency, "usec", "size"),),

@@ -62,7 +62,7 @@ def test_a_wrong_reading_is_found() -> None:
 
 def test_the_table_has_no_command_without_a_capture_and_names_parsers_that_are_there() -> None:
     used = {command_of(file) for capture in captures() for file in capture.files}
-    assert used <= set(COMMANDS)
+    assert used == set(COMMANDS)
     named = {reading.parser for readings in COMMANDS.values() if isinstance(readings, tuple) for reading in readings}
     assert named <= parsers() | {"catalog: drivers", "catalog: gpus"}
 
