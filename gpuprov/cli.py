@@ -98,6 +98,7 @@ def plan(sources: tuple[str, ...], only: str | None, quick: bool, timeout: float
 
     fleet = options.load(sources, reading)
     chosen = options.only(only)
+    options.ask_something(fleet, options.only(only))
     plans = planning.plan(fleet.pairs, ansible=not quick, capabilities=chosen, timeout=timeout, say=console.progress)
     console.result(planning.as_json(plans) if as_json else planning.as_text(plans, verbose=reading["verbose"]))
     return planning.exit_code(plans)
@@ -136,6 +137,7 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     from gpuprov import apply as applying
 
     fleet = options.load(sources, given)
+    options.ask_something(fleet, options.only(given["only"]))
     if not given["yes"]:
         options.must_be_able_to_ask("apply asks before it changes anything", "--yes")
     names = ("full", "reboot", "yes", "break_lock", "timeout", "max_fail", "drain", "verbose", "as_json")
@@ -179,6 +181,7 @@ def verify(
     from gpuprov.verify.verify import verify as prove
 
     fleet = options.load(sources, reading)
+    options.ask_something(fleet, options.only(only))
     check_writable(junit, html)
     if records:
         from gpuprov.verify import recorded

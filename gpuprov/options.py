@@ -165,6 +165,16 @@ def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[Raw
     return hosts
 
 
+def ask_something(fleet: Fleet, names: frozenset[str] | None) -> None:
+    """Raise UsageError where --only names nothing that any of these hosts has: a result would be about nothing."""
+    there = list(dict.fromkeys(name for _, spec in fleet.pairs for name in spec.capabilities))
+    if names is not None and not names & set(there):
+        told = ", ".join(there) or "nothing"
+        raise click.UsageError(
+            f"--only: none of these hosts has {', '.join(sorted(names))} in its spec; they have: {told}"
+        )
+
+
 def must_be_able_to_ask(why: str, hint: str) -> None:
     """Raise GpuprovError where a question would not be seen, or could not be answered."""
     from gpuprov import console

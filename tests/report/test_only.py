@@ -1,0 +1,30 @@
+"""--only that asks nothing of any host is a usage error: there is no report about nothing, and nothing is green for it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuprov import __main__
+
+INVENTORY = (
+    "all: {hosts: {gpu1: {ansible_connection: local}, gpu2: {}}, vars: {gpuprov: {nouveau: {}, persistence: {}}}}\n"
+)
+
+
+@pytest.mark.parametrize("command", ["verify", "plan", "apply"])
+def test_only_that_asks_nothing_names_what_there_is(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text(INVENTORY)
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    monkeypatch.setattr(sys, "argv", ["gpuprov", command, str(file), "--only", "rdma"])
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert "none of these hosts has rdma in its spec; they have: kernel, nouveau, persistence" in said.err
+    assert not said.out
