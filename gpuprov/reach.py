@@ -20,23 +20,24 @@ STARTS = 20
 # https://docs.ansible.com/ansible/latest/reference_appendices/release_and_maintenance.html: Python on managed nodes.
 OLDEST = {(2, 20): (3, 9), (2, 0): (3, 8)}
 
-# The distribution's own Python comes first: its apt or dnf bindings are there. Others are started only if it is not enough.
-_SCRIPT = r"""v= PATH="$PATH:@FOLDERS@" LC_ALL=C
+_SAY = r"""v= PATH="$PATH:@FOLDERS@" LC_ALL=C
 export PATH LC_ALL
 say() { printf '%s %s\n' '@MARKER@' "$*"; }
-limit=$(command -v timeout >/dev/null && timeout 5 true && echo 'timeout @STARTS@')
-say system "$(uname -s)"
+"""
+_WHO = r"""say system "$(uname -s)"
 say user "$(id -u)"
 say path "$PATH"
 say umask "$(umask)"
 for d in @MUST_WRITE@; do [ -w "$d" ] || say readonly "$d"; done
+"""
+# The distribution's own Python comes first: its apt or dnf bindings are there. Others are started only if it is not enough.
+_START = r"""limit=$(command -v timeout >/dev/null && timeout 5 true && echo 'timeout @STARTS@')
 c='import json, sys, zipfile; print("@MARKER@ %d.%d" % sys.version_info[:2])'
 start() {
   v=$($limit "$1" -c "$c" 2>&1 </dev/null); s=$?
   case $v in *'@MARKER@ '*) say python "${v##*@MARKER@ }" "$1"; return;; esac
   say failed "$1: $(printf '%s\n' "$v" | tail -n 20 | tr '\n' '\t') (exit status $s)"
 }
-@WHICH@
 """
 _NAMED = "say named @NAMED@\nstart @NAMED@\n"
 _FOUND = r"""case $v in *'@MARKER@ '3.9|*'@MARKER@ '3.[1-9][0-9]) exit 0;; esac
@@ -87,9 +88,25 @@ class Refusal(NamedTuple):
 
 
 def script(marker: str, named: str = "") -> str:
-    """POSIX sh that answers in lines with `marker`. named: the interpreter of the inventory, which is tried first. Others are tried
-    until the first that will do."""
-    text = _SCRIPT.replace("@WHICH@", (_NAMED if named else "") + _FOUND)
+    """POSIX sh that answers both, in lines with `marker`."""
+    return _filled(_SAY + _WHO + _pythons(named), marker, named)
+
+
+def who(marker: str) -> str:
+    """POSIX sh that says who answers."""
+    return _filled(_SAY + _WHO, marker)
+
+
+def pythons(marker: str, named: str = "") -> str:
+    """POSIX sh that starts Pythons: first the one that the inventory names, if it names one, then others until one will do."""
+    return _filled(_SAY + _pythons(named), marker, named)
+
+
+def _pythons(named: str) -> str:
+    return _START + (_NAMED if named else "") + _FOUND
+
+
+def _filled(text: str, marker: str, named: str = "") -> str:
     words = {"FOLDERS": FOLDERS, "STARTS": str(STARTS), "MUST_WRITE": " ".join(MUST_WRITE), "MARKER": marker}
     for word, value in words.items():
         text = text.replace(f"@{word}@", value)

@@ -12,7 +12,7 @@ import pytest
 
 from gpuprov import reach
 from gpuprov.probe.base import Output, ProbeFailed
-from gpuprov.probe.login import LOGIN, login
+from gpuprov.probe.login import LOGIN, MARKER
 from tests.here import play, program
 
 NOISE = (
@@ -82,7 +82,7 @@ def test_the_script_starts_pythons_and_passes_over_what_does_not_start(shell: li
     program(tmp_path, "hangs", "sleep 60\n")
 
     def ask(named: str = "") -> reach.Heard:
-        script = login(named).script.replace("timeout 20", "timeout 1")
+        script = reach.script(MARKER, named).replace("timeout 20", "timeout 1")
         env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "v": "login 3.99"}
         done = subprocess.run(shell, input=script, env=env, capture_output=True, text=True, check=True, timeout=60)
         return LOGIN.parse(Output(done.stdout))

@@ -15,7 +15,7 @@ from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.driver_sets import supported_distributions
 from gpuprov.probe import fabric, house, packages, pci, system, systemd
 from gpuprov.probe.family import words
-from gpuprov.probe.login import LOGIN
+from gpuprov.probe.login import LOGIN, PYTHON
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, Reboot
 from gpuprov.spec.problem import Problem
 
@@ -124,10 +124,11 @@ def writable(ctx: Ctx) -> Outcome:
     return _unless(reach.not_writable(answer), "writable")
 
 
-@check("host.python", LOGIN, gate=True, evidence="python3 --version")
+@check("host.python", PYTHON, moment="preflight", evidence="python3 --version")
 def python(ctx: Ctx) -> Outcome:
-    """Ansible has a Python on the host that starts and is new enough: the one that the inventory names, if it names one."""
-    answer = ctx.facts.get(LOGIN)
+    """Ansible has a Python on the host that starts and is new enough: the one that the inventory names, if it names one. What is
+    only read needs none."""
+    answer = ctx.facts.get(PYTHON)
     return _unless(reach.no_python(answer, ansible_version()), f"{reach.chosen(answer, ansible_version())} starts")
 
 

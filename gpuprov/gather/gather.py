@@ -14,7 +14,7 @@ from gpuprov.gather.transport import Answer, job
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
-from gpuprov.probe.login import LOGIN, login
+from gpuprov.probe.login import PYTHON, python
 from gpuprov.spec.model import RawHost
 
 T = TypeVar("T")
@@ -26,8 +26,8 @@ WORKERS_PER_CORE = 16
 
 def _of_host(raw: RawHost, probes: tuple[Probe[Any], ...]) -> tuple[Probe[Any], ...]:
     """The probes as this host's inventory wants them: it may name a Python."""
-    named = Settings(raw).python if LOGIN in probes else ""
-    return tuple(login(named) if probe == LOGIN else probe for probe in probes) if named else probes
+    named = Settings(raw).python if PYTHON in probes else ""
+    return tuple(python(named) if probe == PYTHON else probe for probe in probes) if named else probes
 
 
 class HostFacts(Facts):

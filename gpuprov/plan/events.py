@@ -172,5 +172,7 @@ def _label(data: dict[str, Any]) -> tuple[str, str]:
 
 
 def _one_line(text: str) -> str:
-    flat = " ".join(text.split())
+    flat = " ".join(
+        text.encode(errors="replace").decode().split()
+    )  # Ansible keeps bytes that are no text as lone surrogates
     return flat if len(flat) <= LONGEST else flat[: LONGEST - 4] + " ..."

@@ -16,7 +16,7 @@ from gpuprov.gather.gather import gather
 from gpuprov.gather.settings import Settings
 from gpuprov.plan.decide import PROBES
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.login import LOGIN
+from gpuprov.probe.login import PYTHON
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
@@ -40,7 +40,7 @@ def for_ansible(pair: Pair, reading: Reading) -> Pair:
     settings, found = Settings(raw), {}
     if not settings.python:
         with contextlib.suppress(ProbeFailed):  # then the role decides
-            found["ansible_python_interpreter"] = reach.chosen(reading.facts.get(LOGIN), ansible_version())
+            found["ansible_python_interpreter"] = reach.chosen(reading.facts.get(PYTHON), ansible_version())
     if not settings.text("shell"):
         found["ansible_shell_executable"] = SHELL[0]
     return msgspec.structs.replace(raw, connection={**raw.connection, **{k: v for k, v in found.items() if v}}), spec

@@ -1,4 +1,4 @@
-"""Who answers on a host: user, what can be written, and a Python that starts."""
+"""Who answers on a host, what can be written there, and a Python that starts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ def parse(output: Output) -> reach.Heard:
     return answer
 
 
-def login(named: str = "") -> Probe[reach.Heard]:
+def parse_python(output: Output) -> reach.Heard:
+    return reach.heard(output.text, MARKER)
+
+
+def python(named: str = "") -> Probe[reach.Heard]:
     """The probe for a host whose inventory names this Python (none: any that will do). All have one name."""
-    return Probe("login", reach.script(MARKER, named), parse, "id; python3 --version; findmnt --options ro")
+    return Probe("python", reach.pythons(MARKER, named), parse_python, "python3 --version")
 
 
-LOGIN = login()
+LOGIN = Probe("login", reach.who(MARKER), parse, "id; findmnt --options ro")
+PYTHON = python()

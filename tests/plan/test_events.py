@@ -142,3 +142,9 @@ def test_each_item_of_a_loop_has_its_own_diff_and_unchanged_ones_have_none() -> 
         {"changed": True, "censored": "hidden"},
     ]
     assert [change.name for change in differences({"results": items}, "t")] == ["/a", "/c"]
+
+
+def test_bytes_that_are_no_text_do_not_end_the_report() -> None:
+    told = condense({"msg": "non-zero return code", "rc": 1, "stderr": "Willkommen auf \udcc4pfel"})
+    assert told == "Willkommen auf ?pfel (exit status 1)"
+    told.encode()

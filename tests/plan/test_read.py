@@ -18,8 +18,7 @@ def _no_ansible_cfg(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
 
 
 def handed(pythons: str, **connection: object) -> dict[str, object]:
-    answer = f"login system Linux\nlogin user 0\n{pythons}"
-    reading = Reading(Facts({"login": Output(answer)} if pythons else {}), ())
+    reading = Reading(Facts({"python": Output(pythons)} if pythons else {}), ())
     raw, _ = for_ansible((RawHost(name="gpu1", connection=connection), HostSpec(name="gpu1")), reading)
     return raw.connection
 
