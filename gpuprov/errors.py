@@ -12,6 +12,28 @@ EXIT_CODES: dict[int, str] = {
 }
 
 
+DEFECT = "a defect of gpuprov, not of the host"
+
+
+def defect(where: str, error: BaseException) -> tuple[str, str]:
+    """What to say of an exception that nobody foresaw, while `where` judged one host: a message, and what to report."""
+    import os
+    import platform
+    import sys
+    import traceback
+
+    from gpuprov import __version__
+
+    frames = traceback.extract_tb(error.__traceback__)
+    mine = [frame for frame in frames if f"{os.sep}gpuprov{os.sep}" in frame.filename] or frames
+    place = f" at {mine[-1].filename.rpartition(f'{os.sep}gpuprov{os.sep}')[2]}:{mine[-1].lineno}" if mine else ""
+    said = " ".join(str(error).encode(errors="replace").decode().split())[:200]
+    told = f"{type(error).__name__}: {said}" if said else type(error).__name__
+    command = " ".join(["gpuprov", *sys.argv[1:2]])
+    version = f"gpuprov {__version__}, Python {platform.python_version()}, {command}"
+    return f"{where} broke: {told}{place}", f"{DEFECT}: report it with this line ({version})"
+
+
 class GpuprovError(Exception):
     """An error with a cause the user can see and a way out; printed without a traceback."""
 

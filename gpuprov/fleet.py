@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE, house_fragment
+from gpuprov.errors import defect
 from gpuprov.inventory import load
 from gpuprov.spec.across import conflict_problem
 from gpuprov.spec.build import convert, show, unknown_key
@@ -63,7 +64,16 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
             pairs.append((raw, _for_host(spec, raw)))
     origins = {raw.name: raw.origins for raw, _ in pairs}
     for capability in CAPABILITIES:
-        for name, problem in capability.fleet_rules([spec for _, spec in pairs], unmanaged, whole=whole):
+        try:
+            asked = list(capability.fleet_rules([spec for _, spec in pairs], unmanaged, whole=whole))
+        except Exception as error:
+            told = defect(f"the rules of {capability.name} across hosts", error)
+            problems.append(Problem(message=told[0], hint=told[1], severity="warning"))
+            pairs = [
+                (raw, _marked(spec, told) if capability.name in spec.capabilities else spec) for raw, spec in pairs
+            ]
+            continue
+        for name, problem in asked:
             problems.append(msgspec.structs.replace(problem, hosts=(name,), origin=place(problem.path, origins[name])))
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
@@ -72,6 +82,10 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
         raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint)])
     return Fleet(tuple(pairs), tuple(unmanaged), tuple(collect(problems)))
+
+
+def _marked(spec: HostSpec, told: tuple[str, str]) -> HostSpec:
+    return msgspec.structs.replace(spec, defects=(*spec.defects, told))
 
 
 def _for_host(spec: HostSpec, raw: RawHost) -> HostSpec:
@@ -83,6 +97,7 @@ def _for_host(spec: HostSpec, raw: RawHost) -> HostSpec:
         capabilities=spec.capabilities,
         origins=raw.origins,
         site=site_variables(raw.connection),
+        defects=spec.defects,
     )
 
 
@@ -113,7 +128,9 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
     judged: Any = house or HOUSE.fragment()  # a bad one is told of; the capabilities' rules still find what they find
     spec = HostSpec(name=raw.name, groups=raw.groups, gpu=judged.gpu, reboot=judged.reboot, capabilities=blocks)
     spec, conflicts = with_contributions(spec)
-    problems += conflicts + list(ruled(spec))
+    told, defects = ruled(spec)
+    problems += [*conflicts, *told]
+    spec = msgspec.structs.replace(spec, defects=defects)
     placed = [msgspec.structs.replace(problem, origin=place(problem.path, raw.origins)) for problem in problems]
     return (None if any(p.severity == "error" for p in placed) else spec), placed
 
@@ -138,11 +155,17 @@ def with_contributions(spec: HostSpec) -> tuple[HostSpec, list[Problem]]:
     return merged, [conflict_problem(conflict) for conflict in conflicts]
 
 
-def ruled(spec: HostSpec) -> Iterable[Problem]:
-    """What the capabilities' own rules say of the spec."""
-    yield from HOUSE.rules(spec, house_fragment(spec))
-    for name, fragment in spec.capabilities.items():
-        yield from BY_NAME[name].rules(spec, fragment)
+def ruled(spec: HostSpec) -> tuple[list[Problem], tuple[tuple[str, str], ...]]:
+    """What the capabilities' own rules say of the spec; and the rules that broke, which cost this spec alone."""
+    problems: list[Problem] = []
+    defects: list[tuple[str, str]] = []
+    for name, fragment in {"host": house_fragment(spec), **spec.capabilities}.items():
+        try:
+            problems += BY_NAME[name].rules(spec, fragment)
+        except Exception as error:
+            defects.append(defect(f"a rule of {name}", error))
+            problems.append(Problem(path=(name,), message=defects[-1][0], hint=defects[-1][1], severity="warning"))
+    return problems, tuple(defects)
 
 
 def place(path: Path, origins: dict[Path, Origin]) -> Origin | None:

@@ -19,7 +19,7 @@ from gpuprov.accept.remote import remote
 from gpuprov.accept.schedule import rounds
 from gpuprov.accept.single import PARTS, across, run_part
 from gpuprov.capabilities.acceptance.judge import judge, named, told
-from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.errors import GpuprovError, UnreachableError, defect
 from gpuprov.gather import gather
 from gpuprov.plan.extra import new_run
 from gpuprov.plan.interrupt import ended_politely
@@ -153,7 +153,13 @@ def _skip(outcome: Outcome, host: str, check: str, why: str) -> None:
 
 def _note(outcome: Outcome, host: Host, found: Measurement, evidence: str) -> None:
     """Judge a measurement and keep it. `evidence`: the command that shows the same by hand."""
-    verdict = judge(host.block, found)
+    try:
+        verdict = judge(host.block, found)
+    except Exception as error:
+        check = f"acceptance.{found.test}"
+        said, hint = defect(f"the judge of {check}", error)
+        outcome.findings.append(Finding(host=host.name, check=check, status="error", found=said, hint=hint))
+        return
     host.found.append(found)
     outcome.findings.append(
         Finding(

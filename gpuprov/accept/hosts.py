@@ -13,7 +13,7 @@ from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.driver_sets import GPU_SERVICES
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.errors import UnreachableError
+from gpuprov.errors import UnreachableError, defect
 from gpuprov.probe import acceptance, nvidia, rdma
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
 from gpuprov.spec.model import HostSpec, RawHost
@@ -41,6 +41,9 @@ def prepare(
             findings.append(
                 Finding(host=raw.name, check="acceptance.host", status="error", found=str(error), hint=hint)
             )
+        except Exception as error:
+            found, hint = defect("the acceptance of the host", error)
+            findings.append(Finding(host=raw.name, check="acceptance.host", status="error", found=found, hint=hint))
     return hosts
 
 

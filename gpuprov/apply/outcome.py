@@ -25,7 +25,9 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended) -> None:
         return
     outcome.changed = tally.changed
     failure = tally.failure
-    if tally.unreachable:
+    if tally.defect:
+        outcome.state, outcome.message = "failed", tally.defect
+    elif tally.unreachable:
         outcome.state, outcome.task, outcome.message = "unreachable", tally.lost, tally.unreachable
         outcome.hint = "see why it does not answer (its console, its network), then apply again, which completes it"
     elif late := tally.timed_out:

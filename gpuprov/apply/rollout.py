@@ -27,7 +27,7 @@ from gpuprov.plan.read import AFTER, Pair, Reading, for_ansible, read
 from gpuprov.plan.text import names
 from gpuprov.plan.workspace import workspace
 from gpuprov.spec.model import is_secret
-from gpuprov.verify.evaluate import Result
+from gpuprov.verify.evaluate import Result, broken, is_broken
 
 
 def apply(
@@ -94,10 +94,16 @@ class _Rollout:
             message, hint = _lost(reading.lost)
             return HostOutcome(host=name, state="unreachable", message=message, hint=hint)
         results = list(reading.results)
-        decision = decide(pair, results, reading.facts, full=options.full, reboot=options.reboot, only=options.only)
+        try:
+            decision = decide(pair, results, reading.facts, full=options.full, reboot=options.reboot, only=options.only)
+        except Exception as error:
+            results.append(told := broken(name, "the decision what to apply", error, "preflight"))
+            return HostOutcome(
+                host=name, results=results, state="blocked", task=told.check, message=told.found, hint=told.hint
+            )
         outcome = HostOutcome(host=name, results=results, ran=decision.run, skipped=decision.skipped)
         obstacle = next((r for r in results if self._stops(r, decision.run)), None)
-        if obstacle and decision.run:
+        if obstacle and (decision.run or is_broken(obstacle)):
             outcome.state, outcome.task = "blocked", obstacle.check
             outcome.message, outcome.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
             outcome.ran = {}
@@ -107,6 +113,8 @@ class _Rollout:
 
     def _stops(self, result: Result, run: Collection[str]) -> bool:
         """Whether a result keeps the host from being touched. A drain command takes care of GPU clients."""
+        if is_broken(result):
+            return result.moment == "preflight"
         if not result.stops or result.status != "fail" or result.capability not in {*run, "host"}:
             return False
         return not (self.options.drain and result.check.endswith(".clients"))

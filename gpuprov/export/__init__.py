@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.mig import reality
 from gpuprov.catalog.gpus import by_pci_id
-from gpuprov.errors import UnreachableError
+from gpuprov.errors import UnreachableError, defect
 from gpuprov.gather import gather
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe import pci
@@ -30,9 +30,9 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
     unread: list[str] = []
     try:
         models = [by_pci_id(gpu.identifier, gpu.subsystem) for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
-    except ProbeFailed as error:
+    except Exception as error:
         models = []
-        unread.append(f"gpu: {error}")
+        unread.append(f"gpu: {_why(error, 'the export of gpu')}")
     named = [model.key for model in models if model]
     if named and len(set(named)) == 1 and len(named) == len(models):
         spec["gpu"] = {"model": named[0], "count": len(named)}
@@ -41,22 +41,21 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
     for capability in CAPABILITIES:
         try:
             fragment = capability.export(facts)
-        except ProbeFailed as error:
-            unread.append(f"{capability.name}: {error}")
+            told = _told(fragment) if fragment is not None else None
+            # What a host says is judged as what a person writes: a spec that check refuses is none.
+            findings = convert(told, capability.fragment, (capability.name,))[1] if told else []
+        except Exception as error:
+            unread.append(f"{capability.name}: {_why(error, f'the export of {capability.name}')}")
             continue
-        except Exception as error:  # what one host says ends neither the others nor its other blocks
-            unread.append(
-                f"{capability.name}: bug in its export: {type(error).__name__}: {error}; report it with this line"
-            )
-            continue
-        told = _told(fragment) if fragment is not None else None
-        # What a host says is judged as what a person writes: a spec that check refuses is none.
-        findings = convert(told, capability.fragment, (capability.name,))[1] if told else []
         if findings:
             unread.append(f"{capability.name}: {findings[0][1]}")
         elif told is not None:
             spec[capability.name] = told
     return spec, unread
+
+
+def _why(error: Exception, where: str) -> str:
+    return str(error) if isinstance(error, ProbeFailed) else "; ".join(defect(where, error))
 
 
 class Exported(msgspec.Struct, frozen=True):
@@ -101,8 +100,8 @@ def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:
     """The host's configuration in a mig-parted file, or why it has none."""
     try:
         config = reality.parted(facts)
-    except ProbeFailed as error:
-        return [], str(error)
+    except Exception as error:
+        return [], _why(error, "the export of a mig-parted file")
     return config, "" if config else "no GPU has MIG"
 
 

@@ -15,7 +15,8 @@ from typing import IO, Any, Protocol
 
 import msgspec
 
-LARGEST = 64 * 1024 * 1024  # bytes one process may print before it is ended
+from gpuprov.reading import LARGEST
+
 GRACE = 1.0  # seconds between SIGTERM and SIGKILL, and between the last expected byte and the end
 
 
@@ -47,7 +48,7 @@ class Child(subprocess.Popen[bytes]):
 
 
 class Ended(msgspec.Struct):
-    """What became of a process. `reason` is "" when it ended by itself, else `timeout` or `too much output`."""
+    """What became of a process. `reason` is "" when it ended by itself, else `timeout` or in words."""
 
     out: bytes
     error: bytes
@@ -154,8 +155,10 @@ def _read(one: _Running, stream: Any, selector: selectors.BaseSelector) -> None:
     if data:
         received = one.received[stream]
         received += data
-        if len(received) > LARGEST:
-            one.reason, one.deadline = "too much output", 0.0
+        if sum(map(len, one.received.values())) > LARGEST:
+            one.reason, one.deadline = f"it printed more than {LARGEST >> 20} MiB", 0.0
+            for kept in one.received.values():
+                kept.clear()
         elif data.endswith(b"\n") and one.complete:
             one.deadline = min(one.deadline, time.monotonic() + GRACE)
         return

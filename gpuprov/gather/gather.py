@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.errors import GpuprovError, UnreachableError, defect
 from gpuprov.gather.children import run_all
 from gpuprov.gather.script import PROBE_LIMIT, TIMED_OUT, compose, split
 from gpuprov.gather.settings import Settings
@@ -67,12 +67,22 @@ def gather(
             jobs.append(job(raw, script, timeout, _noted(raw.name, note)))
         except GpuprovError as error:
             note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.hint))
+        except Exception as error:
+            note(raw.name, Unreached(raw.name, *defect("the way to the host", error)))
     run_all(jobs, workers or WORKERS_PER_CORE * (os.cpu_count() or 1))
     return found
 
 
 def _noted(name: str, note: Callable[[str, Facts | UnreachableError], None]) -> Callable[[Answer], None]:
     def done(answer: Answer) -> None:
-        note(name, answer if isinstance(answer, UnreachableError) else HostFacts(split(answer) or {}))
+        if isinstance(answer, UnreachableError):
+            note(name, answer)
+            return
+        try:
+            outputs = split(answer) or {}
+        except Exception as error:
+            note(name, Unreached(name, *defect("the reader of what the host printed", error)))
+            return
+        note(name, HostFacts(outputs))
 
     return done

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Callable
 
-from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.errors import GpuprovError, UnreachableError, defect
 from gpuprov.gather import script as frames
 from gpuprov.gather.children import Child, Ended, Job, Process, run_all
 from gpuprov.gather.command import build, ssh_arguments
@@ -49,7 +49,15 @@ def job(raw: RawHost, script: str, timeout: float, done: Callable[[Answer], None
             f"{settings.name}: a password and ansible_ssh_common_args or ansible_ssh_extra_args do not go together",
             "log in with a key, or write the options (ProxyJump as ProxyCommand) into ~/.ssh/config",
         )
-    return Job(start, stdin, frames.complete, timeout, lambda ended: done(_answer(settings, ended, timeout)))
+    return Job(start, stdin, frames.complete, timeout, lambda ended: done(_judged(settings, ended, timeout)))
+
+
+def _judged(settings: Settings, ended: Ended, timeout: float) -> Answer:
+    """The answer; what cannot even be told from what one host printed is not the end of reading the others."""
+    try:
+        return _answer(settings, ended, timeout)
+    except Exception as error:
+        return Unreached(settings.name, *defect("the reader of what the host printed", error))
 
 
 def _answer(settings: Settings, ended: Ended, timeout: float) -> Answer:

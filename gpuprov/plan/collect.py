@@ -14,7 +14,7 @@ from gpuprov.plan.model import HostPlan
 from gpuprov.probe import house, nvidia
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.spec.model import HostSpec
-from gpuprov.verify.evaluate import Result
+from gpuprov.verify.evaluate import Result, is_broken
 
 RELOAD = "a loaded driver would be replaced: it is reloaded if nothing holds it, else a reboot is needed"
 
@@ -39,7 +39,7 @@ def host_plan(
     applied, seconds = last_apply(facts, now)
     return HostPlan(
         host=spec.name,
-        blocked=tuple(r for r in before if r.status == "fail" and decision.run),
+        blocked=tuple(r for r in before if (r.status == "fail" and decision.run) or is_broken(r)),
         run=decision.run,
         skipped=decision.skipped,
         changes=changes,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov.capabilities.base import Change
+from gpuprov.errors import defect
 from gpuprov.plan.diffs import differences
 
 LONGEST = 700
@@ -53,6 +54,7 @@ class Tally(msgspec.Struct):
     failed: bool | None = None
     last: str = ""
     lost: str = ""
+    defect: str = ""
 
     @property
     def timed_out(self) -> Failure | None:
@@ -80,7 +82,19 @@ class Ledger:
         self._act = ""
 
     def feed(self, event: dict[str, Any]) -> Step | None:
-        """Note the event; what to show of it."""
+        """Note the event; what to show of it. An event that cannot be read is the failure of its host alone."""
+        try:
+            return self._feed(event)
+        except Exception as error:
+            host = str((event.get("event_data") or {}).get("host") or "")
+            message, hint = defect("the reader of Ansible's events", error)
+            if host:
+                self.tally(host).defect = f"{message}; {hint}"
+            else:
+                self.complaint = f"{message}; {hint}"
+            return None
+
+    def _feed(self, event: dict[str, Any]) -> Step | None:
         data = event.get("event_data") or {}
         kind = event.get("event", "")
         if kind == "playbook_on_play_start":

@@ -12,6 +12,7 @@ from gpuprov.plan.events import Step
 from gpuprov.plan.interrupt import ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading, for_ansible, read
+from gpuprov.verify.evaluate import broken
 
 
 def plan(
@@ -61,6 +62,10 @@ def plans_of(
         if reading.lost:
             plans.append(HostPlan(host=pair[0].name, unreachable=str(reading.lost).replace("\nhint: ", "; ")))
             continue
-        decision = decide(pair, reading.results, reading.facts, full=full, reboot=reboot, only=capabilities)
-        plans.append(host_plan(pair[1], reading.results, reading.facts, decision, now, reboot=reboot))
+        try:
+            decision = decide(pair, reading.results, reading.facts, full=full, reboot=reboot, only=capabilities)
+            plans.append(host_plan(pair[1], reading.results, reading.facts, decision, now, reboot=reboot))
+        except Exception as error:
+            told = broken(pair[0].name, "the plan", error, "preflight")
+            plans.append(HostPlan(host=pair[0].name, blocked=(told,), differs=True))
     return plans

@@ -18,6 +18,7 @@ import msgspec
 from gpuprov import inert
 from gpuprov.gather.settings import ansible_config
 from gpuprov.plan.interrupt import GRACE, interruptible
+from gpuprov.reading import all_well_formed
 
 MOST_FORKS = 50
 REMOTE_TEMP = "~/.ansible/tmp/gpuprov"
@@ -76,7 +77,7 @@ def run(
     def handler(event: Event) -> bool:
         try:
             if not failure:
-                on_event(event)
+                on_event(all_well_formed(event))
         except Exception as error:
             failure.append(error)
             interrupt.handle(0, None)

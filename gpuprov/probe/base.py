@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar, cast
 
+from gpuprov.errors import defect
 from gpuprov.probe import silence
 from gpuprov.probe.output import Output
 
@@ -17,7 +18,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class ProbeFailed(Exception):
-    """A probe could not be read or understood; a check that needs it ends with status `error`, never with `pass`."""
+    """A probe could not be read or understood; a check that needs it ends with status `error`, never with `pass`.
+
+    `hint` is the way out, where it is another than to look at the host.
+    """
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class NotRecorded(ProbeFailed):
@@ -60,9 +68,11 @@ class Facts:
                 fact = probe.parse(output)
             except ProbeFailed:
                 raise
-            except Exception as error:
+            except ValueError as error:  # what a parser raises for an output that is not what it reads
                 shown = (output.text or output.error).strip()[:200]
                 raise ProbeFailed(f"{probe.name} cannot be read ({error}); the host printed: {shown!r}") from error
+            except Exception as error:
+                raise ProbeFailed(*defect(f"the reader of {probe.name}", error)) from error
             if told := silence.why(probe.name, output, fact, probe.parse):
                 raise ProbeFailed(told)
             self._parsed[probe.name] = fact

@@ -10,6 +10,7 @@ from gpuprov.reading.documents import json, toml, typed_json, yaml
 from gpuprov.reading.files import LOOP, contents, judge_file, judge_lines, refused
 from gpuprov.reading.limits import DIGITS, FILE, HOST_TEXT, LARGEST, Unreadable
 from gpuprov.reading.numbers import is_whole, number, numbers, signed, whole
+from gpuprov.reading.texts import all_well_formed, well_formed
 
 __all__ = [
     "DIGITS",
@@ -18,6 +19,7 @@ __all__ = [
     "LARGEST",
     "LOOP",
     "Unreadable",
+    "all_well_formed",
     "check_json",
     "check_toml",
     "check_unicode",
@@ -33,6 +35,7 @@ __all__ = [
     "signed",
     "toml",
     "typed_json",
+    "well_formed",
     "whole",
     "yaml",
 ]

@@ -47,22 +47,27 @@ def show_check(load: Callable[[], Fleet], *, as_json: bool, verbose: bool) -> in
         told = _problem(Problem(message=error.message, hint=error.hint))
         console.result(_dump({"valid": False, "hosts": [], "problems": [told]}))
         return error.exit_code
+    broken = [raw.name for raw, spec in fleet.pairs if spec.defects]
     if as_json:
         hosts = [
             {"host": raw.name, "groups": list(raw.groups), "spec": _spec(spec.capabilities)}
             for raw, spec in fleet.pairs
         ]
-        console.result(_dump({"valid": True, "hosts": hosts, "problems": [_problem(p) for p in fleet.warnings]}))
-        return 0
+        problems = [_problem(p) for p in fleet.warnings]
+        console.result(_dump({"valid": not broken, "hosts": hosts, "problems": problems}))
+        return 2 if broken else 0
     if verbose:
         for raw, spec in fleet.pairs:
             console.result(f"{raw.name}: {', '.join(spec.capabilities) or 'no capabilities'}")
-    words = f"{len(fleet.pairs)} host{'s' if len(fleet.pairs) != 1 else ''} valid"
+    count = len(fleet.pairs) - len(broken)
+    words = f"{count} host{'s' if count != 1 else ''} valid"
+    if broken:
+        words += f", {len(broken)} not judged ({', '.join(broken[:3])}{' ...' if broken[3:] else ''})"
     if fleet.unmanaged:
         named = ", ".join(fleet.unmanaged[:3]) + (" ..." if len(fleet.unmanaged) > 3 else "")
         words += f", {len(fleet.unmanaged)} without a gpuprov variable ({named})"
     console.result(words)
-    return 0
+    return 2 if broken else 0
 
 
 def show_explanations(explanations: Sequence[Explanation], *, as_json: bool) -> None:

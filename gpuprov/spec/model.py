@@ -30,7 +30,8 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What one host shall be: the merged `gpuprov` variable, typed.
 
     `capabilities` holds a fragment for each block that is asked for, in apply order, `kernel` already merged with what
-    the other capabilities contribute. `origins` says where each value was written, `site` which of SITE_VARIABLES are set.
+    the other capabilities contribute. `origins` says where each value was written, `site` which of SITE_VARIABLES are set,
+    `defects` where gpuprov itself broke while it judged the spec: what to say, and what to report.
     """
 
     name: str
@@ -40,6 +41,7 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: dict[str, Fragment] = {}
     origins: dict[Path, Origin] = {}
     site: dict[str, object] = {}
+    defects: tuple[tuple[str, str], ...] = ()
 
 
 SITE_VARIABLES = frozenset(

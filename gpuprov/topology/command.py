@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpuprov import console
-from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.errors import GpuprovError, UnreachableError, defect
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.topology.judge import Finding, findings, theirs
 from gpuprov.topology.links import told
@@ -34,15 +34,17 @@ def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tup
             continue
         try:
             wiring = read(facts)
-        except ProbeFailed as error:
-            console.progress(f"{name}: {error}")
-            unread[name] = str(error)
+            told_of = findings(wiring)
+            data, text = as_data(wiring, told_of), as_text(name, wiring, told_of, plain=_is_plain())
+            picture = as_svg(name, wiring, told_of)
+        except Exception as error:
+            why = str(error) if isinstance(error, ProbeFailed) else "; ".join(defect("the topology", error))
+            console.progress(f"{name}: {why}")
+            unread[name] = why
             code = code or UNREAD
             continue
-        told_of = findings(wiring)
-        hosts[name] = as_data(wiring, told_of)
-        texts.append(as_text(name, wiring, told_of, plain=_is_plain()))
-        picture = as_svg(name, wiring, told_of)
+        hosts[name] = data
+        texts.append(text)
     if as_json:
         console.result(json.dumps({"hosts": hosts, "unread": unread}, indent=2))
     elif texts:

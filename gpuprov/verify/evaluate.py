@@ -8,11 +8,16 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome
+from gpuprov.errors import DEFECT, defect
 from gpuprov.probe.base import Facts, NotRecorded, Probe, ProbeFailed
 from gpuprov.spec.model import Fragment, HostSpec
 
 ResultStatus = Literal["pass", "fail", "skip", "error", "unreachable", "n/a"]
 MOMENTS: tuple[Moment, ...] = ("now", "next-boot")
+
+
+JUDGED = "host.judged"
+"""The check of which no host is asked, and that fails where gpuprov itself breaks."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,8 +71,14 @@ def evaluate(
 
     `only`: no other capabilities than these (the house's checks stay).
     """
-    asked = _asked(host, moments, only, registered or registry())
-    return [_result(host.name, check, _run(check, Context(host, fragment, facts))) for check, fragment in asked]
+    first: Moment = "preflight" if "preflight" in moments else "now"
+    results = [unjudged(host.name, found, hint, first) for found, hint in host.defects]
+    try:
+        for check, fragment in _asked(host, moments, only, registered or registry()):
+            results.append(_result(host.name, check, _run(check, Context(host, fragment, facts))))
+    except Exception as error:
+        results.append(broken(host.name, "the choice of checks", error, first))
+    return results
 
 
 def probes_of(
@@ -109,11 +120,37 @@ def _run(check: Check, context: Context[Any]) -> Outcome:
         return Outcome(status="skip", found=str(error))
     except ProbeFailed as error:
         return Outcome(
-            status="error", found=str(error), hint="run the command on the host and see why it cannot be read"
+            status="error",
+            found=str(error),
+            hint=error.hint or "run the command on the host and see why it cannot be read",
         )
     except Exception as error:
-        found = f"bug in check {check.id}: {type(error).__name__}: {error}"
-        return Outcome(status="error", found=found, hint="this is a bug of gpuprov: report it with this line")
+        found, hint = defect(f"the check {check.id}", error)
+        return Outcome(status="error", found=found, hint=hint)
+
+
+def broken(host: str, where: str, error: Exception, moment: Moment = "now") -> Result:
+    """The result of a host that could not be judged, because `where` broke."""
+    return unjudged(host, *defect(where, error), moment)
+
+
+def unjudged(host: str, found: str, hint: str, moment: Moment = "now") -> Result:
+    """The same, of a defect that was told before."""
+    return Result(
+        host=host,
+        capability="host",
+        check=JUDGED,
+        status="error",
+        expected="gpuprov can judge the host",
+        found=found,
+        hint=hint,
+        moment=moment,
+    )
+
+
+def is_broken(result: Result) -> bool:
+    """Whether a result says that gpuprov itself broke: then nobody knows what the host is."""
+    return result.status == "error" and result.hint.startswith(DEFECT)
 
 
 def _result(host: str, check: Check, outcome: Outcome) -> Result:

@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -252,3 +253,33 @@ def test_ansible_keeps_the_users_settings(tmp_path: Path, monkeypatch: pytest.Mo
     }
     found = environment(tmp_path, prepared, said)
     assert not {"ANSIBLE_PIPELINING", "ANSIBLE_PYTHON_INTERPRETER", "ANSIBLE_SSH_CONTROL_PATH_DIR"} & set(found)
+
+
+def test_half_characters_of_a_host_do_not_end_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ansible-runner's events hold what a host printed in Latin-1 as halves of surrogate pairs."""
+    from gpuprov.plan import playbook
+
+    class Runner:
+        rc = 2
+
+        def __init__(self, config: Any, event_handler: Any) -> None:
+            self.tell = event_handler
+
+        def run(self) -> None:
+            data = {"host": "gpu01", "task": "t", "res": {"msg": "caf\udce9 is not there"}}
+            self.tell({"event": "runner_on_failed", "event_data": data})
+            self.tell(
+                {"event": "playbook_on_stats", "event_data": {"processed": {"gpu01": 1}, "failures": {"gpu01": 1}}}
+            )
+
+    monkeypatch.setattr("ansible_runner.Runner", Runner)
+    ledger, outcome = Ledger(), HostOutcome(host="gpu01", state="changed")
+    (tmp_path / "runner").mkdir()
+
+    def note(event: dict[str, Any]) -> None:
+        ledger.feed(event)
+
+    ended = playbook.run(tmp_path, ["gpu01"], {}, on_event=note)
+    judge(outcome, ledger, ended)
+    assert outcome.message == "caf� is not there"
+    assert "caf� is not there" in applying.as_text(ApplyRun(run="r", hosts=[outcome]))

@@ -145,3 +145,9 @@ def test_lines_have_a_length() -> None:
     with pytest.raises(Unreadable) as caught:
         reading.judge_lines(b"a\n" + b"-" * 70_000)
     assert (caught.value.line, caught.value.message) == (2, "a line that is too long")
+
+
+def test_texts_become_well_formed() -> None:
+    assert reading.well_formed("é\udce9\ud83d\ude00x") == "é�\U0001f600x"
+    event = {"a\udce9": ["\ud800", {"b": 1, "c": None}], "ok": "é"}
+    assert reading.all_well_formed(event) == {"a�": ["�", {"b": 1, "c": None}], "ok": "é"}

@@ -127,7 +127,8 @@ def test_a_probe_that_fails_is_an_error_and_never_a_pass(facts: Facts, found: st
 def test_a_bug_in_a_check_is_an_error_that_names_it() -> None:
     result = by_check(evaluate(SPEC, FACTS, registered=registered()))["paint.broken"]
     assert result.status == "error"
-    assert result.found == "bug in check paint.broken: KeyError: 'brush'"
+    assert result.found.startswith("the check paint.broken broke: KeyError: 'brush' at verify/evaluate.py:")
+    assert result.hint.startswith("a defect of gpuprov, not of the host: report it with this line (gpuprov ")
 
 
 def test_probes_are_those_of_the_checks_each_once() -> None:

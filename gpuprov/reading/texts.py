@@ -1,0 +1,23 @@
+"""Texts that are Unicode: half of a pair of surrogates is none, and whatever writes it fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def well_formed(text: str) -> str:
+    """The text with U+FFFD for what is no character: bytes that somebody decoded with `surrogateescape`, halves of pairs."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def all_well_formed(value: Any) -> Any:
+    """Plain data, with every text and key in it well formed."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, dict):
+        return {all_well_formed(key): all_well_formed(item) for key, item in value.items()}
+    return [all_well_formed(item) for item in value] if isinstance(value, list) else value
