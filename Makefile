@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
+.PHONY: fuzz setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,9 @@ check: style           ## everything fast: under 90 seconds
 test: lint check tools ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
 	$(BIN)/pytest -n 2 --dist loadfile -m 'install and not e2e and not slow'
 	$(BIN)/pytest -m 'e2e and not slow' --durations=15 --durations-min=20
+
+fuzz: setup            ## a million mutated outputs, inventories, specs and command lines; CASES=N for another number
+	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),1000000)
 
 test-slow: tools       ## what takes minutes each: real driver builds, machines, a hundred hosts, and what a scenario shows the core of
 	$(BIN)/pytest -m slow --durations=0

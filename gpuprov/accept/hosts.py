@@ -15,7 +15,7 @@ from gpuprov.catalog.driver_sets import GPU_SERVICES
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.errors import UnreachableError, defect
 from gpuprov.probe import acceptance, nvidia, rdma
-from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
+from gpuprov.probe.base import UNREADABLE, Facts, Output, Probe, ProbeFailed
 from gpuprov.spec.model import HostSpec, RawHost
 
 Pair = tuple[RawHost, HostSpec]
@@ -96,25 +96,28 @@ def used(hosts: Mapping[str, Host], kinds: Iterable[str], lock: Lock) -> dict[st
             continue
         first, ended, second = ran.text.partition("==\n")
         try:
-            holders = nvidia.parse_clients(Output(second if ended and not ran.status else ""))
-        except ProbeFailed:
+            told = _users(hosts[name], kinds, first, second if ended and not ran.status else "")
+        except (ProbeFailed, *UNREADABLE):
             busy[name] = "it could not be read who uses it: see fuser -v /dev/nvidia* /dev/infiniband/*, or --in-use"
             continue
-        block = hosts[name].block
-        told = []
-        if "rdma" in kinds and block.rdma.tests and hosts[name].devices:
-            told += [f"{one.command} (pid {one.pid})" for one in acceptance.parse_users(Output(first)) if one.command]
-        if kinds & {"nccl", "nvbandwidth", "dcgm"} or ("rdma" in kinds and block.rdma.memory == "gpu"):
-            told += [
-                f"{one.command} (pid {one.pid})"
-                for one in holders
-                if one.command and not any(fnmatch(one.unit, known) for known in SERVICES)
-            ]
         if told:
             told = list(dict.fromkeys(told))
             more = f" and {len(told) - 5} more" if len(told) > 5 else ""
             busy[name] = f"in use by {', '.join(told[:5])}{more}: drain the host, or --in-use, which disturbs them"
     return busy
+
+
+def _users(host: Host, kinds: set[str], of_hcas: str, of_gpus: str) -> list[str]:
+    told, holders = [], nvidia.parse_clients(Output(of_gpus))
+    if "rdma" in kinds and host.block.rdma.tests and host.devices:
+        told += [f"{one.command} (pid {one.pid})" for one in acceptance.parse_users(Output(of_hcas)) if one.command]
+    if kinds & {"nccl", "nvbandwidth", "dcgm"} or ("rdma" in kinds and host.block.rdma.memory == "gpu"):
+        told += [
+            f"{one.command} (pid {one.pid})"
+            for one in holders
+            if one.command and not any(fnmatch(one.unit, known) for known in SERVICES)
+        ]
+    return told
 
 
 def _unreachable(name: str, error: UnreachableError) -> Finding:

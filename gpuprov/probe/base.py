@@ -14,6 +14,9 @@ from gpuprov.probe.output import Output
 __all__ = ["Facts", "Output", "Probe", "ProbeFailed"]
 
 T = TypeVar("T")
+UNREADABLE = (ValueError, LookupError)
+"""What a parser raises for an output that is not what it reads: a cell that is not there, or is no number. Anything else that it
+raises is a defect of gpuprov."""
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -68,7 +71,7 @@ class Facts:
                 fact = probe.parse(output)
             except ProbeFailed:
                 raise
-            except ValueError as error:  # what a parser raises for an output that is not what it reads
+            except UNREADABLE as error:
                 shown = (output.text or output.error).strip()[:200]
                 raise ProbeFailed(f"{probe.name} cannot be read ({error}); the host printed: {shown!r}") from error
             except Exception as error:

@@ -83,7 +83,7 @@ def parse_node(output: Output) -> Node:
     for line in head.splitlines():
         kind, _, rest = line.partition("|")
         if kind == "unit":
-            services.append(Service(*rest.split("|", 2)))
+            services.append(Service(*(rest.split("|", 2) + ["", ""])[:3]))
         elif kind == "manager":
             managers.append(rest)
         else:
