@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.reading import Unreadable, signed
 
 
 class OsRelease(msgspec.Struct, frozen=True):
@@ -49,7 +50,10 @@ def parse_container(output: Output) -> str:
 
 
 def parse_clock(output: Output) -> int:
-    return int(output.text)
+    seconds = signed(output.text.strip())
+    if seconds is None:
+        raise Unreadable("no number of seconds")
+    return seconds
 
 
 def parse_space(output: Output) -> dict[str, int]:

@@ -20,8 +20,8 @@ def text(random: Random, seeds: Sequence[str], words: Sequence[str] = ()) -> str
     """A seed, changed in one to six places."""
     found = random.choice(seeds)
     for _ in range(random.choice((1, 1, 1, 2, 2, 3, 6))):
-        found = _once(random, found, seeds, words)
-    return found[:40_000]
+        found = _once(random, found, seeds, words)[:40_000]
+    return found
 
 
 def _once(random: Random, old: str, seeds: Sequence[str], words: Sequence[str]) -> str:

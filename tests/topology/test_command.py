@@ -38,7 +38,9 @@ def ask(
     def run(
         host: str, *more: str, machine: Machine | None = None, texts: dict[str, Output] | None = None
     ) -> tuple[int, str, str]:
-        def gather(hosts: Sequence[tuple[RawHost, tuple[Probe[Any], ...]]]) -> dict[str, Facts | UnreachableError]:
+        def gather(
+            hosts: Sequence[tuple[RawHost, tuple[Probe[Any], ...]]], timeout: float = 0
+        ) -> dict[str, Facts | UnreachableError]:
             assert {probe.name for _, probes in hosts for probe in probes} == {
                 "topology_pci",
                 "rdma_devices",
