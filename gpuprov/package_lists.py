@@ -40,9 +40,9 @@ def parse_index(text: str) -> dict[str, list[str]]:
 
 def rpm_order(version: str) -> tuple[Any, ...]:
     """Sort key of `[epoch:]version-release` that orders as rpm does: digits beat letters, `~` is older than the end, `^` newer."""
-    epoch, colon, rest = version.rpartition(":")
+    epoch, _, rest = version.rpartition(":")
     number, _, release = rest.partition("-")
-    return (int(epoch) if colon else 0, _segments(number), _segments(release))
+    return (int(epoch) if re.fullmatch("[0-9]{1,18}", epoch) else 0, _segments(number), _segments(release))
 
 
 def _segments(text: str) -> tuple[tuple[int, int, str], ...]:

@@ -205,6 +205,10 @@ class Manager(InventoryManager):  # type: ignore[misc]
         except reading.Unreadable as error:
             self.problems.append(problem_of(error, source))
             return True
+        except OSError as error:
+            message = f"cannot be read: {error.strerror}"
+            self.problems.append(Problem(message=message, origin=Origin(shown(source))))
+            return True
         return False
 
     def _is_faulty_yaml(self, source: str) -> bool:

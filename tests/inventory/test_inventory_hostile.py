@@ -130,6 +130,9 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path, monkeypatch: pytest.Monke
             load([source])
         assert [str(problem) for problem in caught.value.problems] == [f"{source}: this is {what}; {NO_FILE}"]
     with pytest.raises(SpecError) as caught:
+        load(["/proc/self/mem"])  # a file to stat, and no file to read
+    assert [str(problem) for problem in caught.value.problems] == ["/proc/self/mem: cannot be read: Input/output error"]
+    with pytest.raises(SpecError) as caught:
         load(["inv"])
     assert [str(problem) for problem in caught.value.problems] == [
         f"inv/loop: this is a loop of symbolic links; {NO_FILE}",

@@ -151,3 +151,10 @@ def test_texts_become_well_formed() -> None:
     assert reading.well_formed("é\udce9\ud83d\ude00x") == "é�\U0001f600x"
     event = {"a\udce9": ["\ud800", {"b": 1, "c": None}], "ok": "é"}
     assert reading.all_well_formed(event) == {"a�": ["�", {"b": 1, "c": None}], "ok": "é"}
+
+
+def test_versions_that_nobody_wrote_have_an_order_too() -> None:
+    from gpuprov.package_lists import rpm_order
+
+    odd = ["cat: no such file", "²:1-1", "9" * 5000 + ":1-1", ":", "1:2-3", "2-3"]
+    assert sorted(odd, key=rpm_order)[-1] == "1:2-3"
