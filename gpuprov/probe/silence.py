@@ -46,7 +46,7 @@ BLANK: dict[str, str] = {
 def why(name: str, output: Output, fact: object, parse: Callable[[Output], object]) -> str:
     """Why this output is no answer of the probe; empty where it is one. `fact` is what its parser made of it."""
     if output.text.strip():
-        if not _understood(name, output, fact, parse):
+        if not _is_comment(output.text) and not _understood(name, output, fact, parse):
             return f"{name} cannot be understood; the host printed: {output.text.strip()[:200]!r}"
     elif name in SPEAKING and output.status not in MISSING:
         return f"{name} printed nothing on the host{_error(output)}"
@@ -58,6 +58,11 @@ def missing(name: str, output: Output) -> str:
     if output.status not in MISSING or name in KNOWS_MISSING:
         return ""
     return f"{name} cannot be read: a program that it needs is missing on the host{_error(output)}"
+
+
+def _is_comment(text: str) -> bool:
+    """A file of comments alone says that nothing is configured: Debian's /etc/modules and limits.conf are such files."""
+    return all(line.lstrip()[:1] in ("", "#", ";") for line in text.splitlines())
 
 
 def _understood(name: str, output: Output, fact: object, parse: Callable[[Output], object]) -> bool:

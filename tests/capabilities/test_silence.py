@@ -7,7 +7,7 @@ import pytest
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
 from gpuprov.explain import all_checks
-from gpuprov.probe import silence, system
+from gpuprov.probe import boot, silence, system
 from gpuprov.probe.base import Facts, Output, ProbeFailed
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, facts, good
@@ -70,3 +70,11 @@ def test_the_words_of_a_silent_probe() -> None:
         Facts({"os_release": Output("", 127, "sh: 1: cat: not found")}).get(system.OS_RELEASE)
     with pytest.raises(ProbeFailed, match="os_release cannot be understood; the host printed: 'junk'"):
         Facts({"os_release": Output("junk\n")}).get(system.OS_RELEASE)
+
+
+def test_a_file_of_comments_alone_says_that_nothing_is_configured() -> None:
+    text = "# /etc/modules: kernel modules to load at boot time.\n\n  # one a line\n; and no others\n"
+    for probe in (boot.MODULES_LOAD, boot.LOGIN_LIMITS):
+        assert not Facts({probe.name: Output(text)}).get(probe)
+    with pytest.raises(ProbeFailed, match="cannot be understood"):
+        Facts({boot.LOGIN_LIMITS.name: Output(text + "\x01\x02 what is this\n")}).get(boot.LOGIN_LIMITS)
