@@ -25,8 +25,9 @@ def defect(where: str, error: BaseException) -> tuple[str, str]:
     from gpuprov import __version__
 
     frames = traceback.extract_tb(error.__traceback__)
-    mine = [frame for frame in frames if f"{os.sep}gpuprov{os.sep}" in frame.filename] or frames
-    place = f" at {mine[-1].filename.rpartition(f'{os.sep}gpuprov{os.sep}')[2]}:{mine[-1].lineno}" if mine else ""
+    home = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    mine = [frame for frame in frames if frame.filename.startswith(home)] or frames
+    place = f" at {mine[-1].filename.removeprefix(home)}:{mine[-1].lineno}" if mine else ""
     said = " ".join(str(error).encode(errors="replace").decode().split())[:200]
     told = f"{type(error).__name__}: {said}" if said else type(error).__name__
     command = " ".join(["gpuprov", *sys.argv[1:2]])

@@ -94,7 +94,7 @@ def _sosreport(tree: dict[str, bytes], path: str) -> Record:
 
 def _outputs(pieces: Pieces) -> dict[str, Output]:
     """A report does not say whether it was made in a container; it is taken for one of a host."""
-    return {"container": Output(""), **adapt.outputs(pieces)}
+    return {"container": Output("none\n"), **adapt.outputs(pieces)}
 
 
 def _seconds(date: str) -> float:
