@@ -23,7 +23,7 @@ TOOLS = ("find", "sort", "sed", "tail", "stat", "cat", "dirname")
 def test_no_answer_of_who_holds_a_gpu_is_none() -> None:
     for output in SILENCE:
         with pytest.raises(
-            ProbeFailed, match="processes that hold a GPU could not be listed|gpu_clients cannot be read"
+            ProbeFailed, match=r"processes that hold a GPU could not be listed|gpu_clients cannot be read"
         ):
             ask("nvidia_driver.clients", NEWEST, gpu_clients=output, loaded_driver=LOADED)
     assert ask("nvidia_driver.clients", NEWEST, gpu_clients="looked\n", loaded_driver=LOADED).status == "pass"
@@ -31,7 +31,7 @@ def test_no_answer_of_who_holds_a_gpu_is_none() -> None:
 
 def test_no_answer_of_the_package_sources_is_none() -> None:
     for text in ("", "@arch amd64\n", "@unread /etc/apt/sources.list\n@arch amd64\n@end\n"):
-        with pytest.raises(ProbeFailed, match="package sources could not be read|repositories cannot be read"):
+        with pytest.raises(ProbeFailed, match=r"package sources could not be read|repositories cannot be read"):
             ask("host.package_sources", repositories=Output(text, 127))
     assert ask("host.package_sources", repositories="@arch amd64\n@end\n").status == "pass"
 
