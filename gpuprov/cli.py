@@ -152,7 +152,7 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
 @options.capabilities
 @click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
 @click.option("--html", type=FILE, help="Write one self-contained HTML page to this file.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for one host.")
+@click.option("--timeout", type=options.Seconds(1), default=60.0, show_default=True, help="Seconds for one host.")
 @options.recorded
 @options.json_flag
 def verify(

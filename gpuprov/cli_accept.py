@@ -24,7 +24,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=5),
+    type=options.Seconds(5),
     default=60.0,
     show_default=True,
     help="Seconds that a test may take beyond what it measures.",

@@ -16,7 +16,7 @@ from gpuprov import options
     "-i", "--inventory", "sources", multiple=True, metavar="INVENTORY", help="An inventory of them; repeatable."
 )
 @click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=120.0, show_default=True, help="Seconds for one host.")
+@click.option("--timeout", type=options.Seconds(1), default=120.0, show_default=True, help="Seconds for one host.")
 @options.reading
 def capture(hosts: tuple[str, ...], sources: tuple[str, ...], out: Path, timeout: float, **reading: Any) -> int:
     """Write down all that gpuprov's checks read of hosts, a file for each, to be judged elsewhere. Changes nothing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -72,12 +73,28 @@ def break_lock(command: C) -> C:
     )(command)
 
 
+class Seconds(click.FloatRange):
+    """A time that ends: no infinity, no NaN, and no more than a week."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__(min=least, max=WEEK)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is no number of seconds", param, ctx)
+        return number
+
+
+WEEK = 7 * 24 * 3600
+
+
 def act_limit(command: C) -> C:
     """--timeout: the limit of an act. A host that is silent is given up long before it."""
     return click.option(
         "--timeout",
         metavar="SECONDS",
-        type=click.IntRange(min=1),
+        type=click.IntRange(min=1, max=WEEK),
         default=ACT_LIMIT,
         show_default=True,
         help="What one act of the playbook may take on a host; one that is silent for two minutes is given up before.",
@@ -108,7 +125,7 @@ def read_limit(command: C) -> C:
     return click.option(
         "--timeout",
         metavar="SECONDS",
-        type=click.FloatRange(min=1),
+        type=Seconds(1),
         default=HOST_LIMIT,
         show_default=True,
         help="How long reading one host may take.",

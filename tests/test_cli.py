@@ -12,6 +12,7 @@ import click
 import jsonschema
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from gpuprov.cli import cli
 
@@ -175,3 +176,11 @@ def test_explanations_are_as_wide_as_the_terminal(word: str) -> None:
 def test_completion_is_offered() -> None:
     done = gpuprov(env={"_GPUPROV_COMPLETE": "bash_complete", "COMP_WORDS": "gpuprov ver", "COMP_CWORD": "1"})
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "1e400", "99999999999999999999", "0"])
+def test_a_time_that_does_not_end_is_refused(value: str) -> None:
+    for command in ("verify", "topology", "export", "accept"):
+        done = CliRunner().invoke(cli, [command, "--timeout", value, "x"])
+        assert done.exit_code == 2, (command, done.output)
+        assert "--timeout" in done.output

@@ -42,6 +42,8 @@ def explain(words: str) -> list[Explanation]:
 
 def in_record(record: Record) -> list[Explanation]:
     """Every symptom that a record of a host holds, the most telling first. Raises GpuprovError where it holds none."""
+    if record.fault:
+        raise GpuprovError(f"{record.path} cannot be read: {record.fault}", "leave it out of the folder")
     found = symptoms_in(record.text)
     if not found:
         raise GpuprovError(

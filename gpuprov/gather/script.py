@@ -65,6 +65,7 @@ printf '%s.\n' "$n"
 _RUN = secrets.token_hex(8)
 """Of this process: what a login prints before the script was read cannot be taken for the script's beginning."""
 _BEGIN = re.compile(rb"gpuprov-begin %b ([0-9a-f-]{20,64}) (\d*)\r?\n" % _RUN.encode())
+_STATUS = re.compile(rb"-?[0-9]{1,6}\r?\Z")
 
 
 def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
@@ -90,7 +91,10 @@ def begun(data: bytes) -> bool:
 
 
 def split(data: bytes) -> dict[str, Output] | None:
-    """The outputs by probe name, from both streams one after the other; None where the script did not run to its end."""
+    """The outputs by probe name, from both streams one after the other; None where the script did not run to its end.
+
+    What is no frame of the script, such as a status that no program can have, is no end either.
+    """
     begin = _BEGIN.search(data)
     if begin is None or begin[1] + b"." not in data:
         return None
@@ -101,12 +105,14 @@ def split(data: bytes) -> dict[str, Output] | None:
     for piece in data.split(begin[1])[1:]:
         tag, (line, _, body) = piece[:1], piece[1:].partition(b"\n")
         if tag == b">":
-            name = line.decode()
+            name = line.decode(errors="replace")
             texts[name] = body.decode(errors="replace")
         elif tag == b"<":
+            if not _STATUS.match(line):
+                return None
             statuses[name] = int(line)
         elif tag == b"!":
-            errors[line.decode()] = body.decode(errors="replace")[:ERROR_LENGTH]
+            errors[line.decode(errors="replace")] = body.decode(errors="replace")[:ERROR_LENGTH]
     outputs = {key: Output(text, statuses.get(key, TIMED_OUT), errors.get(key, "")) for key, text in texts.items()}
     outputs.setdefault(UID, Output(begin[2].decode() + "\n"))
     return outputs

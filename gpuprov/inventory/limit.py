@@ -9,6 +9,7 @@ import fnmatch
 import re
 from collections.abc import Sequence
 
+from gpuprov.reading import Unreadable, contents
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Problem
 
@@ -44,10 +45,11 @@ def _patterns(limit: str) -> tuple[list[str], list[Problem]]:
             parts.append(part)
             continue
         try:
-            with open(part[1:], encoding="utf-8") as lines:
-                parts += [line.strip() for line in lines if line.strip()]
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            text = contents(part[1:]).decode("utf-8")
+            parts += [line.strip() for line in text.splitlines() if line.strip()]
+        except (OSError, UnicodeDecodeError, Unreadable) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else reason
             problems.append(Problem(message=f"--limit: {part[1:]} cannot be read: {reason}"))
     if not parts and not problems:
         problems.append(Problem(message="--limit is empty", hint="leave it out to mean all hosts"))

@@ -25,6 +25,8 @@ TOTAL = 1 << 30
 """Bytes of an archive, unpacked; and of the files read from a folder."""
 DECODER = 256 << 20
 """Bytes that unpacking xz may take of memory: its header asks for it."""
+HEADER = 1 << 20
+"""Bytes of the name or extended header of one member."""
 CHUNK = 1 << 16
 
 _MAGIC: tuple[tuple[bytes, Callable[[], Any]], ...] = (
@@ -101,12 +103,15 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "replace").replace("\r\n", "\n")
 
 
-def tree(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """The regular files of a folder or archive whose name is wanted, by relative name. Links are not followed."""
-    found: dict[str, bytes] = {}
+def tree(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes | Unreadable]:
+    """The regular files of a folder or archive whose name is wanted, by relative name. Links are not followed.
+
+    A single file that cannot be read stands there as what is wrong with it.
+    """
+    found: dict[str, bytes | Unreadable] = {}
     total = 0
     for name, data in _walk(path, wanted) if path.is_dir() else _members(path, wanted):
-        total += len(data)
+        total += 0 if isinstance(data, Unreadable) else len(data)
         if total > TOTAL:
             raise Unreadable(f"what is read of it is larger than {TOTAL >> 20} MiB")
         found.setdefault(name, data)
@@ -138,10 +143,20 @@ def inner(data: bytes) -> bytes:
     return whole(Unpacked(io.BufferedReader(io.BytesIO(data))).read(MEMBER + 1))
 
 
-def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+class _Member(tarfile.TarInfo):
+    """A member whose headers are bounded: tarfile reads long names and pax headers whole."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        headers = (*tarfile.GNU_TYPES[:2], tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+        if self.type in headers and self.size > HEADER:
+            raise Unreadable(f"damaged: a header of {self.size} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
+
+
+def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
     with path.open("rb") as file:
         try:
-            with tarfile.open(fileobj=Unpacked(file), mode="r|") as archive:
+            with tarfile.open(fileobj=Unpacked(file), mode="r|", tarinfo=_Member) as archive:
                 for count, member in enumerate(archive):
                     if count >= MEMBERS:
                         raise Unreadable(f"more than {MEMBERS} files in it")
@@ -149,7 +164,8 @@ def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, b
                     if not member.isreg() or name.startswith("..") or "\0" in name or not wanted(name):
                         continue
                     if member.size > MEMBER:
-                        raise Unreadable(f"{member.name[:100]} is larger than {MEMBER >> 20} MiB")
+                        yield name, Unreadable(f"larger than {MEMBER >> 20} MiB")
+                        continue
                     file_ = archive.extractfile(member)
                     if file_ is not None:
                         yield name, file_.read()
@@ -159,7 +175,7 @@ def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, b
             raise Unreadable(f"damaged: {error}") from error
 
 
-def _walk(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+def _walk(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
     count = 0
     for folder, folders, names in os.walk(path, followlinks=False):
         folders.sort()
@@ -172,5 +188,7 @@ def _walk(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, byte
             try:
                 if wanted(inside) and stat.S_ISREG(os.lstat(here).st_mode):
                     yield inside, contents(here, MEMBER)
+            except Unreadable as error:
+                yield inside, error
             except OSError:
                 continue  # a file of a report that may not be read, or has gone: as if it were not in it

@@ -25,11 +25,11 @@ def json(text: str | bytes, largest: int = HOST_TEXT) -> Any:
         raise Unreadable(f"not JSON: {error}") from error
 
 
-def typed_json(text: str | bytes, kind: type[T], *, strict: bool = True) -> T:
+def typed_json(text: str | bytes, kind: type[T], *, strict: bool = True, largest: int = HOST_TEXT) -> T:
     """A JSON document as `kind`."""
     import msgspec
 
-    plain = _text(text, HOST_TEXT)
+    plain = _text(text, largest)
     check_json(plain)
     try:
         return msgspec.json.decode(plain, type=kind, strict=strict)

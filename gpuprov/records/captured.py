@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection
+from urllib.parse import quote, unquote
 
 import msgspec
 
 from gpuprov import reading
 from gpuprov.probe.base import Facts, Output
 from gpuprov.reading import Unreadable
+from gpuprov.reading.archives import MEMBER
 from gpuprov.records.masking import masked
 from gpuprov.records.model import Record
 
 FORMAT = 1
+SUFFIX = ".capture.json"
 
 
 class Capture(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -29,8 +32,13 @@ class Capture(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def file_name(host: str) -> str:
-    """The file of a host's capture; whatever the inventory calls the host, it is a plain name."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", host).lstrip(".") + ".capture.json"
+    """The file of a host's capture: a plain name, another one for each host, whatever the inventory calls it."""
+    return re.sub(r"\A\.", "%2E", quote(host, safe="@+")) + SUFFIX
+
+
+def host_of(name: str) -> str:
+    """The host whose file has this name."""
+    return unquote(name.removesuffix(SUFFIX))
 
 
 def made(host: str, facts: Facts, version: str, secrets: Collection[str] = ()) -> Capture:
@@ -55,7 +63,7 @@ def text(capture: Capture) -> str:
 def parse(text: str, path: str) -> Record:
     """Raises Unreadable for what is no capture, or one of a later gpuprov."""
     try:
-        found = reading.typed_json(text, Capture)
+        found = reading.typed_json(text, Capture, largest=MEMBER)  # one byte of a host may be six here
     except Unreadable as error:
         raise Unreadable(f"no capture of gpuprov: {error}") from error
     if found.gpuprov_capture != FORMAT:

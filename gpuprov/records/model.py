@@ -31,7 +31,7 @@ class Pieces(msgspec.Struct):
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One host as it was. `host` is what it called itself, `path` where the record lies, `text` all of it, to search for messages.
 
-    `read_at`: seconds since 1970, 0 if unknown.
+    `read_at`: seconds since 1970, 0 if unknown. `fault`: why it could not be read, empty where it could.
     """
 
     host: str
@@ -40,6 +40,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     outputs: dict[str, Output]
     read_at: float = 0
     text: str = ""
+    fault: str = ""
 
 
 class RecordedFacts(Facts):

@@ -11,7 +11,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.probe.base import Output
 from gpuprov.reading import Unreadable, archives, refused
 from gpuprov.records import adapt, bug_report, captured, sosreport
-from gpuprov.records.model import Pieces, Record
+from gpuprov.records.model import Kind, Pieces, Record
 
 _BUG_REPORT = re.compile(r"(?:\A|/)nvidia-bug-report(?:_([^/]+?))?\.log(?:\.gz|\.xz)?\Z")
 _CAPTURE = re.compile(r"[^/]+\.capture\.json\Z")
@@ -48,20 +48,33 @@ def _single(path: Path) -> Record:
 
 def _folder(path: Path) -> list[Record]:
     tree = archives.tree(path, _wanted)
-    records = []
-    for name, data in tree.items():
-        if _CAPTURE.match(name.rpartition("/")[2]):
-            records.append(captured.parse(archives.text_of(data), f"{path}/{name}"))
-        elif match := _BUG_REPORT.search(name):
-            text = archives.text_of(archives.inner(data))
-            if bug_report.is_one(text):
-                records.append(_bug_report(text, f"{path}/{name}", match[1] or ""))
-    if sosreport.is_one(set(tree)):
-        records.append(_sosreport({name: data for name, data in tree.items() if sosreport.wanted(name)}, str(path)))
-    pods = "\n".join(archives.text_of(data) for name, data in tree.items() if _OPERATOR_LOG.search(name))
+    texts = {name: data for name, data in tree.items() if not isinstance(data, Unreadable)}
+    records = [record for name, data in tree.items() if (record := _one_of_many(path, name, data))]
+    if sosreport.is_one(set(texts)):
+        records.append(_sosreport({name: data for name, data in texts.items() if sosreport.wanted(name)}, str(path)))
+    pods = "\n".join(archives.text_of(data) for name, data in texts.items() if _OPERATOR_LOG.search(name))
     if pods and not records:
         records.append(Record(host="", path=str(path), kind="bug report", outputs={}, text=pods))
     return records
+
+
+def _one_of_many(path: Path, name: str, data: bytes | Unreadable) -> Record | None:
+    """The record that a file of a folder or archive is; None where it is none. One that cannot be read costs only its own host."""
+    place, file = f"{path}/{name}", name.rpartition("/")[2]
+    match = _BUG_REPORT.search(name)
+    kind: Kind = "bug report" if match else "capture"
+    if not match and not _CAPTURE.match(file):
+        return None
+    try:
+        if isinstance(data, Unreadable):
+            raise data
+        if not match:
+            return captured.parse(archives.text_of(data), place)
+        text = archives.text_of(archives.inner(data))
+        return _bug_report(text, place, match[1] or "") if bug_report.is_one(text) else None
+    except Unreadable as error:
+        host = (match[1] or "") if match else captured.host_of(file)
+        return Record(host=host, path=place, kind=kind, outputs={}, fault=str(error))
 
 
 def _wanted(name: str) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from gpuprov.errors import GpuprovError
+from gpuprov.gather.unreached import Unreached
 from gpuprov.records import Record, RecordedFacts
 from gpuprov.verify.evaluate import Result, evaluate
-from gpuprov.verify.verify import Pairs
+from gpuprov.verify.verify import Pairs, unreachable
 
 
 def verify(fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | None = None) -> list[Result]:
@@ -24,8 +25,16 @@ def verify(fleet: Pairs, records: Sequence[Record], *, only: Collection[str] | N
                 f"{matched[name].path} and {record.path} are both records of {name}", "name one of them with --from"
             )
         matched[name] = record
-    found = [(spec, matched[raw.name]) for raw, spec in fleet if raw.name in matched]
-    return [one for spec, record in found for one in evaluate(spec, RecordedFacts(record), only=only)]
+    results: list[Result] = []
+    for raw, spec in fleet:
+        if (known := matched.get(raw.name)) is None:
+            continue
+        if known.fault:
+            why = Unreached(raw.name, f"its {known.kind} cannot be read: {known.fault}", f"see {known.path}")
+            results.append(unreachable(raw.name, why))
+        else:
+            results += evaluate(spec, RecordedFacts(known), only=only)
+    return results
 
 
 def _host(fleet: Pairs, record: Record) -> str:

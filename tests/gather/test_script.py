@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from gpuprov.gather.script import PROBE_LIMIT, TIMED_OUT, UID, complete, compose, split
+from gpuprov.gather.script import _RUN, PROBE_LIMIT, TIMED_OUT, UID, complete, compose, split
 from gpuprov.probe.base import Output, Probe
 
 pytestmark = pytest.mark.install
@@ -144,3 +144,13 @@ def test_nothing_is_printed_by_a_login_shell_that_counts() -> None:
     )
     assert outputs
     assert outputs["a"].text == "x\n"
+
+
+def test_a_status_that_no_program_has_is_no_end_of_the_script() -> None:
+    frame = b"gpuprov-begin " + _RUN.encode() + b" %s 0\n%s>a\ntext\n%s<%s\n%s.\n"
+    mark = b"0123456789abcdef-0123"
+    good = frame % (mark, mark, mark, b"0", mark)
+    assert split(good) == {"a": Output("text\n"), UID: Output("0\n")}
+    for status in (b"9" * 4001, b"x", b"", b"1e9"):
+        assert split(frame % (mark, mark, mark, status, mark)) is None
+    assert split(good.replace(b">a", b">\xff\xfe")) is not None

@@ -11,6 +11,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.probe.base import Facts, Output
 from gpuprov.records import RecordedFacts, captured, read
 from gpuprov.records.masking import masked
+from gpuprov.verify import recorded
 from gpuprov.verify.evaluate import evaluate
 from tests.capabilities.asking import GOOD
 from tests.records.test_reports import fleet
@@ -78,10 +79,38 @@ def test_a_capture_counts_what_it_hides() -> None:
     assert (made.masked, made.outputs["x"]) == (2, Output("password=***\n", 1, "token: ***"))
 
 
+def test_each_host_has_a_file_of_its_own() -> None:
+    names = ["g\u00e4rb", "g\u00f6rb", "g%rb", "g+rb", "g_rb", "g%C3%A4rb", "garb:", "garb_", ".garb", "%2Egarb"]
+    files = [captured.file_name(name) for name in names]
+    assert len(set(files)) == len(names)
+    assert [captured.host_of(file) for file in files] == names
+
+
+def test_a_capture_that_cannot_be_read_costs_only_its_own_host(tmp_path: Path) -> None:
+    for host in ("gpu017", "gpu018"):
+        (tmp_path / captured.file_name(host)).write_text(captured.text(captured.made(host, facts(), "0.1.0")))
+    (tmp_path / captured.file_name("gpu018")).write_text('{"gpuprov_capture": ' + "9" * 4001)
+    results = recorded.verify(fleet(), read(tmp_path))
+    assert {one.status for one in results if one.host == "gpu017"} > {"pass"}
+    (bad,) = [one for one in results if one.host == "gpu018"]
+    assert (bad.status, bad.check) == ("unreachable", "host.reachable")
+    assert "its capture cannot be read" in bad.found
+
+
+def test_what_a_host_may_print_can_be_captured_and_read_back(tmp_path: Path) -> None:
+    """A control character is one byte of a host's and six of a capture's."""
+    made = captured.made("gpu017", Facts({"x": Output("\x01" * (5 << 20))}), "0.1.0")
+    (tmp_path / captured.file_name("gpu017")).write_text(captured.text(made))
+    (record,) = read(tmp_path)
+    assert record.fault == ""
+    assert record.outputs == made.outputs
+
+
 @pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", ".hidden", "a b", "gpu\n017"])
 def test_a_hosts_name_is_never_a_path(name: str) -> None:
     file = captured.file_name(name)
     assert "/" not in file
+    assert captured.host_of(file) == name
     assert not file.startswith(".")
     assert file.isprintable()
 

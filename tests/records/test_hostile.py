@@ -31,8 +31,12 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: py
     path = tmp_path / "report.log"
     path.write_bytes(pack(bytes(8 << 20)))  # type: ignore[operator]
     refused(path, "larger than [24] MiB")
-    path.write_bytes(reports.tarball({"sos_commands/kernel/dmesg": bytes(3 << 20)}))
-    refused(path, "sos_commands/kernel/dmesg is larger than 2 MiB")
+    members = {
+        "x/nvidia-bug-report_gpu017.log.gz": b"\0" * (3 << 20),
+        "x/nvidia-bug-report_gpu018.log": reports.bug_report(),
+    }
+    path.write_bytes(reports.tarball(members))
+    assert [(record.host, record.fault) for record in read(path)] == [("gpu017", "larger than 2 MiB"), ("gpu018", "")]
     path.write_bytes(reports.tarball({"unwanted": bytes(8 << 20)}))
     refused(path, "unpacked it is larger than 4 MiB")
 
@@ -51,6 +55,18 @@ def member(name: str, kind: bytes, link: str = "") -> bytes:
         entry.type, entry.linkname = kind, link
         archive.addfile(entry)
     return file.getvalue()
+
+
+def test_a_header_that_fills_the_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "report.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        entry = tarfile.TarInfo("sos_commands/kernel/dmesg")
+        entry.pax_headers = {"comment": "x" * (2 << 20)}
+        archive.addfile(entry)
+    refused(path, "damaged: a header of")
+    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as archive:
+        archive.addfile(tarfile.TarInfo("sos_commands/" + "x" * (2 << 20)))
+    refused(path, "damaged: a header of")
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
