@@ -31,7 +31,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: py
     path = tmp_path / "report.log"
     path.write_bytes(pack(bytes(8 << 20)))  # type: ignore[operator]
     refused(path, "larger than [24] MiB")
-    members = {
+    members: dict[str, str | bytes] = {
         "x/nvidia-bug-report_gpu017.log.gz": b"\0" * (3 << 20),
         "x/nvidia-bug-report_gpu018.log": reports.bug_report(),
     }
