@@ -88,7 +88,7 @@ for distribution in "$@"; do
       echo "--- $distribution, engine: $engine, make $command"
       if inside "cd gpuprov && make $command" > "$work/log" 2>&1; then
         echo "passed: $distribution, engine: $engine, make $command, $SECONDS s"
-        grep -E '^[0-9]+ passed|verify is green$' "$work/log" | tail -4
+        grep -E '^[0-9]+ passed|verify (is green|found nothing wrong)' "$work/log" | tail -4
       else
         tail -40 "$work/log"
         echo "FAILED: $distribution, engine: $engine, make $command, $SECONDS s"

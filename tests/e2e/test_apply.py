@@ -30,7 +30,7 @@ def test_plan_changes_nothing_and_names_exact_versions(first: First, versions: t
 
 def test_first_apply_changes_the_host_and_verify_is_green(first: First, lab: Lab, versions: tuple[str, str]) -> None:
     assert first.apply.code == 0, first.apply
-    assert "verify is green" in first.apply.text
+    assert "verify found nothing wrong, but" in first.apply.text  # a container cannot prove that the driver is loaded
     first.machine.has_driver(versions[0])
     assert set(first.machine.receipt()["capabilities"]) == {"kernel", "nouveau", "nvidia_driver", "persistence"}
     assert first.machine.sh("systemctl is-enabled nvidia-persistenced").strip() == "enabled"
