@@ -32,13 +32,17 @@ BLANK: dict[str, str] = {
     "dcgm_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
     "fabric_manager": r"clock\|",
     "fabric_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
+    "dcgm": r"start\|",
     "gdrcopy_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
+    "mig_boot": r"@desired$",
+    "mps_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
     "ofed_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
     "package_locking": r"plugin\||conf\||dnf\||list\||redhat\|",
     "packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
     "rdma_packages": r"native\||plugin\||conf\||dnf\||list\||redhat\|",
     "repositories": r"@arch |@machine |@release |@end",
     "secure_boot": r"[\s\d]+$",
+    "topology_pci": r"node\|",
 }
 """How a line begins with which a probe says that there is nothing; other lines of which the parser understands none are garbage."""
 

@@ -47,6 +47,7 @@ ELSEWHERE = {
         for gpu in (0, 1)
     ),
     "rdma_host": "module|mlx5_ib|loaded\n",
+    "container": "none\n",
     "machine": "kind|none\n",
 }  # fmt: skip
 
