@@ -37,6 +37,7 @@ from gpuprov.probe import (
     vgpu,
 )
 from gpuprov.probe.base import Output, Probe
+from gpuprov.records import adapt
 
 Facts = dict[str, Any]
 
@@ -49,12 +50,14 @@ class Reading(NamedTuple):
 
 
 def _of(
-    probe: Probe[Any], facts: Callable[[Any], Facts], adapt: Callable[[str], str] = str, said: bool = False
+    probe: Probe[Any], facts: Callable[[Any], Facts], bring: Callable[[str], str | None] = str, said: bool = False
 ) -> Reading:
     """A reading by a probe's parser; `said`: nothing but the output counts, not its exit status."""
     name = f"{probe.parse.__module__.rpartition('.')[2]}.{probe.parse.__name__.removeprefix('parse_')}"
     where = name if "<lambda>" not in name else f"{probe.name}"
-    return Reading(where, lambda out: facts(probe.parse(Output(adapt(out.text), 0 if said else out.status, out.error))))
+    return Reading(
+        where, lambda out: facts(probe.parse(Output(bring(out.text) or "", 0 if said else out.status, out.error)))
+    )
 
 
 def _piece(program: str, *arguments: str) -> Callable[[str], str]:
@@ -86,44 +89,6 @@ def _models(names: list[str]) -> list[str]:
 
 
 # Adapters: from what people paste to what the probe prints.
-
-
-def _uname_a(text: str) -> str:
-    """`uname -a`: system, host, release, ..., machine."""
-    words = text.split()
-    machine = re.findall(r"\b(x86_64|aarch64|ppc64le)\b", text)
-    return f"{words[0]} {words[2]} {machine[-1]}"
-
-
-def _lspci_nn(text: str) -> str:
-    """Address, class, ids and driver as the probe prints them; subsystems, where lspci -nn shows none, are zeros."""
-    rows: list[list[str]] = []
-    for line in text.splitlines():
-        match = re.match(
-            r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[(10de):([0-9a-f]{4})\]", line
-        )
-        if match:
-            address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
-            rows.append([address, f"0x{match[3]}", f"0x{match[4]}", "0x0000", "0x0000", f"0x{match[2]}00", ""])
-        elif not line.startswith((" ", "\t")):
-            rows.append([])  # a function of another vendor: what follows is its own
-        elif rows and rows[-1] and (match := re.match(r"\s+Kernel driver in use: (\S+)", line)):
-            rows[-1][6] = match[1]
-        elif rows and rows[-1] and (match := re.match(r"\s+Subsystem: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]", line)):
-            rows[-1][3:5] = [f"0x{match[1]}", f"0x{match[2]}"]
-    return "".join(" ".join(row) + "\n" for row in rows if row)
-
-
-def _dpkg_l(text: str) -> str:
-    """The columns of dpkg -l; it does not show the source package."""
-    rows = []
-    for line in text.splitlines():
-        match = re.match(r"([uihrp][ncHUFWti][R ]?)\s+(\S+)\s+(\S+)(?:\s+(\S+))?", line)
-        if match:
-            name, _, arch = match[2].partition(":")
-            arch = arch or (match[4] if match[4] in ("amd64", "arm64", "i386", "all") else "all")
-            rows.append(f"{match[1].ljust(3)}|{name}|{match[3]}|{name}|{arch}")
-    return "native|amd64\n" + "".join(row + "\n" for row in rows)
 
 
 def _rpm_qa(text: str) -> str:
@@ -317,10 +282,10 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     ),
     "lsmod": (_of(modules.LOADED, lambda found: {"modules": found}),),
     "os-release": (_of(system.OS_RELEASE, lambda found: {"distribution": f"{found.id} {found.version}".strip()}),),
-    "uname-a": (_of(system.PLATFORM, lambda found: {"kernel": found.kernel, "machine": found.machine}, _uname_a),),
+    "uname-a": (_of(system.PLATFORM, lambda found: {"kernel": found.kernel, "machine": found.machine}, adapt.uname),),
     "uname-r": "the release alone: the probe asks uname -srm",
     "systemctl-status": "the probes ask systemctl show",
-    "lspci-nn": (_of(pci.NVIDIA_FUNCTIONS, _pci, _lspci_nn),),
+    "lspci-nn": (_of(pci.NVIDIA_FUNCTIONS, _pci, adapt.lspci),),
     "lspci": "without ids (lspci -nn) a name is what the machine's own list says",
     "lspci-vv": _SYSFS,
     "nvidia-smi": (Reading("catalog: drivers", _header),),
@@ -366,7 +331,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "modinfo": "the probes ask single fields (modinfo -F), and of every kernel",
     "rpm-scripts": "what a package does, not what a host is",
     "mokutil-list-enrolled": (_of(signing.ENROLLED, lambda found: {"certificates": len(found)}, _fingerprints),),
-    "dpkg-l": (_of(packages.PACKAGES, _packages, _dpkg_l),),
+    "dpkg-l": (_of(packages.PACKAGES, _packages, adapt.dpkg),),
     "rpm-qa": (_of(packages.PACKAGES, _packages, _rpm_qa),),
     "apt-cache-madison": (_of(packages.INDEX, lambda found: {"offered": dict(found)}),),
     "dnf-list": (_of(packages.INDEX, lambda found: {"offered": dict(found)}, _dnf_list),),
