@@ -46,7 +46,7 @@ CAPABILITIES: tuple[Capability, ...] = (
     cgpu.CAPABILITY,
     acceptance.CAPABILITY,
 )
-HOUSE: Capability = host.CAPABILITY
+HOUSE: Capability = host.capability(CAPABILITIES)
 BY_NAME: dict[str, Capability] = {capability.name: capability for capability in (HOUSE, *CAPABILITIES)}
 
 

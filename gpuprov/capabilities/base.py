@@ -138,6 +138,11 @@ def _no_export(_facts: Facts) -> Fragment | None:
     return None
 
 
+def scripts(*probes: Probe[Any]) -> dict[str, str]:
+    """The probes' scripts by name, for a role that reads a host as the checks do."""
+    return {probe.name: probe.script for probe in probes}
+
+
 @dataclass(frozen=True)
 class Capability:
     """One thing a GPU host can be asked to have. `name` is its spec key, module, role, scenario and doc page.
@@ -148,6 +153,13 @@ class Capability:
     `export` reads a fragment off a host's facts (None: the host does not have it); it needs `export_probes`.
     `unproved` excuses fields that no check proves, each with its reason. `follows`: capabilities whose change it must be applied
     after, although nothing of it was changed in the spec.
+
+    Of its role: `tables` are what it decides by, the same for every host, each by its name in `gpuprov_catalog`; `variables`
+    makes what it needs beside the fragment, `gpuprov_NAME`, of the whole spec. `carried`: modules that it takes to hosts as files, by
+    their Python names. `packages`: it installs some.
+
+    `driverless`: it makes sense on a host without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec
+    names none. `scenario`: the Molecule scenario that shows it, where that is not one of its own name.
     """
 
     name: str
@@ -161,3 +173,10 @@ class Capability:
     export_probes: tuple[Probe[Any], ...] = ()
     unproved: Mapping[str, str] = field(default_factory=dict)
     follows: tuple[str, ...] = ()
+    tables: Callable[[], Mapping[str, object]] = dict
+    variables: Callable[[HostSpec], Mapping[str, object]] | None = None
+    carried: tuple[str, ...] = ()
+    packages: bool = False
+    driverless: bool = False
+    needs_gpu: bool = False
+    scenario: str = ""

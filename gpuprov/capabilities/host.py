@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 
 from gpuprov import reach
-from gpuprov.capabilities.base import Capability, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.repositories_checks import package_sources
 from gpuprov.catalog import fabric as nvswitches
-from gpuprov.catalog import find_distribution
+from gpuprov.catalog import find_distribution, repositories
 from gpuprov.catalog import gpus as catalogue
-from gpuprov.catalog.driver_sets import supported_distributions
+from gpuprov.catalog.driver_sets import GPU_SERVICES, supported_distributions
+from gpuprov.catalog.platforms import platforms
 from gpuprov.probe import fabric, house, packages, pci, system, systemd
 from gpuprov.probe.family import words
 from gpuprov.probe.login import LOGIN, PYTHON
+from gpuprov.probe.repositories import REPOSITORIES
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, Reboot
 from gpuprov.spec.problem import Problem
 
@@ -23,8 +25,6 @@ MAX_SKEW = 300
 """Seconds: apt refuses an index from the future, and TLS a certificate that is not valid yet."""
 BOOT_SPACE = 100
 """MiB: one rebuilt initramfs stands beside the old one while it is written."""
-DRIVERLESS = {"kernel", "nouveau", "rdma", "pcie", "acceptance"}
-"""Capabilities that make sense on a host without a GPU's driver."""
 
 
 class House(Fragment, frozen=True):
@@ -37,9 +37,18 @@ class House(Fragment, frozen=True):
 Ctx = Context[House]
 
 
-@check("host.gpu", pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("gpu",))
-def gpu(ctx: Ctx) -> Outcome:
-    """The GPUs on the PCI bus are those that the spec names: model by PCI id, and count."""
+def gpu(driverless: Collection[str]) -> Check:
+    """The check of the GPUs, which knows what makes sense without them."""
+
+    @check("host.gpu", pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("gpu",))
+    def asked(ctx: Ctx) -> Outcome:
+        """The GPUs on the PCI bus are those that the spec names: model by PCI id, and count."""
+        return _gpu(ctx, needed=not set(ctx.host.capabilities) <= set(driverless))
+
+    return asked
+
+
+def _gpu(ctx: Ctx, *, needed: bool) -> Outcome:
     wanted = ctx.fragment.gpu
     found = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     kind = ctx.facts.get(system.CONTAINER)
@@ -47,7 +56,7 @@ def gpu(ctx: Ctx) -> Outcome:
         return skip(f"{kind} container: no NVIDIA GPU is visible in it")
     names = [model.key if (model := catalogue.by_pci_id(f.identifier, f.subsystem)) else f.identifier for f in found]
     told = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no NVIDIA GPU on the PCI bus"
-    if wanted is None and not found and set(ctx.host.capabilities) <= DRIVERLESS:
+    if wanted is None and not found and not needed:
         return skip("no NVIDIA GPU on the PCI bus, and the spec asks for nothing that needs one")
     if wanted is None:
         return ok(told) if found else fail("an NVIDIA GPU", told, "lspci -nn -d 10de: shows what the bus has")
@@ -61,13 +70,22 @@ def gpu(ctx: Ctx) -> Outcome:
     return ok(told, expected)
 
 
-@check(
-    "host.fabric",
-    *(pci.NVIDIA_FUNCTIONS, fabric.BRIDGES, systemd.SYSTEMD_UNITS, system.CONTAINER),
-    evidence="lspci -d 10de:; systemctl status nvidia-fabricmanager",
-)
-def nvswitch_fabric(ctx: Ctx) -> Outcome:
-    """A host with NVSwitches has a Fabric Manager, of gpuprov or another's: without it CUDA fails, and all else looks well."""
+def nvswitch_fabric(driverless: Collection[str]) -> Check:
+    """The check of NVSwitches, which knows what makes sense without them."""
+
+    @check(
+        "host.fabric",
+        *(pci.NVIDIA_FUNCTIONS, fabric.BRIDGES, systemd.SYSTEMD_UNITS, system.CONTAINER),
+        evidence="lspci -d 10de:; systemctl status nvidia-fabricmanager",
+    )
+    def asked(ctx: Ctx) -> Outcome:
+        """A host with NVSwitches has a Fabric Manager, of gpuprov or another's: without it CUDA fails, and all else looks well."""
+        return _nvswitch_fabric(ctx, needed=not set(ctx.host.capabilities) <= set(driverless))
+
+    return asked
+
+
+def _nvswitch_fabric(ctx: Ctx, *, needed: bool) -> Outcome:
     ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
     found = nvswitches.generation(ids, bridged=bool(ctx.facts.get(fabric.BRIDGES)))
     if not found:
@@ -77,7 +95,7 @@ def nvswitch_fabric(ctx: Ctx) -> Outcome:
     unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(nvswitches.UNIT, systemd.MISSING)
     if unit.active == "active":
         return ok(f"NVSwitches of generation {found}, and a Fabric Manager that gpuprov does not manage")
-    if set(ctx.host.capabilities) <= DRIVERLESS:
+    if not needed:
         return not_asked(f"NVSwitches of generation {found}, and the spec has nothing that needs them")
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: the NVSwitches are the machine's, and so is their Fabric Manager")
@@ -198,24 +216,38 @@ def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
             yield Problem(path=("gpu",), message=message, hint=hint, severity="warning")
 
 
-CAPABILITY = Capability(
-    name="host",
-    summary="which GPUs the host has, whether it may be rebooted, and what must hold before anything is changed",
-    fragment=House,
-    checks=(
-        gpu,
-        nvswitch_fabric,
-        reboot_pending,
-        supported,
-        root,
-        writable,
-        python,
-        clock,
-        package_sources,
-        package_database,
-        space,
-        receipt,
-    ),
-    rules=rules,
-    unproved={"reboot": "a permission, not a state of the host"},
-)
+def tables(capabilities: Sequence[Capability]) -> Mapping[str, object]:
+    """What the role `host` decides by."""
+    return {
+        "platforms": platforms(),
+        "gpu_services": GPU_SERVICES,
+        "repositories": {**repositories.tables(), "script": REPOSITORIES.script},
+        "packaged": [one.name for one in capabilities if one.packages],
+    }
+
+
+def capability(capabilities: Sequence[Capability]) -> Capability:
+    """What belongs to no capability, for hosts that can have these."""
+    driverless = frozenset(one.name for one in capabilities if one.driverless)
+    return Capability(
+        name="host",
+        summary="which GPUs the host has, whether it may be rebooted, and what must hold before anything is changed",
+        fragment=House,
+        checks=(
+            gpu(driverless),
+            nvswitch_fabric(driverless),
+            reboot_pending,
+            supported,
+            root,
+            writable,
+            python,
+            clock,
+            package_sources,
+            package_database,
+            space,
+            receipt,
+        ),
+        rules=rules,
+        unproved={"reboot": "a permission, not a state of the host"},
+        tables=lambda: tables(capabilities),
+    )

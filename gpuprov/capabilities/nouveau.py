@@ -107,4 +107,5 @@ CAPABILITY = Capability(
     contribute=contribute,
     export=export,
     export_probes=(modules.MODPROBE, initramfs.INITRAMFS),
+    driverless=True,
 )

@@ -121,4 +121,6 @@ CAPABILITY = Capability(
     checks=(enabled, active, mode_on),
     export=export,
     export_probes=(systemd.SYSTEMD_UNITS,),
+    packages=True,
+    needs_gpu=True,
 )

@@ -180,6 +180,15 @@ def find_gpu(text: str) -> Gpu | None:
     return _names().get(_fold(text)) or by_pci_id(text)
 
 
+def models_by_nvml_id() -> dict[str, str]:
+    """The catalogue's key of each GPU by device and vendor as NVML writes them: "0x233010DE"."""
+    found: dict[str, str] = {}
+    for gpu in gpus():
+        for vendor, device in (entry.id.upper().split(":") for entry in gpu.pci_ids):
+            found.setdefault(f"0x{device}{vendor}", gpu.key)
+    return dict(sorted(found.items()))
+
+
 def _squeeze(text: str) -> str:
     return re.sub(r"[^a-z0-9]", "", text.casefold().removeprefix("nvidia"))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import drivers
 from gpuprov.catalog.gpus import Gpu, find_gpu
@@ -32,7 +33,7 @@ STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")
 STAND_INS = ("L40S", "A100-SXM4-80GB", "T4", "B200")
 """Simulated where a spec needs a GPU and names none: the first that its driver can run."""
 LONGEST = 42
-NEEDS_GPU = frozenset({"nvidia_driver", "persistence", "cgpu", "gpudirect_rdma", "pcie", "topology"})
+NEEDS_GPU = frozenset(one.name for one in CAPABILITIES if one.needs_gpu)
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):

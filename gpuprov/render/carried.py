@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from gpuprov import assets, mig_fit, mig_layout, nccl_conf
+from gpuprov import assets
+from gpuprov.capabilities import BY_NAME
 from gpuprov.errors import GpuprovError
 
-BINDING = "pynvml"
-"""The module of nvidia-ml-py: one file of pure Python, under the BSD licence that stands at its top."""
+DISTRIBUTIONS = {"pynvml": "nvidia-ml-py"}
+"""Where another's module comes from; nvidia-ml-py is one file of pure Python, under the BSD licence that stands at its top."""
 
 
 def role_files(name: str) -> dict[str, Path]:
@@ -20,17 +21,14 @@ def role_files(name: str) -> dict[str, Path]:
 
 
 def carried(name: str) -> dict[str, Path]:
-    """What comes from elsewhere. Raises GpuprovError where the binding is missing from this installation."""
-    if name == "rdma":
-        return {"files/nccl_conf.py": Path(str(nccl_conf.__file__))}
-    if name != "mig":
-        return {}
-    shared = (Path(str(module.__file__)) for module in (mig_layout, mig_fit))
-    return {f"files/{path.name}": path for path in (*shared, _binding())}
+    """What comes from elsewhere. Raises GpuprovError where a module is missing from this installation."""
+    paths = map(_file, BY_NAME[name].carried)
+    return {f"files/{path.name}": path for path in paths}
 
 
-def _binding() -> Path:
-    found = importlib.util.find_spec(BINDING)
+def _file(module: str) -> Path:
+    found = importlib.util.find_spec(module)
     if found is None or not found.origin:
-        raise GpuprovError(f"the Python module {BINDING} is missing", "reinstall gpuprov, or: pip install nvidia-ml-py")
+        hint = f", or: pip install {DISTRIBUTIONS[module]}" if module in DISTRIBUTIONS else ""
+        raise GpuprovError(f"the Python module {module} is missing", f"reinstall gpuprov{hint}")
     return Path(found.origin)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from gpuprov import (
     assets,
@@ -26,6 +25,7 @@ from gpuprov import (
 )
 from gpuprov.catalog import toolchain
 from gpuprov.errors import GpuprovError
+from gpuprov.render import checkout
 from gpuprov.render.carried import role_files
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
 from gpuprov.spec.model import HostSpec, RawHost, is_secret
@@ -77,17 +77,11 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
     playbooks = assets.root() / "playbooks"
     for file in sorted(path for path in playbooks.rglob("*") if path.is_file()):
         files[str(file.relative_to(playbooks))] = file.read_text(encoding="utf-8")
-    files[STEPS] = _steps(files[STEPS], {name for _, spec in pairs for name in spec.capabilities})
+    files[STEPS] = checkout.acts({name for _, spec in pairs for name in spec.capabilities})
     for role in ROLES:
         for name, file in role_files(role).items():
             files[f"roles/{role}/{name}"] = file.read_text(encoding="utf-8")
     return Rendered(dict(sorted(files.items())), tuple(left_out))
-
-
-def _steps(text: str, asked: Container[str]) -> str:
-    """Without the tasks of capabilities that no host has: each of them costs a moment on every host, in every act."""
-    tasks = [task for task in yaml.safe_load(text) if task["ansible.builtin.include_role"]["name"] in asked]
-    return HEADER + yaml.safe_dump(tasks, sort_keys=False, width=120)
 
 
 def write(project: Rendered, folder: Path) -> None:

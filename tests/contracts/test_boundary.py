@@ -11,7 +11,7 @@ from tests.contracts.test_imports import FILES, PACKAGE, nodes
 NOT_FOR_ANSIBLE = {
     "capabilities/kubernetes/documents.py": "files for Kubernetes, which are values of variables",
     "report/specs.py": "the mig-parted file",
-    "render/project.py": "tasks of gpuprov's own, narrowed",
+    "render/checkout.py": "tasks of gpuprov's own, of its registry",
 }
 """Where YAML is made that Ansible does not read as variables."""
 TRUST = ("trust_as_template", "TrustedAsTemplate", "apply_trust")

@@ -10,6 +10,7 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.explain import fields
+from gpuprov.render import checkout
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,6 +21,16 @@ def test_the_reference_is_up_to_date() -> None:
     for name, text in pages.items():
         assert (folder / name).read_text(encoding="utf-8") == text, f"{name} is stale: python docs/generate.py"
     assert {path.name for path in folder.iterdir()} == set(pages)
+
+
+def test_what_follows_from_the_code_is_what_it_says_now() -> None:
+    for name, text in checkout.files().items():
+        file = ROOT / name
+        written = file.read_text(encoding="utf-8") if file.is_file() else "not there"
+        assert written == text, (
+            f"{name} does not say what the code says. It is generated: change the code that its first lines name, then run "
+            "python docs/generate.py, and commit both"
+        )
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "reference").glob("*.md")), ids=lambda page: page.stem)

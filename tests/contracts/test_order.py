@@ -24,20 +24,20 @@ NAMES = [capability.name for capability in CAPABILITIES]
 def test_there_is_a_task_for_each_capability_in_apply_order() -> None:
     tasks = yaml.safe_load(TASKS.read_text(encoding="utf-8"))
     assert [task["ansible.builtin.include_role"]["name"] for task in tasks] == NAMES
-    assert [task["when"] for task in tasks] == [f"'{name}' in host_capabilities" for name in NAMES]
+    assert [task["when"][0] for task in tasks] == [f"'{name}' in host_capabilities" for name in NAMES]
 
 
 def test_a_neighbour_with_fewer_capabilities_changes_no_order(tmp_path: Path) -> None:
     for name in NAMES:
         (tmp_path / "roles" / name / "tasks").mkdir(parents=True)
         step = [{"name": "Step", "ansible.builtin.debug": {"msg": "{{ inventory_hostname }}={{ role_name }}"}}]
-        (tmp_path / "roles" / name / "tasks" / "step.yml").write_text(yaml.safe_dump(step))
+        (tmp_path / "roles" / name / "tasks" / "configure.yml").write_text(yaml.safe_dump(step))
     play = {
         "name": "Order",
         "hosts": "all",
         "gather_facts": False,
         "tasks": [
-            {"name": "Each", "ansible.builtin.include_tasks": str(TASKS), "vars": {"gpuprov_stage": "step"}},
+            {"name": "Each", "ansible.builtin.include_tasks": str(TASKS), "vars": {"gpuprov_stage": "configure"}},
         ],
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gpuprov import assets, mig_fit, mig_layout
-from gpuprov.catalog.gpus import find_gpu
+from gpuprov.catalog.gpus import find_gpu, models_by_nvml_id
 from gpuprov.errors import GpuprovError
 from gpuprov.render import carried, render, variables
 
@@ -48,12 +48,16 @@ def test_the_digest_follows_what_is_carried(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_installation_without_the_binding_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, real=importlib.util.find_spec: None if name == "pynvml" else real(name),
+    )
     with pytest.raises(GpuprovError, match=r"the Python module pynvml is missing\nhint: reinstall gpuprov"):
         carried.carried("mig")
 
 
 def test_models_by_the_ids_that_nvml_tells() -> None:
-    models = variables.models_by_pci_id()
+    models = models_by_nvml_id()
     assert models["0x233010DE"] == "H100-SXM5-80GB"
     assert all(find_gpu(key) for key in models.values())

@@ -6,6 +6,7 @@ from gpuprov.capabilities.acceptance.checks import CHECKS
 from gpuprov.capabilities.acceptance.fragment import Acceptance
 from gpuprov.capabilities.acceptance.rules import HERE, rules
 from gpuprov.capabilities.base import Capability
+from gpuprov.catalog import acceptance as catalogue
 
 CAPABILITY = Capability(
     name=HERE,
@@ -14,4 +15,7 @@ CAPABILITY = Capability(
     checks=CHECKS,
     rules=rules,
     follows=("rdma", "cuda_toolkit"),
+    tables=lambda: {HERE: catalogue.tables()},
+    packages=True,
+    driverless=True,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gpuprov import engines as files
 from gpuprov import resolve
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import Capability, scripts
 from gpuprov.capabilities.container_toolkit import cdi, now, preflight
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
 from gpuprov.catalog import toolkit as catalogue
@@ -97,4 +97,6 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(packages.PACKAGES, ENGINES, TOOLKIT, CDI, USERS),
+    tables=lambda: {HERE: {**catalogue.tables(), "scripts": scripts(ENGINES, TOOLKIT)}},
+    packages=True,
 )

@@ -86,4 +86,6 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(dcgm.PACKAGES, dcgm.UNITS, dcgm.DCGM),
     follows=("nvidia_driver",),
+    tables=lambda: {HERE: catalogue.tables()},
+    packages=True,
 )

@@ -9,7 +9,7 @@ from gpuprov.capabilities.fabric_manager import imex, imex_rules, now, preflight
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex, driver_wanted, written
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.catalog.driver_sets import MODULE_NAMES
+from gpuprov.catalog.driver_sets import MODULE_NAMES, all_driver_packages
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.probe import fabric, systemd
 from gpuprov.probe.base import Facts
@@ -138,4 +138,6 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(systemd.SYSTEMD_UNITS, fabric.DAEMON, IMEX),
     follows=("nvidia_driver",),
+    tables=lambda: {HERE: catalogue.tables(), "driver_packages": all_driver_packages()},
+    packages=True,
 )

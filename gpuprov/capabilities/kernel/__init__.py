@@ -73,4 +73,5 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, cpu.FREQUENCY),
+    driverless=True,
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.mig import boot, now, preflight, reality, rules
 from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.catalog.driver_sets import GPU_SERVICES
+from gpuprov.catalog.gpus import models_by_nvml_id
 from gpuprov.probe import mig, pci
 
 CAPABILITY = Capability(
@@ -16,4 +18,6 @@ CAPABILITY = Capability(
     export=reality.export,
     export_probes=(mig.STATE, mig.BOOT, pci.NVIDIA_FUNCTIONS),
     follows=("nvidia_driver",),
+    tables=lambda: {"mig": {"models": models_by_nvml_id()}, "gpu_services": GPU_SERVICES},
+    carried=("gpuprov.mig_layout", "gpuprov.mig_fit", "pynvml"),
 )

@@ -90,4 +90,6 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(mps.MPS,),
     follows=("nvidia_driver", "mig"),
+    tables=lambda: {HERE: catalogue.tables()},
+    packages=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import Capability, scripts
 from gpuprov.capabilities.pcie import checks, preflight
 from gpuprov.capabilities.pcie.fragment import Pcie, lines, model
 from gpuprov.catalog import pcie as catalogue
@@ -87,4 +87,8 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(PCIE, rdma.DEVICES),
     follows=("rdma", "nvidia_driver"),
+    tables=lambda: {HERE: {**catalogue.tables(), "scripts": scripts(PCIE)}},
+    packages=True,
+    driverless=True,
+    needs_gpu=True,
 )

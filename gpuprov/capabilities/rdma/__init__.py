@@ -6,6 +6,7 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.rdma import devices, erdma, infiniband, limits, nccl, ofed, preflight, reality, roce, soft
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.rules import HERE, fleet_rules, rules
+from gpuprov.capabilities.rdma.tables import tables
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.reading import is_whole
 from gpuprov.spec.kernel import Kernel, Limit
@@ -49,4 +50,8 @@ CAPABILITY = Capability(
     contribute=contribute,
     export=reality.export,
     export_probes=reality.PROBES,
+    tables=tables,
+    packages=True,
+    driverless=True,
+    carried=("gpuprov.nccl_conf",),
 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import Capability, scripts
 from gpuprov.capabilities.vgpu_guest import now, preflight, token
 from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, TOKEN_FIELDS, VgpuGuest, needs_vgpu
 from gpuprov.catalog import gpus
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.vgpu import GRIDD
+from gpuprov.probe.virtualization import FUNCTIONS
 from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
@@ -109,4 +110,5 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(GRIDD,),
+    tables=lambda: {HERE: {**catalogue.tables(), "scripts": scripts(FUNCTIONS, GRIDD)}},
 )

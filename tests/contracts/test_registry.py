@@ -1,0 +1,60 @@
+"""What a capability says of its role is so: the lists that follow from its fields are true."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME, CAPABILITIES
+from gpuprov.render import checkout
+from gpuprov.render.carried import role_files
+
+ROOT = Path(__file__).parents[2]
+WHERE = "gpuprov/capabilities/{}: Capability"
+
+
+def text_of(name: str) -> str:
+    """All text of a role that Ansible reads."""
+    folders = ("tasks", "vars", "defaults", "handlers", "templates")
+    files = (path for folder in folders for path in sorted((ROOT / "roles" / name / folder).rglob("*")))
+    return "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_a_role_names_the_tables_that_its_capability_gives_it(name: str) -> None:
+    named = set(re.findall(r"gpuprov_catalog\.(\w+)", text_of(name)))
+    given = set(BY_NAME[name].tables())
+    where = WHERE.format(name)
+    assert named <= given, f"{where}.tables lacks {sorted(named - given)}, which the role reads from gpuprov_catalog"
+    assert given <= named, f"{where}.tables has {sorted(given - named)}, which its role does not read"
+
+
+def test_one_name_is_one_table() -> None:
+    known: dict[str, object] = {}
+    for capability in BY_NAME.values():
+        for name, table in capability.tables().items():
+            assert known.setdefault(name, table) == table, f"two tables are called {name}; one is {capability.name}'s"
+
+
+@pytest.mark.parametrize("name", [capability.name for capability in CAPABILITIES])
+def test_a_capability_says_whether_its_role_installs_packages(name: str) -> None:
+    installs = "packages_install" in text_of(name)
+    assert BY_NAME[name].packages == installs, f"{WHERE.format(name)}.packages should be {installs}: so does the role"
+
+
+@pytest.mark.parametrize("name", [capability.name for capability in CAPABILITIES])
+def test_a_role_has_something_to_do(name: str) -> None:
+    assert checkout.stages(name), f"roles/{name}/tasks has none of {', '.join(checkout.STAGES)}"
+
+
+@pytest.mark.parametrize("name", [c.name for c in CAPABILITIES if c.carried])
+def test_what_is_carried_is_named_by_the_role(name: str) -> None:
+    own = {path for path in (ROOT / "roles" / name / "files").rglob("*") if path.is_file()}
+    carried = [
+        path for path in role_files(name).values() if path.suffix == ".py" and ROOT / "roles" not in path.parents
+    ]
+    assert carried, own
+    for path in carried:
+        assert path.name in text_of(name), f"{WHERE.format(name)}.carried has {path.name}, which its role does not name"
