@@ -47,9 +47,16 @@ def parse_units(output: Output) -> dict[str, Unit]:
     return units
 
 
+NO_LIMIT = str(2**64 - 1)
+"""How systemd before 230 shows that there is none."""
+
+
 def parse_limits(output: Output) -> dict[str, str]:
     pairs = (line.split("=", 1) for line in output.text.splitlines() if line.startswith("DefaultLimit"))
-    return {key.removeprefix("DefaultLimit").lower(): value for key, value in pairs}
+    return {
+        key.removeprefix("DefaultLimit").lower(): "infinity" if value.strip() == NO_LIMIT else value.strip()
+        for key, value in pairs
+    }
 
 
 SYSTEMD_UNITS = Probe(

@@ -54,13 +54,16 @@ class GpuFunction(msgspec.Struct, frozen=True, kw_only=True):
     reset: str = ""
     regions: tuple[Region, ...] = ()
 
-    def without_address(self) -> tuple[str, ...]:
+    def without_address(self, integrated: bool = False) -> tuple[str, ...]:
         """What the driver needs and the machine gave no address: registers (region 0), and the window on the GPU's memory,
-        which is the next region: 1 behind a 32-bit region 0, 2 behind a 64-bit one."""
+        which is the next region: 1 behind a 32-bit region 0, 2 behind a 64-bit one. An `integrated` GPU, whose memory is the
+        machine's, has no such window (https://github.com/NixOS/nixpkgs/pull/527847 shows a GB10's regions)."""
         found = {region.number: region for region in self.regions}
         first = found.get(0)
         if first is None or not first.assigned:
             return ("region 0",)
+        if integrated:
+            return ()
         window = found.get(2 if first.flags & 0x100000 else 1)
         return () if window and window.assigned else (f"region {2 if first.flags & 0x100000 else 1}",)
 

@@ -15,6 +15,8 @@ MEMORY, VGPU = "nvidia_driver.machine_memory", "nvidia_driver.machine_vgpu"
 HYPERVISOR, RESET = "nvidia_driver.machine_hypervisor", "nvidia_driver.machine_reset"
 ANY = NvidiaDriver()
 PASSED = vm.function("physical", reset="flr")
+GB10 = "000f:01:00.0 0x10de 0x2e12 0x10de 0x0000 0x030000 nvidia\n"
+ONE_REGION = "bar|0|0x0000000024000000|0x0000000027ffffff|0x000000000014220c\n"
 NOTHING = {"nvidia_functions": ""}
 PODMAN = {"container": "podman\n"}
 AZURE = vm.machine("microsoft", vendor="Microsoft Corporation", tag="7783-7084-3265-9085-8269-3286-77")
@@ -27,6 +29,15 @@ AZURE = vm.machine("microsoft", vendor="Microsoft Corporation", tag="7783-7084-3
         ({"gpu_functions": vm.function(bars=vm.WIDE)}, "pass", "1 GPUs", ""),
         ({"machine": vm.machine("none"), "gpu_functions": PASSED}, "pass", "bare metal, UEFI", ""),
         ({"gpu_functions": vm.function(bars=vm.UNBOUND)}, "fail", "0000:06:00.0 region 1; KVM, UEFI", "X-PciMmio64Mb"),
+        (
+            {
+                "nvidia_functions": GB10,
+                "gpu_functions": vm.function("physical", bars=ONE_REGION, address="000f:01:00.0"),
+            },
+            "pass",
+            "1 GPUs with all their regions",
+            "",
+        ),
         ({"gpu_functions": vm.function(bars=vm.WIDE_LOST)}, "fail", "0000:06:00.0 region 2", "maxphysaddr"),
         ({"gpu_functions": vm.function(bars=vm.REGISTERS_LOST)}, "fail", "0000:06:00.0 region 0", "OVMF"),
         ({"gpu_functions": vm.function(bars="")}, "fail", "0000:06:00.0 region 0", "OVMF"),

@@ -17,6 +17,7 @@ from gpuprov import engines
 from gpuprov.catalog import find_gpu
 from gpuprov.catalog.drivers import find_branch
 from gpuprov.probe import (
+    acceptance_build,
     acceptance_outputs,
     boot,
     container_engines,
@@ -233,6 +234,16 @@ def _measured(function: Callable[..., Any], fact: str, *keys: str) -> Reading:
     return Reading(f"acceptance_outputs.{function.__name__}", facts)
 
 
+def _pings() -> Reading:
+    """ibping is told how many to send, and says how many it sent."""
+
+    def facts(out: Output) -> Facts:
+        sent = re.search(r"^(\d+) packets transmitted", out.text, re.MULTILINE)
+        return {"pings_answered": acceptance_outputs.ibping(out.text, int(sent[1]) if sent else 0)}
+
+    return Reading("acceptance_outputs.ibping", facts)
+
+
 def _collective(text: str) -> Facts:
     found = acceptance_outputs.collective(text)
     return {"busbw": found.busbw, "networks": list(found.networks), "gdrdma": found.gdrdma}
@@ -264,6 +275,7 @@ def _unit(found: dict[str, systemd.Unit]) -> Facts:
 _FABRIC = _awk(fabric.STATE.script, "nvidia-smi -q 2>/dev/null | awk ")
 _LICENCES = _awk(vgpu.LICENCES.script, "nvidia-smi -q 2>&1 | awk ")
 _QOS = _awk(roce.READER, 'mlnx_qos -i "$i" 2>/dev/null | awk -v v="$v" ')
+_AUDITED = ("unpacked but not yet configured", "half configured", "initramfs-tools", "gnuplot-doc", "man-db", "procps")
 _CSV = "the probes ask nvidia-smi for CSV (--query-gpu)"
 _SYSFS = "the probes read sysfs, which tells more and needs no program"
 _LOG = "a log: gpuprov explain answers its lines (messages in about.yaml)"
@@ -332,6 +344,9 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "rpm-scripts": "what a package does, not what a host is",
     "mokutil-list-enrolled": (_of(signing.ENROLLED, lambda found: {"certificates": len(found)}, _fingerprints),),
     "dpkg-l": (_of(packages.PACKAGES, _packages, adapt.dpkg),),
+    "dpkg-audit": (
+        _of(packages.AUDIT, lambda found: {"broken_database": [word for word in _AUDITED if word in found]}),
+    ),
     "rpm-qa": (_of(packages.PACKAGES, _packages, _rpm_qa),),
     "apt-cache-madison": (_of(packages.INDEX, lambda found: {"offered": dict(found)}),),
     "dnf-list": (_of(packages.INDEX, lambda found: {"offered": dict(found)}, _dnf_list),),
@@ -374,6 +389,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
             ),
         ),
     ),
+    "which-nvcc": (_of(acceptance_build.BUILD, lambda found: {"nvcc_path": found}),),
     "ofed-info": (Reading("ofed.release", lambda out: {"ofed": ofed.release(out.text)}),),
     "mlnx-qos": (Reading("roce.parse", lambda out: _roce(_QOS(out.text))),),
     "show-gids": _SYSFS,
@@ -383,6 +399,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "ib-write-bw": (_measured(acceptance_outputs.bandwidth, "gbits", "size"),),
     "ib-write-lat": (_measured(acceptance_outputs.latency, "usec", "size"),),
     "ibv-rc-pingpong": (_measured(acceptance_outputs.pingpong, "usec"),),
+    "ibping": (_pings(),),
     "rping": (_measured(acceptance_outputs.rping, "pings"),),
     "nccl-tests": (_facts_or_why(_collective, "collective"),),
     "dcgmi-diag-j": (_facts_or_why(_diag, "diagnostics"),),

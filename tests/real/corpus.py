@@ -18,9 +18,10 @@ import msgspec
 import gpuprov.probe
 from gpuprov.probe.base import Output, Probe
 from tests.real.commands import COMMANDS, Reading
+from tests.real.scripts import SCRIPTS, Script, pieces_of, printed
 
 HERE = Path(__file__).parent
-SCRIPTS = {"mig_reader"}
+PROGRAMS = {"mig_reader"}
 """Programs that run on hosts, not readers of outputs."""
 
 
@@ -54,11 +55,24 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, Output]
 
     def readings(self) -> Iterator[tuple[str, Reading, Output]]:
-        """Each file with each reading that its command has."""
+        """Each file with each reading that its command has, and each script that the pieces are enough for."""
         for name, output in self.files.items():
-            readings = COMMANDS[command_of(name)]
+            readings = COMMANDS.get(command_of(name))
             for reading in readings if isinstance(readings, tuple) else ():
                 yield name, reading, output
+        pieces = pieces_of(self.about.commands, self.files)
+        for script in SCRIPTS:
+            if script.wants(pieces, self.about.facts):
+                yield self._run(script)
+
+    def _run(self, script: Script) -> tuple[str, Reading, Output]:
+        kernel = self.about.kernel if re.fullmatch(r"\S+", self.about.kernel) else ""
+
+        def facts(_: Output) -> dict[str, Any]:
+            said = printed(script, HERE / self.name, kernel, tuple(self.about.commands.items()))
+            return script.facts(script.probe.parse(said))
+
+        return f"script of {script.probe.name}", Reading(script.parser, facts), Output("")
 
 
 def command_of(file: str) -> str:
@@ -108,7 +122,7 @@ def parsers() -> frozenset[str]:
     """Every parser in gpuprov/probe: those that probes name, and the readers of acceptance programs' outputs."""
     found: set[str] = set()
     for info in pkgutil.iter_modules(gpuprov.probe.__path__):
-        if info.name in SCRIPTS:
+        if info.name in PROGRAMS:
             continue
         module = importlib.import_module(f"gpuprov.probe.{info.name}")
         for value in vars(module).values():

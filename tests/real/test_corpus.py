@@ -9,6 +9,7 @@ from gpuprov.catalog.symptoms import find_symptom
 from gpuprov.probe.base import ProbeFailed
 from tests.real.commands import COMMANDS
 from tests.real.corpus import captures, command_of, differences, parsers, with_summary
+from tests.real.scripts import PLACES, SCRIPTS
 
 LIMITS = Path(__file__).parents[2] / "docs" / "explanation" / "limits.md"
 
@@ -22,7 +23,9 @@ def test_every_capture_says_where_it_is_from_and_what_is_true() -> None:
         assert capture.files, capture.name
         assert set(about.commands) | set(about.status) <= set(capture.files), capture.name
         for file in capture.files:
-            assert command_of(file) in COMMANDS, f"{capture.name}: the table has no command {command_of(file)}"
+            assert command_of(file) in COMMANDS or command_of(file) in PLACES, (
+                f"{capture.name}: the table has no command {command_of(file)}"
+            )
 
 
 def test_what_the_parsers_say_is_true() -> None:
@@ -38,6 +41,15 @@ def test_what_the_parsers_say_is_true() -> None:
             if not capture.about.facts.keys() & found.keys():
                 wrong.append(f"{where}: nothing is compared; it says {found}")
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_a_capture_of_pieces_alone_is_read_by_a_script() -> None:
+    unread = [
+        one.name
+        for one in captures()
+        if not any(command_of(file) in COMMANDS for file in one.files) and not list(one.readings())
+    ]
+    assert not unread, f"no script reads {unread}: see `needs` and `tells` of scripts.py"
 
 
 def test_explain_answers_every_message() -> None:
@@ -62,8 +74,11 @@ def test_a_wrong_reading_is_found() -> None:
 
 def test_the_table_has_no_command_without_a_capture_and_names_parsers_that_are_there() -> None:
     used = {command_of(file) for capture in captures() for file in capture.files}
-    assert used == set(COMMANDS)
+    assert set(COMMANDS) <= used
+    assert set(PLACES) <= used, f"no capture has {sorted(set(PLACES) - used)}"
+    assert used <= set(COMMANDS) | set(PLACES)
     named = {reading.parser for readings in COMMANDS.values() if isinstance(readings, tuple) for reading in readings}
+    named |= {script.parser for script in SCRIPTS}
     assert named <= parsers() | {"catalog: drivers", "catalog: gpus"}
 
 

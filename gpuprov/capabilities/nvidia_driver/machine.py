@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.catalog import drivers, gpus
+from gpuprov.catalog import drivers, find_gpu, gpus
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe import nvidia, pci, system
 from gpuprov.probe.virtualization import FUNCTIONS, MACHINE, Machine, reset_by_reboot
@@ -60,7 +60,9 @@ def memory(ctx: Ctx) -> Outcome:
         return skip(why)
     machine, functions = ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS)
     expected = "an address for region 0 and for the window on the GPU's memory, on every GPU"
-    lacking = {one.address: one.without_address() for one in functions}
+    models = {one.address: find_gpu(one.identifier) for one in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))}
+    integrated = {address for address, model in models.items() if model and model.form_factor == "integrated"}
+    lacking = {one.address: one.without_address(one.address in integrated) for one in functions}
     wrong = [f"{address} {' '.join(names)}" for address, names in lacking.items() if names]
     if wrong:
         found = f"without an address (the driver says BAR is 0M, RmInitAdapter failed): {', '.join(wrong)}; {described(machine)}"

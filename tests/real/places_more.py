@@ -1,0 +1,117 @@
+"""Further places: what the kernel, package managers and clusters print."""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov import reading
+from tests.real.tree import Tree
+
+
+def lsmod(tree: Tree, text: str, _: str) -> None:
+    """/proc/modules has the columns of lsmod, its users in one word behind the count; what is loaded has a folder in sysfs."""
+    rows = []
+    for line in text.splitlines():
+        found = re.match(r"(\w+)\s+(\d+)\s+(\d+)\s*(\S*)", line)
+        if found and found[1] != "Module":
+            rows.append(
+                f"{found[1]} {found[2]} {found[3]} {found[4] + ',' if found[4] else '-'} Live 0x0000000000000000\n"
+            )
+            tree.folder(f"/sys/module/{found[1]}")
+    tree.file("/proc/modules", "".join(rows))
+
+
+def journal(tree: Tree, text: str, _: str) -> None:
+    """Lines of the journal, without what stands in front of the message."""
+    told = re.sub(r"^\w{3} +\d+ [\d:.]+ \S+ [\w.-]+\[\d+\]: ", "", text, flags=re.MULTILINE)
+    tree.prints("journalctl", told)
+
+
+def dmesg(tree: Tree, text: str, _: str) -> None:
+    tree.prints("dmesg", re.sub(r"^\[[^\]]*\] ?", "", text, flags=re.MULTILINE))
+
+
+def which(tree: Tree, text: str, _: str) -> None:
+    """Programs where `which` found them; one in the path of the scripts is called by its name."""
+    for path in text.split():
+        if path.startswith("/"):
+            tree.file(path).chmod(0o755)
+            if re.match(r"/(usr/(local/)?)?s?bin/", path):
+                tree.program(path.rpartition("/")[2], "exit 0")
+
+
+def ls_programs(tree: Tree, text: str, _: str) -> None:
+    """Paths of programs, however they are listed."""
+    for path in re.findall(r"(?<!\S)(/usr/bin/[\w-]+)", text):
+        tree.file(path).chmod(0o755)
+
+
+def apt_cache_show(tree: Tree, text: str, _: str) -> None:
+    """Records of packages; the host has the kernels that their names end with."""
+    names = re.findall(r"^Package: (\S+)", text, re.MULTILINE)
+    for name in names:
+        if found := re.search(r"-(\d+\.\d+\.\d+-\d+-\w+)$", name):
+            tree.folder(f"/lib/modules/{found[1]}")
+    tree.file("/etc/os-release", "ID=ubuntu\nID_LIKE=debian\n")
+    tree.prints("apt-cache", "".join(f"{name}\n" for name in names), when="pkgnames*")
+    tree.prints("apt-cache", text, when="show*")
+
+
+def dpkg_modules(tree: Tree, text: str, _: str) -> None:
+    """`dpkg -l`: the columns that dpkg-query is asked for, without what the packages depend on."""
+    rows = re.findall(r"^(\w\w) +(linux-modules-nvidia-\S+?)(?::\w+)? +(\S+)", text, re.MULTILINE)
+    tree.file("/etc/os-release", "ID=ubuntu\nID_LIKE=debian\n")
+    tree.prints("dpkg-query", "".join(f"{state} |{name}|{version}|\n" for state, name, version in rows))
+
+
+def kubectl_node(tree: Tree, text: str, _: str) -> None:
+    """A node of a cluster, as YAML or JSON; the API gives JSON. The kubelet has credentials, and kubectl is there."""
+    from yaml import safe_load
+
+    node = safe_load(text)
+    node.setdefault("metadata", {})
+    node.setdefault("status", {})
+    tree.file("/etc/kubernetes/kubelet.conf", "apiVersion: v1\n")
+    tree.file("/usr/local/bin/kubectl")
+    tree.program("openssl", "exit 1")
+    tree.prints("kubectl", reading_json(node))
+
+
+def reading_json(value: object) -> str:
+    import msgspec
+
+    text = msgspec.json.encode(value).decode()
+    assert reading.json(text) == value
+    return text
+
+
+def mig_capabilities(tree: Tree, text: str, _: str) -> None:
+    """Files of capabilities with what is in them (`PATH` and its lines), or with the device file that each is opened by."""
+    for path, minor in re.findall(r"^(/proc/\S+access)\s+\S+\s+/dev/nvidia-caps/nvidia-cap(\d+)", text, re.MULTILINE):
+        tree.file(path, f"DeviceFileMinor: {minor}\n")
+    for path, minor, mode, modify in re.findall(
+        r"^(?:\$ cat )?(/proc/\S+)\s*\nDeviceFileMinor: (\d+)\nDeviceFileMode: (\d+)\n(?:DeviceFileModify: (\d))?",
+        text,
+        re.MULTILINE,
+    ):
+        tree.file(path, f"DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: {modify}\n")
+
+
+def key_tested(tree: Tree, text: str, _: str) -> None:
+    """`mokutil --test-key`: the certificate is there; below shim-signed it is Ubuntu's own."""
+    path = text.split(maxsplit=1)[0]
+    tree.file(path)
+    tree.file("/etc/os-release", "ID=ubuntu\n" if "shim-signed" in path else "ID=debian\n")
+    tree.prints("mokutil", text, when="--test-key*")
+
+
+def rpm_conf(tree: Tree, text: str, _: str) -> None:
+    """`dnf versionlock list`: the plugin is there and works, and these are its locks."""
+    tree.file("/etc/os-release", "ID=rhel\n")
+    tree.file("/usr/lib/python3.9/site-packages/dnf-plugins/versionlock.py")
+    locks = [line for line in text.splitlines() if re.match(r"!?\S+-\d*:?\S+-\S+$", line.strip())]
+    tree.file("/etc/dnf/plugins/versionlock.list", "".join(f"{line}\n" for line in locks))
+
+
+def passwd(tree: Tree, text: str, _: str) -> None:
+    tree.prints("getent", text, when="passwd")
