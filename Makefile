@@ -19,13 +19,13 @@ demo: setup            ## the main job, on a simulated host: check, plan, apply,
 	tests/demo.sh $(BIN)
 
 style: setup
-	$(BIN)/ruff check gpuprov tests docs benchmarks
-	$(BIN)/ruff format --check gpuprov tests docs benchmarks
+	$(BIN)/ruff check gpuprov plugins tests docs benchmarks
+	$(BIN)/ruff format --check gpuprov plugins tests docs benchmarks
 	$(BIN)/mypy
 	$(BIN)/yamllint --strict roles playbooks inventories molecule .config
 
 lint: style            ## also ansible-lint, which takes a minute
-	$(BIN)/ansible-lint --offline -q roles playbooks
+	$(BIN)/ansible-lint --offline -q roles playbooks plugins
 
 check: style           ## everything fast: under 90 seconds
 	$(BIN)/pytest -n 2

@@ -1,4 +1,4 @@
-"""Where the roles and playbooks are: inside the installed package, or at the root of a checkout."""
+"""Where the roles, playbooks and plugins are: inside the installed package, or at the root of a checkout."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from gpuprov.errors import GpuprovError
 
 
 def root() -> Path:
-    """The folder that holds `roles/` and `playbooks/`. Raises GpuprovError if the installation is broken."""
+    """The folder that holds `roles/`, `playbooks/` and `plugins/`. Raises GpuprovError if the installation is broken."""
     package = Path(__file__).resolve().parent
     for folder in (package / "_ansible", package.parent):
-        if (folder / "roles").is_dir() and (folder / "playbooks").is_dir():
+        if all((folder / name).is_dir() for name in ("roles", "playbooks", "plugins")):
             return folder
-    raise GpuprovError("roles and playbooks are missing from this installation", "reinstall gpuprov")
+    raise GpuprovError("roles, playbooks or plugins are missing from this installation", "reinstall gpuprov")
+
+
+def files(folder: Path) -> dict[str, Path]:
+    """The files below a folder, by their paths in it, without those that Python made of them."""
+    found = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
+    return {str(path.relative_to(folder)): path for path in found}

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 ROLES = Path(__file__).parent.parent / "roles"
+PLUGINS = ROLES.parent / "plugins"
 
 
 def play(
@@ -39,6 +40,9 @@ def play(
         env={
             **os.environ,
             "ANSIBLE_ROLES_PATH": str(ROLES),
+            "ANSIBLE_LIBRARY": str(PLUGINS / "modules"),
+            "ANSIBLE_ACTION_PLUGINS": str(PLUGINS / "action"),
+            "ANSIBLE_MODULE_UTILS": str(PLUGINS / "module_utils"),
             "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
             "ANSIBLE_NOCOLOR": "1",
             "STATE": str(folder),

@@ -9,13 +9,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterable, Mapping
 
-from gpuprov import reading
+from gpuprov import __version__, reading
 from gpuprov.accept.model import Ran, Runner, Step
 from gpuprov.accept.remote import AT_A_TIME
 from gpuprov.errors import UnreachableError
-from gpuprov.plan.extra import describe
+from gpuprov.onhost import process
+from gpuprov.onhost.lock import refusal
 from gpuprov.plan.host_lock import command
-from gpuprov.plan.interrupt import birth
 
 FOLDER = "/run/gpuprov/accept"
 PUT_OFF = 180
@@ -38,7 +38,7 @@ class Lock:
     """The lock of one run on many hosts. `held` are the hosts that have it, `away` those that had it when they were last reached."""
 
     def __init__(self, runner: Runner, run: str) -> None:
-        self._runner, self._owner = runner, describe(run)
+        self._runner, self._owner = runner, process.describe(run, __version__)
         self._run = run
         self.held: dict[str, None] = {}
         self.away: dict[str, None] = {}
@@ -50,21 +50,18 @@ class Lock:
         """
         refused: dict[str, str | UnreachableError] = {}
         again: list[Step] = []
-        steps = [Step(host=host, script=self._taking(None)) for host in hosts]
+        named = sorted({*broken} - {""})
+        steps = [Step(host=host, script=self._taking(broken=named)) for host in hosts]
         for host, ran in self._tried(steps).items():
             answer, why = _answer(ran)
             if why:
                 refused[host] = why
             elif answer.get("taken"):
                 self.held[host] = None
+            elif process.is_dead(_mapping(answer.get("holder")), self._owner):
+                again.append(Step(host=host, script=self._taking(stale=str(answer.get("text", "")))))
             else:
-                owner = answer.get("owner")
-                owner = owner if isinstance(owner, dict) else {}
-                lock = str(answer.get("id", "?"))
-                if lock not in broken and not self._dead(owner):
-                    refused[host] = _by_whom(owner, lock, bool(set(broken) - {""}))
-                else:
-                    again.append(Step(host=host, script=self._taking(str(answer.get("text", "")))))
+                refused[host] = ": ".join(refusal(answer, named, "accept with"))
         for host, ran in self._tried(again).items() if again else ():
             answer, why = _answer(ran)
             if answer.get("taken"):
@@ -113,18 +110,10 @@ class Lock:
             self.away.pop(host, None)
         return {host: why for host in names if (why := _untold(ran[host]))}
 
-    def _dead(self, owner: Mapping[str, object]) -> bool:
-        """Whether the run that holds a lock was of this machine, and its process is no more; as role host decides it."""
-        mine = self._owner
-        start = str(owner.get("pid_start", ""))
-        pid = owner.get("pid")
-        same = owner.get("controller") == mine["controller"] and bool(mine["pid_start"])
-        return same and isinstance(pid, int) and birth(pid) != start
+    def _request(self, action: str, **more: object) -> str:
+        return command(action, self._owner, **more)
 
-    def _request(self, action: str, stale: str | None = None) -> str:
-        return command(action, self._owner, **({} if stale is None else {"stale": stale}))
-
-    def _taking(self, stale: str | None) -> str:
+    def _taking(self, **more: object) -> str:
         keeper = f"""d={FOLDER}
 while sleep 5; do
   [ "$(cat "$d/run" 2>/dev/null)" = {self._run} ] || exit 0
@@ -133,7 +122,7 @@ while sleep 5; do
 done
 {self._end()}"""
         return f"""[ "$(id -u)" = 0 ] || {{ echo 'not root'; exit 3; }}
-answer=$({self._request("take", stale)}) || exit
+answer=$({self._request("take", **more)}) || exit
 case $answer in *'"taken": true'*)
   d={FOLDER}
   {_STOP}
@@ -188,13 +177,5 @@ def _answer(ran: Ran) -> tuple[dict[str, object], str | UnreachableError]:
     return found, ""
 
 
-def _by_whom(owner: Mapping[str, object], lock: str, others: bool) -> str:
-    """Why the lock cannot be had. others: whether --break-lock named locks, none of which is this one."""
-    other = "that is another lock than --break-lock names; " if others else ""
-    if not owner:
-        return (
-            f"locked, and /run/gpuprov/lock/owner.json is damaged or missing, so nobody can say by whom: {other}make sure that no "
-            f"gpuprov works there, then --break-lock {lock}"
-        )
-    who = f"{owner.get('user', '?')} on {owner.get('host', '?')} since {owner.get('since', '?')} (pid {owner.get('pid', '?')})"
-    return f"locked by {who}, lock {lock}: {other}wait until that run ends; if it is gone for good, --break-lock {lock}"
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import getpass
-import os
-import platform
 import secrets
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from pathlib import Path
 
 from gpuprov import __version__
 from gpuprov.limits import ACT_LIMIT
-from gpuprov.plan.interrupt import birth
+from gpuprov.onhost import process
 
 
 def new_run() -> str:
@@ -36,42 +30,10 @@ def extra_variables(
     extra: dict[str, object] = {
         "gpuprov_act_limit": int(timeout),
         "gpuprov_only": {host: list(names) for host, names in only.items()},
-        "gpuprov_run": describe(run),
+        "gpuprov_run": process.describe(run, __version__),
     }
     if reboot:
         extra["gpuprov_reboot"] = "if-needed"
     if drain:
         extra["gpuprov_drain_command"] = drain
     return extra
-
-
-def describe(run: str) -> dict[str, object]:
-    """This process, so that a lock it leaves behind can be known for dead: machine, process id and its start."""
-    return {
-        "controller": _machine(),
-        "pid": os.getpid(),
-        "pid_start": birth(os.getpid()),
-        "user": _user(),
-        "host": platform.node(),
-        "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        "run": run,
-        "version": __version__,
-    }
-
-
-def _machine() -> str:
-    """Whose process ids they are: machine id, host name and pid namespace, since containers may share the first two."""
-    parts = []
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        parts.append(Path("/etc/machine-id").read_text(encoding="ascii").strip())
-    parts.append(platform.node())
-    with contextlib.suppress(OSError):
-        parts.append(os.readlink("/proc/self/ns/pid"))
-    return " ".join(part for part in parts if part)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return str(os.getuid())

@@ -1,18 +1,19 @@
-"""The program that takes and releases a host's lock, as a line of shell: role host runs the same one."""
+"""The program that takes and releases a host's lock, as a line of shell: the module gpuprov_lock is the same one."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
-from gpuprov import assets
+from gpuprov.onhost import lock
 
 _PYTHON = "for python in python3 /usr/libexec/platform-python; do command -v $python >/dev/null && break; done"
 
 
 def command(action: str, owner: Mapping[str, object], **more: object) -> str:
-    """Shell that runs the program as root; it prints one line of JSON. `action` and `more`: see roles/host/files/lock.py."""
-    program = (assets.root() / "roles" / "host" / "files" / "lock.py").read_text(encoding="utf-8")
+    """Shell that runs the program as root; it prints one line of JSON. `action` and `more`: see gpuprov/onhost/lock.py."""
+    program = Path(str(lock.__file__)).read_text(encoding="utf-8")
     request = json.dumps({"action": action, "owner": owner, **more})
     return f'{_PYTHON}\nprintf %s {shlex.quote(request)} | "$python" -IS -c {shlex.quote(program)}'

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from gpuprov.onhost.process import birth, stat
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE = 15.0
 """Seconds that Ansible has to end its workers after SIGINT, then again after SIGTERM."""
@@ -84,7 +86,7 @@ def descendants(pid: int) -> dict[int, str]:
     children: dict[int, list[int]] = {}
     births: dict[int, str] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
-        fields = _stat(int(entry.parent.name))
+        fields = stat(int(entry.parent.name))
         if fields:
             children.setdefault(int(fields[1]), []).append(int(entry.parent.name))
             births[int(entry.parent.name)] = fields[19]
@@ -95,19 +97,6 @@ def descendants(pid: int) -> dict[int, str]:
             found[child] = births[child]
             waiting.append(child)
     return found
-
-
-def birth(pid: int) -> str:
-    """The start time of a process, which tells it from a later one with the same number; "" if there is none."""
-    fields = _stat(pid)
-    return fields[19] if fields else ""
-
-
-def _stat(pid: int) -> list[str]:
-    """proc_pid_stat(5) from its third field on."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    return []
 
 
 def _send(pid: int, number: int) -> None:

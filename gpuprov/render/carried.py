@@ -1,11 +1,11 @@
-"""What a role has beside its own files: modules that the controller and the hosts share, and NVIDIA's NVML binding."""
+"""What roles have beside their own files: Ansible modules, modules that controller and hosts share, and NVIDIA's NVML binding."""
 
 from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
 
-from gpuprov import assets
+from gpuprov import assets, onhost
 from gpuprov.capabilities import BY_NAME
 from gpuprov.errors import GpuprovError
 
@@ -15,9 +15,24 @@ DISTRIBUTIONS = {"pynvml": "nvidia-ml-py"}
 
 def role_files(name: str) -> dict[str, Path]:
     """The files of a role: by their path inside the role, where they are on this machine."""
-    folder = assets.root() / "roles" / name
-    own = (path for path in sorted(folder.rglob("*")) if path.is_file() and "__pycache__" not in path.parts)
-    return dict(sorted({**{str(path.relative_to(folder)): path for path in own}, **carried(name)}.items()))
+    own = assets.files(assets.root() / "roles" / name)
+    return dict(sorted({**own, **carried(name)}.items()))
+
+
+def plugin_files() -> dict[str, Path]:
+    """Modules and action plugins of gpuprov, and what they import on hosts, by their paths beside a playbook.
+
+    Ansible looks for plugins in folders of these names beside the playbook, whatever its configuration says.
+    """
+    plugins = assets.root() / "plugins"
+    folders = {
+        "library": plugins / "modules",
+        "action_plugins": plugins / "action",
+        "module_utils/gpuprov_onhost": Path(str(onhost.__file__)).parent,
+    }
+    return {
+        f"{beside}/{name}": file for beside, folder in folders.items() for name, file in assets.files(folder).items()
+    }
 
 
 def carried(name: str) -> dict[str, Path]:

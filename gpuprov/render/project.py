@@ -26,7 +26,7 @@ from gpuprov import (
 from gpuprov.catalog import toolchain
 from gpuprov.errors import GpuprovError
 from gpuprov.render import checkout
-from gpuprov.render.carried import role_files
+from gpuprov.render.carried import plugin_files, role_files
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
 from gpuprov.spec.model import HostSpec, RawHost, is_secret
 
@@ -78,6 +78,8 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
     for file in sorted(path for path in playbooks.rglob("*") if path.is_file()):
         files[str(file.relative_to(playbooks))] = file.read_text(encoding="utf-8")
     files[STEPS] = checkout.acts({name for _, spec in pairs for name in spec.capabilities})
+    for name, file in plugin_files().items():
+        files[name] = file.read_text(encoding="utf-8")
     for role in ROLES:
         for name, file in role_files(role).items():
             files[f"roles/{role}/{name}"] = file.read_text(encoding="utf-8")
@@ -105,7 +107,7 @@ def write(project: Rendered, folder: Path) -> None:
 
 
 def _ours(folder: Path) -> Iterable[Path]:
-    owned = ("host_vars", "group_vars", "roles", "filter_plugins")
+    owned = ("host_vars", "group_vars", "roles", "filter_plugins", "library", "action_plugins", "module_utils")
     return [path for name in owned for path in sorted((folder / name).rglob("*")) if path.is_file()]
 
 

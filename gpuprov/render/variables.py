@@ -12,7 +12,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
-from gpuprov.render.carried import role_files
+from gpuprov.render.carried import plugin_files, role_files
 from gpuprov.spec.model import Fragment, HostSpec
 
 
@@ -57,9 +57,9 @@ def digest(name: str, fragment: Fragment, site: Mapping[str, object] | None = No
 
 @cache
 def role_digest(name: str) -> str:
-    """sha256 over the files of a role, and over the catalogue's tables that roles decide by."""
+    """sha256 over the files of a role, the modules that it may use, and the catalogue's tables that roles decide by."""
     state = hashlib.sha256(json.dumps(fleet_variables(), sort_keys=True).encode())
-    for path, file in role_files(name).items():
+    for path, file in (role_files(name) | plugin_files()).items():
         state.update(path.encode() + b"\0" + file.read_bytes() + b"\0")
     return state.hexdigest()
 

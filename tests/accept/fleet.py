@@ -118,9 +118,10 @@ class Fleet:
         host, script = step.host, step.script
         if '"action": "take"' in script:
             owner = self.locked.get(host)
-            if owner and '"stale": ' not in script:
+            named = re.search(r'"broken": (\[[^]]*\])', script)
+            if owner and not (named and owner["run"] in json.loads(named[1])):
                 return Ran(
-                    text=json.dumps({"taken": False, "text": json.dumps(owner), "owner": owner, "id": owner["run"]})
+                    text=json.dumps({"taken": False, "text": json.dumps(owner), "holder": owner, "id": owner["run"]})
                 )
             self.held.add(host)
             return Ran(text='{"taken": true}\n')

@@ -16,6 +16,7 @@ from unittest import mock
 from gpuprov import apply as applying
 from gpuprov import assets
 from gpuprov.apply import rollout
+from gpuprov.onhost import lock
 from gpuprov.plan import planning
 from gpuprov.plan.read import AFTER, Pair, Reading
 from gpuprov.probe.base import Facts, Output
@@ -71,8 +72,9 @@ def project(folder: Path, site: str = SITE) -> Iterator[Path]:
     for role in ROLES:
         (folder / "roles" / role / "tasks").mkdir(parents=True, exist_ok=True)
     shutil.copytree(HOST / "files", folder / "roles" / "host" / "files", dirs_exist_ok=True)
-    program = folder / "roles" / "host" / "files" / "lock.py"
-    program.write_text((HOST / "files" / "lock.py").read_text().replace("/run/gpuprov", str(folder / "run")))
+    shutil.copytree(HOST.parents[1] / "plugins", folder / "plugins", symlinks=True, dirs_exist_ok=True)
+    program = folder / "lock.py"
+    program.write_text(Path(str(lock.__file__)).read_text().replace("/run/gpuprov", str(folder / "run")))
     kernel = KERNEL.replace("STATE", str(state)).replace("LOCK", str(program))
     (folder / "roles" / "kernel" / "tasks" / "main.yml").write_text(kernel)
     (folder / "playbooks" / "acts").mkdir(parents=True, exist_ok=True)
@@ -84,6 +86,7 @@ def project(folder: Path, site: str = SITE) -> Iterator[Path]:
 
     with (
         mock.patch.object(assets, "root", return_value=folder),
+        mock.patch.object(lock, "__file__", str(program)),
         mock.patch.object(rollout, "read", read),
         mock.patch.object(planning, "read", read),
     ):

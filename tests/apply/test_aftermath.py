@@ -1,11 +1,10 @@
-"""A host's lock at the end of a run that was cut off: given back at once, or when what still runs there has ended; and its id."""
+"""A host's lock at the end of a run that was cut off: given back at once, or when what still runs there has ended."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -16,14 +15,11 @@ from typing import Any
 
 import pytest
 
-from gpuprov import assets
 from gpuprov.apply import aftermath
 from gpuprov.apply.aftermath import Left, leave
+from gpuprov.onhost import lock
 from gpuprov.spec.model import RawHost
-from tests import here
-from tests.here import play
 
-ROLES = Path(__file__).parents[2] / "roles"
 OWNER = {
     "controller": "elsewhere",
     "pid": 77,
@@ -37,20 +33,21 @@ OWNER = {
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of role host whose folder on the host is a temporary one; the home of who logs in is one, too."""
-    shutil.copytree(ROLES / "host", tmp_path / "roles" / "host")
-    for name in ("files/lock.py", "tasks/lock.yml"):
-        path = tmp_path / "roles" / "host" / name
-        path.write_text(path.read_text().replace("/run/gpuprov", str(tmp_path / "run")))
-    monkeypatch.setattr(assets, "root", lambda: tmp_path)
+    """The lock's folder on the host is a temporary one; so is the home of who logs in."""
+    program = tmp_path / "lock.py"
+    program.write_text(Path(str(lock.__file__)).read_text().replace("/run/gpuprov", str(tmp_path / "run")))
+    monkeypatch.setattr(lock, "__file__", str(program))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return tmp_path
 
 
 def ask(place: Path, **request: Any) -> dict[str, Any]:
-    program = str(place / "roles" / "host" / "files" / "lock.py")
     done = subprocess.run(
-        [sys.executable, "-IS", program], input=json.dumps(request), capture_output=True, text=True, check=True
+        [sys.executable, "-IS", place / "lock.py"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -81,15 +78,15 @@ def wait_until_gone(path: Path) -> None:
 
 @pytest.mark.install
 def test_the_lock_is_given_back_and_nobody_elses(place: Path) -> None:
-    lock = place / "run" / "lock"
+    folder = place / "run" / "lock"
     temporary = place / "home" / ".ansible" / "tmp"
     (temporary / "gpuprov" / "ansible-tmp-1").mkdir(parents=True)
     (temporary / "ansible-tmp-2").mkdir()
     assert ask(place, action="take", owner=OWNER)["taken"]
     assert leave([host()], "another") == {"gpu1": Left()}
-    assert lock.exists()
+    assert folder.exists()
     assert leave([host()], str(OWNER["run"])) == {"gpu1": Left()}
-    assert not lock.exists()
+    assert not folder.exists()
     assert [path.name for path in temporary.rglob("ansible-tmp-*")] == ["ansible-tmp-2"]
 
 
@@ -132,39 +129,3 @@ def test_a_host_that_does_not_answer_costs_its_limit_and_no_more(place: Path) ->
     assert time.monotonic() - started < 15
     assert "the next apply from this machine takes it over" in str(left["gone"])
     assert left["gpu1"] == Left()
-
-
-def test_a_lock_has_an_id_also_where_it_is_damaged(place: Path) -> None:
-    lock = place / "run" / "lock"
-    ask(place, action="take", owner=OWNER)
-    other = {**OWNER, "run": "ffff0000"}
-    assert ask(place, action="take", owner=other)["id"] == "0a1b2c3d"
-    for text in ("", "{", json.dumps({**OWNER, "run": "x\x1b[2J y"})):
-        (lock / "owner.json").write_text(text)
-        assert ask(place, action="take", owner=other)["id"].startswith("damaged-")
-    (place / "run" / ".lock-dead").mkdir()
-    assert ask(place, action="take", owner=other, stale=json.dumps({**OWNER, "run": "x\x1b[2J y"}))["taken"]
-    assert sorted(path.name for path in (place / "run").iterdir()) == [".lock.guard", "lock"]
-
-
-@pytest.mark.install
-def test_only_the_lock_that_is_named_is_broken(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(here, "ROLES", place / "roles")
-    ask(place, action="take", owner=OWNER)
-    tasks = [{"ansible.builtin.include_role": {"name": "host", "tasks_from": "lock"}}]
-    refused = "lock 0a1b2c3d."
-    rows: tuple[tuple[object, str, int], ...] = (
-        (None, refused, 2),
-        (True, refused, 2),
-        ([""], refused, 2),
-        (["ffff0000"], f"{refused} That is another lock than --break-lock names.", 2),
-        (["ffff0000", "0a1b2c3d"], "may still be alive: its lock is taken over", 0),
-    )
-    for named, told, code in rows:
-        extra = {} if named is None else {"gpuprov_break_lock": named}
-        done = play(place, {"tasks": tasks}, extra=extra)
-        assert done.returncode == code, done.stdout
-        said = " ".join(done.stdout.split())
-        assert told in said, named
-        assert code == 0 or "--break-lock 0a1b2c3d" in said
-        assert code == 0 or ("another lock" in said) == ("another lock" in told)

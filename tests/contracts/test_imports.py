@@ -46,7 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "mig_fit",
         "nccl_conf",
     ),
-    ("errors", "shown"),
+    ("errors", "shown", "onhost"),
 )
 RANK = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
 SIDEWAYS = {

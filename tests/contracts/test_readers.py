@@ -8,6 +8,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "gpuprov"
 OURS = {
+    "onhost": "runs on hosts, with the standard library alone",
     "reading": "the readers themselves",
     "simulate": "runs on simulated hosts, and reads its own files",
     "engines.py": "carried to Ansible as a filter: standard library only, with limits of its own",

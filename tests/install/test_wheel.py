@@ -53,7 +53,7 @@ def files_of(folder: Path) -> set[str]:
 def test_wheel_carries_roles_playbooks_and_data(dist: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    for folder in ("roles", "playbooks"):
+    for folder in ("roles", "playbooks", "plugins/modules", "plugins/action"):
         wanted = {f"gpuprov/_ansible/{name}" for name in files_of(ROOT / folder)}
         assert wanted <= names, wanted - names
     assert files_of(ROOT / "gpuprov") <= names, files_of(ROOT / "gpuprov") - names
@@ -85,6 +85,7 @@ def test_render_and_syntax_check_from_any_folder(clean: Path, tmp_path: Path) ->
     run(clean / "gpuprov", "render", EXAMPLE, "--out", project)
     assert (project / "roles" / "nvidia_driver" / "tasks" / "main.yml").is_file()
     assert (project / "roles" / "mig" / "files" / "pynvml.py").is_file()
+    assert (project / "module_utils" / "gpuprov_onhost" / "lock.py").is_file()
     inventory = ("-i", project / "inventory.yml")
     for playbook in sorted(project.glob("*.yml")):
         if playbook.name != "inventory.yml":

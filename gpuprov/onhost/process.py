@@ -1,0 +1,76 @@
+"""A process as the owner of a lock: the machine it runs on, its number and its start, by which a dead one is known."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import getpass
+import os
+import platform
+from typing import Mapping
+
+
+def machine() -> str:
+    """Whose process ids they are: machine id, host name and pid namespace, since containers may share the first two."""
+    parts: list[str] = []
+    with contextlib.suppress(OSError, UnicodeDecodeError), open("/etc/machine-id", encoding="ascii") as file:
+        parts.append(file.read().strip())
+    parts.append(platform.node())
+    with contextlib.suppress(OSError):
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(part for part in parts if part)
+
+
+def stat(pid: int) -> list[str]:
+    """proc_pid_stat(5) from its third field on; empty if there is no such process, or no /proc."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()
+    return []
+
+
+def birth(pid: int) -> str:
+    """The start time of a process, which tells it from a later one with the same number; "" if there is none."""
+    fields = stat(pid)
+    return fields[19] if fields else ""
+
+
+def topmost(word: str) -> int:
+    """The topmost of this process and those above it, without a gap, whose command lines have the word in them; or this one."""
+    pid = found = os.getpid()
+    while (fields := stat(pid)) and (pid := int(fields[1])) > 1:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            if word.encode() in file.read():
+                found = pid
+                continue
+        break
+    return found
+
+
+def describe(run: str, version: str, pid: int = 0) -> dict[str, object]:
+    """A process of this machine, this one if not named, as the owner of a lock. Without `run` its start gives the run its name."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    pid = pid or os.getpid()
+    return {
+        "controller": machine(),
+        "pid": pid,
+        "pid_start": birth(pid),
+        "user": _user(),
+        "host": platform.node(),
+        "since": f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        "run": run or f"{now:%Y%m%dT%H%M%SZ}-{pid}",
+        "version": version,
+    }
+
+
+def is_dead(owner: Mapping[str, object], mine: Mapping[str, object]) -> bool:
+    """Whether an owner was a process of this machine, which `mine` describes, and is no more."""
+    pid = owner.get("pid")
+    same = owner.get("controller") == mine.get("controller") and bool(mine.get("pid_start"))
+    return same and isinstance(pid, int) and birth(pid) != str(owner.get("pid_start"))
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return str(os.getuid())

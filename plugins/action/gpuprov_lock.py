@@ -1,0 +1,53 @@
+"""The controller's part of gpuprov_lock: who runs this, and whether the run that holds a lock was this machine's and is dead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ansible.module_utils
+from ansible.plugins.action import ActionBase
+
+# Ansible finds module_utils of ours for modules alone.
+ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+from ansible.module_utils.gpuprov_onhost import lock, process
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Take, and take over what a dead run of this machine has left; or release."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        mine = dict(arguments.get("run") or {}) or process.describe("", "", process.topmost("ansible-playbook"))
+        broken = [str(word) for word in _listed(arguments.get("break_lock"))]
+        arguments |= {"run": mine, "break_lock": broken}
+        if self._task.check_mode:
+            return {"changed": False, "skipped": True, "run": mine}
+        answer = self._execute_module(module_args=arguments, task_vars=task_vars)
+        if answer.get("taken") is False and process.is_dead(answer.get("holder") or {}, mine):
+            answer = self._execute_module(
+                module_args=arguments | {"stale": answer.get("text", "")}, task_vars=task_vars
+            )
+        if answer.get("failed") or answer.get("unreachable"):
+            return dict(answer) | {"run": mine}
+        found = {key: answer[key] for key in ("changed", "taken", "released") if key in answer}
+        host = (task_vars or {}).get("inventory_hostname", "")
+        if answer.get("taken") is False:
+            what, way_out = lock.refusal(answer, broken, "apply with")
+            found |= {"failed": True, "msg": f"{host} is {what}. Way out: {way_out}"}
+        elif answer.get("over"):
+            found["warnings"] = [f"{host}: {_taken_over(answer, mine)}"]
+        return found | {"run": mine}
+
+
+def _listed(value: object) -> list[object]:
+    """One id or several; what names no lock (true, of older versions) breaks none."""
+    return [one for one in (value if isinstance(value, list) else [value]) if one not in (None, True, False, "")]
+
+
+def _taken_over(answer: dict[str, Any], mine: dict[str, Any]) -> str:
+    holder = answer.get("holder") or {}
+    user, host = holder.get("user", "somebody"), holder.get("host", "some machine")
+    state = "is dead" if process.is_dead(holder, mine) else "may still be alive"
+    return f"the run of {user} on {host} since {holder.get('since', 'some time')} {state}: its lock is taken over"

@@ -1,0 +1,35 @@
+"""A module of ours, run in this process as Ansible runs it on a host."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any
+
+import ansible.module_utils
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+from tests.here import PLUGINS
+
+ansible.module_utils.__path__.append(str(PLUGINS / "module_utils"))
+
+
+def on_host(name: str) -> Any:
+    """A module of gpuprov/onhost as the Ansible modules know it; tests move its folders elsewhere."""
+    return importlib.import_module(f"ansible.module_utils.gpuprov_onhost.{name}")
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(f"plugins.modules.{name}")
+
+
+def ran(capsys: pytest.CaptureFixture[str], name: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+    """What the module prints."""
+    with (
+        patch_module_args({**arguments, "_ansible_check_mode": check, "_ansible_diff": True}),
+        pytest.raises(SystemExit),
+    ):
+        module(name).main()
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found

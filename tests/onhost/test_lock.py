@@ -1,0 +1,181 @@
+"""The lock of a host, through its module, and through the play that takes it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.onhost import process
+from tests.here import PLUGINS, play
+from tests.onhost.modules import on_host, ran
+
+OWNER: dict[str, Any] = {
+    "controller": "elsewhere",
+    "pid": 77,
+    "pid_start": "1",
+    "user": "kim",
+    "host": "ops1",
+    "since": "2026-11-21T08:00:00Z",
+    "run": "0a1b2c3d",
+}
+OTHER = {**OWNER, "run": "ffff0000"}
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """/run/gpuprov of this host."""
+    folder = tmp_path / "run"
+    monkeypatch.setattr(on_host("lock"), "BASE", str(folder))
+    monkeypatch.setattr(on_host("lock"), "LOCK", f"{folder}/lock")
+    return folder
+
+
+@pytest.fixture
+def ask(run: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+    return lambda state, owner, **more: ran(capsys, "gpuprov_lock", state=state, run=owner, **more)
+
+
+def test_one_run_holds_it_and_only_that_one_gives_it_back(run: Path, ask: Ask) -> None:
+    assert ask("taken", OWNER)["taken"]
+    assert ask("taken", OWNER) == ask("taken", OWNER)
+    assert json.loads((run / "lock" / "owner.json").read_text()) == OWNER
+    assert (run / "lock").stat().st_mode & 0o777 == 0o755
+    refused = ask("taken", OTHER)
+    assert (refused["taken"], refused["holder"], refused["id"]) == (False, OWNER, "0a1b2c3d")
+    assert not ask("released", OTHER)["released"]
+    assert ask("released", OWNER)["released"]
+    assert not (run / "lock").exists()
+    assert ask("taken", OTHER)["over"] is False
+
+
+def test_check_mode_takes_and_gives_back_nothing(run: Path, ask: Ask) -> None:
+    assert ask("taken", OWNER, check=True)["skipped"]
+    assert not run.exists()
+    ask("taken", OWNER)
+    assert ask("released", OWNER, check=True)["skipped"]
+    assert (run / "lock").exists()
+
+
+def test_it_has_an_id_also_where_it_is_damaged(run: Path, ask: Ask) -> None:
+    ask("taken", OWNER)
+    for text in ("", "{", json.dumps({**OWNER, "run": "x\x1b[2J y"})):
+        (run / "lock" / "owner.json").write_text(text)
+        assert ask("taken", OTHER)["id"].startswith("damaged-")
+    (run / ".lock-dead").mkdir()
+    assert ask("taken", OTHER, stale=text)["over"]
+    assert sorted(path.name for path in run.iterdir()) == [".lock.guard", "lock"]
+
+
+def test_it_is_taken_over_by_id_or_word_for_word(run: Path, ask: Ask) -> None:
+    ask("taken", OWNER)
+    assert not ask("taken", OTHER, break_lock=["ffff0000"])["taken"]
+    assert not ask("taken", OTHER, stale=json.dumps(OTHER))["taken"]
+    assert ask("taken", OTHER, break_lock=["0a1b2c3d"])["over"]
+    assert ask("taken", OWNER, stale=json.dumps(OTHER))["over"]
+
+
+def test_an_argument_that_is_none_is_refused(ask: Ask) -> None:
+    refused = ask("held", OWNER)
+    assert refused["failed"]
+    assert "taken, released" in refused["msg"]
+
+
+def test_a_dead_process_is_one_of_this_machine_that_is_no_more() -> None:
+    mine = process.describe("run1", "1.0")
+    assert mine["pid"] == os.getpid()
+    assert not process.is_dead(mine, mine)
+    assert process.is_dead({**mine, "pid": 4_000_000}, mine)
+    assert process.is_dead({**mine, "pid_start": "1"}, mine)
+    assert not process.is_dead({**mine, "pid": 4_000_000, "controller": "elsewhere"}, mine)
+    assert not process.is_dead({**mine, "pid": "4000000"}, mine)
+    assert not process.is_dead({**mine, "pid": 4_000_000}, {**mine, "pid_start": ""}), (
+        "a machine without /proc knows nobody"
+    )
+
+
+def test_a_run_without_a_name_is_named_by_its_start() -> None:
+    found = process.describe("", "")
+    assert str(found["run"]) == f"{found['since']}-{os.getpid()}".replace("-", "", 2).replace(":", "")
+    assert process.topmost("no such word") == os.getpid()
+    assert process.birth(process.topmost("pytest")) != ""
+
+
+@pytest.fixture
+def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for plays, on whose host the lock's folder is a temporary one."""
+    utils = tmp_path / "module_utils" / "gpuprov_onhost"
+    utils.mkdir(parents=True)
+    for file in (PLUGINS / "module_utils" / "gpuprov_onhost").glob("*.py"):
+        (utils / file.name).write_text(file.read_text().replace("/run/gpuprov", str(tmp_path / "run")))
+    return tmp_path
+
+
+TAKE = {"ansible.builtin.include_role": {"name": "host", "tasks_from": "lock"}}
+RELEASE = {"ansible.builtin.include_role": {"name": "host", "tasks_from": "unlock"}}
+
+
+def put(place: Path, owner: dict[str, Any]) -> Path:
+    (place / "run" / "lock").mkdir(parents=True, exist_ok=True)
+    file = place / "run" / "lock" / "owner.json"
+    file.write_text(json.dumps(owner))
+    return file
+
+
+@pytest.mark.install
+def test_only_the_lock_that_is_named_is_broken(moved: Path) -> None:
+    refused = "lock 0a1b2c3d"
+    other = f"{refused}; that is another lock than --break-lock names. Way out"
+    rows: tuple[tuple[object, str, int], ...] = (
+        (None, f"{refused}. Way out", 2),
+        (True, f"{refused}. Way out", 2),
+        ([""], f"{refused}. Way out", 2),
+        (["ffff0000"], other, 2),
+        (["ffff0000", "0a1b2c3d"], "may still be alive: its lock is taken over", 0),
+    )
+    put(moved, OWNER)
+    for named, message, code in rows:
+        extra = {} if named is None else {"gpuprov_break_lock": named}
+        done = play(moved, {"tasks": [TAKE]}, extra=extra)
+        assert done.returncode == code, done.stdout
+        said = " ".join(f"{done.stdout} {done.stderr}".split())
+        assert message in said, named
+        assert code == 0 or "locked by kim on ops1 since 2026-11-21T08:00:00Z (pid 77)" in said
+        assert code == 0 or "apply with --break-lock 0a1b2c3d" in said
+
+
+@pytest.mark.install
+def test_a_play_names_itself_and_takes_over_what_a_dead_one_left(moved: Path) -> None:
+    dead = {**process.describe("dead", ""), "pid": 4_000_000}
+    file = put(moved, dead)
+    look = {"ansible.builtin.command": f"cat {file}", "register": "seen"}
+    again = {"ansible.builtin.debug": {"msg": "{{ __host_lock.run.run == (seen.stdout | from_json).run }}"}}
+    done = play(moved, {"tasks": [TAKE, look, TAKE, again, RELEASE]})
+    assert done.returncode == 0, done.stdout
+    assert "is dead: its lock is taken over" in " ".join(done.stderr.split() + done.stdout.split())
+    assert '"msg": true' in done.stdout
+    assert not file.exists()
+
+
+@pytest.mark.install
+def test_a_damaged_lock_and_a_plan(moved: Path) -> None:
+    put(moved, {})
+    done = play(moved, {"tasks": [TAKE]})
+    assert "damaged or missing, so nobody can say by whom; lock damaged-" in " ".join(done.stdout.split())
+    done = play(moved, {"tasks": [TAKE, RELEASE]}, check=True)
+    assert done.returncode == 0, done.stdout
+    assert (moved / "run" / "lock").exists()
+
+
+@pytest.mark.install
+def test_a_host_that_cannot_run_the_module_says_why(moved: Path) -> None:
+    (moved / "run").write_text("")
+    done = play(moved, {"tasks": [TAKE]}, extra={"ansible_python_interpreter": sys.executable})
+    assert done.returncode == 2
+    assert "File exists" in done.stdout + done.stderr
