@@ -52,6 +52,10 @@ def parse_signing(output: Output) -> ModuleSigning:
     )
 
 
+SHORT = 10
+"""Hexadecimal digits of a fingerprint that mokutil shows in a short list."""
+
+
 def parse_enrolled(output: Output) -> frozenset[str]:
     return frozenset(line.strip().replace(":", "").lower() for line in output.text.splitlines() if line.strip())
 
@@ -87,10 +91,16 @@ true""",
 ENROLLED = Probe(
     "enrolled_certificates",
     r"""for what in --list-enrolled --db; do
-  LC_ALL=C mokutil $what 2>/dev/null | sed -n 's/^SHA1 Fingerprint: *//p'
+  o=$(LC_ALL=C mokutil $what 2>/dev/null)
+  case $o in *'SHA1 Fingerprint'* | '') ;; *) v=$(LC_ALL=C mokutil --verbose-listing $what 2>/dev/null); o=${v:-$o} ;; esac
+  printf '%s\n' "$o" | sed -n 's/^SHA1 Fingerprint: *//p; s/^\([0-9a-f]\{10\}\) .*/\1/p'
 done
 true""",
     parse_enrolled,
     "mokutil --list-enrolled; mokutil --db",
 )
-"""SHA-1 fingerprints of the certificates that the firmware, or shim, trusts."""
+"""SHA-1 fingerprints of the certificates that the firmware, or shim, trusts; where mokutil shows no more of them, their beginnings
+(`SHORT` digits).
+
+mokutil 0.7.1 (https://github.com/lcp/mokutil/commit/f8cc30d) lists them in short, unless it is told --verbose-listing; before it and
+from 0.7.2 on they are shown whole."""

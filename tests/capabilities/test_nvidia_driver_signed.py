@@ -92,7 +92,13 @@ def test_the_sites_certificate_is_trusted(driver: NvidiaDriver) -> None:
     assert "site.crt" in found.found
 
 
-@pytest.mark.parametrize("enrolled", ["", "aa:bb\n"])
+def test_a_short_list_of_certificates_has_it(driver: NvidiaDriver) -> None:
+    """mokutil 0.7.1, which Fedora has, shows no more than the beginning of a fingerprint."""
+    listed = f"2bb010e24d\n{identity(driver)['fingerprint'][:10]}\n"
+    assert ask(SECURE, driver, secure_boot=ON, enrolled_certificates=listed).status == "pass"
+
+
+@pytest.mark.parametrize("enrolled", ["", "aa:bb\n", "2bb010e24d\n68447cfc17\n"])
 def test_the_sites_certificate_is_not_trusted(driver: NvidiaDriver, enrolled: str) -> None:
     """That DKMS's own key is enrolled does not help: it is not the one that will sign."""
     found = ask(SECURE, driver, secure_boot=ON, enrolled_certificates=enrolled, dkms_key_enrolled="enrolled|/x\n")

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
 
+import msgspec
+
 from gpuprov import engines
 from gpuprov.catalog import find_gpu
 from gpuprov.catalog.drivers import find_branch
@@ -31,7 +33,6 @@ from gpuprov.probe import (
     packages,
     pci,
     roce,
-    signing,
     system,
     systemd,
     topology_nvlink,
@@ -125,10 +126,6 @@ def _links(text: str) -> str:
     seen = re.findall(r"^GPU (\d+):", text, re.MULTILINE)
     gpus = "".join(f"gpu|{index}, 00000000:00:00.0, , , \n" for index in seen)
     return gpus + _prefixed("link")(text)
-
-
-def _fingerprints(text: str) -> str:
-    return "".join(f"{found}\n" for found in re.findall(r"SHA1 Fingerprint: *([0-9a-fA-F:]+)", text))
 
 
 def _indented(text: str) -> str:
@@ -244,6 +241,25 @@ def _pings() -> Reading:
     return Reading("acceptance_outputs.ibping", facts)
 
 
+def _copies() -> Reading:
+    """A matrix as nvbandwidth shows it without -j, in the words of its JSON."""
+
+    def facts(out: Output) -> Facts:
+        name = re.search(r"^SUM (\w+)", out.text, re.MULTILINE)
+        rows = [
+            line.split()[1:]
+            for line in out.text.splitlines()
+            if re.match(r" ?\d+ +(N/A|[\d.]+)( +(N/A|\d+\.\d+))* *$", line)
+        ]
+        assert name
+        rows = [row for row in rows if any("." in cell for cell in row)]
+        case = {"name": name[1], "status": "Passed", "bandwidth_matrix": rows}
+        text = msgspec.json.encode({"nvbandwidth": {"testcases": [case]}}).decode()
+        return {"slowest_copy": acceptance_outputs.copies(text, name[1])}
+
+    return Reading("acceptance_outputs.copies", facts)
+
+
 def _collective(text: str) -> Facts:
     found = acceptance_outputs.collective(text)
     return {"busbw": found.busbw, "networks": list(found.networks), "gdrdma": found.gdrdma}
@@ -342,7 +358,6 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "dnf": _LOG,
     "modinfo": "the probes ask single fields (modinfo -F), and of every kernel",
     "rpm-scripts": "what a package does, not what a host is",
-    "mokutil-list-enrolled": (_of(signing.ENROLLED, lambda found: {"certificates": len(found)}, _fingerprints),),
     "dpkg-l": (_of(packages.PACKAGES, _packages, adapt.dpkg),),
     "dpkg-audit": (
         _of(packages.AUDIT, lambda found: {"broken_database": [word for word in _AUDITED if word in found]}),
@@ -402,6 +417,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "ibping": (_pings(),),
     "rping": (_measured(acceptance_outputs.rping, "pings"),),
     "nccl-tests": (_facts_or_why(_collective, "collective"),),
+    "nvbandwidth": (_copies(),),
     "dcgmi-diag-j": (_facts_or_why(_diag, "diagnostics"),),
 }
 """By the name of a capture's file, without what follows its first dot: what reads it, or why nothing does."""

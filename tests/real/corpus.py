@@ -68,8 +68,10 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     def _run(self, script: Script) -> tuple[str, Reading, Output]:
         kernel = self.about.kernel if re.fullmatch(r"\S+", self.about.kernel) else ""
 
+        family = self.about.distribution.partition(" ")[0].replace("el", "rhel").replace("rhrhel", "rhel")
+
         def facts(_: Output) -> dict[str, Any]:
-            said = printed(script, HERE / self.name, kernel, tuple(self.about.commands.items()))
+            said = printed(script, HERE / self.name, kernel, family, tuple(self.about.commands.items()))
             return script.facts(script.probe.parse(said))
 
         return f"script of {script.probe.name}", Reading(script.parser, facts), Output("")

@@ -98,10 +98,8 @@ def mig_capabilities(tree: Tree, text: str, _: str) -> None:
 
 
 def key_tested(tree: Tree, text: str, _: str) -> None:
-    """`mokutil --test-key`: the certificate is there; below shim-signed it is Ubuntu's own."""
-    path = text.split(maxsplit=1)[0]
-    tree.file(path)
-    tree.file("/etc/os-release", "ID=ubuntu\n" if "shim-signed" in path else "ID=debian\n")
+    """`mokutil --test-key`: the certificate is there."""
+    tree.file(text.split(maxsplit=1)[0])
     tree.prints("mokutil", text, when="--test-key*")
 
 

@@ -102,6 +102,7 @@ PLACES: dict[str, Place] = {
     "cpupower": there.cpupower,
     "meminfo": there.meminfo,
     "systemd-detect-virt": there.detect_virt,
+    "sysctl-a": by("sysctl", "-a"),
     "hostnamectl": there.hostnamectl,
     "ip-addr": there.addresses,
     "grubby": there.grubby,
@@ -357,9 +358,7 @@ SCRIPTS: tuple[Script, ...] = (
     Script(
         repositories.REPOSITORIES,
         lambda found: {
-            "sources": [
-                {"file": one["file"], "uris": one.get("uris"), "on": one.get("enabled")} for one in found["sources"]
-            ]
+            "sources": [f"{one['file']} {one['url']} {one['signed_by']} {one['gpgcheck']}" for one in found["sources"]]
         },
         ("/etc/apt/sources", "/etc/yum.repos.d/"),
         ("sources",),
@@ -385,6 +384,7 @@ SCRIPTS: tuple[Script, ...] = (
             "signers",
         ),
     ),
+    Script(signing.ENROLLED, lambda found: {"certificates": len(found)}, ("mokutil-list-enrolled",), ("certificates",)),
     Script(
         initramfs.INITRAMFS,
         lambda found: {"initramfs": {one.release: [one.rebuild.split()[0], *sorted(one.modules)] for one in found}},
@@ -417,7 +417,7 @@ SCRIPTS: tuple[Script, ...] = (
         ("modinfo", "ls-l", "proc-devices", "lsmod"),
         ("gdrcopy",),
     ),
-    Script(gpudirect.GPUDIRECT, _gpudirect, ("lsmod", "modinfo-peermem"), ("peer",)),
+    Script(gpudirect.GPUDIRECT, _gpudirect, ("lsmod", "modinfo"), ("peer",)),
     Script(
         ofed.OFED,
         _ofed,
@@ -454,11 +454,12 @@ def pieces_of(commands: dict[str, str], names: Iterable[str]) -> set[str]:
 
 
 @cache
-def printed(script: Script, folder: Path, kernel: str, commands: tuple[tuple[str, str], ...]) -> Output:
+def printed(script: Script, folder: Path, kernel: str, family: str, commands: tuple[tuple[str, str], ...]) -> Output:
     """What the script prints on the host that this capture tells of."""
     lines = dict(commands)
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as made:
         tree = Tree(Path(made), kernel)
+        tree.file("/etc/os-release", f"ID={family}\n")
         for path in sorted(folder.iterdir(), key=lambda one: (one.name.startswith("ls-l"), one.name)):
             place = PLACES.get(path.name.partition(".")[0])
             if place:

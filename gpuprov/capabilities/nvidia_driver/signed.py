@@ -8,7 +8,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, built_here
 from gpuprov.probe import house, modules, system
 from gpuprov.probe.family import family, words
 from gpuprov.probe.packages import INDEX, PACKAGES
-from gpuprov.probe.signing import CERTIFICATE_FILE, DKMS_SINCE, ENROLLED, KEY_FILE, MODULE_SIGNING, SETTINGS_FILE
+from gpuprov.probe.signing import CERTIFICATE_FILE, DKMS_SINCE, ENROLLED, KEY_FILE, MODULE_SIGNING, SETTINGS_FILE, SHORT
 
 Ctx = Context[NvidiaDriver]
 KEY_STATE = "root 600"
@@ -31,7 +31,7 @@ def secure_boot(ctx: Ctx) -> Outcome:
     file = ctx.fragment.signing.certificate_file
     if file:
         mine = certificates.of_file(file)["fingerprint"]
-        if mine in ctx.facts.get(ENROLLED):
+        if {mine, mine[:SHORT]} & ctx.facts.get(ENROLLED):
             return ok(f"Secure Boot is on and the site's certificate is enrolled ({file})")
         hint = f"enrol it on the host: mokutil --import {file} (in DER), reboot, confirm at the console; or switch Secure Boot off"
         found = f"Secure Boot is on, and no enrolled certificate has its SHA-1 fingerprint, {mine}"
