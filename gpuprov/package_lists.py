@@ -89,7 +89,11 @@ def header_metapackages(names: Iterable[str]) -> list[str]:
 def header_package(form: str, release: str) -> str:
     """The package of a kernel's headers, `kernel-devel-{kernel}` by the form of its distribution. Oracle's UEK and EL's other kernels
     (`...aarch64+64k`) have packages of other names: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html
+    SUSE's kernels end in their flavour, and their headers are a version of one package: `kernel-{kernel_flavour}-devel={kernel}`.
     """
+    if "{kernel_flavour}" in form:
+        version, _, own = release.rpartition("-")
+        return form.replace("{kernel_flavour}", own).replace("{kernel}", version)
     base, _, variant = release.partition("+")
     other = f"uek{variant}" if "uek." in release else variant
     return (
@@ -111,6 +115,9 @@ def without_headers(
     offered = {name: {version.partition(":")[2] or version for version in found} for name, found in index.items()}
 
     def there(package: str) -> bool:
+        if "=" in package:
+            wanted, _, version = package.partition("=")
+            return any(f"{one}.".startswith(f"{version}.") for one in index.get(wanted, ()))
         name, _, rest = package.partition("-devel-")
         return package in offered or rest.rpartition(".")[0] in offered.get(f"{name}-devel", ())
 
@@ -118,17 +125,26 @@ def without_headers(
     return [one for one in left if not all(there(header_package(form, one)) for form in forms if "{kernel}" in form)]
 
 
-def header_packages(forms: Iterable[str], kernels: Iterable[str]) -> list[str]:
+def exact_version(package: str, index: Mapping[str, list[str]]) -> str:
+    """`NAME=VERSION` with the version that is offered: SUSE's rebuild number, which the kernel's release has not, is behind it."""
+    name, _, version = package.partition("=")
+    return next((f"{name}={one}" for one in index.get(name, ()) if f"{one}.".startswith(f"{version}.")), package)
+
+
+def header_packages(
+    forms: Iterable[str], kernels: Iterable[str], index: Mapping[str, list[str]] | None = None
+) -> list[str]:
     """The packages of these kernels' headers, and those that are of no kernel."""
     known, releases = list(forms), list(kernels)
     each = [header_package(form, release) for form in known if "{kernel}" in form for release in releases]
+    each = [exact_version(name, index or {}) if "=" in name else name for name in each]
     return list(dict.fromkeys([*(form for form in known if "{kernel}" not in form), *each]))
 
 
 def header_names(forms: Iterable[str], kernels: Iterable[str]) -> list[str]:
     """What an index is asked for, to know which of them it has."""
     found = header_packages(forms, kernels)
-    return list(dict.fromkeys(re.sub(r"^(kernel(?:-\w+)?-devel)-.*", r"\1", name) for name in found))
+    return list(dict.fromkeys(re.sub(r"^(kernel(?:-\w+)?-devel)[-=].*", r"\1", name) for name in found))
 
 
 def parse_precompiled(text: str) -> dict[str, dict[str, Any]]:

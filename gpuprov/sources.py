@@ -12,9 +12,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 FOLDERS = {"debian": "/etc/apt/sources.list.d/gpuprov-{}.sources", "redhat": "/etc/yum.repos.d/gpuprov-{}.repo"}
-KEYS = {"debian": "/etc/apt/keyrings/gpuprov-{}.asc", "redhat": "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuprov-{}"}
+FOLDERS["suse"] = "/etc/zypp/repos.d/gpuprov-{}.repo"
+KEYS = {
+    "debian": "/etc/apt/keyrings/gpuprov-{}.asc",
+    "redhat": "/etc/pki/rpm-gpg/RPM-GPG-KEY-gpuprov-{}",
+    "suse": "/etc/zypp/gpuprov-{}.asc",
+}
 HEAD = "# Managed by gpuprov: changes are overwritten\n"
-OWN = re.compile(r"/etc/(?:apt/sources\.list\.d|yum\.repos\.d)/gpuprov-(.+)\.(?:sources|repo)\Z")
+OWN = re.compile(r"/etc/(?:apt/sources\.list\.d|yum\.repos\.d|zypp/repos\.d)/gpuprov-(.+)\.(?:sources|repo)\Z")
 YES = ("1", "yes", "true", "on", "enabled", "with", "enable")
 UNSAFE = ("trusted", "allow-insecure", "allow-weak", "allow-downgrade-to-insecure")
 ONE_LINE = re.compile(r"^\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)(?P<components>[^#]*)")
@@ -44,11 +49,13 @@ def text(wanted: Mapping[str, Any], family: str) -> str:
         lines = ["Types: deb", f"URIs: {wanted['url']}", f"Suites: {wanted['suite'] or '/'}"]
         lines += [f"Components: {' '.join(wanted['components'])}"] if wanted["components"] else []
         return head + "\n".join([*lines, f"Signed-By: {key}", ""])
-    # https://dnf.readthedocs.io/en/latest/conf_ref.html#repo-options
+    # https://dnf.readthedocs.io/en/latest/conf_ref.html#repo-options; zypper's gpgcheck alone takes a signed index for the packages'
+    # proof: https://github.com/openSUSE/libzypp/blob/master/zypp/RepoInfo.h
     packages, index = signatures(wanted)
     lines = [f"[gpuprov-{name}]", f"name={name}, put there by gpuprov", f"baseurl={wanted['url']}", "enabled=1"]
     lines += [f"gpgcheck={int(packages)}", f"repo_gpgcheck={int(index)}", f"gpgkey=file://{key}"]
-    return head + "\n".join([*lines, "skip_if_unavailable=0", ""])
+    of_zypper = ["autorefresh=1", f"pkg_gpgcheck={int(packages)}"]
+    return head + "\n".join([*lines, *(of_zypper if family == "suse" else ["skip_if_unavailable=0"]), ""])
 
 
 def signatures(wanted: Mapping[str, Any]) -> tuple[bool, bool]:
@@ -104,14 +111,14 @@ def others(output: str | Mapping[str, Any], wanted: Mapping[str, Any], family: s
         if row["file"] == mine:
             continue
         same_place = served(row["url"], told) == served(wanted["url"], told)
-        same_suite = family == "redhat" or (row["suite"].rstrip("/") or "/") == suite
-        if (same_place and same_suite) or (family == "redhat" and row["id"] == f"gpuprov-{wanted['name']}"):
+        same_suite = family != "debian" or (row["suite"].rstrip("/") or "/") == suite
+        if (same_place and same_suite) or (family != "debian" and row["id"] == f"gpuprov-{wanted['name']}"):
             found.append(row)
     return found
 
 
 def conflict(output: str | Mapping[str, Any], wanted: Mapping[str, Any], family: str) -> dict[str, str]:
-    """`problem` and `hint` where another file has the same source: apt would read no list at all, dnf would choose between two."""
+    """`problem` and `hint` where another file has the same source: apt would read no list at all, others choose between two."""
     for row in others(output, wanted, family):
         trust = f"trusted by {row['signed_by']}" if row["signed_by"] else "without a key of its own"
         what = f"{row['file']} has {row['url']} already, {trust}"
@@ -155,7 +162,7 @@ def plan(output: str, wanted: Mapping[str, Any], key: str, fingerprints: Iterabl
         ("key", key_path(wanted["name"], family), key),
     ):
         files[kind] = {"path": place, "text": body, "before": told["files"].get(place)}
-    imports = family == "redhat" and not all(imported(told, fingerprint) for fingerprint in fingerprints)
+    imports = family != "debian" and not all(imported(told, fingerprint) for fingerprint in fingerprints)
     right = not imports and all(file["text"] == file["before"] for file in files.values())
     found = conflict(told, wanted, family)
     return {**files, **found, "name": wanted["name"], "imports": imports, "right": right}

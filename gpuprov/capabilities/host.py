@@ -23,6 +23,9 @@ from gpuprov.spec.problem import Problem
 
 MAX_SKEW = 300
 """Seconds: apt refuses an index from the future, and TLS a certificate that is not valid yet."""
+SNAPSHOTS = ("sle-micro", "sl-micro", "sle-micro-rancher", "opensuse-microos", "opensuse-leap-micro")
+"""Distributions, by ID, whose packages change by transactional-update, into the snapshot that the next boot takes."""
+SNAPSHOTS_HINT = "gpuprov changes the running system: transactional-update pkg install on the host, or SLES 15 or Leap 15 in its place"
 BOOT_SPACE = 100
 """MiB: one rebuilt initramfs stands beside the old one while it is written."""
 
@@ -123,7 +126,10 @@ def supported(ctx: Ctx) -> Outcome:
     known = supported_distributions()
     entry = find_distribution(release.id, release.version)
     if entry is None or f"{entry.id} {entry.version_id}" not in known:
-        return fail(" or ".join(known), release.name or release.id, "this distribution is not supported")
+        told = release.name or release.id
+        if release.id in SNAPSHOTS:
+            return fail(" or ".join(known), f"{told}, whose root file system is a read-only snapshot", SNAPSHOTS_HINT)
+        return fail(" or ".join(known), told, "this distribution is not supported")
     return ok(release.name)
 
 

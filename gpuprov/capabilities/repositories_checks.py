@@ -22,7 +22,10 @@ Wanted = Callable[[Context[Any]], Mapping[str, Any] | None]
 """The block that a capability wants, with `name` and `of`; None where the host's own sources are to do."""
 COMING = (system.OS_RELEASE, system.PLATFORM, REPOSITORIES)
 """What `coming` looks at."""
-SHOWN = "cat /etc/apt/sources.list.d/gpuprov-* /etc/yum.repos.d/gpuprov-*; gpg --show-keys /etc/apt/keyrings/gpuprov-*"
+SHOWN = (
+    "cat /etc/apt/sources.list.d/gpuprov-* /etc/yum.repos.d/gpuprov-* /etc/zypp/repos.d/gpuprov-*; "
+    "gpg --show-keys /etc/apt/keyrings/gpuprov-*"
+)
 
 
 def source_check(identifier: str, wanted: Wanted, *, fields: tuple[str, ...] = ("repository",)) -> Check:
@@ -36,7 +39,7 @@ def source_check(identifier: str, wanted: Wanted, *, fields: tuple[str, ...] = (
             return not_asked("provided by the host's own package sources")
         kind = family(ctx.facts.get(system.OS_RELEASE))
         if kind is None:
-            return fail("a distribution with apt or dnf", "neither", "see host.supported")
+            return fail("a distribution with apt, dnf or zypper", "none of them", "see host.supported")
         return judge(ctx.facts.get(REPOSITORIES), asked, kind)
 
     return source
@@ -63,10 +66,10 @@ def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Ou
     if judged["problem"]:
         change = Change(kind="file", name=key, before=", ".join(judged["fingerprints"]) or "no key", after=trust)
         return fail(should, f"{key}: {judged['problem']}", hint, changes=[change])
-    if told["files"][key] != openpgp.armoured(told["files"][key], each=kind == "redhat"):
+    if told["files"][key] != openpgp.armoured(told["files"][key], each=kind != "debian"):
         change = Change(kind="file", name=key, before="changed", after=trust)
         return fail(should, f"{key} holds more than the key, or in another form", hint, changes=[change])
-    if kind == "redhat" and (missing := [f for f in judged["fingerprints"] if not sources.imported(told, f)]):
+    if kind != "debian" and (missing := [f for f in judged["fingerprints"] if not sources.imported(told, f)]):
         return fail(should, f"rpm does not know the key {', '.join(missing)}", f"rpm --import {key}")
     if beside := sources.others(told, wanted, kind):
         found = "; ".join(f"{row['file']} has {row['url']}, {_trust(row)}" for row in beside)

@@ -23,6 +23,7 @@ class Tool(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     programs: tuple[str, ...]
     debian: str
     redhat: str
+    suse: str = ""
 
 
 class Link(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,7 +132,7 @@ def packages(programs: Iterable[str], family: str) -> tuple[str, ...]:
     """The packages of a family of distributions that have these programs."""
     wanted = set(programs)
     found = (one for one in acceptance_file().tools if wanted & set(one.programs))
-    return tuple(one.redhat if family == "redhat" else one.debian for one in found)
+    return tuple(name for one in found if (name := getattr(one, family)))
 
 
 def folder(name: str, sha256: str) -> str:
@@ -144,12 +145,12 @@ def tables() -> dict[str, Any]:
     return {
         "folder": FOLDER,
         "packages": {
-            program: {"debian": one.debian, "redhat": one.redhat}
+            program: {"debian": one.debian, "redhat": one.redhat, "suse": one.suse}
             for one in acceptance_file().tools
             for program in one.programs
         },
         "builds": {
-            one.key: {"program": one.program, "debian": list(one.debian), "redhat": list(one.redhat)}
+            one.key: {"program": one.program, "debian": list(one.debian), "redhat": list(one.redhat), "suse": []}
             for one in acceptance_file().builds
         },
     }

@@ -9,6 +9,7 @@ import msgspec
 from gpuprov.catalog.gpus import Flavour
 from gpuprov.catalog.reader import BranchFact, Confidence, Fact, Note, Source, load
 
+FAMILIES: dict[str, Literal["debian", "redhat", "suse"]] = {"apt": "debian", "dnf": "redhat", "zypper": "suse"}
 BranchType = Literal["PB", "LTSB", "NFB", "evaluation"]
 
 
@@ -67,13 +68,13 @@ class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     likes: tuple[str, ...] = ()
     version_id: str = ""
     codename: str = ""
-    manager: Literal["apt", "dnf"]
+    manager: Literal["apt", "dnf", "zypper"]
     modular: bool = False
 
     @property
-    def family(self) -> Literal["debian", "redhat"]:
+    def family(self) -> Literal["debian", "redhat", "suse"]:
         """The family whose package manager it has."""
-        return "debian" if self.manager == "apt" else "redhat"
+        return FAMILIES[self.manager]
 
 
 class Origin(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,7 +20,8 @@ Source = Literal["distribution", "nvidia", "mirror"]
 """Where a driver comes from: the distribution's own archive, NVIDIA's repository, or the site's mirror of the latter."""
 SOURCES: tuple[Source, ...] = ("distribution", "nvidia", "mirror")
 
-MANAGED = ("debian12", "debian13", "ubuntu2204", "ubuntu2404", "ubuntu2604", "rhel8", "rhel9", "rhel10")
+MANAGED = ("debian12", "debian13", "ubuntu2204", "ubuntu2404", "ubuntu2604", "rhel8", "rhel9", "rhel10",
+           "sles15", "leap15")  # fmt: skip
 """Distributions whose driver gpuprov installs."""
 
 OWN = {"debian": "debian", "ubuntu": "ubuntu"}

@@ -18,7 +18,24 @@ _BRANCHED = (
     r"xserver-xorg-video-nvidia(-\d+)?",
 )
 _APT = ("nvidia-*", "libnvidia-*", "xserver-xorg-video-nvidia*", "cuda-drivers*", "libxnvctrl*")
+# Modules that are no part of NVIDIA's set for DKMS: those that SUSE has built and signed, those of NVIDIA's that compile when they
+# are installed (to 570), and older generations: https://sndirsch.github.io/nvidia/2025/07/16/nvidia-drivers.html
+_ZYPPER: dict[str, Any] = {
+    "sources": (r"nvidia-(video|compute|persistenced|modprobe|settings|xconfig)(-G\d+)?",),
+    "conflicts": (
+        r"nvidia-(open-)?(driver-|gfx)G\d+(-signed)?(-cuda)?-kmp.*",
+        r"(x11-video-nvidia|nvidia-(compute|gl))G\d+",
+        r"nv-prefer-signed-open-driver|cuda-cloud-opengpu",
+    ),
+    "pin": (
+        *("nvidia-open-driver-G0[0-9]", "nvidia-driver-G0[0-9]", "nvidia-common-G0[0-9]", "nvidia-compute-G0[0-9]"),
+        *("nvidia-compute-utils-G0[0-9]", "nvidia-video-G0[0-9]", "nvidia-gl-G0[0-9]", "nvidia-persistenced"),
+        *("nvidia-modprobe", "nvidia-settings", "libnvidia-ml", "libnvidia-cfg", "libnvidia-gpucomp"),
+    ),
+}
 TRAITS: dict[tuple[str, str], dict[str, Any]] = {
+    ("sles", "nvidia"): _ZYPPER,
+    ("opensuse-leap", "nvidia"): _ZYPPER,
     ("debian", "debian"): {
         "sources": ("nvidia-graphics-drivers", "nvidia-open-gpu-kernel-modules"),
         # NVIDIA's own repository: the metapackages that drag a driver in (not cuda-toolkit and its kind, which bring none), and

@@ -36,6 +36,7 @@ BRIDGE_ID, BRIDGE_VPD, BRIDGED_GENERATION = "15b3:1021", "SW_MNG", 4
 SUBNET_PACKAGES = {
     "debian": ("nvlsm", "libibumad3", "infiniband-diags"),
     "redhat": ("nvlsm", "libibumad", "infiniband-diags"),
+    "suse": ("nvlsm", "libibumad3", "infiniband-diags"),
 }
 # mlx5_ib: https://github.com/NVIDIA/gpu-operator/issues/2781
 SUBNET_MODULES = ("mlx5_core", "mlx5_ib", "ib_umad")

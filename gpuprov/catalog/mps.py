@@ -55,9 +55,10 @@ class Scaling(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ProgramPackages(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Packages of a family of distributions, one of which has the programs."""
 
-    family: Literal["debian", "redhat"]
+    family: Literal["debian", "redhat", "suse"]
     packages: tuple[str, ...]
     min_branch: str = ""
+    max_branch: str = ""
 
 
 class MpsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,7 +121,7 @@ def program_packages(family: str, branch: int) -> tuple[str, ...]:
     found = (
         name.format(branch=branch)
         for one in mps_file().packages
-        if one.family == family and branch >= int(one.min_branch or 0)
+        if one.family == family and int(one.min_branch or 0) <= branch <= int(one.max_branch or branch)
         for name in one.packages
     )
     return tuple(dict.fromkeys(found))
@@ -135,7 +136,8 @@ def tables() -> dict[str, Any]:
         "state": STATE,
         "features": {one.feature: int(one.min_branch) for one in mps_file().features},
         "packages": [
-            {"family": one.family, "packages": list(one.packages), "since": int(one.min_branch or 0)}
+            {"family": one.family, "packages": list(one.packages), "since": int(one.min_branch or 0),
+             "until": int(one.max_branch or 9999)}
             for one in mps_file().packages
         ],
         "paths": {"pipes": PIPES, "pipe_base": PIPE_BASE, "logs": LOGS, "runtime": RUNTIME, "profile": PROFILE,

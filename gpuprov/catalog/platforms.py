@@ -10,6 +10,7 @@ NAMES = {
     "rhel": "redhat",
     "ol": "oraclelinux",
     "amzn": "amazon",
+    "opensuse-leap": "opensuseleap",
 }
 
 

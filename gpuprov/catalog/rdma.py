@@ -19,12 +19,17 @@ ROCE_PORT = 4791
 OPENSM_UNIT = "opensm.service"
 
 
+Family = Literal["debian", "redhat", "suse"]
+FAMILIES: tuple[Family, ...] = ("debian", "redhat", "suse")
+
+
 class Packages(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a fabric, or opensm, needs in each family of distributions."""
+    """What a fabric, or opensm, needs in each family of distributions; None where that is not known."""
 
     key: str
     debian: tuple[str, ...]
     redhat: tuple[str, ...]
+    suse: tuple[str, ...] | None = None
 
 
 class Modules(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,13 +70,22 @@ def rdma_file() -> RdmaFile:
     return load("rdma", RdmaFile)
 
 
-def packages(family: Literal["debian", "redhat"], *keys: str) -> tuple[str, ...]:
+def packages(family: Family, *keys: str) -> tuple[str, ...]:
     """Names of the packages of these keys, in a family."""
     rows = (row for row in rdma_file().packages if row.key in keys)
-    return tuple(name for row in rows for name in (row.debian if family == "debian" else row.redhat))
+    return tuple(name for row in rows for name in _names(row, family) or ())
 
 
-def all_packages(family: Literal["debian", "redhat"]) -> tuple[str, ...]:
+def unknown(family: Family, *keys: str) -> tuple[str, ...]:
+    """Those of these keys for which no names are known in a family."""
+    return tuple(row.key for row in rdma_file().packages if row.key in keys and _names(row, family) is None)
+
+
+def _names(row: Packages, family: Family) -> tuple[str, ...] | None:
+    return {"debian": row.debian, "redhat": row.redhat, "suse": row.suse}[family]
+
+
+def all_packages(family: Family) -> tuple[str, ...]:
     """Every name that a host of a family is asked for."""
     return packages(family, *(row.key for row in rdma_file().packages))
 
@@ -96,8 +110,7 @@ def tables() -> dict[str, Any]:
     """What the role decides by."""
     return {
         "packages": {
-            family: {row.key: list(packages(family, row.key)) for row in rdma_file().packages}
-            for family in ("debian", "redhat")
+            family: {row.key: list(packages(family, row.key)) for row in rdma_file().packages} for family in FAMILIES
         },
         "modules": {row.key: list(row.names) for row in rdma_file().modules},
         "directory": DIRECTORY,

@@ -74,7 +74,7 @@ def modules(role: str) -> tuple[str, ...]:
 def packages(family: str, *, held: bool = False, kernel: bool = False) -> tuple[str, ...]:
     """Names in a family: all, those that are held, or those whose version is OFED's release."""
     chosen = [one for one in ofed_file().packages if (one.held or not held) and (one.kernel or not kernel)]
-    return tuple(name for one in chosen if (name := one.redhat if family == "redhat" else one.debian))
+    return tuple(name for one in chosen if (name := {"debian": one.debian, "redhat": one.redhat}.get(family, "")))
 
 
 def order(version: str) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from gpuprov.probe import zypper
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.family import by_family
 from gpuprov.probe.packages import packages_script, parse_index, parse_packages
@@ -96,6 +97,7 @@ INDEX = Probe(
 dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
   --disable-modular-filtering --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' \\
   'cuda-toolkit-*' 'cuda-minimal-build-*' 'cuda-libraries-*' 'libcudnn*' 'libnccl*'""",
+        zypper.search("cuda-toolkit-*", "cuda-minimal-build-*", "cuda-libraries-*", "libcudnn*", "libnccl*"),
     ),
     parse_index,
     "apt-cache madison cuda-toolkit-12-4 libcudnn9-cuda-12 libnccl2; dnf -C repoquery --showduplicates 'cuda-toolkit-*'",

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from gpuprov.probe import zypper
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
 from gpuprov.probe.packages import packages_script, parse_index, parse_packages
@@ -92,6 +93,7 @@ INDEX = Probe(
 dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
   --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' \\
   'datacenter-gpu-manager*' dcgmi libdcgm nv-hostengine""",
+        zypper.search("datacenter-gpu-manager*", "dcgmi", "libdcgm", "nv-hostengine"),
     ),
     parse_index,
     "apt-cache madison datacenter-gpu-manager-4-core; dnf -C repoquery --showduplicates 'datacenter-gpu-manager*'",

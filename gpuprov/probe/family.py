@@ -1,4 +1,4 @@
-"""The two families of distributions, and what their administrators type: for dispatch in scripts, and for hints."""
+"""The families of distributions, and what their administrators type: for dispatch in scripts, and for hints."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from typing import Literal, Protocol
 
 import msgspec
 
-Family = Literal["debian", "redhat"]
+Family = Literal["debian", "redhat", "suse"]
 
+FAMILIES: tuple[Family, ...] = ("debian", "redhat", "suse")
+NAMES: dict[str, str] = {"debian": "Debian", "redhat": "Red Hat", "suse": "SUSE"}
+"""What a family is called in messages."""
 IDS: dict[str, Family] = {
     **dict.fromkeys(("debian", "ubuntu"), "debian"),
     **dict.fromkeys(("rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"), "redhat"),
     **dict.fromkeys(("openEuler", "anolis", "alinux"), "redhat"),
+    **dict.fromkeys(("sles", "opensuse-leap", "opensuse", "suse"), "suse"),
 }
 """ID and words of ID_LIKE in os-release(5) that name a family; the first that is known decides."""
 
@@ -26,13 +30,13 @@ class Release(Protocol):
 
 
 def family(release: Release) -> Family | None:
-    """The family of a distribution; None if it is of neither."""
+    """The family of a distribution; None if it is of none."""
     known = {name.casefold(): found for name, found in IDS.items()}
     return next((known[word.casefold()] for word in (release.id, *release.like) if word.casefold() in known), None)
 
 
 def _cases() -> str:
-    names = {kind: "|".join(name for name, found in IDS.items() if found == kind) for kind in ("debian", "redhat")}
+    names = {kind: "|".join(name for name, found in IDS.items() if found == kind) for kind in FAMILIES}
     return " ".join(f"{names[kind]}) echo {kind}; break ;;" for kind in names)
 
 
@@ -40,12 +44,14 @@ FAMILY = (
     "family=$(ID=; ID_LIKE=; . /etc/os-release 2>/dev/null; "
     f'for i in $ID $ID_LIKE; do case "$i" in {_cases()} esac; done)\n'
 )
-"""Shell: sets `family` to debian, redhat or nothing. Programs that happen to be installed decide nothing."""
+"""Shell: sets `family` to debian, redhat, suse or nothing. Programs that happen to be installed decide nothing."""
 
 
-def by_family(debian: str, redhat: str) -> str:
-    """One script that does what the host's family needs, and nothing on a host of neither."""
-    return f'{FAMILY}case "$family" in\ndebian)\n{debian}\n;;\nredhat)\n{redhat}\n;;\nesac'
+def by_family(debian: str, redhat: str, suse: str) -> str:
+    """One script that does what the host's family needs, and nothing on a host of none."""
+    parts = {"debian": debian, "redhat": redhat, "suse": suse}
+    cases = "\n".join(f"{kind})\n{script}\n;;" for kind, script in parts.items())
+    return f'{FAMILY}case "$family" in\n{cases}\nesac'
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +100,21 @@ WORDS: dict[Family, Words] = {
         clean="dnf clean packages",
         fetch="dnf makecache",
         old_kernels="dnf remove --oldinstallonly",
+        rebuild_initramfs="dracut --force --regenerate-all",
+        list_initramfs="lsinitrd",
+    ),
+    "suse": Words(
+        hold="zypper addlock",
+        unhold="zypper removelock",
+        held="zypper locks",
+        install="zypper install",
+        reinstall="zypper install --force",
+        remove="zypper remove",
+        purge="zypper remove",
+        repair="rpm --rebuilddb; zypper verify",
+        clean="zypper clean",
+        fetch="zypper refresh",
+        old_kernels="zypper purge-kernels",
         rebuild_initramfs="dracut --force --regenerate-all",
         list_initramfs="lsinitrd",
     ),

@@ -55,6 +55,7 @@ INDEX = Probe(
         f"apt-cache madison {' '.join(NAMES)} 2>/dev/null; true",
         "dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available "
         "--qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' gdrcopy gdrcopy-kmod",
+        "true",
     ),
     parse_index,
     "apt-cache madison gdrdrv-dkms libgdrapi; dnf -C repoquery gdrcopy gdrcopy-kmod",

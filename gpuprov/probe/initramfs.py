@@ -12,7 +12,7 @@ from gpuprov.probe.base import Output, Probe
 class Initramfs(msgspec.Struct, frozen=True):
     """`holds_configuration`: gpuprov's modprobe.d file is inside, and was not changed after the image was made.
 
-    `by_dracut`: dracut made it (the Red Hat family, Ubuntu from 25.10 on), not initramfs-tools.
+    `by_dracut`: dracut made it (the Red Hat and SUSE families, Ubuntu from 25.10 on), not initramfs-tools.
     """
 
     image: str
@@ -24,7 +24,7 @@ class Initramfs(msgspec.Struct, frozen=True):
     @property
     def release(self) -> str:
         """The kernel that it is for."""
-        return re.sub(r"^(initrd\.img|initramfs)-|\.img\Z", "", self.image.rsplit("/", 1)[-1])
+        return re.sub(r"^(initrd(\.img)?|initramfs)-|\.img\Z", "", self.image.rsplit("/", 1)[-1])
 
     @property
     def rebuild(self) -> str:
@@ -59,8 +59,8 @@ names() {
   esac
   $k "$1" 2>/dev/null | $d 2>/dev/null | cpio -it --quiet 2>/dev/null
 }
-for i in /boot/initrd.img-* /boot/initramfs-*.img; do
-  case "$i" in *kdump.img|*-0-rescue-*) continue ;; esac
+for i in /boot/initrd.img-* /boot/initramfs-*.img /boot/initrd-*; do
+  case "$i" in *kdump.img|*-kdump|*-0-rescue-*) continue ;; esac
   v=${i#/boot/initr*-}
   [ -f "$i" ] && [ -d "/lib/modules/${v%.img}" ] || continue
   if command -v lsinitramfs >/dev/null; then l=$(lsinitramfs "$i" 2>/dev/null); s=$?

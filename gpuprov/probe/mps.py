@@ -7,6 +7,7 @@ from typing import TypedDict
 
 import msgspec
 
+from gpuprov.probe import zypper
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
 from gpuprov.probe.mps_script import SCRIPT
@@ -223,6 +224,7 @@ INDEX = Probe(
         """a=$(uname -m)
 dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
   --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' nvidia-driver-cuda""",
+        zypper.search("nvidia-compute-utils-G*"),
     ),
     parse_index,
     "apt-cache madison nvidia-cuda-mps; dnf -C repoquery --showduplicates nvidia-driver-cuda",

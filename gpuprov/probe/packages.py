@@ -1,13 +1,14 @@
-"""Packages of a host, of either family: installed, held, broken; and what its repositories offer."""
+"""Packages of a host, of any family: installed, held, broken; and what its repositories offer."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import msgspec
 
 from gpuprov.package_lists import PRESENT, parse_madison
-from gpuprov.probe import rpm
+from gpuprov.probe import rpm, zypper
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
 from gpuprov.probe.prebuilt import SUFFIX
@@ -61,10 +62,12 @@ NO_LOCK_PLUGIN = "dnf's plugin versionlock is not installed"
 
 def packages_script(debian: str, redhat: str) -> str:
     """The installed packages of these names: `debian` is quoted patterns for dpkg-query, `redhat` a regular expression (ERE)."""
+    installed = f"rpm -qa --qf '{RPM_FORMAT}' 2>/dev/null | grep -E '^rpm\\|({redhat})\\|'"
     return by_family(
         f"""echo "native|$(dpkg --print-architecture)"
 dpkg-query -W -f '{DPKG_FORMAT}' {debian} 2>/dev/null; true""",
-        f"rpm -qa --qf '{RPM_FORMAT}' 2>/dev/null | grep -E '^rpm\\|({redhat})\\|'\n{LOCKS}; true",
+        f"{installed}\n{LOCKS}; true",
+        f"{installed}\n{zypper.LOCKS}; true",
     )
 
 
@@ -115,7 +118,7 @@ def _merged(ones: list[tuple[str, Package]]) -> Package:
 
 
 def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
-    locks = [] if _not_locking(rows) else rows.get("lock", [])
+    held = _held(rows)
     found: dict[str, list[tuple[rpm.Nevra, str]]] = {}
     for row in rows.get("rpm", []):
         cells = row.split("|")
@@ -127,12 +130,22 @@ def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
         versions.sort(key=lambda pair: rpm.by_age(pair[0]), reverse=True)
         several = bool(re.fullmatch(INSTALL_ONLY, name))
         whole = several or len({nevra.evr for nevra, _ in versions}) == 1
-        entries = [Package(name, nevra.evr, source, rpm.held(locks, nevra), whole) for nevra, source in versions]
+        entries = [Package(name, nevra.evr, source, held(nevra), whole) for nevra, source in versions]
         packages[name] = entries[0] if several else _merged([(name, entry) for entry in entries])
         if several:
             for (nevra, _), entry in zip(versions, entries, strict=True):
                 packages[f"{name}-{nevra.version}-{nevra.release}.{nevra.arch}"] = entry
     return packages
+
+
+def _held(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra], bool]:
+    """What tells of a package whether it is held."""
+    lines = rows.get("lock", [])
+    if "suse" in rows:
+        blocks = zypper.parse_locks(lines)
+        return lambda nevra: zypper.held(blocks, nevra.name)
+    locks = [] if _not_locking(rows) else lines
+    return lambda nevra: rpm.held(locks, nevra)
 
 
 def _setting(lines: list[str], key: str) -> str:
@@ -208,7 +221,10 @@ INSTALLED = (
     ),
     *("datacenter-gpu-manager*", "nvlink5*", "libcudnn*", "libnccl*"),
 )
-INSTALLED_RPM = r".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel(-.*)?|dkms|datacenter-gpu-manager.*|nvlink.*|lib(cudnn|nccl).*"
+INSTALLED_RPM = (
+    r".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel(-.*)?|dkms|nv-prefer-.*|datacenter-gpu-manager.*|nvlink.*|"
+    r"lib(cudnn|nccl).*"
+)
 """Names that concern the driver: Debian's as dpkg-query's patterns, rpm's as a regular expression of the whole name."""
 OFFERED = (
     r"(lib)?(nvidia|cuda|nvcuvid|nvoptix|nvsdm|nvl|xnvctrl)|lib[a-z0-9]+-nvidia|xserver-xorg-video-nvidia|firmware-nvidia|"
@@ -220,7 +236,7 @@ PACKAGES = Probe(
     "packages",
     packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM),
     parse_packages,
-    "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*' 'cuda*'; dnf versionlock list",
+    "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*' 'cuda*'; dnf versionlock list; zypper locks",
 )
 """Installed packages that concern the driver, by name."""
 LOCKING = Probe(
@@ -228,23 +244,22 @@ LOCKING = Probe(
     by_family(
         "apt-config dump --format 'apt|%v%n' APT::Get::allow-change-held-packages 2>/dev/null; true",
         f"echo 'redhat|'\n{LOCKS}; true",
+        "echo 'suse|'",
     ),
     parse_locking,
-    "apt-config dump APT::Get::allow-change-held-packages; grep -r . /etc/dnf/plugins/versionlock.conf",
+    "apt-config dump APT::Get::allow-change-held-packages; grep -r . /etc/dnf/plugins/versionlock.conf; zypper locks",
 )
 """Why a held package of this host can be moved all the same; empty where holding works.
 
 dnf and dnf-automatic honour a lock only while the plugin is installed and switched on; `Package.held` is false without it."""
+_AUDIT_RPM = f"""rpm --verifydb >/dev/null || exit 1
+rpm -qa --qf '%{{NAME}}|%{{ARCH}}\\n' | grep -vE '^(gpg-pubkey|{INSTALL_ONLY})\\|' | sort | uniq -d |
+  sed 's/\\(.*\\)|\\(.*\\)/\\1.\\2 is installed in two versions: a transaction was cut off/'"""
 AUDIT = Probe(
     "package_audit",
-    by_family(
-        "dpkg --audit",
-        f"""rpm --verifydb >/dev/null || exit 1
-rpm -qa --qf '%{{NAME}}|%{{ARCH}}\\n' | grep -vE '^(gpg-pubkey|{INSTALL_ONLY})\\|' | sort | uniq -d |
-  sed 's/\\(.*\\)|\\(.*\\)/\\1.\\2 is installed in two versions: a transaction was cut off/'""",
-    ),
+    by_family("dpkg --audit", _AUDIT_RPM, _AUDIT_RPM),
     parse_audit,
-    "dpkg --audit; rpm --verifydb; dnf check --duplicates",
+    "dpkg --audit; rpm --verifydb; dnf check --duplicates; zypper verify",
 )
 """The package manager's own complaint about its database, or what a cut-off transaction left; empty when all is well."""
 INDEX = Probe(
@@ -260,9 +275,10 @@ dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --ava
   --disable-modular-filtering --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' \\
   """
         + " ".join(f"'{pattern}'" for pattern in OFFERED_RPM),
+        zypper.search(*OFFERED_RPM),
     ),
     parse_index,
-    "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'",
+    "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; zypper --no-refresh search -s '*nvidia*'",
 )
 """Package versions that the host's repositories offer, by name, newest first; from what the host has fetched, never the network.
 

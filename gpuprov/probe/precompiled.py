@@ -35,6 +35,7 @@ dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${Depends}\n' 'linux
 rpm -qa --qf 'installed|%{NAME}|%{EPOCHNUM}:%{VERSION}-%{RELEASE}|\\n' 'kmod-nvidia-[0-9]*'
 dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
   --disable-modular-filtering --arch "$a,noarch" --qf 'offered|%{name}|%{epoch}:%{version}-%{release}|' 'kmod-nvidia-[0-9]*'""",
+        "true",
     ),
     parse,
     "apt-cache show 'linux-modules-nvidia-*'; dnf -C repoquery --showduplicates 'kmod-nvidia-[0-9]*'",

@@ -25,15 +25,21 @@ done
 echo "@arch $(dpkg --print-architecture)"
 """
 )
-_REDHAT = (
-    _FILES % "/etc/yum.repos.d/*.repo /etc/pki/rpm-gpg/RPM-GPG-KEY-gpuprov-*"
-    + r"""for k in $(rpm -q gpg-pubkey 2>/dev/null | grep '^gpg-pubkey-'); do
+_RPM = r"""for k in $(rpm -q gpg-pubkey 2>/dev/null | grep '^gpg-pubkey-'); do
   echo "@rpmkey ${k#gpg-pubkey-} $(rpm -q --qf '%{DESCRIPTION}' "$k" 2>/dev/null | base64 | tr -d '\n')"
 done
 echo "@machine $(uname -m)"
 echo "@release $(. /etc/os-release; echo "${VERSION_ID%%.*}")"
-sed -n 's/^gpgcheck *= */@gpgcheck /p' /etc/dnf/dnf.conf 2>/dev/null
 """
+_REDHAT = (
+    _FILES % "/etc/yum.repos.d/*.repo /etc/pki/rpm-gpg/RPM-GPG-KEY-gpuprov-*"
+    + _RPM
+    + "sed -n 's/^gpgcheck *= */@gpgcheck /p' /etc/dnf/dnf.conf 2>/dev/null\n"
+)
+_SUSE = (
+    _FILES % "/etc/zypp/repos.d/*.repo /etc/zypp/gpuprov-*.asc"
+    + _RPM
+    + "grep -qsE '^[[:space:]]*gpgcheck[[:space:]]*=[[:space:]]*(0|no|false|off)' /etc/zypp/zypp.conf || echo '@gpgcheck 1'\n"
 )
 
 
@@ -49,8 +55,9 @@ def parse(output: Output) -> dict[str, Any]:
 
 REPOSITORIES: Probe[dict[str, Any]] = Probe(
     "repositories",
-    by_family(_DEBIAN, _REDHAT) + "\necho @end",
+    by_family(_DEBIAN, _REDHAT, _SUSE) + "\necho @end",
     parse,
-    "cat /etc/apt/sources.list.d/* /etc/yum.repos.d/*; ls /etc/apt/keyrings /etc/apt/trusted.gpg.d /etc/pki/rpm-gpg",
+    "cat /etc/apt/sources.list.d/* /etc/yum.repos.d/* /etc/zypp/repos.d/*; "
+    "ls /etc/apt/keyrings /etc/apt/trusted.gpg.d /etc/pki/rpm-gpg",
 )
 """What `sources.parse` tells: files, sources, and the keys trusted for all."""

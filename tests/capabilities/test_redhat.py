@@ -11,8 +11,9 @@ from tests.probe import captured
 
 ROCKY = {"os_release": 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5"\n'}
 OPENSUSE = {
-    "os_release": 'ID="opensuse-leap"\nID_LIKE="suse opensuse"\nVERSION_ID="15.6"\nPRETTY_NAME="openSUSE Leap 15.6"\n'
+    "os_release": 'ID="opensuse-tumbleweed"\nID_LIKE="opensuse suse"\nVERSION_ID="20261101"\nPRETTY_NAME="openSUSE Tumbleweed"\n'
 }
+MICRO = {"os_release": 'ID="sl-micro"\nID_LIKE="suse"\nVERSION_ID="6.1"\nPRETTY_NAME="SUSE Linux Micro 6.1"\n'}
 OLD, NEW = "5.14.0-503.11.1.el9_5.x86_64", "5.14.0-570.12.1.el9_6.x86_64"
 KERNELS = f"{OLD}|1|1|580.95.05|1\n{NEW}|1|1|580.95.05|1\n"
 OUT = Kernel(blacklist=("nouveau",), module_options={"nouveau": {"modeset": 0}})
@@ -30,7 +31,16 @@ def images(*rows: tuple[str, int, str]) -> dict[str, str]:
 NOUVEAU = f"usr/lib/modules/{OLD}/kernel/drivers/gpu/drm/nouveau/nouveau.ko.xz"
 ROWS = [
     Row("Rocky by what it is like", "host.supported", None, ROCKY, "pass", "Rocky Linux 9.5"),
-    Row("another family", "host.supported", None, OPENSUSE, "fail", "openSUSE", "not supported"),
+    Row("another family", "host.supported", None, OPENSUSE, "fail", "Tumbleweed", "not supported"),
+    Row(
+        "a snapshot",
+        "host.supported",
+        None,
+        MICRO,
+        "fail",
+        "SUSE Linux Micro 6.1, whose root file system",
+        "transactional-update",
+    ),
     Row(
         "two versions of one package",
         "host.packages",

@@ -166,9 +166,10 @@ def test_a_lock_of_one_version_does_not_hold_the_other(locked: str) -> None:
 def test_kernels_of_two_versions_are_no_cut_off_transaction(name: str, beside: bool) -> None:
     lines = "".join(f"rpm|{name}|0|6.{n}|1.el9|x86_64|{name}-6.{n}-1.el9.src.rpm\n" for n in (1, 2))
     assert packages.parse_packages(Output(lines))[name].whole is beside
-    ours = f"rpm() {{ printf '{name}|x86_64\\n{name}|x86_64\\n'; }}\n" + packages.AUDIT.script.split("redhat)\n")[
-        -1
-    ].removesuffix(";;\nesac")
+    ours = (
+        f"rpm() {{ printf '{name}|x86_64\\n{name}|x86_64\\n'; }}\n"
+        + (packages.AUDIT.script.split("redhat)\n")[-1].partition("\n;;")[0])
+    )
     told = subprocess.run(["sh", "-c", ours], capture_output=True, text=True, check=True).stdout
     assert ("installed in two versions" in told) is not beside
 
@@ -278,7 +279,9 @@ RELEASES = [
     ('ID="openEuler"\n', "redhat"),
     ('ID="anolis"\nID_LIKE="rhel fedora centos"\n', "redhat"),
     ('ID="alinux"\nID_LIKE="rhel fedora centos anolis"\n', "redhat"),
-    ('ID="opensuse-leap"\nID_LIKE="suse opensuse"\n', None),
+    ('ID="opensuse-leap"\nID_LIKE="suse opensuse"\n', "suse"),
+    ('ID="sles"\nID_LIKE="suse"\n', "suse"),
+    ('ID="arch"\n', None),
     ("", None),
 ]
 
@@ -287,7 +290,9 @@ RELEASES = [
 def test_the_family_is_told_alike_in_shell_and_python(text: str, kind: str | None, tmp_path: Path) -> None:
     assert family.family(system.parse_os_release(Output(text))) == kind
     (tmp_path / "os-release").write_text(text, encoding="utf-8")
-    script = family.by_family("echo debian", "echo redhat").replace("/etc/os-release", f"{tmp_path}/os-release")
+    script = family.by_family("echo debian", "echo redhat", "echo suse").replace(
+        "/etc/os-release", f"{tmp_path}/os-release"
+    )
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     assert (done.stdout.strip() or None) == kind
 

@@ -8,6 +8,14 @@ from gpuprov.probe import boot, initramfs, modules, system
 from gpuprov.probe.family import family
 from gpuprov.spec.kernel import Kernel
 
+ENTRIES = {
+    "debian": ("/etc/default/grub.d/90-gpuprov.cfg", "update-grub"),
+    "redhat": ("/boot/loader/entries", 'grubby --update-kernel=ALL --args="{}"'),
+    "suse": ("/boot/grub2/grub.cfg", "GRUB_CMDLINE_LINUX in /etc/default/grub; grub2-mkconfig -o /boot/grub2/grub.cfg"),
+}
+"""By family: what is changed for the boot entries, and how one makes them anew by hand."""
+IMAGES = {"debian": "/boot/initrd.img-{}", "redhat": "/boot/initramfs-{}.img", "suse": "/boot/initrd-{}"}
+
 
 @check("kernel.command_line", boot.COMMAND_LINE, system.CONTAINER, fields=("command_line",))
 def command_line(ctx: Context[Kernel]) -> Outcome:
@@ -37,15 +45,13 @@ def boot_entries(ctx: Context[Kernel]) -> Outcome:
     if ctx.facts.get(system.CONTAINER):
         return skip("a container has no bootloader")
     entries = [entry for entry in ctx.facts.get(boot.BOOT_ENTRIES) if not {"single", "recovery"} & set(entry)]
-    redhat = family(ctx.facts.get(system.OS_RELEASE)) == "redhat"
-    file = "/boot/loader/entries" if redhat else "/etc/default/grub.d/90-gpuprov.cfg"
+    file, remake = ENTRIES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
     change = Change(kind="file", name=file, after=listed(wanted))
     if not entries:
         return fail(listed(wanted), "no grub entries found", "only grub is supported; set the parameters by hand")
     wrong = sorted({item for entry in entries for item in differences(wanted, entry)})
     if wrong:
-        hint = f'grubby --update-kernel=ALL --args="{listed(wanted)}"' if redhat else "update-grub"
-        return fail(listed(wanted), " ".join(wrong), hint, changes=[change])
+        return fail(listed(wanted), " ".join(wrong), remake.format(listed(wanted)), changes=[change])
     return ok(f"{listed(wanted)} in {len(entries)} boot entries")
 
 
@@ -65,8 +71,8 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     made = {image.release for image in images}
     without = [k.release for k in ctx.facts.get(modules.KERNELS) if k.bootable and k.release not in made]
     if without:
-        redhat = family(ctx.facts.get(system.OS_RELEASE)) == "redhat"
-        names = [f"/boot/initramfs-{name}.img" if redhat else f"/boot/initrd.img-{name}" for name in without]
+        image = IMAGES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
+        names = [image.format(name) for name in without]
         changes = [Change(kind="initramfs", name=name, after="made") for name in names]
         by_dracut = any(image.by_dracut for image in images)
         hint = f"dracut {names[0]} {without[0]}" if by_dracut else f"update-initramfs -c -k {without[0]}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, build_targets, served
 from gpuprov.probe import modules, system
-from gpuprov.probe.family import family, words
+from gpuprov.probe.family import NAMES, family, words
 from gpuprov.probe.packages import PACKAGES
 from gpuprov.probe.prebuilt import PREBUILT
 from gpuprov.spec.model import HostSpec
@@ -27,10 +27,11 @@ SAME = ("version", "cuda", "kernel_modules", "source")
 )
 def build_family(ctx: Ctx) -> Outcome:
     """Modules are packed on hosts of the Debian family only: others have no program for it."""
-    if not ctx.fragment.build_host or family(ctx.facts.get(system.OS_RELEASE)) != "redhat":
+    kind = family(ctx.facts.get(system.OS_RELEASE))
+    if not ctx.fragment.build_host or kind in (None, "debian"):
         return not_asked(f"modules come from {ctx.fragment.build_host}") if ctx.fragment.build_host else not_asked()
     hint = "no build_host for this host, which builds its own"
-    return fail("a host of the Debian family", "the RHEL family: rpmbuild is not on its hosts", hint)
+    return fail("a host of the Debian family", f"the {NAMES[kind]} family: rpmbuild is not on its hosts", hint)
 
 
 @check(

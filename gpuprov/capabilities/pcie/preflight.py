@@ -9,11 +9,13 @@ from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.pcie.fragment import Ctx, guest, lines, model
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.probe import rdma, system, virtualization
-from gpuprov.probe.family import family
+from gpuprov.probe.family import NAMES, family
 from gpuprov.probe.pcie import PCIE
 from gpuprov.probe.pcie import Pcie as State
 
 KEEP = "pcie: {acs: keep}"
+TO = {"redhat": "grubby", "suse": "/etc/default/grub"}
+"""Where a command line goes on hosts whose GRUB has no drop-ins."""
 VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "amd", "arm": "arm"}
 """Processors as /proc/cpuinfo names them, by whose IOMMU they come with."""
 
@@ -45,15 +47,15 @@ def _acs(ctx: Ctx) -> Refusal:
     if asked == "disabled":
         yield from _zeros(state)
         return
-    redhat = family(ctx.facts.get(system.OS_RELEASE)) == "redhat"
+    kin = family(ctx.facts.get(system.OS_RELEASE))
     if not state.topo:
         yield "rdma_topo", "no rdma_topo", f"a rdma-core of version 61 or later; or {KEEP}"
     elif not state.topo_grub:
         told = "; ".join(state.topo_wrong) or "it does not say which masks"
         yield "a topology that rdma_topo knows", told, KEEP
-    elif redhat:
-        hint = f"rdma_topo write-grub-acs --dry-run, and give to grubby what it prints; {KEEP}"
-        yield "GRUB with drop-ins, which rdma_topo writes", "a host of the Red Hat family", hint
+    elif kin in TO:
+        hint = f"rdma_topo write-grub-acs --dry-run, and give to {TO[kin]} what it prints; {KEEP}"
+        yield "GRUB with drop-ins, which rdma_topo writes", f"a host of the {NAMES[kin]} family", hint
 
 
 def _zeros(state: State) -> Refusal:

@@ -66,8 +66,9 @@ def fits(ctx: Ctx) -> Outcome:
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
     system_is, asked = ctx.facts.get(system.OS_RELEASE), ctx.fragment.ofed
     kind = family(system_is)
-    if kind is None:
-        return fail("Debian, Ubuntu, EL or what descends from them", system_is.name or system_is.id, "stack: inbox")
+    if kind not in ("debian", "redhat"):
+        told = f"no package names are known for DOCA-OFED on {system_is.name or system_is.id}"
+        return fail("Debian, Ubuntu, EL or what descends from them", told, "stack: inbox")
     end = {"debian": ".deb", "redhat": ".rpm"}[kind]
     for key in ("url", "file"):
         if (value := getattr(asked, key)) and not value.endswith(end):

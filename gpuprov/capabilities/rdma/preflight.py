@@ -18,8 +18,11 @@ def wanted_packages(ctx: Ctx) -> tuple[str, ...]:
     kind = family(ctx.facts.get(system.OS_RELEASE))
     if ctx.fragment.own_stack != "inbox" or kind is None:
         return ()
-    keys = ("all", ctx.fragment.fabric, *(("opensm",) if ctx.host.name in ctx.fragment.opensm.hosts else ()))
-    return catalogue.packages(kind, *keys)
+    return catalogue.packages(kind, *_keys(ctx))
+
+
+def _keys(ctx: Ctx) -> tuple[str, ...]:
+    return ("all", ctx.fragment.fabric, *(("opensm",) if ctx.host.name in ctx.fragment.opensm.hosts else ()))
 
 
 @check("rdma.packages", PACKAGES, system.OS_RELEASE, fields=("stack",), evidence="dpkg -l rdma-core; rpm -q rdma-core")
@@ -28,6 +31,10 @@ def packages(ctx: Ctx) -> Outcome:
     wanted, there = wanted_packages(ctx), ctx.facts.get(PACKAGES)
     if not wanted:
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
+    kind = family(ctx.facts.get(system.OS_RELEASE))
+    if lacking := catalogue.unknown(kind, *_keys(ctx)) if kind else ():
+        told = f"no package names are known for {' or '.join(lacking)} on {ctx.facts.get(system.OS_RELEASE).name}"
+        return fail(" ".join(wanted), told, f"another host for {lacking[0]}")
     missing = [name for name in wanted if name not in there]
     broken = [name for name in wanted if name in there and not there[name].whole]
     said = words(ctx.facts.get(system.OS_RELEASE))

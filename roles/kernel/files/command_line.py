@@ -1,4 +1,4 @@
-"""The kernel command line of every boot entry, on hosts that have grubby. usage: command_line.py check|write WORD...
+"""The kernel command line of every boot entry, on hosts that have grubby or (SUSE) make grub.cfg from GRUB's defaults. usage: command_line.py check|write WORD...
 
 check prints what differs, a line each; write puts it right: the entries and grub's environment through grubby, and what entries
 of later kernels are made from (/etc/default/grub, and /etc/kernel/cmdline where it is). Words that an earlier run wrote and
@@ -127,6 +127,15 @@ def grubby(wanted, unwanted):
     return " ".join(done.stdout.split())
 
 
+def remade():
+    """Make grub.cfg anew from GRUB's defaults."""
+    command = ["grub2-mkconfig", "-o", BOOT + "/grub2/grub.cfg"]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False
+    )
+    return " ".join(done.stdout.split())
+
+
 def main(action, wanted):
     earlier = read(RECORD).split()
     if not wanted and not earlier:
@@ -140,13 +149,16 @@ def main(action, wanted):
         return ""
     os.makedirs(os.path.dirname(RECORD), exist_ok=True)
     write(RECORD, "\n".join(sorted(set(earlier) | set(pairs(wanted)))) + "\n")
-    said = grubby(wanted, unwanted) if differing else ""
+    by_grubby = shutil.which("grubby") is not None
+    said = grubby(wanted, unwanted) if differing and by_grubby else ""
     for name, words in inherited().items():
         if name in late:
             inherit(name, settled(words, wanted, unwanted))
+    if not by_grubby:
+        said = remade()
     left = [name for name, words in entries().items() if wrong(words, wanted, unwanted)]
     if left:
-        return "grubby left %s as it was%s" % (", ".join(left), ": " + said if said else "")
+        return "%s left %s as it was%s" % ("grubby" if by_grubby else "grub2-mkconfig", ", ".join(left), ": " + said if said else "")
     if wanted:
         write(RECORD, "\n".join(sorted(pairs(wanted))) + "\n")
     else:

@@ -9,8 +9,8 @@ by_dracut() {
   command -v update-initramfs > /dev/null || return 0
   command -v dracut > /dev/null && lsinitramfs "$1" 2>/dev/null | grep -q lib/dracut/
 }
-for image in /boot/initrd.img-* /boot/initramfs-*.img; do
-  case "$image" in *kdump.img | *-0-rescue-*) continue ;; esac
+for image in /boot/initrd.img-* /boot/initramfs-*.img /boot/initrd-*; do
+  case "$image" in *kdump.img | *-kdump | *-0-rescue-*) continue ;; esac
   kernel=${image#/boot/initr*-}
   kernel=${kernel%.img}
   [ -f "$image" ] && [ -d "/lib/modules/$kernel" ] && stale "$image" || continue
