@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
+from typing import Annotated
+
+import msgspec
 
 from gpuprov import reach
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
@@ -33,8 +36,8 @@ BOOT_SPACE = 100
 class House(Fragment, frozen=True):
     """The parts of a spec that belong to no capability."""
 
-    gpu: GpuSpec | None = None
-    reboot: Reboot = "never"
+    gpu: Annotated[GpuSpec | None, msgspec.Meta(description="which GPUs the host has: model and count")] = None
+    reboot: Annotated[Reboot, msgspec.Meta(description="whether apply may reboot the host")] = "never"
 
 
 Ctx = Context[House]

@@ -20,7 +20,10 @@ MODULE_OF_DRIVER = {"NovaCore": "nova_core"}
 
 
 class Nouveau(Fragment, frozen=True):
-    """Keeps the in-tree GPU drivers out of modprobe, of the initramfs and of the running kernel."""
+    """Keeps the in-tree GPU drivers out of modprobe, of the initramfs and of the running kernel.
+
+    What is loaded and unused is unloaded; where it is in use, that is a reason for a reboot.
+    """
 
     modules: Annotated[tuple[ModuleName, ...], msgspec.Meta(description="Kernel modules to keep out", min_length=1)] = (
         IN_TREE

@@ -24,7 +24,10 @@ class Persistence(Fragment, frozen=True):
 
     mode: Annotated[
         Literal["auto", "daemon", "legacy"],
-        msgspec.Meta(description="auto: the daemon where it is packaged, else legacy"),
+        msgspec.Meta(
+            description="the daemon, the legacy mode, or auto: the daemon where the host's repositories have it, else "
+            "legacy"
+        ),
     ] = "auto"
 
 

@@ -43,27 +43,53 @@ HUGEPAGES_SYSCTL, NUMA_SYSCTL = "vm.nr_hugepages", "kernel.numa_balancing"
 
 
 class Kernel(Fragment, frozen=True):
-    """Kernel command line, modules, initramfs, sysctl, limits, hugepages, CPU governor. One owner: no two roles write one file."""
+    """Kernel command line, modules, initramfs, sysctl, limits, hugepages, CPU governor. One owner: no two roles write one file.
 
-    command_line: dict[str, Word] = {}
-    blacklist: tuple[ModuleName, ...] = ()
-    module_options: dict[ModuleName, dict[ParameterName, Scalar]] = {}
-    modules_load: tuple[ModuleName, ...] = ()
-    sysctl: dict[SysctlName, int | str] = {}
-    limits: dict[LimitName, Limit] = {}
+    What other capabilities ask of the kernel arrives merged. A file for which nothing is asked does not exist.
+    """
+
+    command_line: Annotated[
+        dict[str, Word],
+        msgspec.Meta(description="parameters that the kernel is started with; an empty value makes a bare word"),
+    ] = {}
+    blacklist: Annotated[
+        tuple[ModuleName, ...], msgspec.Meta(description="modules that neither udev nor an alias may load")
+    ] = ()
+    module_options: Annotated[
+        dict[ModuleName, dict[ParameterName, Scalar]],
+        msgspec.Meta(description="by module, its parameters and their values; true is written as 1"),
+    ] = {}
+    modules_load: Annotated[tuple[ModuleName, ...], msgspec.Meta(description="modules to load at boot")] = ()
+    sysctl: Annotated[
+        dict[SysctlName, int | str], msgspec.Meta(description="kernel settings by name, for now and for every boot")
+    ] = {}
+    limits: Annotated[
+        dict[LimitName, Limit],
+        msgspec.Meta(
+            description="by item of limits.conf(5), the soft and hard limit of login sessions and of systemd services. A "
+            "number has the unit of limits.conf(5), KiB for memlock; or unlimited"
+        ),
+    ] = {}
     hugepages: Annotated[
         dict[HugepageSize, Annotated[int, msgspec.Meta(ge=1)]],
         msgspec.Meta(
-            description="how many pages: of 2M exactly, by sysctl; of 1G at least, on the command line, which takes a reboot"
+            description="by size (2M, 1G), how many pages: of 2M exactly, by sysctl; of 1G at least, on the command line,"
+            " which takes a reboot"
         ),
     ] = {}
     cpu_governor: Annotated[
         Literal["keep", "performance", "powersave", "schedutil", "ondemand", "conservative"],
-        msgspec.Meta(description="the frequency governor of every CPU, set again at boot; virtual machines have none"),
+        msgspec.Meta(
+            description="the frequency governor of every CPU, set again at boot; keep leaves it alone. Virtual machines "
+            "have none"
+        ),
     ] = "keep"
     numa_balancing: Annotated[
         Literal["keep", "enabled", "disabled"],
-        msgspec.Meta(description="whether the kernel moves memory between NUMA nodes by itself: kernel.numa_balancing"),
+        msgspec.Meta(
+            description="whether the kernel moves memory between NUMA nodes by itself (kernel.numa_balancing); keep "
+            "leaves it alone"
+        ),
     ] = "keep"
 
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import inspect as shape
 
 from gpuprov.spec.build import may_be_switched_off
+from gpuprov.spec.described import bare
 from gpuprov.spec.model import Fragment
 
 IDENTIFIER = "https://json-schema.org/draft/2020-12/schema"
@@ -46,8 +47,9 @@ def _close_keys(kind: type[Fragment], described: dict[str, Any]) -> None:
     """Mappings with a fixed choice of keys: msgspec checks the keys, but leaves them out of the schema."""
     info = shape.type_info(kind)
     for field in info.fields if isinstance(info, shape.StructType) else ():
-        if isinstance(field.type, shape.DictType) and isinstance(field.type.key_type, shape.LiteralType):
-            described["properties"][field.encode_name]["propertyNames"] = {"enum": list(field.type.key_type.values)}
+        plain = bare(field.type)
+        if isinstance(plain, shape.DictType) and isinstance(plain.key_type, shape.LiteralType):
+            described["properties"][field.encode_name]["propertyNames"] = {"enum": list(plain.key_type.values)}
 
 
 def _let_switch_off(kind: type[Fragment], described: dict[str, Any]) -> None:

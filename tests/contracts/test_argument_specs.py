@@ -1,20 +1,24 @@
-"""The typed fragment and the role's argument_specs say the same: names, types, choices; every option is required."""
+"""What Ansible is told of a role's options is the fragment: its own validator takes what is rendered, and refuses what is not."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from msgspec import inspect as shape
 
 from gpuprov import assets
-from gpuprov.capabilities import CAPABILITIES
+from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.mps.fragment import Group, Mps
+from gpuprov.explain import fields
+from gpuprov.fleet import load_fleet
 from gpuprov.render import role_variables
 
+ROOT = Path(__file__).parents[2]
 NAMES = {capability.name: capability for capability in CAPABILITIES}
 
 
@@ -24,57 +28,66 @@ def options(name: str) -> dict[str, Any]:
     return loaded
 
 
-def ansible_type(kind: shape.Type) -> tuple[str, list[str] | None, str | None]:
-    """Ansible's type, choices and elements for a field of the model."""
-    while isinstance(kind, shape.Metadata):
-        kind = kind.type
-    if isinstance(kind, shape.LiteralType):
-        return "str", sorted(str(value) for value in kind.values), None
-    if isinstance(kind, shape.VarTupleType | shape.ListType):
-        return "list", None, ansible_type(kind.item_type)[0]
-    simple: dict[type[shape.Type], str] = {
-        shape.StrType: "str",
-        shape.BoolType: "bool",
-        shape.IntType: "int",
-        shape.FloatType: "float",
-        shape.DictType: "dict",
-        shape.StructType: "dict",
-    }
-    return simple[type(kind)], None, None
-
-
-def agree(kind: shape.StructType, given: dict[str, Any], prefix: str, place: str) -> None:
-    fields = {prefix + field.encode_name: field for field in kind.fields}
-    assert list(given) == list(fields), f"{place}: options and fields differ, or their order does"
-    for name, field in fields.items():
-        option = given[name]
-        wanted, choices, elements = ansible_type(field.type)
-        assert option["type"] == wanted, f"{place}.{name}: type"
-        assert option["required"] is True, f"{place}.{name}: defaults live in the spec, so options are required"
-        assert option["description"], f"{place}.{name}: no description"
-        assert "default" not in option, f"{place}.{name}: a second home for a default"
-        assert sorted(option.get("choices", [])) == (choices or []), f"{place}.{name}: choices"
-        assert option.get("elements") == elements, f"{place}.{name}: elements"
-        if isinstance(field.type, shape.StructType):
-            agree(field.type, option["options"], "", f"{place}.{name}")
+@pytest.mark.parametrize("name", list(BY_NAME))
+def test_every_field_says_what_it_does(name: str) -> None:
+    for field in fields.fields(name):
+        assert field.does, (
+            f"{field.name} has no description: Annotated[TYPE, msgspec.Meta(description=...)] in the fragment of {name}; "
+            "role, JSON Schema, reference and explain have it from there"
+        )
 
 
 @pytest.mark.parametrize("name", list(NAMES))
-def test_fragment_and_argument_specs_agree(name: str) -> None:
-    kind = shape.type_info(NAMES[name].fragment)
-    assert isinstance(kind, shape.StructType)
-    agree(kind, options(name), f"{name}_", name)
+def test_an_option_has_the_fields_name_and_no_default(name: str) -> None:
+    assert list(options(name)) == [
+        f"{name}_{item.encode_name}" for item in msgspec.structs.fields(NAMES[name].fragment)
+    ]
+    for option in options(name).values():
+        assert option["required"] is True
+        assert "default" not in option, "a second home for a default"
 
 
 @pytest.mark.parametrize("name", list(NAMES))
 def test_the_roles_own_validator_takes_the_rendered_variables(name: str) -> None:
     capability: Capability = NAMES[name]
     variables = msgspec.to_builtins(role_variables(name, capability.fragment()))
-    result = ArgumentSpecValidator(options(name)).validate({k: v for k, v in variables.items() if v is not None})
+    result = ArgumentSpecValidator(options(name)).validate(variables)
     assert not result.error_messages
+
+
+INVENTORIES = sorted([*ROOT.glob("molecule/*/inventory.yaml"), *ROOT.glob("inventories/*/inventory.yaml")])
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: str(path.parent.name))
+def test_the_roles_own_validators_take_what_inventories_ask_for(inventory: Path) -> None:
+    for _, spec in load_fleet([str(inventory)], None, cache=False).pairs:
+        for name, fragment in spec.capabilities.items():
+            result = ArgumentSpecValidator(options(name)).validate(role_variables(name, fragment))
+            assert not result.error_messages
+
+
+def test_what_is_left_out_of_an_item_is_not_missed() -> None:
+    mps = Mps(scope="groups", groups=(Group(gpus=(0, 1)),))
+    assert not ArgumentSpecValidator(options("mps")).validate(role_variables("mps", mps)).error_messages
 
 
 @pytest.mark.parametrize("name", list(NAMES))
 def test_the_roles_own_validator_refuses_a_misspelled_variable(name: str) -> None:
     variables = {**role_variables(name, NAMES[name].fragment()), f"{name}_vresion": "1"}
     assert ArgumentSpecValidator(options(name)).validate(variables).error_messages
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "value", "told"),
+    [
+        ("persistence", "persistence_mode", "demon", "auto, daemon, legacy"),
+        ("rdma", "rdma_count", "many", "int"),
+        ("mps", "mps_clients", "all", "int"),
+        ("rdma", "rdma_nccl", {"gid": "automatic"}, "missing required arguments"),
+    ],
+)
+def test_the_roles_own_validator_knows_types_and_choices(name: str, variable: str, value: object, told: str) -> None:
+    variables = {**role_variables(name, NAMES[name].fragment()), variable: value}
+    [message] = ArgumentSpecValidator(options(name)).validate(variables).error_messages
+    assert variable in message
+    assert told in message

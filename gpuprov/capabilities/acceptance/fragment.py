@@ -46,7 +46,9 @@ class RdmaTests(Fragment, frozen=True):
 
     tests: Annotated[
         tuple[PairTest, ...],
-        msgspec.Meta(description="which, in this order; `ping` is ibping on InfiniBand and rping elsewhere; []: none"),
+        msgspec.Meta(
+            description="which tests, in this order; `ping` is ibping on InfiniBand and rping elsewhere; []: none"
+        ),
     ] = ("write_bw", "send_lat", "ping")
     bandwidth: Annotated[
         Threshold,
@@ -74,7 +76,9 @@ class RdmaTests(Fragment, frozen=True):
 class Nccl(Fragment, frozen=True):
     """A test of nccl-tests over all GPUs of a host, and over all hosts where MPI is installed."""
 
-    test: Annotated[Collective, msgspec.Meta(description="which program of nccl-tests")] = "all_reduce_perf"
+    test: Annotated[Collective, msgspec.Meta(description="which program of nccl-tests; none: no test")] = (
+        "all_reduce_perf"
+    )
     size: Annotated[
         str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,9}[KMG]?$", description="the message size: 16G, 512M")
     ] = "16G"
@@ -82,10 +86,13 @@ class Nccl(Fragment, frozen=True):
         Threshold,
         msgspec.Meta(description="GB/s of bus bandwidth within a host; 0: what is published for its GPUs"),
     ] = 0.0
-    across: Annotated[bool, msgspec.Meta(description="also run it over all hosts of an acceptance, by mpirun")] = False
+    across: Annotated[
+        bool, msgspec.Meta(description="whether it also runs over all hosts of an acceptance, by mpirun")
+    ] = False
     across_busbw: Annotated[Threshold, msgspec.Meta(description="GB/s of bus bandwidth over all hosts; 0: any")] = 0.0
     gpudirect: Annotated[
-        bool, msgspec.Meta(description="over all hosts NCCL must use NET/IB with GDRDMA; NET/Socket is a failure")
+        bool,
+        msgspec.Meta(description="whether NCCL must use NET/IB with GDRDMA over all hosts; NET/Socket is a failure"),
     ] = False
     path: Annotated[
         str, msgspec.Meta(pattern=r"^(/[^\s]+)?$", description="the folder of its programs, where they are not in PATH")
@@ -96,7 +103,7 @@ class Nccl(Fragment, frozen=True):
 class NvBandwidth(Fragment, frozen=True):
     """Copies between host and GPUs, and between GPUs, by NVIDIA's nvbandwidth."""
 
-    tests: Annotated[tuple[Case, ...], msgspec.Meta(description="test cases, by name; []: none")] = (
+    tests: Annotated[tuple[Case, ...], msgspec.Meta(description="which test cases, by name; []: none")] = (
         "host_to_device_memcpy_ce",
         "device_to_host_memcpy_ce",
         "device_to_device_memcpy_read_ce",
@@ -125,7 +132,11 @@ class DcgmDiag(Fragment, frozen=True):
 
 
 class Acceptance(Fragment, frozen=True):
-    """What `gpuprov accept` runs, and the thresholds that it holds hosts to. Nothing of it runs by itself."""
+    """What `gpuprov accept` runs, and the thresholds that it holds hosts to. Nothing of it runs by itself.
+
+    Packages of the tests between hosts are installed where the host has an RDMA device; nccl-tests and nvbandwidth are built
+    where the spec names their source.
+    """
 
     rdma: RdmaTests = RdmaTests()
     nccl: Nccl = Nccl()

@@ -15,19 +15,25 @@ Index = Annotated[
 
 
 class Cgpu(Fragment, frozen=True):
-    """Settings of Alibaba's cGPU, which is installed already: each GPU's policy and limits, now and again at each boot."""
+    """Settings of Alibaba's cGPU, which is installed already: each GPU's policy and limits, now and again at each boot.
+
+    A unit sets them again before docker, containerd, CRI-O and kubelet start. cGPU itself is Alibaba's to install.
+    """
 
     policy: Annotated[
         int,
         msgspec.Meta(
             ge=0,
             le=5,
-            description="how containers share a GPU's time: 0 average, 1 preemptive, 2 by weight, 3 fixed, 4 weak, 5 the driver's own",
+            description="how containers share a GPU's time: 0 average, 1 preemptive, 2 by weight, 3 fixed, 4 weak, 5 the "
+            "driver's own scheduling",
         ),
     ] = 1
     max_inst: Annotated[
         int,
-        msgspec.Meta(ge=0, le=25, description="containers on a GPU at most, 1 to 25; 0 leaves what the module has"),
+        msgspec.Meta(
+            ge=0, le=25, description="how many containers a GPU takes at most, 1 to 25; 0 leaves what the module has"
+        ),
     ] = 0
     prio_ratio: Annotated[
         int,
@@ -39,7 +45,10 @@ class Cgpu(Fragment, frozen=True):
     ] = 0
     gpus: Annotated[
         dict[Index, dict[Node, int]],
-        msgspec.Meta(description="what is different on single GPUs, by the index that cGPU gives them"),
+        msgspec.Meta(
+            description="by the index that cGPU gives a GPU, the nodes (policy, max_inst, prio_ratio) that are different "
+            "on it"
+        ),
     ] = {}
 
 

@@ -21,35 +21,54 @@ UserName = Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_-]*[$]?$", descr
 
 class ContainerToolkit(Fragment, frozen=True):
     """NVIDIA's Container Toolkit at one version, its runtime registered in the container engines, and a CDI specification that
-    is always that of the GPUs as they are."""
+    is always that of the GPUs as they are.
+
+    Engines are configured by the host's own nvidia-ctk alone; what it would lose of the user's settings is an error, and
+    undone. A daemon is reloaded or restarted only where its configuration changed, and must then have the runtime in force.
+    """
 
     version: Annotated[
         str,
-        msgspec.Meta(pattern=r"^(any|\d+\.\d+\.\d+)$", description="any, or an exact version such as 1.20.1"),
+        msgspec.Meta(
+            pattern=r"^(any|\d+\.\d+\.\d+)$",
+            description="any, or an exact version such as 1.20.1. It is that of all four packages",
+        ),
     ] = "any"
-    hold: Annotated[bool, msgspec.Meta(description="hold the toolkit's packages, so that nothing upgrades them")] = True
+    hold: Annotated[bool, msgspec.Meta(description="whether the four packages are held against upgrades")] = True
     runtimes: Annotated[
         tuple[Runtime, ...],
         msgspec.Meta(
-            description="the engines; without any, those that the host has (containerd: where it has no docker)"
+            description="docker, containerd, crio and podman as the host has them; without any, all that it has "
+            "(containerd only where it has no docker, which brings one along)"
         ),
     ] = ()
     default_runtime: Annotated[
         bool,
-        msgspec.Meta(description="NVIDIA's runtime for every container, also for `docker run --gpus`"),
+        msgspec.Meta(
+            description="whether NVIDIA's runtime runs every container. docker run --gpus on another default runtime uses"
+            " the legacy hook, whose containers lose their GPUs at a daemon-reload where systemd has the "
+            "cgroups"
+        ),
     ] = False
     mode: Annotated[
         Literal["auto", "cdi", "legacy"],
-        msgspec.Meta(description="how the runtime gives GPUs to a container: auto is CDI made on the fly from 1.18 on"),
+        msgspec.Meta(
+            description="nvidia-container-runtime.mode. auto is CDI made on the fly from toolkit 1.18 on, and legacy "
+            "before; cdi reads the CDI specification; legacy changes cgroups behind the engine's back"
+        ),
     ] = "auto"
     cdi_directory: Annotated[
         Literal["/var/run/cdi", "/etc/cdi"],
-        msgspec.Meta(description="where the CDI specification lies: made anew at each boot, or kept"),
+        msgspec.Meta(
+            description="where the CDI specification lies: /var/run/cdi, which is empty after a boot until the refresh "
+            "unit has run, or /etc/cdi, where it is kept"
+        ),
     ] = "/var/run/cdi"
     rootless: Annotated[
         tuple[UserName, ...],
         msgspec.Meta(
-            description="users whose rootless docker gets the runtime; rootless podman needs no more than CDI"
+            description="users whose rootless docker gets the runtime, never in mode legacy; rootless podman needs no "
+            "more than CDI"
         ),
     ] = ()
 

@@ -22,44 +22,65 @@ Version = Annotated[
 
 
 class CudaToolkit(Fragment, frozen=True):
-    """CUDA toolkits beside each other, each of one exact release, with cuDNN and NCCL; no driver ever comes along with them."""
+    """CUDA toolkits beside each other, each of one exact release, with cuDNN and NCCL; no driver ever comes along with them.
+
+    A transaction that would install, move or remove a package of a driver is refused before anything changes.
+    A toolkit that is taken out of versions stays installed; `only` removes it.
+    """
 
     versions: Annotated[
         tuple[Version, ...],
         msgspec.Meta(
-            description='toolkits ("12.4") or releases ("12.4.1"); without any: those that are installed, else the newest that '
-            "the driver runs"
+            description='toolkits ("12.4") or releases ("12.4.1"). An installed release of a toolkit is kept; of a '
+            "release that is named, every component is of that release too. Without any: those that are "
+            "installed, else the newest that the driver runs"
         ),
     ] = ()
     default: Annotated[
         str,
         msgspec.Meta(
             pattern=r"^([0-9]{1,2}\.[0-9]{1,2})?$",
-            description="the toolkit /usr/local/cuda leads to; empty: the newest",
+            description='a toolkit as "12.4", or nothing. /usr/local/cuda leads to it; empty: to the newest of versions',
         ),
     ] = ""
     parts: Annotated[
-        catalogue.Part, msgspec.Meta(description="all, what compiling needs, or what running needs, of every toolkit")
+        catalogue.Part,
+        msgspec.Meta(
+            description="of every toolkit: toolkit is all of it (8 GB each), minimal-build what compiling needs, "
+            "libraries what running needs, without a compiler and headers"
+        ),
     ] = "toolkit"
     cudnn: Annotated[
         str,
         msgspec.Meta(
             pattern=r"^([0-9]{1,2}(\.[0-9]{1,3}){0,3})?$",
-            description='"9", "9.5.1" or "9.5.1.17", for the default\'s CUDA major',
+            description='"9", "9.5.1" or "9.5.1.17". cuDNN for the CUDA major of the default toolkit; empty: none',
         ),
     ] = ""
     nccl: Annotated[
         str,
         msgspec.Meta(
             pattern=r"^([0-9]{1,2}(\.[0-9]{1,3}){0,2})?$",
-            description='"2", "2.21" or "2.21.5", for the default\'s CUDA major',
+            description='"2", "2.21" or "2.21.5". NCCL built for the CUDA major of the default toolkit; empty: none',
         ),
     ] = ""
-    path: Annotated[bool, msgspec.Meta(description="the default toolkit's programs in the PATH of login shells")] = True
-    hold: Annotated[bool, msgspec.Meta(description="hold every package against upgrades")] = True
-    only: Annotated[bool, msgspec.Meta(description="remove toolkits that are not in versions, and metapackages")] = (
-        False
-    )
+    path: Annotated[
+        bool,
+        msgspec.Meta(
+            description="whether login shells have /usr/local/cuda/bin in their PATH (/etc/profile.d/gpuprov-cuda.sh)"
+        ),
+    ] = True
+    hold: Annotated[
+        bool,
+        msgspec.Meta(description="whether every package of the toolkits, of cuDNN and NCCL is held against upgrades"),
+    ] = True
+    only: Annotated[
+        bool,
+        msgspec.Meta(
+            description="whether toolkits that are not in versions are removed, and metapackages that bring a driver or "
+            "follow the newest toolkit"
+        ),
+    ] = False
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

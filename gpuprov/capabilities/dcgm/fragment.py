@@ -20,32 +20,55 @@ ADDRESS = r"^((ALL|[0-9]{1,3}(\.[0-9]{1,3}){3}):[0-9]{1,5}|/[A-Za-z0-9._/-]+)$"
 
 
 class Dcgm(Fragment, frozen=True):
-    """Data Center GPU Manager: one version of all its packages, held, its host engine alive and answering."""
+    """Data Center GPU Manager: one version of all its packages, held, its host engine alive and answering.
+
+    Packages of the other release line are removed in the same transaction. The host engine is restarted only if its program or
+    its unit's settings changed.
+    """
 
     version: Annotated[
-        str, msgspec.Meta(pattern=VERSION, description='any, a release line ("3", "4") or an exact version ("4.4.1")')
+        str,
+        msgspec.Meta(
+            pattern=VERSION,
+            description='any, a release line ("3", "4") or an exact version ("4.4.1"). An installed one that fits is kept',
+        ),
     ] = "any"
     cuda: Annotated[
         Literal["auto", "11", "12", "13"],
-        msgspec.Meta(description="The CUDA build of the diagnostics; auto follows the driver's user-mode CUDA"),
+        msgspec.Meta(
+            description="the CUDA build of the diagnostics. auto takes the user-mode CUDA of the driver's branch, and the"
+            " build for CUDA 12 too where a GPU is older than CUDA 13 knows"
+        ),
     ] = "auto"
     proprietary: Annotated[
-        bool, msgspec.Meta(description="Also the closed parts: profiling metrics and further diagnostics (line 4)")
+        bool,
+        msgspec.Meta(
+            description="also install the closed parts of line 4, which have the profiling metrics and further "
+            "diagnostics"
+        ),
     ] = True
-    multinode: Annotated[bool, msgspec.Meta(description="Also the diagnostics over several hosts (line 4)")] = False
+    multinode: Annotated[
+        bool, msgspec.Meta(description="also install the diagnostics over several hosts (line 4, CUDA 12 and 13)")
+    ] = False
     listen: Annotated[
         str,
         msgspec.Meta(
             pattern=ADDRESS, description="IP:PORT, ALL:PORT or a socket's absolute path, where the host engine listens"
         ),
     ] = catalogue.LISTEN
-    hold: Annotated[bool, msgspec.Meta(description="Hold every package of DCGM against upgrades")] = True
+    hold: Annotated[bool, msgspec.Meta(description="hold every package of DCGM against upgrades, or release them")] = (
+        True
+    )
     exporter: Annotated[
         bool,
-        msgspec.Meta(description="Run dcgm-exporter for Prometheus, on the same host engine; false leaves it alone"),
+        msgspec.Meta(
+            description="run dcgm-exporter for Prometheus on the one host engine; its metrics carry the host engine's "
+            "address as Hostname. false leaves an exporter alone, except that DCGM 3 cannot have the packaged"
+            " one"
+        ),
     ] = False
     exporter_port: Annotated[
-        int, msgspec.Meta(ge=1, le=65535, description="The port of the exporter's /metrics, on all addresses")
+        int, msgspec.Meta(ge=1, le=65535, description="the port of the exporter's /metrics, on all addresses")
     ] = catalogue.EXPORTER_PORT
     exporter_counters: Annotated[
         str, msgspec.Meta(pattern=r"^/[A-Za-z0-9._/-]+$", description="The file of counters on the host (CSV)")

@@ -33,7 +33,8 @@ class Imex(Fragment, frozen=True):
             ...,
         ],
         msgspec.Meta(
-            description="IP addresses of all members, this host among them; the same list, in one order, on each"
+            description="IP addresses of all members, this host among them; the same list in the same order on each; "
+            "empty: none"
         ),
     ] = ()
     service: Annotated[
@@ -44,7 +45,10 @@ class Imex(Fragment, frozen=True):
         ),
     ] = "enabled"
     channel0: Annotated[
-        bool, msgspec.Meta(description="the driver makes IMEX channel 0, which every user may open, when it is loaded")
+        bool,
+        msgspec.Meta(
+            description="whether the driver makes IMEX channel 0, which every user may open, when it is loaded"
+        ),
     ] = True
 
 
@@ -52,18 +56,31 @@ class FabricManager(Fragment, frozen=True):
     """NVIDIA Fabric Manager of exactly the driver's version, enabled and alive; with NVLSM where the NVSwitches need it.
 
     On compute trays of a rack it is nvidia-imex that is installed, held, enabled and alive, and no Fabric Manager.
+
+    Hosts without NVSwitches are refused, and compute trays without an IMEX domain. A running daemon is replaced or
+    restarted only while no user's process holds a GPU.
     """
 
     fabric_mode: Annotated[
         Literal["bare-metal", "shared-nvswitch", "vgpu"],
-        msgspec.Meta(description="bare-metal (also full passthrough), or one of the modes for virtual machines"),
+        msgspec.Meta(
+            description="FABRIC_MODE of fabricmanager.cfg. bare-metal is also for full passthrough; shared-nvswitch and "
+            "vgpu are for hosts of virtual machines that share the NVSwitches"
+        ),
     ] = "bare-metal"
     settings: Annotated[
         dict[SettingName, SettingValue],
-        msgspec.Meta(description="Keys of fabricmanager.cfg; those that are not named stay as the package has them"),
+        msgspec.Meta(
+            description="further keys of fabricmanager.cfg with their values, e.g. FM_STAY_RESIDENT_ON_FAILURES; those "
+            "that are not named stay as the package has them"
+        ),
     ] = {}
     imex: Annotated[
-        Imex, msgspec.Meta(description="on compute trays of GB200 and GB300 racks: the members of the IMEX domain")
+        Imex,
+        msgspec.Meta(
+            description="the members of the IMEX domain of a compute tray of a GB200 or GB300 rack. With nodes, nvidia-"
+            "imex takes the place of Fabric Manager"
+        ),
     ] = Imex()
 
 

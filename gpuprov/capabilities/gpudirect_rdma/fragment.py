@@ -18,15 +18,21 @@ class Gdrcopy(Fragment, frozen=True):
     install: Annotated[
         bool,
         msgspec.Meta(
-            description="the library, and the module gdrdrv with its device node /dev/gdrdrv now and at each boot, from the host's "
-            "package sources; false leaves what is there alone"
+            description="whether gdrcopy is there: the library, and the module gdrdrv with its device node /dev/gdrdrv "
+            "now and at each boot, from the host's package sources; false leaves what is there alone"
         ),
     ] = False
-    tests: Annotated[bool, msgspec.Meta(description="its test programs, too (gdrcopy_sanity, gdrcopy_copybw)")] = False
+    tests: Annotated[
+        bool, msgspec.Meta(description="whether its test programs are installed, too (gdrcopy_sanity, gdrcopy_copybw)")
+    ] = False
 
 
 class GpudirectRdma(Fragment, frozen=True):
-    """By which way RDMA devices reach the memory of GPUs: dma-buf, or a module that makes a peer of it."""
+    """By which way RDMA devices reach the memory of GPUs: dma-buf, or a module that makes a peer of it.
+
+    For nvidia_peermem the driver's modules are built again by DKMS where they were built before OFED, and it is loaded
+    after the RDMA stack, now and at each boot.
+    """
 
     method: Annotated[
         Literal["auto", "dmabuf", "nvidia_peermem", "nv_peer_mem"],

@@ -85,11 +85,16 @@ class DevicePlugin(Fragment, frozen=True):
     mig_strategy: Annotated[
         Literal["none", "single", "mixed"],
         msgspec.Meta(
-            description="single: MIG devices of one profile as nvidia.com/gpu; mixed: each profile as nvidia.com/mig-PROFILE"
+            description="how MIG devices are offered. single: those of one profile as nvidia.com/gpu; mixed: each profile"
+            " as nvidia.com/mig-PROFILE"
         ),
     ] = "none"
     device_list_strategy: Annotated[
-        tuple[DeviceList, ...], msgspec.Meta(min_length=1, description="how the runtime is told which GPUs a pod has")
+        tuple[DeviceList, ...],
+        msgspec.Meta(
+            min_length=1,
+            description="how the runtime is told which GPUs a pod has (envvar, volume-mounts, cdi-annotations, cdi-cri)",
+        ),
     ] = ("envvar",)
     device_id_strategy: Annotated[
         Literal["uuid", "index"], msgspec.Meta(description="by what GPUs are named to the runtime")
@@ -125,7 +130,9 @@ class Hami(Fragment, frozen=True):
     memory_scaling: Annotated[
         float, msgspec.Meta(gt=0, le=100, description="over 1: more GPU memory is promised than there is")
     ] = 1.0
-    core_scaling: Annotated[float, msgspec.Meta(gt=0, le=100, description="over 1: more compute is promised")] = 1.0
+    core_scaling: Annotated[
+        float, msgspec.Meta(gt=0, le=100, description="over 1: more compute is promised than there is")
+    ] = 1.0
     mig_strategy: Annotated[
         Literal["none", "mixed"], msgspec.Meta(description="mixed: MIG devices of the host are given out")
     ] = "none"
@@ -144,7 +151,10 @@ class Gpushare(Fragment, frozen=True):
 
 
 class Kubernetes(Fragment, frozen=True):
-    """What a GPU node needs in Kubernetes, rendered to /etc/gpuprov/kubernetes and compared with the host. One strategy."""
+    """What a GPU node needs in Kubernetes, rendered to /etc/gpuprov/kubernetes and compared with the host. One strategy.
+
+    With label_node the node is labelled by kubectl, with the kubelet's own credentials. Nothing else in the cluster is changed.
+    """
 
     plugin: Annotated[
         Literal["nvidia", "hami", "gpushare"],
@@ -158,7 +168,8 @@ class Kubernetes(Fragment, frozen=True):
         ),
     ] = ""
     labels: Annotated[
-        dict[LabelKey, LabelValue], msgspec.Meta(description="more labels of the node, beside those that follow")
+        dict[LabelKey, LabelValue],
+        msgspec.Meta(description="more labels of the node, beside those that follow from the rest"),
     ] = {}
     label_node: Annotated[
         bool,

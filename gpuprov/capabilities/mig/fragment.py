@@ -75,7 +75,10 @@ class LayoutEntry(Fragment, frozen=True, omit_defaults=True):
 
 
 class Mig(Fragment, frozen=True):
-    """MIG mode, GPU instances and compute instances, applied through NVML and again at each boot."""
+    """MIG mode, GPU instances and compute instances, applied through NVML and again at each boot.
+
+    The layout is the spec's own, or one label of a mig-parted v1 file on the controller.
+    """
 
     mode: Annotated[
         Mode,

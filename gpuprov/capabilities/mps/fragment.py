@@ -42,7 +42,11 @@ class Group(Fragment, frozen=True, omit_defaults=True):
 
 
 class Mps(Fragment, frozen=True):
-    """MPS control daemons as services: one for the host, for each GPU, for each group of GPUs or for each MIG device."""
+    """MPS control daemons as services: one for the host, for each GPU, for each group of GPUs or for each MIG device.
+
+    Daemons that are not wanted any more are stopped and removed. One that has clients is never restarted; limits are changed
+    while it runs, for the clients that come later.
+    """
 
     scope: Annotated[
         Scope,
@@ -55,55 +59,79 @@ class Mps(Fragment, frozen=True):
         ),
     ] = ()
     protocol: Annotated[
-        Literal["v2", "v3"], msgspec.Meta(description="the control interface; v3 needs driver branch 615")
+        Literal["v2", "v3"],
+        msgspec.Meta(
+            description="the control interface. v3 has one named server with the limits, and needs driver branch 615"
+        ),
     ] = "v2"
     compute_mode: Annotated[
         Literal["auto", "exclusive_process", "default"],
-        msgspec.Meta(description="of the daemons' GPUs; auto is exclusive_process, and on MIG devices default"),
+        msgspec.Meta(
+            description="the compute mode of the daemons' GPUs, set at each start; auto is exclusive_process, but on MIG "
+            "devices, which have none"
+        ),
     ] = "auto"
     active_thread_percentage: Annotated[
-        int, msgspec.Meta(ge=1, le=100, description="the share of a GPU's threads that one client may use")
+        int, msgspec.Meta(ge=1, le=100, description="the share of a GPU's threads that one client may use, in percent")
     ] = 100
     pinned_memory_limit: Annotated[
         dict[Device, Limit],
-        msgspec.Meta(description="device memory that one client may have, by GPU; all stands for every other one"),
+        msgspec.Meta(
+            description="device memory that one client may have (8G, 900M), by index, PCI address or UUID of a GPU; all "
+            "stands for every other one. The daemon shows limits from 1024M on in whole gigabytes"
+        ),
     ] = {}
     priority: Annotated[
-        Literal["normal", "below-normal"], msgspec.Meta(description="of clients that say none themselves")
+        Literal["normal", "below-normal"], msgspec.Meta(description="the priority of clients that say none themselves")
     ] = "normal"
     static_partitions: Annotated[
         tuple[Annotated[int, msgspec.Meta(ge=1, le=64)], ...],
-        msgspec.Meta(description="SM partitions of each GPU, in chunks; clients then have to say theirs"),
+        msgspec.Meta(
+            description="SM partitions of each GPU, in chunks (8 SMs from Hopper on, 4 before); from driver branch 590 "
+            "and Ampere on. A client has to say its partition"
+        ),
     ] = ()
     user: Annotated[
         str,
         msgspec.Meta(
             pattern=r"^([a-z_][a-z0-9_-]*[$]?|[0-9]+)?$",
-            description="the only user served: the server is started beforehand, and another user's is a failure",
+            description="the only user served, by name or number: the server is started beforehand, and another user's is"
+            " a failure; without, the first client starts it",
         ),
     ] = ""
     clients: Annotated[
         int,
-        msgspec.Meta(ge=0, le=1000, description="how many clients a device shall take at least; 0 asks for nothing"),
+        msgspec.Meta(
+            ge=0,
+            le=1000,
+            description="how many clients a device shall take at least, which driver, GPU and MIG device are judged by; 0"
+            " asks for nothing",
+        ),
     ] = 0
     shm_size: Annotated[
         str,
-        msgspec.Meta(pattern=r"^([1-9][0-9]{0,6}[GM])?$", description="the least size of /dev/shm, such as 16G"),
+        msgspec.Meta(
+            pattern=r"^([1-9][0-9]{0,6}[GM])?$",
+            description="the least size of /dev/shm, such as 16G or 900M, through which clients and server share pinned "
+            "memory; empty leaves it alone",
+        ),
     ] = ""
     profile: Annotated[
-        bool, msgspec.Meta(description="login shells are clients: /etc/profile.d; for one daemon only")
+        bool, msgspec.Meta(description="login shells are clients of the one daemon, by /etc/profile.d/gpuprov-mps.sh")
     ] = False
     units: Annotated[
         dict[UnitName, Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]*$", description="a daemon's name")]],
         msgspec.Meta(
-            description="services that are clients, each with its daemon: host, gpu0, a group, gpu0-mig4; gpu0-1: a partition"
+            description="services that are clients, each with the name of its daemon (host, gpu0, a group, gpu0-mig4) or "
+            "of a partition (gpu0-1). They take it at their next start"
         ),
     ] = {}
     container_directory: Annotated[
         str,
         msgspec.Meta(
             pattern=r"^(/[A-Za-z0-9._/-]+)?$",
-            description="where a snippet for containers of each daemon's clients is written: environment, volumes, ipc",
+            description="where a snippet for containers of each daemon's clients is written (NAME.yaml: environment, "
+            "volumes, ipc); empty: none",
         ),
     ] = ""
 

@@ -49,13 +49,16 @@ class NvidiaDriver(Fragment, frozen=True):
 
     Version any keeps what is installed, else takes the newest production or long-term support branch that the host's repositories have
     and its GPUs run with.
+
+    Packages are downloaded and kernel modules are built before the old driver is touched.
     """
 
     version: Annotated[
         str,
         msgspec.Meta(
             pattern=VERSION,
-            description='any, a branch ("535") or an exact version ("535.261.03")',
+            description='any, a branch ("535") or an exact version ("535.261.03"). With any, what is installed stays; '
+            "else production branches come first",
         ),
     ] = "any"
     cuda: Annotated[
@@ -63,7 +66,7 @@ class NvidiaDriver(Fragment, frozen=True):
     ] = ""
     kernel_modules: Annotated[
         Literal["auto", "open", "proprietary"],
-        msgspec.Meta(description="auto decides by the GPU's PCI id and the branch"),
+        msgspec.Meta(description="the flavour of the kernel modules; auto decides by the GPU's PCI id and the branch"),
     ] = "auto"
     source: Annotated[
         Literal["auto", "distribution", "nvidia", "mirror", "runfile"],
@@ -75,17 +78,32 @@ class NvidiaDriver(Fragment, frozen=True):
     build: Annotated[
         Literal["dkms", "precompiled"],
         msgspec.Meta(
-            description="dkms builds the kernel modules on the host, for every kernel; precompiled installs those that Ubuntu (or, "
-            "for EL 8 and 9, NVIDIA's repository) has for each of its kernels, without a compiler"
+            description="how a host gets its kernel modules: dkms builds them there, for every kernel; precompiled installs those "
+            "that Ubuntu (or, for EL 8 and 9, NVIDIA's repository) has for each of its kernels, without a compiler"
         ),
     ] = "dkms"
-    repository: Repository = Repository()
-    runfile: Runfile = Runfile()
+    repository: Annotated[
+        Repository,
+        msgspec.Meta(
+            description="the site's mirror of NVIDIA's repository, and the key that it is trusted by; without a url there"
+            " is none"
+        ),
+    ] = Repository()
+    runfile: Annotated[
+        Runfile,
+        msgspec.Meta(
+            description="NVIDIA's .run file for source runfile, by url or file, and its checksum; an empty block names "
+            "none"
+        ),
+    ] = Runfile()
     module_parameters: Annotated[
         dict[ParameterName, Scalar],
-        msgspec.Meta(description="Parameters of the nvidia module, e.g. NVreg_RestrictProfilingToAdminUsers"),
+        msgspec.Meta(
+            description="parameters of the nvidia module, e.g. NVreg_RestrictProfilingToAdminUsers; the module is loaded "
+            "again where it can be"
+        ),
     ] = {}
-    hold: Annotated[bool, msgspec.Meta(description="Hold every package of the set against upgrades")] = True
+    hold: Annotated[bool, msgspec.Meta(description="whether every package of the set is held against upgrades")] = True
     signing: Signing = Signing()
     build_host: Annotated[
         str,

@@ -15,12 +15,16 @@ ReadRequest = Annotated[int, msgspec.Meta(ge=0, le=4096)]
 
 
 class Pcie(Fragment, frozen=True):
-    """IOMMU mode, ACS, relaxed ordering, maximum read request and interrupt affinity of GPUs and HCAs, again at each boot."""
+    """IOMMU mode, ACS, relaxed ordering, maximum read request and interrupt affinity of GPUs and HCAs, again at each boot.
+
+    What a reboot or a reset of a function loses is set by a boot unit, with setpci, and read back.
+    """
 
     iommu: Annotated[
         Literal["keep", "passthrough", "translated", "strict", "disabled"],
         msgspec.Meta(
-            description="what the IOMMU does with the DMA of GPUs and HCAs: passthrough lets it through, translated and strict do not"
+            description="what the IOMMU does with the DMA of GPUs and HCAs: passthrough lets it through, translated and "
+            "strict do not; keep leaves it alone"
         ),
     ] = "keep"
     cpu: Annotated[
@@ -32,7 +36,8 @@ class Pcie(Fragment, frozen=True):
     acs: Annotated[
         Literal["keep", "disabled", "rdma_topo"],
         msgspec.Meta(
-            description="Access Control Services above GPUs and HCAs of bare metal: off, or as rdma-core's rdma_topo computes them"
+            description="Access Control Services above GPUs and HCAs, on bare metal only. disabled writes zeros; "
+            "rdma_topo has rdma-core's own tool compute them, which Grace, ConnectX-8 and later need"
         ),
     ] = "keep"
     max_read_request: Annotated[
@@ -47,7 +52,9 @@ class Pcie(Fragment, frozen=True):
     ] = "keep"
     affinity: Annotated[
         Literal["keep", "local"],
-        msgspec.Meta(description="local: interrupts of HCAs go to CPUs of their own NUMA node, also under irqbalance"),
+        msgspec.Meta(
+            description="interrupts of HCAs: local keeps them on CPUs of their own NUMA node, also under irqbalance"
+        ),
     ] = "keep"
 
 

@@ -55,7 +55,10 @@ class Opensm(Fragment, frozen=True):
         ),
     ] = ()
     elsewhere: Annotated[
-        bool, msgspec.Meta(description="a managed switch or another host is the subnet manager: ends the warning")
+        bool,
+        msgspec.Meta(
+            description="a managed switch or another host is the subnet manager, and its absence here is no warning"
+        ),
     ] = False
 
 
@@ -67,12 +70,17 @@ class Soft(Fragment, frozen=True):
     ] = "rxe"
     netdevs: Annotated[
         tuple[Netdev, ...],
-        msgspec.Meta(description="interfaces that get a device; without, the one of the default route"),
+        msgspec.Meta(
+            description="interfaces, by name or MAC address, that get a device; without any, the one of the default route"
+        ),
     ] = ()
 
 
 class Rdma(Fragment, frozen=True):
-    """RDMA devices of one fabric: their stack, their settings, and what NCCL is told of them."""
+    """RDMA devices of one fabric: their stack, their settings, and what NCCL is told of them.
+
+    Devices are found by PCI address, driver or network interface, never by number.
+    """
 
     fabric: Annotated[FabricName, msgspec.Meta(description="what the devices speak")] = "infiniband"
     stack: Annotated[
@@ -81,7 +89,10 @@ class Rdma(Fragment, frozen=True):
     ] = "auto"
     devices: Annotated[
         tuple[Selector, ...],
-        msgspec.Meta(description="which devices, by pci, driver or netdev; without, all that speak the fabric"),
+        msgspec.Meta(
+            description="which devices, by pci, driver or netdev, of which all that are given must hold; without any, all"
+            " that speak the fabric"
+        ),
     ] = ()
     count: Annotated[
         int, msgspec.Meta(ge=0, le=256, description="how many such devices the host has; 0: one or more")
@@ -104,8 +115,14 @@ class Rdma(Fragment, frozen=True):
     ] = "unlimited"
     ofed: Annotated[Ofed, msgspec.Meta(description="what is asked of DOCA-OFED")] = Ofed()
     roce: Annotated[Roce, msgspec.Meta(description="settings of RoCE")] = Roce()
-    erdma: Annotated[Erdma, msgspec.Meta(description="settings of eRDMA")] = Erdma()
-    nccl: Annotated[Nccl, msgspec.Meta(description="what NCCL is told of the devices")] = Nccl()
+    erdma: Annotated[
+        Erdma,
+        msgspec.Meta(
+            description="Alibaba's eRDMA: where its driver comes from, its mode and its MTU. Without installer, url, file"
+            " and packages the driver must be there already"
+        ),
+    ] = Erdma()
+    nccl: Annotated[Nccl, msgspec.Meta(description="what NCCL is told of the devices, in /etc/nccl.conf")] = Nccl()
 
     @property
     def own_stack(self) -> Literal["inbox", "doca-ofed", "erdma-vendor"]:

@@ -61,13 +61,15 @@ class Erdma(Fragment, frozen=True):
     compat_mode: Annotated[
         bool | None,
         msgspec.Meta(
-            description="true: RoCE-like, as NCCL needs it; false: iWARP. The two do not talk to each other. Must be said"
+            description="true: RoCE-like, as NCCL needs it; false: iWARP. The two do not talk to each other. It must be "
+            "said where the fabric is erdma"
         ),
     ] = None
     mtu: Annotated[
         Literal["", "jumbo", "standard"],
         msgspec.Meta(
-            description="the instance's jumbo frame setting: jumbo is MTU 8500, standard is 1400. Must be said"
+            description="the instance's jumbo frame setting: jumbo is MTU 8500, standard is 1400. It must be said where "
+            "the fabric is erdma"
         ),
     ] = ""
     parameters: Annotated[

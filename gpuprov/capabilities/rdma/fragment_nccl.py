@@ -42,7 +42,10 @@ class Nccl(Fragment, frozen=True):
     service_level: Annotated[int, msgspec.Meta(ge=-1, le=15, description="NCCL_IB_SL; -1 says nothing")] = -1
     gdr_level: Annotated[
         Literal["", "LOC", "PIX", "PXB", "PHB", "SYS"],
-        msgspec.Meta(description="NCCL_NET_GDR_LEVEL: how far GPU and NIC may be apart for GPUDirect; LOC: never"),
+        msgspec.Meta(
+            description="NCCL_NET_GDR_LEVEL: how far GPU and NIC may be apart for GPUDirect; LOC: never; empty says "
+            "nothing"
+        ),
     ] = ""
     relaxed_ordering: Annotated[
         Literal["", "never", "required", "automatic"],

@@ -22,19 +22,23 @@ class Roce(Fragment, frozen=True):
 
     trust: Annotated[
         Literal["", "dscp", "pcp"],
-        msgspec.Meta(description="by what a port sorts packets into priorities: DSCP, or PCP of the VLAN tag"),
+        msgspec.Meta(
+            description="by what a port sorts packets into priorities: DSCP, or PCP of the VLAN tag; empty leaves it"
+        ),
     ] = ""
     pfc: Annotated[
         tuple[Priority, ...],
         msgspec.Meta(
-            description="the priorities with priority flow control, the others are without; [none]: without on all"
+            description="the priorities with priority flow control, the others are without; [none]: without on all; empty"
+            " leaves them"
         ),
     ] = ()
     dscp2prio: Annotated[
         dict[Dscp, Mapped], msgspec.Meta(description='priorities of single DSCPs: {"26": 3}; the others are left')
     ] = {}
     mode: Annotated[
-        Literal["", "v1", "v2"], msgspec.Meta(description="the RoCE version that connections by rdma_cm have")
+        Literal["", "v1", "v2"],
+        msgspec.Meta(description="the RoCE version that connections by rdma_cm have; empty leaves it"),
     ] = ""
     tos: Annotated[
         int,
@@ -55,8 +59,8 @@ class Roce(Fragment, frozen=True):
     ecn: Annotated[
         tuple[Priority, ...],
         msgspec.Meta(
-            description="the priorities with congestion control by ECN, as notification and as reaction point, the others are "
-            "without; [none]: without on all"
+            description="the priorities with congestion control by ECN, as notification and as reaction point, the others"
+            " are without; [none]: without on all; empty leaves them"
         ),
     ] = ()
     cnp_dscp: Annotated[

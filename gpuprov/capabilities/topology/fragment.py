@@ -11,7 +11,10 @@ from gpuprov.spec.model import Fragment
 
 
 class Topology(Fragment, frozen=True):
-    """How GPUs, HCAs and NVLinks shall be wired: judged, never changed. `gpuprov topology HOST` draws how they are."""
+    """How GPUs, HCAs and NVLinks shall be wired: judged, never changed. `gpuprov topology HOST` draws how they are.
+
+    A host without an NVIDIA GPU is refused before anything is changed.
+    """
 
     gpu_hca: Annotated[
         Literal["any", "PIX", "PXB", "PHB", "NODE", "SYS"],
@@ -32,7 +35,7 @@ class Topology(Fragment, frozen=True):
         ),
     ] = "any"
     same_socket: Annotated[
-        bool, msgspec.Meta(description="each GPU's nearest HCA hangs on the GPU's own CPU socket")
+        bool, msgspec.Meta(description="whether each GPU's nearest HCA must hang on the GPU's own CPU socket")
     ] = False
     hcas: Annotated[
         int,
@@ -55,8 +58,8 @@ class Topology(Fragment, frozen=True):
         msgspec.Meta(
             pattern=r"^(all|any|[1-9][0-9]?)$",
             description=(
-                "all NVLinks that the model has up on each GPU (a card that takes bridges may have none), any number of them, "
-                'or a least number, in quotes ("18")'
+                'all, any, or a least number in quotes ("18"). NVLinks that are up on each GPU; all: those that '
+                "its model has (a card that takes bridges may have none)"
             ),
         ),
     ] = "all"

@@ -1,0 +1,53 @@
+"""A fragment's type -> what Ansible is told of its role's options, in `meta/argument_specs.yml`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import inspect as shape
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.spec import described
+
+PLAIN: dict[type[shape.Type], str] = {
+    shape.StrType: "str",
+    shape.BoolType: "bool",
+    shape.IntType: "int",
+    shape.FloatType: "float",
+    shape.DictType: "dict",
+}
+
+
+def options(capability: Capability) -> dict[str, Any]:
+    """By the variable of each field, in the model's order. Every one is required, as far as it is
+    rendered: defaults live in the model alone."""
+    info = shape.type_info(capability.fragment)
+    assert isinstance(info, shape.StructType)
+    return _options(info, f"{capability.name}_")
+
+
+def _options(block: shape.StructType, prefix: str = "") -> dict[str, Any]:
+    omits = block.cls.__struct_config__.omit_defaults
+    return {
+        prefix + field.encode_name: {
+            "description": described.sentence(described.described(field.type)),
+            "required": field.required or not omits,
+            **_kind(field.type),
+        }
+        for field in block.fields
+    }
+
+
+def _kind(kind: shape.Type) -> dict[str, Any]:
+    """Type, choices, elements and options. `raw` is what may be null, or of several types: Ansible's types know neither."""
+    plain = described.bare(kind)
+    if isinstance(plain, shape.LiteralType):
+        names = {type(value).__name__ for value in plain.values}
+        return {"type": names.pop(), "choices": list(plain.values)} if len(names) == 1 else {"type": "raw"}
+    if isinstance(plain, shape.VarTupleType):
+        inner = _kind(plain.item_type)
+        more: dict[str, Any] = {key: inner[key] for key in ("choices", "options") if key in inner}
+        return {"type": "list", "elements": inner["type"], **more}
+    if isinstance(plain, shape.StructType):
+        return {"type": "dict", "options": _options(plain)}
+    return {"type": PLAIN.get(type(plain), "raw")}
