@@ -33,12 +33,6 @@ def file_named(tree: Tree, text: str, command: str) -> None:
     tree.file(command.rsplit(maxsplit=1)[-1], text)
 
 
-def grepped(tree: Tree, text: str, _: str) -> None:
-    """`grep . PATHS` and `head PATHS` of small files: `PATH:line` each."""
-    for path, line in re.findall(r"^(/[^:\n]+):(.*)$", text, re.MULTILINE):
-        tree.file(path, line + "\n")
-
-
 def modinfo(tree: Tree, text: str, _: str) -> None:
     """What modinfo says of one or more modules; the module's file is there, empty."""
     folder = tree.texts / "modinfo"
@@ -200,15 +194,6 @@ def ls_long(tree: Tree, text: str, command: str) -> None:
             tree.file(path)
 
 
-def ls_names(tree: Tree, text: str, command: str) -> None:
-    """`ls`: names below the folder that is listed, or whole paths."""
-    words = [word for word in command.split()[1:] if word.startswith("/")]
-    folder = words[0].rstrip("/") if len(words) == 1 and "*" not in words[0] else ""
-    for name in text.split():
-        path = name if name.startswith("/") else f"{folder}/{name}"
-        tree.file(path) if "." in Path(path).name or "/bin/" in path or "/boot/" in path else tree.folder(path)
-
-
 def lsof(tree: Tree, text: str, _: str) -> None:
     """Processes with their open files: COMMAND PID ... FD TYPE ... NAME."""
     for line in text.splitlines():
@@ -257,25 +242,6 @@ def secure_boot(tree: Tree, text: str, _: str) -> None:
     tree.file("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", data)
 
 
-def initramfs(tree: Tree, text: str, command: str) -> None:
-    """lsinitramfs or lsinitrd: the list, and an image for the kernel whose modules are in it."""
-    found = re.search(r"lib/modules/([^/\s]+)/", text)
-    assert found
-    kernel = found[1]
-    dracut = "lsinitrd" in command
-    tree.file(f"/boot/initramfs-{kernel}.img" if dracut else f"/boot/initrd.img-{kernel}", "x")
-    tree.folder(f"/lib/modules/{kernel}")
-    tree.prints("lsinitrd" if dracut else "lsinitramfs", text)
-
-
-def ldconfig(tree: Tree, text: str, _: str) -> None:
-    """`ldconfig -p`; each library's file is there."""
-    for path in re.findall(r"=> (/\S+)", text):
-        if not (tree.root / path[1:]).exists():
-            tree.file(path)
-    tree.prints("ldconfig", re.sub(r"=> /", f"=> {tree.root}/", text))
-
-
 def libraries(tree: Tree, text: str, _: str) -> None:
     """Paths of libraries with their versions: the linker's cache lists each by the name that programs ask for."""
     cache = ""
@@ -309,28 +275,6 @@ def meminfo(tree: Tree, text: str, _: str) -> None:
     tree.file(
         f"/sys/kernel/mm/hugepages/hugepages-{values['Hugepagesize']}kB/nr_hugepages", values["HugePages_Total"] + "\n"
     )
-
-
-def lscpu(tree: Tree, text: str, _: str) -> None:
-    """The hypervisor, of which x86's CPUs have a flag; lscpu takes it from there."""
-    hypervisor = re.search(r"^Hypervisor vendor:\s*(\S+)", text, re.MULTILINE)
-    flags = re.search(r"^Flags:\s*(.*)", text, re.MULTILINE)
-    words = {"KVM": "kvm", "VMware": "vmware", "Microsoft": "microsoft", "Xen": "xen"}
-    virtual = words[hypervisor[1]] if hypervisor else "none"
-    if flags:
-        tree.file("/proc/cpuinfo", f"processor\t: 0\nflags\t\t: {flags[1]}\n")
-    tree.prints("systemd-detect-virt", virtual + "\n", when="--vm*")
-
-
-def dmidecode(tree: Tree, text: str, _: str) -> None:
-    """System Information of dmidecode is what sysfs shows."""
-    for block in re.split(r"\n\s*\n", text):
-        values = dict(re.findall(r"^\s+([\w ]+): (.*?)\s*$", block, re.MULTILINE))
-        if "System Information" in block:
-            tree.file("/sys/class/dmi/id/sys_vendor", values.get("Manufacturer", "") + "\n")
-            tree.file("/sys/class/dmi/id/product_name", values.get("Product Name", "") + "\n")
-        elif "Chassis Information" in block and "Asset Tag" in values:
-            tree.file("/sys/class/dmi/id/chassis_asset_tag", values["Asset Tag"] + "\n")
 
 
 def addresses(tree: Tree, text: str, _: str) -> None:

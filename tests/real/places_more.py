@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuprov import reading
+from tests.real.places import kernels_of_packages, systemctl_status
 from tests.real.tree import Tree
 
 
@@ -31,19 +32,17 @@ def dmesg(tree: Tree, text: str, _: str) -> None:
     tree.prints("dmesg", re.sub(r"^\[[^\]]*\] ?", "", text, flags=re.MULTILINE))
 
 
-def which(tree: Tree, text: str, _: str) -> None:
-    """Programs where `which` found them; one in the path of the scripts is called by its name."""
-    for path in text.split():
-        if path.startswith("/"):
-            tree.file(path).chmod(0o755)
-            if re.match(r"/(usr/(local/)?)?s?bin/", path):
-                tree.program(path.rpartition("/")[2], "exit 0")
-
-
-def ls_programs(tree: Tree, text: str, _: str) -> None:
-    """Paths of programs, however they are listed."""
-    for path in re.findall(r"(?<!\S)(/usr/bin/[\w-]+)", text):
+def programs(tree: Tree, text: str, _: str) -> None:
+    """Paths of programs, however they were listed (ls, which, locate, dpkg -L)."""
+    for path in re.findall(r"(?<!\S)(/usr/s?bin/[\w.-]+)", text):
         tree.file(path).chmod(0o755)
+
+
+def apt_config(tree: Tree, text: str, _: str) -> None:
+    """`apt-config dump`. Asked for one key in a format of its own, it prints that key alone."""
+    key = r'^APT::Get::allow-change-held-packages "(.*)";'
+    told = re.findall(key, text, re.MULTILINE | re.IGNORECASE)
+    tree.prints("apt-config", "".join(f"apt|{value}\n" for value in told))
 
 
 def apt_cache_show(tree: Tree, text: str, _: str) -> None:
@@ -57,11 +56,18 @@ def apt_cache_show(tree: Tree, text: str, _: str) -> None:
     tree.prints("apt-cache", text, when="show*")
 
 
-def dpkg_modules(tree: Tree, text: str, _: str) -> None:
-    """`dpkg -l`: the columns that dpkg-query is asked for, without what the packages depend on."""
+def dpkg_list(tree: Tree, text: str, command: str) -> None:
+    """`dpkg -l`: kernels, and the columns that dpkg-query is asked for, without what the packages depend on."""
+    kernels_of_packages(tree, text, command)
     rows = re.findall(r"^(\w\w) +(linux-modules-nvidia-\S+?)(?::\w+)? +(\S+)", text, re.MULTILINE)
-    tree.file("/etc/os-release", "ID=ubuntu\nID_LIKE=debian\n")
     tree.prints("dpkg-query", "".join(f"{state} |{name}|{version}|\n" for state, name, version in rows))
+
+
+def imex_status(tree: Tree, text: str, command: str) -> None:
+    """`systemctl status`: where the unit is, its package put the program too."""
+    systemctl_status(tree, text, command)
+    if "/nvidia-imex.service" in text:
+        tree.file("/usr/bin/nvidia-imex").chmod(0o755)
 
 
 def kubectl_node(tree: Tree, text: str, _: str) -> None:
@@ -101,15 +107,3 @@ def key_tested(tree: Tree, text: str, _: str) -> None:
     """`mokutil --test-key`: the certificate is there."""
     tree.file(text.split(maxsplit=1)[0])
     tree.prints("mokutil", text, when="--test-key*")
-
-
-def rpm_conf(tree: Tree, text: str, _: str) -> None:
-    """`dnf versionlock list`: the plugin is there and works, and these are its locks."""
-    tree.file("/etc/os-release", "ID=rhel\n")
-    tree.file("/usr/lib/python3.9/site-packages/dnf-plugins/versionlock.py")
-    locks = [line for line in text.splitlines() if re.match(r"!?\S+-\d*:?\S+-\S+$", line.strip())]
-    tree.file("/etc/dnf/plugins/versionlock.list", "".join(f"{line}\n" for line in locks))
-
-
-def passwd(tree: Tree, text: str, _: str) -> None:
-    tree.prints("getent", text, when="passwd")

@@ -13,14 +13,13 @@ import msgspec
 from gpuprov.probe import (
     acceptance,
     boot,
-    container_toolkit,
     cpu,
     dcgm,
     fabric,
     gdrcopy,
     gpudirect,
     house,
-    initramfs,
+    imex,
     kubernetes,
     mig,
     modules,
@@ -81,7 +80,7 @@ PLACES: dict[str, Place] = {
     "cat": there.file_named,
     "modinfo": there.modinfo,
     "dkms-status": there.dkms_status,
-    "dpkg-l": there.kernels_of_packages,
+    "dpkg-l": more.dpkg_list,
     "rpm-qa": there.kernels_of_packages,
     "lsmod": more.lsmod,
     "systemctl-show": there.systemctl_show,
@@ -119,6 +118,11 @@ PLACES: dict[str, Place] = {
     "dmesg": more.dmesg,
     "mig-capabilities": more.mig_capabilities,
     "proc-devices": at("/proc/devices"),
+    "apt-cache-show": more.apt_cache_show,
+    "apt-config-dump": more.apt_config,
+    "programs": more.programs,
+    "ib-write-bw-help": by("ib_write_bw", "--help"),
+    "systemctl-status-imex": more.imex_status,
 }
 """How a piece becomes part of a host."""
 
@@ -310,20 +314,11 @@ SCRIPTS: tuple[Script, ...] = (
         ("capabilities",),
     ),
     Script(
-        mig.BOOT,
-        lambda found: {
-            "mig_manager": f"{found.manager.load} {found.manager.active} {found.manager.file} {found.manager.result}".strip()
-        },
-        ("systemctl-status-mig-manager",),
-        ("mig_manager",),
+        acceptance.TOOLS,
+        lambda found: {"tools": found.found, "tool_flags": list(found.flags)},
+        ("ib-write-bw-help", "programs"),
+        ("tools", "tool_flags"),
     ),
-    Script(
-        acceptance.USERS,
-        lambda found: {"rdma_users": {str(one.pid): one.command for one in found}},
-        ("lsof-infiniband",),
-        ("rdma_users",),
-    ),
-    Script(acceptance.TOOLS, lambda found: {"tool_flags": list(found.flags)}, ("ib-write-bw-help",), ("tool_flags",)),
     Script(
         acceptance.NETWORK,
         lambda found: {"addresses": {name: list(all_) for name, all_ in found.addresses.items()}},
@@ -342,17 +337,11 @@ SCRIPTS: tuple[Script, ...] = (
         ("meminfo",),
         ("hugepages",),
     ),
-    Script(
-        container_toolkit.USERS,
-        lambda found: {"rootless_users": {name: f"{one.home} {one.subordinate}" for name, one in found.items()}},
-        ("getent-passwd",),
-        ("rootless_users",),
-    ),
-    Script(packages.LOCKING, lambda found: {"not_locking": found}, ("apt-config-dump", "/etc/dnf/"), ("not_locking",)),
+    Script(packages.LOCKING, lambda found: {"not_locking": found}, ("apt-config-dump",), ("not_locking",)),
     Script(
         precompiled.PRECOMPILED,
         lambda found: {"precompiled": _plain(found)},
-        ("apt-cache-show", "dpkg-modules"),
+        ("apt-cache-show", "dpkg-l"),
         ("precompiled",),
     ),
     Script(
@@ -366,13 +355,13 @@ SCRIPTS: tuple[Script, ...] = (
     Script(
         runfile.RUNFILE,
         lambda found: {"open_modules": found.open, "runfile_programs": list(found.programs)},
-        ("modinfo", "ls-bin"),
+        ("modinfo", "programs"),
         (
             "open_modules",
             "runfile_programs",
         ),
     ),
-    Script(house.LEFTOVERS, lambda found: {"leftovers": list(found)}, ("ls-bin",), ("leftovers",)),
+    Script(house.LEFTOVERS, lambda found: {"leftovers": list(found)}, ("programs",), ("leftovers",)),
     Script(house.SECURE_BOOT, lambda found: {"secure_boot": found}, ("od-secure-boot",), ("secure_boot",)),
     Script(house.DKMS_KEY_ENROLLED, lambda found: {"dkms_key": _plain(found)}, ("mokutil-test-key",), ("dkms_key",)),
     Script(
@@ -385,12 +374,6 @@ SCRIPTS: tuple[Script, ...] = (
         ),
     ),
     Script(signing.ENROLLED, lambda found: {"certificates": len(found)}, ("mokutil-list-enrolled",), ("certificates",)),
-    Script(
-        initramfs.INITRAMFS,
-        lambda found: {"initramfs": {one.release: [one.rebuild.split()[0], *sorted(one.modules)] for one in found}},
-        ("lsinitramfs",),
-        ("initramfs",),
-    ),
     Script(rdma.DEVICES, _rdma, ("ibstat", "ibv-devinfo", "show-gids", "ibdev2netdev"), ("rdma",)),
     Script(
         rdma_host.HOST,
@@ -443,7 +426,18 @@ SCRIPTS: tuple[Script, ...] = (
     Script(nccl.NCCL, lambda found: {"nccl": _plain(found)}, ("/etc/nccl.conf", "nccl-plugins"), ("nccl",)),
     Script(system.SPACE, lambda found: {"space": found}, ("df-k",), ("space",)),
     Script(system.CONTAINER, lambda found: {"container": found}, ("systemd-detect-virt",), ("container",)),
-    Script(fabric.BRIDGES, lambda found: {"bridges": list(found)}, ("lspci-vv-vpd",), ("bridges",)),
+    Script(
+        fabric.SUBNET_KERNEL, lambda found: {"subnet_modules": sorted(found.modules)}, ("lsmod",), ("subnet_modules",)
+    ),
+    Script(
+        imex.IMEX,
+        lambda found: {
+            "imex_unit": f"{found.load} {found.active} {found.file}".strip(),
+            "imex_members": None if found.nodes is None else list(found.nodes),
+        },
+        ("systemctl-status-imex", "/etc/nvidia-imex/nodes_config.cfg"),
+        ("imex_unit", "imex_members"),
+    ),
 )
 
 

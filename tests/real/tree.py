@@ -99,7 +99,8 @@ class Tree:
     def run(self, probe: Probe[Any]) -> Output:
         """What the probe's script prints on this host, with the host's own paths."""
         script = PLACES.sub(lambda match: f"{self.root}{match[0]}", probe.script)
-        env = {"PATH": str(self.bin), "LC_ALL": "C.UTF-8", "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
+        path = f"{self.bin}:{self.root}/usr/bin:{self.root}/usr/sbin"
+        env = {"PATH": path, "LC_ALL": "C.UTF-8", "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
         done = subprocess.run(
             [_shell(), "-c", script],
             capture_output=True,
