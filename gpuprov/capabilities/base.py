@@ -103,6 +103,11 @@ class Check:
     def capability(self) -> str:
         return self.id.partition(".")[0]
 
+    @property
+    def stops(self) -> bool:
+        """Whether apply leaves a host alone while this fails."""
+        return self.gate or self.moment == "preflight"
+
 
 def check(
     identifier: str,
@@ -122,6 +127,15 @@ def check(
         return Check(identifier, fields, probes, function, moment, (function.__doc__ or "").strip(), shown, gate)
 
     return made
+
+
+@dataclass(frozen=True)
+class Desired(Generic[F]):
+    """What a capability's role brings about on a host, worked out where all else is decided: `make` turns the fragment and the facts
+    of `probes` into plain values, which the role gets as `gpuprov_judged.desired.NAME`. It may raise ProbeFailed."""
+
+    probes: tuple[Probe[Any], ...]
+    make: Callable[[Context[F]], Mapping[str, object]]
 
 
 def _no_rules(_host: HostSpec, _fragment: Any) -> Iterable[Problem]:
@@ -154,8 +168,8 @@ class Capability:
     `unproved` excuses fields that no check proves, each with its reason. `follows`: capabilities whose change it must be applied
     after, although nothing of it was changed in the spec.
 
-    Of its role: `tables` are what it decides by, the same for every host, each by its name in `gpuprov_catalog`; `variables`
-    makes what it needs beside the fragment, `gpuprov_NAME`, of the whole spec. `carried`: modules that it takes to hosts as files, by
+    Of its role: `tables` are what it decides by, the same for every host, each by its name in `gpuprov_catalog`; `desired` is
+    what it brings about on a host. `carried`: modules that it takes to hosts as files, by
     their Python names. `packages`: it installs some.
 
     `driverless`: it makes sense on a host without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec
@@ -174,9 +188,9 @@ class Capability:
     unproved: Mapping[str, str] = field(default_factory=dict)
     follows: tuple[str, ...] = ()
     tables: Callable[[], Mapping[str, object]] = dict
-    variables: Callable[[HostSpec], Mapping[str, object]] | None = None
     carried: tuple[str, ...] = ()
     packages: bool = False
     driverless: bool = False
     needs_gpu: bool = False
     scenario: str = ""
+    desired: Desired[Any] | None = None

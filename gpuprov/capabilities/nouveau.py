@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from gpuprov.capabilities.base import Capability, Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outcome, check, fail, ok, skip
 from gpuprov.probe import initramfs, modules, pci, system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.modules import underscored
@@ -102,6 +102,11 @@ def export(facts: Facts) -> Fragment | None:
     return Nouveau(modules=kept_out) if kept_out and complete and carried else None
 
 
+def desired(ctx: Context[Nouveau]) -> dict[str, list[str]]:
+    """`unload`: in-tree drivers to take out of the kernel; in a container the loaded modules are the machine's."""
+    return {"unload": [] if ctx.facts.get(system.CONTAINER) else [underscored(name) for name in ctx.fragment.modules]}
+
+
 CAPABILITY = Capability(
     name="nouveau",
     summary="nouveau and nova_core out of modprobe.d, the initramfs and the running kernel",
@@ -110,5 +115,6 @@ CAPABILITY = Capability(
     contribute=contribute,
     export=export,
     export_probes=(modules.MODPROBE, initramfs.INITRAMFS),
+    desired=Desired((system.CONTAINER,), desired),
     driverless=True,
 )

@@ -39,7 +39,7 @@ def host_plan(
     applied, seconds = last_apply(facts, now)
     return HostPlan(
         host=spec.name,
-        blocked=tuple(r for r in before if (r.status == "fail" and decision.run) or is_broken(r)),
+        blocked=tuple(r for r in before if r.refuses and (decision.run or is_broken(r))),
         run=decision.run,
         skipped=decision.skipped,
         changes=changes,

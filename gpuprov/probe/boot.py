@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.family import by_family
+
+SYSCTL_NAME = re.compile(r"[\w-]+(\.[\w:/@+-]+)+", re.ASCII)
+"""A sysctl as `sysctl -a` calls it; a level may be a network interface."""
 
 
 def parse_command_line(output: Output) -> dict[str, str]:
@@ -28,7 +32,17 @@ def parse_boot_entries(output: Output) -> tuple[dict[str, str], ...]:
 
 def parse_sysctl(output: Output) -> dict[str, str]:
     pairs = (line.partition("=") for line in output.text.splitlines() if "=" in line)
-    return {key.strip(): " ".join(value.split()) for key, _, value in pairs}
+    return {name: " ".join(value.split()) for key, _, value in pairs if SYSCTL_NAME.fullmatch(name := key.strip())}
+
+
+def parse_bootloader(output: Output) -> tuple[str, ...]:
+    rows = [line.partition("|") for line in output.text.splitlines()]
+    return tuple(path for kind, _, path in rows if kind == "absent")
+
+
+def parse_fixed(output: Output) -> frozenset[str]:
+    names = [line.translate(str.maketrans("./", "/.")) for line in output.text.splitlines()]
+    return frozenset(name for name in names if SYSCTL_NAME.fullmatch(name))
 
 
 def parse_modules_load(output: Output) -> frozenset[str]:
@@ -49,6 +63,10 @@ def parse_login_limits(output: Output) -> dict[str, str]:
 def soft_and_hard(soft: str, hard: str) -> str:
     """One word where both limits are the same, else both."""
     return hard if soft == hard else f"{soft}:{hard}"
+
+
+def _there(*paths: str) -> str:
+    return f'for f in {" ".join(paths)}; do [ -e "$f" ] && echo "there|$f" || echo "absent|$f"; done'
 
 
 COMMAND_LINE = Probe("command_line", "cat /proc/cmdline", parse_command_line, "cat /proc/cmdline")
@@ -72,6 +90,24 @@ EL 8 keeps the whole line there, as $kernelopts
 (https://docs.redhat.com/en/documentation/red_hat_enterprise_linux/8/html/managing_monitoring_and_updating_the_kernel).
 """
 SYSCTL = Probe("sysctl", "sysctl -a 2>/dev/null; true", parse_sysctl, "sysctl -a")
+SYSCTL_FIXED = Probe(
+    "sysctl_fixed",
+    "find /proc/sys -type f ! -writable -printf '%P\\n' 2>/dev/null; true",
+    parse_fixed,
+    "find /proc/sys -type f ! -writable",
+)
+"""Sysctls that not even root can write, as `sysctl -a` calls them: a dot inside a level is written as a slash, sysctl(8)."""
+BOOTLOADER = Probe(
+    "bootloader",
+    by_family(
+        _there("/boot/grub/grub.cfg"),
+        _there("/boot/grub2", "/usr/sbin/grubby"),
+        _there("/boot/grub2/grub.cfg", "/usr/sbin/grub2-mkconfig"),
+    ),
+    parse_bootloader,
+    "ls /boot/grub* /usr/sbin/grub*",
+)
+"""What a command line is given to the bootloader through, and is not there."""
 SYSCTL_FILES = Probe(
     "sysctl_files",
     "cat /etc/sysctl.d/90-gpuprov.conf 2>/dev/null; true",

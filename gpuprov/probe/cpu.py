@@ -50,6 +50,10 @@ def parse_hugepages(output: Output) -> dict[int, int]:
     return {int(size): int(count) for size, count in pairs}
 
 
+def parse_default(output: Output) -> int:
+    return int(output.text)
+
+
 FREQUENCY = Probe(
     "cpu_frequency",
     """m=''; for g in conservative ondemand performance powersave schedutil; do
@@ -81,3 +85,10 @@ done 2>/dev/null; true""",
     "head -v /sys/kernel/mm/hugepages/*/nr_hugepages",
 )
 """The number of hugepages by their size in KiB: https://docs.kernel.org/admin-guide/mm/hugetlbpage.html"""
+DEFAULT_HUGEPAGE = Probe(
+    "default_hugepage",
+    "sed -n 's/^Hugepagesize: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo",
+    parse_default,
+    "grep Hugepagesize /proc/meminfo",
+)
+"""The size in KiB of the pages that vm.nr_hugepages counts."""

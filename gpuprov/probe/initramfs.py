@@ -79,3 +79,11 @@ done; true""",
 copies that are no kernel's (.old-dkms, .bak).
 
 lsinitrd takes seconds per image; what dracut's own skipcpio shows of it is the same list of names in a tenth of the time."""
+
+
+def parse_dracut(output: Output) -> bool:
+    return output.text.strip() == "dracut"
+
+
+DRACUT = Probe("dracut", "[ -x /usr/bin/dracut ] && echo dracut || echo none", parse_dracut, "command -v dracut")
+"""Whether dracut is installed, so that it needs to be told of gpuprov's modprobe.d file."""

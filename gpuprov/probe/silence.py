@@ -17,13 +17,16 @@ KNOWS_MISSING = frozenset({"mig", "nvidia_smi", "topology_nvlinks", "vgpu_licenc
 """Probes that end with 127 on purpose, where NVIDIA's program is not installed: their parsers tell it."""
 SPEAKING = frozenset(
     {
-        "cgpu", "clock", "command_line", "container", "container_engines", "cpu_frequency", "cuda_toolkits", "dcgm", "dcgm_units",
+        "bootloader", "cgpu", "clock", "command_line", "container", "container_engines", "cpu_frequency", "cuda_toolkits",
+        "dcgm", "dcgm_units", "default_hugepage", "dracut",
         "erdma", "fabric_manager", "gpudirect", "login", "machine", "mig", "mig_boot", "mps", "nccl", "ofed", "os_release", "pcie",
-        "platform", "rdma_host", "repositories", "roce", "space", "sysctl", "units",
+        "platform", "rdma_host", "repositories", "roce", "space", "sysctl", "sysctl_fixed", "units",
     }
 )  # fmt: skip
 """Probes that print something on every Linux host with systemd, whatever is installed there."""
 BLANK: dict[str, str] = {
+    "bootloader": r"there\|",
+    "dracut": r"none$",
     "cgpu": r"LoadState\|",
     "container": r"none$",
     "container_engines": r"@clock ",

@@ -10,7 +10,7 @@ import yaml
 from msgspec import inspect as shape
 
 from gpuprov import assets
-from gpuprov.capabilities import CAPABILITIES
+from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability
 from gpuprov.render.argument_specs import options
 from gpuprov.spec import described
@@ -21,6 +21,7 @@ STAGES = {
     "assert": "Judge whether the host can have what is asked for",
     "install": "Install what is needed",
     "configure": "Configure it for the next boot",
+    "boot": "Have the next boot start from what was configured",
     "service": "Bring the running host into its state",
 }
 """What the acts of site.yml ask of a role: files in its `tasks/`. A role has those in which it has something to do."""
@@ -66,7 +67,13 @@ def _playbook(name: str) -> object:
 
 
 def _main(name: str) -> object:
-    return [{"name": STAGES[stage], "ansible.builtin.include_tasks": f"{stage}.yml"} for stage in stages(name)]
+    judged = {
+        "name": "Judge the host, and work out what is needed",
+        "gpuprov_judge": {"capabilities": [name], "moment": "preflight"},
+        "register": "gpuprov_judged",
+    }
+    steps = [{"name": STAGES[stage], "ansible.builtin.include_tasks": f"{stage}.yml"} for stage in stages(name)]
+    return [judged, *steps] if BY_NAME[name].desired else steps
 
 
 def _meta(capability: Capability) -> object:

@@ -1,4 +1,4 @@
-"""The files of a rendered project: `ansible-playbook -i DIR/inventory.yml DIR/site.yml` runs it without gpuprov."""
+"""The files of a rendered project: `ansible-playbook -i DIR/inventory.yml DIR/site.yml` runs it, where gpuprov can be imported."""
 
 from __future__ import annotations
 

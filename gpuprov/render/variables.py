@@ -32,8 +32,6 @@ def host_variables(spec: HostSpec) -> dict[str, Any]:
     }
     for name, fragment in spec.capabilities.items():
         variables |= role_variables(name, fragment)
-        if made := BY_NAME[name].variables:
-            variables[f"gpuprov_{name}"] = made(spec)
     return variables
 
 

@@ -43,6 +43,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         """Whether apply leaves the host alone while this fails."""
         return self.gate or self.moment == "preflight"
 
+    @property
+    def refuses(self) -> bool:
+        """Whether apply leaves the host alone: it fails, or gpuprov itself broke, so that nobody knows."""
+        return (self.stops and self.status == "fail") or is_broken(self)
+
 
 class Registry(NamedTuple):
     """The capabilities there are, and the house's own checks, which every host gets first."""
@@ -65,16 +70,18 @@ def evaluate(
     moments: Collection[Moment] = MOMENTS,
     *,
     only: Collection[str] | None = None,
+    stops: bool = False,
     registered: Registry | None = None,
 ) -> list[Result]:
     """Every check of these moments that concerns the host: the house's first, then each capability in apply order.
 
-    `only`: no other capabilities than these (the house's checks stay).
+    `only`: no other capabilities than these (the house's checks stay). `stops`: of whatever moment, those while which fail apply
+    leaves the host alone.
     """
-    first: Moment = "preflight" if "preflight" in moments else "now"
+    first: Moment = "preflight" if stops or "preflight" in moments else "now"
     results = [unjudged(host.name, found, hint, first) for found, hint in host.defects]
     try:
-        for check, fragment in _asked(host, moments, only, registered or registry()):
+        for check, fragment in _asked(host, moments, only, registered or registry(), stops=stops):
             results.append(_result(host.name, check, _run(check, Context(host, fragment, facts))))
     except Exception as error:
         results.append(broken(host.name, "the choice of checks", error, first))
@@ -86,10 +93,11 @@ def probes_of(
     moments: Collection[Moment] = MOMENTS,
     *,
     only: Collection[str] | None = None,
+    stops: bool = False,
     registered: Registry | None = None,
 ) -> tuple[Probe[Any], ...]:
     """The probes that `evaluate` with the same arguments reads, each once, in a stable order."""
-    asked = _asked(host, moments, only, registered or registry())
+    asked = _asked(host, moments, only, registered or registry(), stops=stops)
     return tuple({probe.name: probe for check, _ in asked for probe in check.probes}.values())
 
 
@@ -101,7 +109,7 @@ def checks_of(
 
 
 def _asked(
-    host: HostSpec, moments: Collection[Moment], only: Collection[str] | None, known: Registry
+    host: HostSpec, moments: Collection[Moment], only: Collection[str] | None, known: Registry, *, stops: bool = False
 ) -> Iterator[tuple[Check, Fragment]]:
     owners = [(known.house, known.house_fragment(host))]
     for one in known.capabilities:
@@ -109,7 +117,7 @@ def _asked(
             owners.append((one, host.capabilities[one.name]))
     for owner, fragment in owners:
         for check in owner.checks:
-            if check.moment in moments:
+            if check.stops if stops else check.moment in moments:
                 yield check, fragment
 
 

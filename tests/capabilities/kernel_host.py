@@ -17,4 +17,11 @@ def frequency(
     return "\n".join([*lines, *[f"rival|{rival}"] * bool(rival)]) + "\n"
 
 
-PROBES = {"cpu_frequency": frequency("performance", "performance"), "hugepages": "1048576 0\n2048 0\n"}
+PROBES = {
+    "cpu_frequency": frequency("performance", "performance"),
+    "hugepages": "1048576 0\n2048 0\n",
+    "default_hugepage": "2048\n",
+    "bootloader": "there|/boot/grub/grub.cfg\n",
+    "sysctl_fixed": "kernel/ostype\nkernel/osrelease\n",
+    "dracut": "none\n",
+}

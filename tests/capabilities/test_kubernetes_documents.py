@@ -12,10 +12,10 @@ from msgspec import convert
 
 from gpuprov import mig_layout
 from gpuprov.capabilities.kubernetes import documents, layout
+from gpuprov.capabilities.kubernetes.desired import texts
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.fleet import build_spec
-from gpuprov.render.variables import host_variables
 from gpuprov.spec.model import HostSpec, RawHost
 
 EIGHT = {"gpu": {"model": "A100-SXM4-80GB", "count": 8}}
@@ -36,9 +36,10 @@ def host_of(block: dict[str, Any], **others: Any) -> HostSpec:
 
 def rendered(block: dict[str, Any], **others: Any) -> dict[str, Any]:
     """Each file as YAML says it."""
-    texts: dict[str, str] = host_variables(host_of(block, **others))["gpuprov_kubernetes"]["texts"]
-    assert all(text.startswith("# Managed by gpuprov") for text in texts.values())
-    return {name: yaml.safe_load(text) for name, text in texts.items()}
+    spec = host_of(block, **others)
+    made = texts(spec, spec.capabilities["kubernetes"])  # type: ignore[arg-type]
+    assert all(text.startswith("# Managed by gpuprov") for text in made.values())
+    return {name: yaml.safe_load(text) for name, text in made.items()}
 
 
 def test_the_defaults() -> None:

@@ -13,7 +13,8 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, facts, good
 from tests.capabilities.silent import ANSWERS, EXCUSED, SILENCES, green, greens
 
-PROBES = {probe.name: probe for check in all_checks() for probe in check.probes}
+DESIRED = [probe for capability in BY_NAME.values() if capability.desired for probe in capability.desired.probes]
+PROBES = {probe.name: probe for probe in [*DESIRED, *(probe for check in all_checks() for probe in check.probes)]}
 
 
 def test_no_check_of_the_good_host_passes_without_its_probes() -> None:

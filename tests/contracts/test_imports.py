@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("options",),
     ("rehearse",),
     ("accept", "apply"),
-    ("plan",),
+    ("plan", "judge"),
     ("render", "verify", "export", "explain", "report"),
     ("gather", "records"),
     ("fleet",),

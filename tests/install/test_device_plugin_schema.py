@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from gpuprov.capabilities.kubernetes.desired import texts
 from gpuprov.fleet import build_spec
-from gpuprov.render.variables import host_variables
 from gpuprov.simulate import image
 from gpuprov.spec.model import RawHost
 
@@ -117,7 +117,7 @@ def test_the_plugin_reads_what_is_rendered(
 ) -> None:
     spec, problems = build_spec(RawHost(name="gpu1", values={"kubernetes": block}))
     assert spec, problems
-    rendered = host_variables(spec)["gpuprov_kubernetes"]["texts"]["device-plugin.yaml"]
+    rendered = texts(spec, spec.capabilities["kubernetes"])["device-plugin.yaml"]  # type: ignore[arg-type]
     file = tmp_path / "config.yaml"
     file.write_text(rendered, encoding="utf-8")
     found, said = read(reader, file)

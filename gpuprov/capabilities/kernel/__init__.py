@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.kernel import machine, next_boot, now
+from gpuprov.capabilities.kernel import machine, next_boot, now, preflight
+from gpuprov.capabilities.kernel.desired import DESIRED
 from gpuprov.capabilities.kernel.now import listed, service_limits
 from gpuprov.probe import boot, cpu, systemd
 from gpuprov.probe.base import Facts, ProbeFailed
@@ -69,9 +70,10 @@ CAPABILITY = Capability(
     name="kernel",
     summary="kernel command line, modules, initramfs, sysctl, limits, hugepages and CPU governor, owned in one place",
     fragment=Kernel,
-    checks=now.CHECKS + next_boot.CHECKS + machine.CHECKS,
+    checks=preflight.CHECKS + now.CHECKS + next_boot.CHECKS + machine.CHECKS,
     rules=rules,
     export=export,
     export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, cpu.FREQUENCY),
     driverless=True,
+    desired=DESIRED,
 )

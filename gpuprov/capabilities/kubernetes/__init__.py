@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.kubernetes import node, now
-from gpuprov.capabilities.kubernetes.documents import files
+from gpuprov.capabilities.kubernetes.desired import DESIRED
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.reading import export
 from gpuprov.capabilities.kubernetes.rules import fleet_rules, rules
@@ -19,6 +19,5 @@ CAPABILITY = Capability(
     fleet_rules=fleet_rules,
     export=export,
     export_probes=(kubernetes.FILES,),
-    tables=lambda: {"kubernetes": {"script": kubernetes.NODE.script, "driver_root": kubernetes.DRIVER_ROOT}},
-    variables=files,
+    desired=DESIRED,
 )

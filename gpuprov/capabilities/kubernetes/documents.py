@@ -11,7 +11,6 @@ from typing import Any
 from gpuprov.capabilities.kubernetes import layout
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes, MpsSharing, SharedResource, TimeSlicing
 from gpuprov.catalog import kubernetes as catalogue
-from gpuprov.probe import kubernetes
 from gpuprov.spec.model import HostSpec
 
 HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
@@ -214,17 +213,3 @@ def _dumper() -> Any:
 
     Dumper.add_representer(str, block_text)
     return Dumper
-
-
-def files(host: HostSpec) -> dict[str, Any]:
-    """What the role needs beside the fragment: the text of each file, and the labels of the node."""
-    block = host.capabilities["kubernetes"]
-    assert isinstance(block, Kubernetes)
-    texts = {name: HEADER + text(document) for name, document in documents(host, block).items()}
-    return {
-        "directory": kubernetes.DIRECTORY,
-        "known": list(catalogue.FILES),
-        "texts": texts,
-        "labels": labels(host, block),
-        "unwanted": unwanted(host, block),
-    }

@@ -159,7 +159,26 @@ def asked(ctx: Ctx) -> Outcome:
         return fail("kubectl and the kubelet's credentials", found.unasked, hint)
     if found.labels is None:
         return fail("an answer of the cluster", found.complaint, f"kubectl --kubeconfig={found.kubeconfig} get node")
+    if ctx.fragment.node not in ("", found.name):
+        hint = f'kubernetes.node: "{found.name}", or label_node: false'
+        return fail(f"node {ctx.fragment.node}", f"the kubelet of this host calls the node {found.name}", hint)
     return ok(f"{found.kubectl}, as {found.name}")
 
 
-CHECKS = (kubelet, runtime, one_manager, replicas, asked)
+@check(
+    "kubernetes.one_driver",
+    kubernetes.NODE,
+    moment="preflight",
+    evidence=f"mount | grep {kubernetes.DRIVER_ROOT}; ls {kubernetes.DRIVER_ROOT}/usr/bin/nvidia-smi",
+)
+def one_driver(ctx: Ctx) -> Outcome:
+    """The GPU operator's driver container is not there where the spec installs a driver on the host."""
+    if "nvidia_driver" not in ctx.host.capabilities:
+        return not_asked("no nvidia_driver in the spec")
+    if kubernetes.DRIVER in ctx.facts.get(kubernetes.NODE).managers:
+        hint = "helm upgrade the operator with driver.enabled=false and reboot the node; or take nvidia_driver out of the spec"
+        return fail("the host's driver alone", f"the operator's driver container is at {kubernetes.DRIVER_ROOT}", hint)
+    return ok("no driver of the operator")
+
+
+CHECKS = (kubelet, runtime, one_manager, one_driver, replicas, asked)

@@ -10,7 +10,6 @@ from gpuprov.capabilities.topology.fragment import Topology, number
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.topology import nvlinks
 from gpuprov.probe.base import Facts
-from gpuprov.probe.topology import PCI
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
 from gpuprov.topology import DISTANCES, Wiring, read
@@ -120,6 +119,5 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=PROBES,
-    tables=lambda: {HERE: {"script": PCI.script}},
     needs_gpu=True,
 )

@@ -1,0 +1,132 @@
+"""What the role brings about: gpuprov's own files, the boot entries' command line, and the state of the running kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.kernel.machine import UNIT
+from gpuprov.capabilities.kernel.now import IN_KIB, MODPROBE_FILE, as_text
+from gpuprov.probe import boot, cpu, initramfs, system
+from gpuprov.probe.family import family
+from gpuprov.probe.modules import underscored
+from gpuprov.spec.kernel import Kernel
+
+HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
+DRACUT_FILE = "/etc/dracut.conf.d/90-gpuprov.conf"
+MODULES_FILE = "/etc/modules-load.d/gpuprov.conf"
+SYSCTL_FILE = "/etc/sysctl.d/90-gpuprov.conf"
+LOGIN_FILE = "/etc/security/limits.d/90-gpuprov.conf"
+SERVICE_FILE = "/etc/systemd/system.conf.d/90-gpuprov.conf"
+GRUB_FILE = "/etc/default/grub.d/90-gpuprov.cfg"
+UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+GOVERNOR = "/usr/local/lib/gpuprov/kernel/governor.sh"
+FILES = (MODPROBE_FILE, DRACUT_FILE, MODULES_FILE, SYSCTL_FILE, LOGIN_FILE, SERVICE_FILE, GRUB_FILE, UNIT_FILE)
+"""Every file that the role may write; one that nothing asks for any more is removed."""
+Ctx = Context[Kernel]
+
+
+def words(kernel: Kernel) -> list[str]:
+    """The command line as a bootloader takes it."""
+    return [f"{key}={value}" if value else key for key, value in kernel.command_line.items()]
+
+
+def texts(kernel: Kernel, *, debian: bool, dracut: bool, governs: bool) -> dict[str, str]:
+    """The text of each file that is asked for, by path."""
+    made: dict[str, str] = {}
+    options = [
+        f"options {module} {key}={as_text(value)}"
+        for module, own in kernel.module_options.items()
+        for key, value in own.items()
+    ]
+    if lines := [*(f"blacklist {name}" for name in kernel.blacklist), *options]:
+        made[MODPROBE_FILE] = _text(lines)
+        if dracut:
+            about = "# dracut takes /etc/modprobe.d along only where it builds for this host alone (hostonly)."
+            made[DRACUT_FILE] = _text([about, f'install_items+=" {MODPROBE_FILE} "'])
+    if kernel.modules_load:
+        made[MODULES_FILE] = _text(kernel.modules_load)
+    if kernel.sysctl:
+        made[SYSCTL_FILE] = _text(f"{key} = {value}" for key, value in kernel.sysctl.items())
+    if kernel.limits:
+        rows = [f"{who} - {key} {value}" for key, value in kernel.limits.items() for who in ("*", "root")]
+        made[LOGIN_FILE] = _text(['# limits.conf(5): "*" does not mean root.', *rows])
+        made[SERVICE_FILE] = _text(["[Manager]", *(_of_systemd(key, value) for key, value in kernel.limits.items())])
+    if kernel.command_line and debian:
+        made[GRUB_FILE] = _text([f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(words(kernel))}"'])
+    if governs:
+        made[UNIT_FILE] = _text(_unit(kernel.cpu_governor))
+    return made
+
+
+def _text(lines: Any) -> str:
+    return HEADER + "".join(f"{line}\n" for line in lines)
+
+
+def _of_systemd(key: str, value: object) -> str:
+    suffix = "K" if key in IN_KIB else ""
+    return f"DefaultLimit{key.upper()}={'infinity' if value == 'unlimited' else f'{value}{suffix}'}"
+
+
+def _unit(governor: str) -> list[str]:
+    return [
+        "[Unit]",
+        f"Description=CPU frequency governor {governor}",
+        "# These set governors when they start.",
+        "After=systemd-modules-load.service tuned.service power-profiles-daemon.service cpufrequtils.service cpupower.service",
+        "",
+        "[Service]",
+        "Type=oneshot",
+        "RemainAfterExit=yes",
+        f"ExecStart=/bin/sh {GOVERNOR} set {governor}",
+        "",
+        "[Install]",
+        "WantedBy=multi-user.target",
+    ]
+
+
+def limits(kernel: Kernel) -> dict[str, str]:
+    """systemd's default limits in the units in which it prints them: bytes, not KiB."""
+    return {
+        f"DefaultLimit{key.upper()}": "infinity"
+        if value == "unlimited"
+        else str(value * 1024 if key in IN_KIB else value)
+        for key, value in kernel.limits.items()
+    }
+
+
+def missing(ctx: Ctx) -> list[str]:
+    """Words that the running kernel was started without."""
+    running = ctx.facts.get(boot.COMMAND_LINE)
+    return [word for word in words(ctx.fragment) if running.get(word.partition("=")[0]) != word.partition("=")[2]]
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`files`, `absent`: text by path, and files that should not be there. `program`: where the governor's program goes, empty
+    without one. `reboot`: why one is needed. The rest are options of the role's modules."""
+    kernel, container = ctx.fragment, bool(ctx.facts.get(system.CONTAINER))
+    debian = family(ctx.facts.get(system.OS_RELEASE)) == "debian"
+    state = ctx.facts.get(cpu.FREQUENCY)
+    governs = kernel.cpu_governor != "keep" and bool(state.policies) and not container
+    files = texts(kernel, debian=debian, dracut=ctx.facts.get(initramfs.DRACUT), governs=governs)
+    without = [] if container else missing(ctx)
+    return {
+        "files": files,
+        "absent": [path for path in FILES if path not in files],
+        "unit": {"name": UNIT, "wanted": governs, "there": state.load != "not-found"},
+        "program": GOVERNOR if governs else "",
+        "differs": [one.name for one in state.policies if one.governor != kernel.cpu_governor] if governs else [],
+        "command_line": words(kernel),
+        "entries": "update-grub" if debian else "grub2",
+        "reboot": f"the running kernel was started without {' '.join(without)}" if without else "",
+        "modules": [] if container else [underscored(name) for name in kernel.modules_load],
+        "sysctl": {key: str(value) for key, value in kernel.sysctl.items()},
+        "limits": limits(kernel),
+        "hugepages": 0 if container else kernel.hugepages.get("2M", 0),
+    }
+
+
+DESIRED = Desired(
+    (boot.COMMAND_LINE, cpu.FREQUENCY, initramfs.DRACUT, system.CONTAINER, system.OS_RELEASE),
+    make,
+)

@@ -1,0 +1,110 @@
+"""What the host must be able to have before anything of its kernel's configuration is written."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.kernel.now import listed
+from gpuprov.probe import boot, cpu, modules, system, virtualization
+from gpuprov.probe.modules import underscored
+from gpuprov.spec.kernel import HUGEPAGE_KIB, Kernel
+
+Ctx = Context[Kernel]
+
+
+@check(
+    "kernel.bootloader",
+    *(boot.BOOTLOADER, system.CONTAINER),
+    fields=("command_line",),
+    moment="preflight",
+    evidence="ls /boot",
+)
+def bootloader(ctx: Ctx) -> Outcome:
+    """There is a GRUB that takes a command line, where one is asked for."""
+    if not ctx.fragment.command_line:
+        return not_asked()
+    absent = ctx.facts.get(boot.BOOTLOADER)
+    if absent:
+        kind = ctx.facts.get(system.CONTAINER)
+        where = " (a container has no command line of its own)" if kind else ""
+        hint = "take command_line out of the spec, and set it in the bootloader by hand"
+        return fail(f"GRUB, for {listed(ctx.fragment.command_line)}", f"no {', '.join(absent)}{where}", hint)
+    return ok("GRUB")
+
+
+@check(
+    "kernel.sysctl_known",
+    *(boot.SYSCTL, boot.SYSCTL_FIXED, modules.LOADED, modules.BUILT_IN, system.CONTAINER),
+    fields=("sysctl",),
+    moment="preflight",
+    evidence="sysctl -a",
+)
+def sysctl_known(ctx: Ctx) -> Outcome:
+    """The kernel has every sysctl, or a module is still to be loaded that may bring it; and root can write it."""
+    if not ctx.fragment.sysctl:
+        return not_asked()
+    container = bool(ctx.facts.get(system.CONTAINER))
+    there = {*ctx.facts.get(modules.LOADED), *ctx.facts.get(modules.BUILT_IN)}
+    coming = [] if container else [name for name in ctx.fragment.modules_load if underscored(name) not in there]
+    found, fixed = ctx.facts.get(boot.SYSCTL), ctx.facts.get(boot.SYSCTL_FIXED)
+    names = ", ".join(ctx.fragment.sysctl)
+    if (absent := [name for name in ctx.fragment.sysctl if name not in found and name not in fixed]) and not coming:
+        hint = "correct the name, or name its module in kernel.modules_load"
+        return fail(names, f"no {', '.join(absent)}, and no module is still to be loaded that could bring it", hint)
+    wanted = {name: " ".join(str(value).split()) for name, value in ctx.fragment.sysctl.items()}
+    if stuck := [name for name, value in wanted.items() if name in fixed and found.get(name) != value]:
+        where = " (a container sees the settings of its machine, most of them read-only)" if container else ""
+        hint = "set it on the machine below" if container else "a kernel that has it writable"
+        return fail(
+            names, f"{', '.join(stuck)} cannot be set, not even by root{where}", f"{hint}, or take it out of the spec"
+        )
+    return ok(f"{len(wanted)} sysctls can be set")
+
+
+@check(
+    "kernel.hugepage_sizes",
+    *(cpu.HUGEPAGES, cpu.DEFAULT_HUGEPAGE),
+    fields=("hugepages",),
+    moment="preflight",
+    evidence="ls /sys/kernel/mm/hugepages; grep Hugepagesize /proc/meminfo",
+)
+def hugepage_sizes(ctx: Ctx) -> Outcome:
+    """The processor has pages of each size, and pages of 2M are those that vm.nr_hugepages counts."""
+    wanted = ctx.fragment.hugepages
+    if not wanted:
+        return not_asked()
+    found, default = ctx.facts.get(cpu.HUGEPAGES), ctx.facts.get(cpu.DEFAULT_HUGEPAGE)
+    expected = "pages of " + ", ".join(wanted)
+    if absent := [size for size in wanted if HUGEPAGE_KIB[size] not in found]:
+        has = ", ".join(f"{size} KiB" for size in sorted(found)) or "none"
+        return fail(expected, f"no pages of {', '.join(absent)}; there are: {has}", "another size")
+    if "2M" in wanted and default != HUGEPAGE_KIB["2M"]:
+        told = f"vm.nr_hugepages counts pages of the default size, which is {default} KiB here"
+        return fail(expected, told, "take default_hugepagesz off the command line")
+    return ok(expected)
+
+
+@check(
+    "kernel.governor_offered",
+    *(cpu.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
+    fields=("cpu_governor",),
+    moment="preflight",
+)
+def governor_offered(ctx: Ctx) -> Outcome:
+    """The frequency driver has the governor; a virtual machine and a container have no say in the frequency."""
+    asked = ctx.fragment.cpu_governor
+    if asked == "keep":
+        return not_asked()
+    if kind := ctx.facts.get(system.CONTAINER):
+        return skip(f"{kind} container: the frequency is the machine's")
+    policies = ctx.facts.get(cpu.FREQUENCY).policies
+    if not policies and ctx.facts.get(virtualization.MACHINE).kind:
+        return skip("the virtual machine has no say in the frequency")
+    if not policies:
+        told = "no CPU has a governor: no frequency driver (intel_pstate, amd-pstate, cppc_cpufreq), or the firmware keeps frequencies"
+        return fail(f"governor {asked}", told, "set it in the firmware, or cpu_governor: keep")
+    if lacking := sorted({name for one in policies for name in one.available if asked not in one.available}):
+        return fail(f"governor {asked}", f"the driver has {', '.join(lacking)}", "one of these")
+    return ok(f"{asked} in {len(policies)} policies")
+
+
+CHECKS = (bootloader, sysctl_known, hugepage_sizes, governor_offered)

@@ -1,0 +1,69 @@
+"""A host's spec and what its probes printed -> why apply must leave it alone, and what each role brings about otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.base import Context
+from gpuprov.errors import GpuprovError, defect
+from gpuprov.gather.gather import HostFacts
+from gpuprov.gather.script import compose, split
+from gpuprov.probe.base import Facts, Probe, ProbeFailed
+from gpuprov.spec.model import HostSpec
+from gpuprov.verify.evaluate import Result, evaluate, probes_of
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """`refusals`: why nothing may be changed, each with its way out. `desired`: by capability, what its role brings about."""
+
+    refusals: tuple[str, ...]
+    desired: dict[str, dict[str, Any]]
+
+
+def script(spec: HostSpec, only: Collection[str], *, preflight: bool) -> str:
+    """The script that reads of the host what `judge` with the same arguments wants to know."""
+    probes: list[Probe[Any]] = [*probes_of(spec, only=only, stops=True)] if preflight else []
+    for name in _asked(spec, only):
+        if wanted := BY_NAME[name].desired:
+            probes += wanted.probes
+    return compose({probe.name: probe for probe in probes}.values())
+
+
+def facts_of(streams: str) -> Facts:
+    """The facts that the script printed, from both of its streams. Raises GpuprovError where it did not come to its end."""
+    outputs = split(streams.encode(errors="surrogateescape"))
+    if outputs is None:
+        raise GpuprovError("the host could not be read to the end", "apply again; gpuprov verify shows what it says")
+    return HostFacts(outputs)
+
+
+def judge(spec: HostSpec, facts: Facts, only: Collection[str], *, preflight: bool) -> Verdict:
+    """`preflight`: ask also what must hold before anything is changed. `only`: no other capabilities than these."""
+    results = evaluate(spec, facts, only=only, stops=True) if preflight else []
+    refusals = [refusal(result) for result in results if result.refuses]
+    desired: dict[str, dict[str, Any]] = {}
+    for name in () if refusals else _asked(spec, only):
+        wanted = BY_NAME[name].desired
+        try:
+            if wanted:
+                made = wanted.make(Context(spec, spec.capabilities[name], facts))
+                desired[name] = msgspec.to_builtins(made)
+        except ProbeFailed as error:
+            refusals.append(f"{name}: {error}. Way out: {error.hint or 'see on the host why it cannot be read'}")
+        except Exception as error:
+            refusals.append("; ".join(defect(f"what {name} brings about", error)))
+    return Verdict(tuple(refusals), desired)
+
+
+def refusal(result: Result) -> str:
+    """A check that forbids to go on, in one line."""
+    expected = f" (expected: {result.expected})" if result.expected else ""
+    return f"{result.check}: {result.found}{expected}" + (f". Way out: {result.hint}" if result.hint else "")
+
+
+def _asked(spec: HostSpec, only: Collection[str]) -> Iterable[str]:
+    return [name for name in spec.capabilities if name in only]

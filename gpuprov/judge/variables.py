@@ -1,0 +1,64 @@
+"""Variables of a rendered host -> its spec again: the way back of render/variables.py, so that a play is judged by what it will do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from gpuprov import __version__, reading
+from gpuprov.capabilities import CAPABILITIES
+from gpuprov.errors import GpuprovError
+from gpuprov.spec.model import SITE_VARIABLES, Fragment, GpuSpec, HostSpec
+
+RENDERED = "gpuprov_version"
+F = TypeVar("F", bound=Fragment)
+
+
+def names() -> list[str]:
+    """The variables that `spec_of` reads, as far as a host has them."""
+    own = [RENDERED, "gpuprov_capabilities", "gpuprov_reboot", "gpuprov_gpu"]
+    return own + sorted(SITE_VARIABLES) + [name for one in CAPABILITIES for name, _ in _fields(one.name, one.fragment)]
+
+
+def spec_of(host: str, groups: Iterable[str], variables: Mapping[str, Any]) -> HostSpec:
+    """The host's spec. Raises GpuprovError for variables of another version, or that are not what the roles take."""
+    said = {name: variables[name] for name in names() if name in variables}  # Ansible's own kinds of text and lists
+    plain: dict[str, Any] = reading.json(json.dumps(said))
+    rendered = str(plain.get(RENDERED, ""))
+    if rendered != __version__:
+        raise GpuprovError(
+            f"this project was rendered by gpuprov {rendered or 'of an unknown version'}, and gpuprov {__version__} is installed here",
+            f"render it again, or: pip install gpuprov=={rendered or 'VERSION'}",
+        )
+    blocks: dict[str, Fragment] = {}
+    for one in CAPABILITIES:
+        if one.name in plain.get("gpuprov_capabilities", ()):
+            values = {field: plain[name] for name, field in _fields(one.name, one.fragment) if name in plain}
+            blocks[one.name] = _typed(host, one.name, values, one.fragment)
+    gpu = plain.get("gpuprov_gpu") or None
+    return HostSpec(
+        name=host,
+        groups=tuple(groups),
+        gpu=_typed(host, "gpu", gpu, GpuSpec) if gpu else None,
+        reboot="if-needed" if plain.get("gpuprov_reboot") == "if-needed" else "never",
+        capabilities=blocks,
+        site={name: value for name, value in plain.items() if name in SITE_VARIABLES},
+    )
+
+
+def _fields(name: str, fragment: type[Fragment]) -> list[tuple[str, str]]:
+    """Each variable of a role, and the field that it holds."""
+    return [(f"{name}_{item.encode_name}", item.encode_name) for item in msgspec.structs.fields(fragment)]
+
+
+def _typed(host: str, name: str, values: object, kind: type[F]) -> F:
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise GpuprovError(
+            f"{host}: the variables of {name} are not what gpuprov renders: {error}",
+            "render the project again; a value is changed in the inventory that it came from",
+        ) from error

@@ -1,0 +1,174 @@
+"""The kernel command line of every boot entry, on hosts that have grubby, or (SUSE) make grub.cfg from GRUB's defaults.
+
+`check` lists what differs; `write` puts it right: the entries and grub's environment through grubby or grub2-mkconfig, and what
+entries of later kernels are made from (/etc/default/grub, and /etc/kernel/cmdline where it is). Words that an earlier run wrote and
+that are not wanted any more are taken out; RECORD remembers them.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+
+BOOT = "/boot"
+DEFAULTS = "/etc/default/grub"
+INHERITED = "/etc/kernel/cmdline"
+RECORD = "/var/lib/gpuprov/command_line"
+# A value in quotes, or a word without, and nothing behind it but a comment: what else a shell takes cannot be written anew.
+SETTING = re.compile(
+    r"""^GRUB_CMDLINE_LINUX=("(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^\s"'#;\\]*)(?=[ \t]*(?:[ \t]#.*)?$)""", re.MULTILINE
+)
+GIVEN = re.compile(r"^[ \t]*(?:export[ \t]+)?GRUB_CMDLINE_LINUX=.*", re.MULTILINE)
+
+
+def read(path: str) -> str:
+    """The text of a file; nothing if there is none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def replace(path: str, text: str) -> None:
+    """The file is whole at any moment."""
+    scratch = path + ".gpuprov"
+    with open(scratch, "w", encoding="utf-8") as file:
+        file.write(text)
+    if os.path.exists(path):
+        shutil.copymode(path, scratch)
+    os.replace(scratch, path)
+
+
+def pairs(words: Iterable[str]) -> dict[str, str]:
+    """Values by key, the last one winning as in the kernel."""
+    return {key: value for key, _, value in (word.partition("=") for word in words)}
+
+
+def expanded(options: str, environment: Mapping[str, str]) -> list[str]:
+    """Words of an entry; EL 8 keeps them in grub's environment, as $kernelopts."""
+    filled = (environment.get(word[1:], "") if word.startswith("$") else word for word in options.split())
+    return " ".join(filled).split()
+
+
+def entries() -> dict[str, list[str]]:
+    """The words of each boot entry, by what a message calls it."""
+    fallback = re.search(r'set kernelopts="(.*)"', read(BOOT + "/grub2/grub.cfg"))
+    environment = {"kernelopts": fallback.group(1)} if fallback else {}
+    environment.update(re.findall(r"^(\w+)=(.*)$", read(BOOT + "/grub2/grubenv"), re.MULTILINE))
+    found = {}
+    for path in sorted(glob.glob(BOOT + "/loader/entries/*.conf")):
+        options = " ".join(re.findall(r"^options[ \t]+(.*)$", read(path), re.MULTILINE))
+        found[path] = expanded(options, environment)
+    if not found:
+        for path in [BOOT + "/grub2/grub.cfg"] + glob.glob(BOOT + "/efi/EFI/*/grub.cfg"):
+            for kernel, options in re.findall(r"^\s*linux(?:efi|16)?\s+(\S+)[ \t]*(.*)$", read(path), re.MULTILINE):
+                found[path + " " + kernel] = options.split()
+    return found
+
+
+def setting(text: str) -> tuple[int, int, str, list[str]]:
+    """(start, end, quotes, words) of the line of GRUB's defaults that counts, the last one."""
+    found, given = list(SETTING.finditer(text)), GIVEN.findall(text)
+    if len(found) != len(given):
+        raise OSError(f'{DEFAULTS} has {given[-1].strip()}; write it as GRUB_CMDLINE_LINUX="...", on one line')
+    if not found:
+        return 0, 0, "", []
+    value = found[-1].group(1)
+    quote = value[:1] if value[:1] in ('"', "'") else ""
+    return found[-1].start(), found[-1].end(), quote, (value[1:-1] if quote else value).split()
+
+
+def inherited() -> dict[str, list[str]]:
+    """The words that entries of later kernels will have, by file."""
+    found = {DEFAULTS: setting(read(DEFAULTS))[3]} if os.path.exists(DEFAULTS) else {}
+    if read(INHERITED).strip():
+        found[INHERITED] = read(INHERITED).split()
+    return found
+
+
+def wrong(words: Sequence[str], wanted: Sequence[str], unwanted: Sequence[str]) -> bool:
+    """Whether words lack one that is wanted, or have one that is not."""
+    have = pairs(words)
+    return any(have.get(key) != value for key, value in pairs(wanted).items()) or any(key in have for key in unwanted)
+
+
+def settled(words: Sequence[str], wanted: Sequence[str], unwanted: Sequence[str]) -> list[str]:
+    """The words with those that are wanted, each key once, and without those that are not."""
+    gone = set(pairs(wanted)) | set(unwanted)
+    return [word for word in words if word.partition("=")[0] not in gone] + list(wanted)
+
+
+def inherit(path: str, words: Sequence[str]) -> None:
+    """Write what later kernels get."""
+    if path == INHERITED:
+        replace(path, " ".join(words) + "\n")
+        return
+    text = read(path)
+    if not GIVEN.search(text):
+        text = text.rstrip("\n") + "\nGRUB_CMDLINE_LINUX=\n"
+    start, end, quote, _ = setting(text)
+    value = " ".join(words).join([quote or '"'] * 2)
+    replace(path, text[:start] + "GRUB_CMDLINE_LINUX=" + value + text[end:])
+
+
+def grubby(wanted: Sequence[str], unwanted: Sequence[str]) -> str:
+    """Change every entry. grubby takes an option and its value as two words in all its versions."""
+    command = ["grubby", "--update-kernel", "ALL"]
+    command += ["--remove-args", " ".join(unwanted)] if unwanted else []
+    command += ["--args", " ".join(wanted)] if wanted else []
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return " ".join(done.stdout.split())
+
+
+def remade() -> str:
+    """Make grub.cfg anew from GRUB's defaults."""
+    command = ["grub2-mkconfig", "-o", BOOT + "/grub2/grub.cfg"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return " ".join(done.stdout.split())
+
+
+def check(wanted: Sequence[str]) -> list[str]:
+    """What differs. Raises OSError for a line of the site's that cannot be written anew."""
+    earlier = read(RECORD).split()
+    if not wanted and not earlier:
+        return []
+    unwanted = _unwanted(earlier, wanted)
+    differing = [name for name, words in {**entries(), **inherited()}.items() if wrong(words, wanted, unwanted)]
+    return differing or ([RECORD] if sorted(pairs(wanted)) != sorted(earlier) else [])
+
+
+def write(wanted: Sequence[str]) -> str:
+    """Put right what `check` lists; what could not be, in words, or nothing. Raises OSError as `check` does."""
+    earlier = read(RECORD).split()
+    if not wanted and not earlier:
+        return ""
+    unwanted = _unwanted(earlier, wanted)
+    differing = [name for name, words in entries().items() if wrong(words, wanted, unwanted)]
+    late = [name for name, words in inherited().items() if wrong(words, wanted, unwanted)]
+    os.makedirs(os.path.dirname(RECORD), exist_ok=True)
+    replace(RECORD, "\n".join(sorted(set(earlier) | set(pairs(wanted)))) + "\n")
+    by_grubby = shutil.which("grubby") is not None
+    said = grubby(wanted, unwanted) if differing and by_grubby else ""
+    for name, words in inherited().items():
+        if name in late:
+            inherit(name, settled(words, wanted, unwanted))
+    if not by_grubby:
+        said = remade()
+    left = [name for name, words in entries().items() if wrong(words, wanted, unwanted)]
+    if left:
+        by = "grubby" if by_grubby else "grub2-mkconfig"
+        return f"{by} left {', '.join(left)} as it was" + (f": {said}" if said else "")
+    if wanted:
+        replace(RECORD, "\n".join(sorted(pairs(wanted))) + "\n")
+    else:
+        os.remove(RECORD)
+    return ""
+
+
+def _unwanted(earlier: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    return sorted(set(earlier) - set(pairs(wanted)))

@@ -1,0 +1,124 @@
+"""Text files as they should be: written whole beside their place and renamed into it, or gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import tempfile
+from typing import NamedTuple
+
+
+class Wanted(NamedTuple):
+    """A file of root's. `content` None: it should not be there."""
+
+    path: str
+    content: str | None
+    mode: int = 0o644
+
+
+class Difference(NamedTuple):
+    """What is, and what should be; None for a file that is not there. `mode`: only that differs."""
+
+    path: str
+    before: str | None
+    after: str | None
+    mode: str = ""
+
+    def shown(self) -> dict[str, str]:
+        """As Ansible shows a difference."""
+        names = {"before_header": self.path, "after_header": self.path}
+        if self.mode:
+            before, after = self.mode.split(" -> ")
+            return {**names, "before": f"mode {before}\n", "after": f"mode {after}\n"}
+        return {**names, "before": self.before or "", "after": self.after or ""}
+
+
+class Refused(Exception):
+    """A path that holds something else than a file of root's; its message says what, and what to do."""
+
+
+def differences(wanted: list[Wanted]) -> list[Difference]:
+    """What has to change, in the order given. Raises Refused."""
+    found = [_difference(one) for one in wanted]
+    return [one for one in found if one is not None]
+
+
+def bring_about(wanted: list[Wanted]) -> list[Difference]:
+    """Write and remove what `differences` names; what changed. Folders that are missing are made with mode 0755."""
+    changed = differences(wanted)
+    by_path = {one.path: one for one in wanted}
+    for difference in changed:
+        one = by_path[difference.path]
+        if one.content is None:
+            os.unlink(one.path)
+        elif difference.mode:
+            os.chmod(one.path, one.mode)
+            os.chown(one.path, 0, 0)
+        else:
+            write(one.path, one.content, one.mode)
+    return changed
+
+
+def write(path: str, content: str, mode: int = 0o644) -> None:
+    """Put a whole file in its place: a reader sees the old one or the new one, also after a loss of power."""
+    folder = os.path.dirname(path)
+    _make(folder)
+    handle, temporary = tempfile.mkstemp(prefix=".gpuprov-", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode("utf-8", "surrogateescape"))
+            os.fchmod(file.fileno(), mode)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    _sync(folder)
+
+
+def _difference(one: Wanted) -> Difference | None:
+    try:
+        state = os.lstat(one.path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+            raise
+        return None if one.content is None else Difference(one.path, None, one.content)
+    if not stat.S_ISREG(state.st_mode):
+        kind = (
+            "a symbolic link"
+            if stat.S_ISLNK(state.st_mode)
+            else "a folder"
+            if stat.S_ISDIR(state.st_mode)
+            else "no file"
+        )
+        raise Refused(f"{one.path} is {kind}, where gpuprov keeps a file. Way out: move it away")
+    with open(one.path, "rb") as file:
+        before = file.read().decode("utf-8", "surrogateescape")
+    if one.content is None or before != one.content:
+        return Difference(one.path, before, one.content)
+    mode = stat.S_IMODE(state.st_mode)
+    if mode != one.mode or (state.st_uid, state.st_gid) != (0, 0):
+        old = f"{mode:04o}" + (
+            "" if state.st_uid == state.st_gid == 0 else f" of {int(state.st_uid)}:{int(state.st_gid)}"
+        )
+        return Difference(one.path, before, one.content, f"{old} -> {one.mode:04o}")
+    return None
+
+
+def _make(folder: str) -> None:
+    """Like os.makedirs, but with mode 0755 whatever the umask."""
+    if os.path.isdir(folder):
+        return
+    _make(os.path.dirname(folder))
+    os.mkdir(folder)
+    os.chmod(folder, 0o755)
+
+
+def _sync(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,87 @@
+"""Every initramfs that is older than its configuration, made anew by the program that made it.
+
+Left out are images for a rescue, which dracut never rebuilds, for kdump, where no GPU driver runs, and copies that are no kernel's
+(.old-dkms, .bak): made anew, a copy would have no modules.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+from typing import NamedTuple
+
+BOOT, MODULES = "/boot", "/lib/modules"
+CONFIGURATION = ("/etc/modprobe.d", "/etc/dracut.conf.d/90-gpuprov.conf")
+
+
+class Image(NamedTuple):
+    """An initramfs and the kernel that it is for."""
+
+    path: str
+    kernel: str
+
+
+class Failed(Exception):
+    """Its message says what could not be made, and why."""
+
+
+def stale() -> list[Image]:
+    """By the files' times and not by what just changed: a run that was cut off before the rebuild is completed by the next."""
+    found = []
+    for path in sorted(
+        glob.glob(BOOT + "/initrd.img-*") + glob.glob(BOOT + "/initramfs-*.img") + glob.glob(BOOT + "/initrd-*")
+    ):
+        name = os.path.basename(path)
+        kernel = re.sub(r"^(initrd\.img|initramfs|initrd)-|\.img\Z", "", name)
+        if name.endswith(("kdump.img", "-kdump")) or "-0-rescue-" in name:
+            continue
+        if os.path.isfile(path) and os.path.isdir(os.path.join(MODULES, kernel)) and _outrun(path):
+            found.append(Image(path, kernel))
+    return found
+
+
+def rebuild(image: Image) -> None:
+    """Make it anew; /boot must hold a second one while it is written. Raises Failed."""
+    need = os.path.getsize(image.path) // 1048576 + 1
+    free = shutil.disk_usage(BOOT).free // 1048576
+    if free <= need:
+        raise Failed(
+            f"/boot has {int(free)} MiB free, a rebuilt {image.path} needs {int(need)} MiB: remove old kernels"
+        )
+    if _by_dracut(image.path):
+        command = ["dracut", "--force", image.path, image.kernel]
+        maker = "dracut: see /etc/dracut.conf and /etc/dracut.conf.d"
+    else:  # by its own name: "-k all" means to update-initramfs only those that it made itself
+        command = ["update-initramfs", "-u", "-k", image.kernel]
+        maker = "update-initramfs: see update_initramfs in /etc/initramfs-tools/update-initramfs.conf"
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode:
+        said = [line for line in done.stdout.splitlines() if line.strip()][-3:]
+        why = "; ".join(said) or f"status {done.returncode}"
+        raise Failed(f"{' '.join(command)} failed: {why}")
+    if _outrun(image.path):
+        raise Failed(f"{image.path} was left as it was by {maker}")
+
+
+def _outrun(image: str) -> bool:
+    made = os.stat(image).st_mtime
+    for place in CONFIGURATION:
+        for folder, _, files in os.walk(place) if os.path.isdir(place) else [(place, [], [""])]:
+            for path in [folder, *(os.path.join(folder, name) for name in files if name)]:
+                if os.path.exists(path) and os.stat(path).st_mtime > made:
+                    return True
+    return False
+
+
+def _by_dracut(image: str) -> bool:
+    if shutil.which("update-initramfs") is None:
+        return True
+    if shutil.which("dracut") is None:
+        return False
+    shown = subprocess.run(
+        ["lsinitramfs", image], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+    ).stdout
+    return b"lib/dracut/" in shown

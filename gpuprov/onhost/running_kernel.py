@@ -1,0 +1,106 @@
+"""The running kernel brought into its state: modules loaded, sysctls set, services' limits, memory freed for hugepages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+
+SYSCTL_FILE = "/etc/sysctl.d/90-gpuprov.conf"
+PROC, MODULES = "/proc/sys", "/sys/module"
+
+
+class Failed(Exception):
+    """Its message says what could not be set, and why."""
+
+
+def absent(modules: Sequence[str]) -> list[str]:
+    """The modules that are not loaded."""
+    return [name for name in modules if not os.path.isdir(os.path.join(MODULES, name.replace("-", "_")))]
+
+
+def loaded(modules: Sequence[str]) -> list[str]:
+    """The modules that are loaded, as the kernel writes their names."""
+    missing = absent(modules)
+    return [name.replace("-", "_") for name in modules if name not in missing]
+
+
+def unload(module: str, *, dry: bool = False) -> bool:
+    """Take a module out of the kernel; False where something uses it. `dry`: only say whether it would go."""
+    if dry:
+        with open(os.path.join(MODULES, module, "refcnt"), encoding="ascii") as file:
+            return int(file.read()) == 0
+    _run(["modprobe", "--remove", module])
+    return bool(absent([module]))
+
+
+def load(module: str) -> None:
+    done = _run(["modprobe", module])
+    if done.returncode:
+        raise Failed(f"{module} cannot be loaded: {_said(done)}. Way out: dmesg | tail, on the host")
+
+
+def sysctl_path(name: str) -> str:
+    """In a name, a dot that is part of a level is written as a slash: sysctl(8)."""
+    return os.path.join(PROC, name.translate(str.maketrans("./", "/.")))
+
+
+def differing(wanted: Mapping[str, str]) -> dict[str, str]:
+    """The sysctls that have another value, each with the one that it has; spaces between the values of one count as one."""
+    found = {}
+    for name, value in wanted.items():
+        try:
+            with open(sysctl_path(name), encoding="utf-8", errors="replace") as file:
+                now = " ".join(file.read().split())
+        except OSError as error:
+            now = f"unreadable ({error.strerror})"
+        if now != " ".join(value.split()):
+            found[name] = now
+    return found
+
+
+def set_sysctls() -> None:
+    """Have the file of gpuprov read."""
+    done = _run(["sysctl", "-p", SYSCTL_FILE])
+    if done.returncode:
+        raise Failed(f"a sysctl cannot be set: {_said(done)}")
+
+
+def limits_differing(wanted: Mapping[str, str]) -> dict[str, str]:
+    """systemd's limits (`DefaultLimitNOFILE`) that are others than wanted, each with what it is."""
+    if not wanted:
+        return {}
+    done = _run(["systemctl", "show"] + ["--property=" + name for name in wanted])
+    if done.returncode:
+        raise Failed(f"the limits of services cannot be read: {_said(done)}")
+    found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    return {name: found.get(name, "") for name, value in wanted.items() if found.get(name) != value}
+
+
+def reexec() -> None:
+    """Have systemd read its configuration anew; what runs keeps running."""
+    done = _run(["systemctl", "daemon-reexec"])
+    if done.returncode:
+        raise Failed(f"systemd does not read its limits anew: {_said(done)}")
+
+
+def hugepages() -> int:
+    """How many pages of the default size there are."""
+    with open(os.path.join(PROC, "vm/nr_hugepages"), encoding="ascii") as file:
+        return int(file.read())
+
+
+def more_hugepages(wanted: int) -> int:
+    """Have memory put together, and ask once more; how many there are then."""
+    for name, value in (("compact_memory", 1), ("nr_hugepages", wanted)):
+        with open(os.path.join(PROC, "vm", name), "w", encoding="ascii") as file:
+            file.write(f"{int(value)}\n")
+    return hugepages()
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> str:
+    return " ".join((done.stderr or done.stdout).split()) or f"status {int(done.returncode)}"

@@ -1,0 +1,84 @@
+#!/usr/bin/python
+"""What the next boot brings: every initramfs with its configuration, every boot entry with its command line."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpuprov_boot
+short_description: Initramfs images and boot entries made anew where their configuration outran them
+description:
+  - Makes every initramfs anew that is older than /etc/modprobe.d, by the program that made it.
+  - Writes the bootloader's entries anew where their command line differs. Words that an earlier run wrote, and that are not wanted
+    any more, are taken out.
+  - Looks at the files' times and not at what just changed, so that a run that was cut off is completed by the next.
+author: gpuprov
+options:
+  command_line:
+    description: The words that every entry should have.
+    type: list
+    elements: str
+    default: []
+  entries:
+    description:
+      - What writes them. C(grub2) is grubby, or grub2-mkconfig where there is none. C(none) leaves them alone.
+    type: str
+    choices: [update-grub, grub2, none]
+    default: none
+  written:
+    description: Files that were, or in check mode would be, written before; check mode counts images and menu as outrun by them.
+    type: list
+    elements: path
+    default: []
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+"""
+
+EXAMPLES = r"""
+- name: Have the next boot start with iommu=pt
+  gpuprov_boot: {command_line: [iommu=pt], entries: grub2}
+"""
+
+RETURN = r"""
+renewed:
+  description: The images, and the entries or the menu.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost import boot_entries, initramfs
+
+
+def main() -> None:
+    options = {
+        "command_line": {"type": "list", "elements": "str", "default": []},
+        "entries": {"type": "str", "choices": ["update-grub", "grub2", "none"], "default": "none"},
+        "written": {"type": "list", "elements": "path", "default": []},
+    }
+    module = AnsibleModule(options, supports_check_mode=True)
+    words, way = module.params["command_line"], module.params["entries"]
+    by_entry = way == "grub2"
+    try:
+        images = initramfs.stale()
+        entries = boot_entries.outdated(words, by_entry=by_entry) if way != "none" else []
+        renewed = [image.path for image in images] + entries
+        if module.check_mode:
+            later = [path for path in module.params["written"] if path.startswith(initramfs.CONFIGURATION)]
+            renewed += [f"initramfs images older than {path}" for path in later if not images]
+            menu = [path for path in module.params["written"] if path.startswith(boot_entries.DEFAULTS)]
+            renewed += [boot_entries.MENU] if menu and not entries and way == "update-grub" else []
+        else:
+            for image in images:
+                initramfs.rebuild(image)
+            if entries:
+                boot_entries.renew(words, by_entry=by_entry)
+    except (initramfs.Failed, boot_entries.Failed) as error:
+        module.fail_json(msg=str(error))
+    shown = "".join(f"{line}\n" for line in renewed)
+    module.exit_json(changed=bool(renewed), renewed=renewed, diff={"prepared": shown} if shown else {})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+#!/usr/bin/python
+"""Text files as Python made them: written, or removed."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpuprov_files
+short_description: Text files as they should be
+description:
+  - Writes files of root's whole, each beside its place and renamed into it, and removes those that should not be there.
+  - Missing folders are made. A path that holds a link or a folder is refused.
+author: gpuprov
+options:
+  files:
+    description: The text of each file, by its absolute path.
+    type: dict
+    default: {}
+  absent:
+    description: Files that should not be there, by absolute path.
+    type: list
+    elements: path
+    default: []
+  programs:
+    description: Like C(files), and executable.
+    type: dict
+    default: {}
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+"""
+
+EXAMPLES = r"""
+- name: Write what the node needs
+  gpuprov_files:
+    files: {/etc/gpuprov/kubernetes/device-plugin.yaml: "version: v1\n"}
+    absent: [/etc/gpuprov/kubernetes/hami-values.yaml]
+"""
+
+RETURN = r"""
+paths:
+  description: The files that differed.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost.files import Refused, Wanted, bring_about, differences
+
+
+def main() -> None:
+    options = {
+        "files": {"type": "dict", "default": {}},
+        "absent": {"type": "list", "elements": "path", "default": []},
+        "programs": {"type": "dict", "default": {}},
+    }
+    module = AnsibleModule(options, supports_check_mode=True)
+    wanted = [Wanted(path, content) for path, content in module.params["files"].items()]
+    wanted += [Wanted(path, content, 0o755) for path, content in module.params["programs"].items()]
+    wanted += [Wanted(path, None) for path in module.params["absent"]]
+    if wrong := [one.path for one in wanted if not one.path.startswith("/")]:
+        module.fail_json(msg=f"{wrong[0]} is no absolute path")
+    try:
+        changed = differences(wanted) if module.check_mode else bring_about(wanted)
+    except Refused as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(msg=f"{error.filename}: {error.strerror}. Way out: see the file system of the host")
+    module.exit_json(changed=bool(changed), paths=[one.path for one in changed], diff=[one.shown() for one in changed])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+#!/usr/bin/python
+"""The documentation of an action: plugins/action/gpuprov_judge.py judges on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpuprov_judge
+short_description: Judge a host by gpuprov's own checks
+description:
+  - Runs on the controller, with the Python package gpuprov beside ansible-core; of the host it runs one script, which only reads.
+  - Fails with everything that forbids to change the host, each with its way out. Otherwise it works out what each role brings about.
+author: gpuprov
+options:
+  capabilities:
+    description: The capabilities of this run.
+    type: list
+    elements: str
+    required: true
+  moment:
+    description:
+      - C(preflight) asks what must hold before anything is changed.
+      - C(now) only works out anew what the roles bring about, once packages or a reboot have changed the host.
+    type: str
+    choices: [preflight, now]
+    required: true
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: none}
+"""
+
+EXAMPLES = r"""
+- name: Judge the host
+  gpuprov_judge: {capabilities: [kernel, nvidia_driver], moment: preflight}
+  register: gpuprov_judged
+"""
+
+RETURN = r"""
+desired:
+  description: What each role brings about, by capability.
+  type: dict
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main() -> None:
+    options = {
+        "capabilities": {"type": "list", "elements": "str", "required": True},
+        "moment": {"type": "str", "choices": ["preflight", "now"], "required": True},
+    }
+    AnsibleModule(options, supports_check_mode=True).fail_json(
+        msg="gpuprov_judge is an action: action_plugins of this project must be where Ansible looks for them"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+#!/usr/bin/python
+"""Kernel modules that should not be loaded, unloaded where nothing uses them."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpuprov_unload
+short_description: Unload kernel modules that nothing uses
+description:
+  - Unloads each module that is loaded, and says which are in use; those leave only with a reboot.
+author: gpuprov
+options:
+  modules:
+    description: Their names. A hyphen counts as an underscore.
+    type: list
+    elements: str
+    required: true
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+"""
+
+EXAMPLES = r"""
+- name: Have the in-tree drivers out
+  gpuprov_unload: {modules: [nouveau, nova_core]}
+"""
+
+RETURN = r"""
+busy:
+  description: Modules that are in use.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost import running_kernel as kernel
+
+
+def main() -> None:
+    module = AnsibleModule({"modules": {"type": "list", "elements": "str", "required": True}}, supports_check_mode=True)
+    wanted = module.params["modules"]
+    gone, busy = [], []
+    for name in kernel.loaded(wanted):
+        if kernel.unload(name, dry=module.check_mode):
+            gone.append(name)
+        else:
+            busy.append(name)
+    diff = {
+        "before": "".join(f"{name}: loaded\n" for name in gone),
+        "after": "".join(f"{name}: not loaded\n" for name in gone),
+    }
+    module.exit_json(changed=bool(gone), busy=busy, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

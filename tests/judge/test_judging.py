@@ -1,0 +1,91 @@
+"""The judge inside a play: what stops a host, what each role brings about, and what the host's answer must be."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.errors import GpuprovError
+from gpuprov.judge.judging import facts_of, judge, script
+from gpuprov.probe.base import Facts
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.verify.evaluate import evaluate, probes_of
+from tests.capabilities.asking import facts, good
+
+LINE = Kernel(command_line={"iommu": "pt"})
+
+
+def host(**blocks: Fragment) -> HostSpec:
+    return HostSpec(name="gpu1", capabilities=blocks)
+
+
+def read(**changed: str) -> Facts:
+    return facts(**{**good(), "login": "", **changed})
+
+
+def test_a_host_that_is_right_gets_what_its_roles_bring_about() -> None:
+    verdict = judge(host(kernel=LINE), facts(**good()), ["kernel"], preflight=False)
+    assert verdict.refusals == ()
+    assert verdict.desired["kernel"]["command_line"] == ["iommu=pt"]
+
+
+def test_what_stops_a_host_is_said_with_its_way_out_and_nothing_is_worked_out() -> None:
+    late = str(int(time.time()) - 4000)
+    verdict = judge(
+        host(kernel=LINE),
+        facts(**{**good(), "clock": late, "bootloader": "absent|/boot/grub/grub.cfg\n"}),
+        ["kernel"],
+        preflight=True,
+    )
+    told = [line for line in verdict.refusals if line.startswith(("host.clock", "kernel.bootloader"))]
+    assert len(told) == 2, verdict.refusals
+    assert all(". Way out: " in line for line in told)
+    assert (
+        "no /boot/grub/grub.cfg (expected: GRUB, for iommu=pt). Way out: take command_line out of the spec" in told[1]
+    )
+    assert verdict.desired == {}
+
+
+def test_capabilities_that_are_not_selected_are_not_judged() -> None:
+    spec = host(kernel=LINE, persistence=BY_NAME["persistence"].fragment())
+    verdict = judge(
+        spec, facts(**{**good(), "bootloader": "absent|/boot/grub/grub.cfg\n"}), ["persistence"], preflight=True
+    )
+    assert not [line for line in verdict.refusals if line.startswith("kernel.")]
+    assert "kernel" not in verdict.desired
+    assert "probe bootloader" not in script(spec, ["persistence"], preflight=True)
+
+
+def test_a_host_that_says_nothing_of_what_a_role_needs_is_refused() -> None:
+    verdict = judge(host(kernel=LINE), facts(**{**good(), "command_line": ""}), ["kernel"], preflight=False)
+    assert "kernel: command_line printed nothing on the host" in verdict.refusals[0]
+
+
+def test_the_checks_that_stop_are_the_ones_that_plan_names_as_blocking() -> None:
+    spec = host(kernel=LINE, mig=BY_NAME["mig"].fragment())
+    everything = evaluate(spec, facts(**good()), ("preflight", "now", "next-boot"))
+    asked = evaluate(spec, facts(**good()), stops=True)
+    assert [result.check for result in asked] == [result.check for result in everything if result.stops]
+    assert set(probes_of(spec, stops=True)) <= set(probes_of(spec, ("preflight", "now", "next-boot")))
+
+
+def test_the_script_is_read_as_ansible_hands_its_streams_over() -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-s"],
+        input=script(host(kernel=LINE), ["kernel"], preflight=False),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    found = facts_of(f"{done.stdout}\n{done.stderr}")
+    assert found.get(BY_NAME["kernel"].desired.probes[0])  # type: ignore[union-attr]
+
+
+def test_an_answer_that_was_cut_off_is_none() -> None:
+    with pytest.raises(GpuprovError, match="could not be read to the end"):
+        facts_of("gpuprov-begin x\nhalf of it")

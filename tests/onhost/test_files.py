@@ -1,0 +1,67 @@
+"""Text files as they should be."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gpuprov.onhost.files import Difference, Refused, Wanted, bring_about, differences
+
+
+def test_a_file_is_written_once_with_its_folders(tmp_path: Path) -> None:
+    place = str(tmp_path / "etc/gpuprov/a.conf")
+    wanted = [Wanted(place, "a = 1\n")]
+    assert differences(wanted) == [Difference(place, None, "a = 1\n")]
+    assert not Path(place).exists(), "asking changes nothing"
+    assert bring_about(wanted) == [Difference(place, None, "a = 1\n")]
+    assert Path(place).read_text() == "a = 1\n"
+    assert Path(place).stat().st_mode & 0o7777 == 0o644
+    assert Path(place).parent.stat().st_mode & 0o7777 == 0o755
+    assert bring_about(wanted) == [], "a second run changes nothing"
+    assert os.listdir(Path(place).parent) == ["a.conf"], "nothing is left beside it"
+
+
+def test_a_mode_alone_is_put_right_without_writing(tmp_path: Path) -> None:
+    place = tmp_path / "run.sh"
+    place.write_text("#!/bin/sh\n")
+    place.chmod(0o600)
+    before = place.stat().st_ino
+    (changed,) = bring_about([Wanted(str(place), "#!/bin/sh\n", 0o755)])
+    assert changed.shown()["before"] == "mode 0600\n"
+    assert changed.shown()["after"] == "mode 0755\n"
+    assert (place.stat().st_ino, place.stat().st_mode & 0o7777) == (before, 0o755)
+
+
+def test_what_should_not_be_there_goes(tmp_path: Path) -> None:
+    place = tmp_path / "old.conf"
+    place.write_text("x\n")
+    gone = Wanted(str(place), None)
+    assert bring_about([gone])[0].shown()["after"] == ""
+    assert not place.exists()
+    assert bring_about([gone, Wanted(str(place / "below"), None)]) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_what_is_no_file_is_refused_before_anything_is_written(tmp_path: Path, kind: str) -> None:
+    """A link would have another file overwritten, a folder has a meaning that nobody knows."""
+    place, other = tmp_path / "place", tmp_path / "other"
+    other.write_text("of somebody\n")
+    if kind == "link":
+        place.symlink_to(other)
+    else:
+        place.mkdir()
+    with pytest.raises(
+        Refused, match=r"is a (symbolic link|folder), where gpuprov keeps a file\. Way out: move it away"
+    ):
+        bring_about([Wanted(str(tmp_path / "first"), "x"), Wanted(str(place), "mine\n")])
+    assert other.read_text() == "of somebody\n"
+    assert not (tmp_path / "first").exists()
+
+
+def test_bytes_that_are_no_text_are_kept_apart(tmp_path: Path) -> None:
+    place = tmp_path / "a"
+    place.write_bytes(b"\xff\n")
+    (changed,) = differences([Wanted(str(place), "x\n")])
+    assert changed.before == "\udcff\n"

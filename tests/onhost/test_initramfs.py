@@ -1,0 +1,89 @@
+"""Each initramfs made anew, on a folder that looks like /boot: whose image is made, and whose is left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuprov.onhost import initramfs
+from gpuprov.probe.initramfs import INITRAMFS
+
+RELEASE = "6.1.0-47-amd64"
+
+
+@pytest.fixture(name="boot")
+def _boot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two kernels, the images of which are older than the configuration, and what is left of other images."""
+    (tmp_path / "boot").mkdir()
+    for name in (
+        *(f"initrd.img-{RELEASE}", f"initrd.img-{RELEASE}.old-dkms", f"initrd.img-{RELEASE}.bak"),
+        *("initramfs-0-rescue-5f6c.img", f"initramfs-{RELEASE}kdump.img"),
+    ):
+        (tmp_path / "boot" / name).write_text("image")
+        os.utime(tmp_path / "boot" / name, (1, 1))
+    for folder in (f"lib/modules/{RELEASE}", "etc/modprobe.d", "bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "bin/update-initramfs").write_text(
+        f"#!/bin/sh\necho $* >>{tmp_path}/log; touch {tmp_path}/boot/initrd.img-$3\n"
+    )
+    (tmp_path / "bin/update-initramfs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    monkeypatch.setattr(initramfs, "BOOT", f"{tmp_path}/boot")
+    monkeypatch.setattr(initramfs, "MODULES", f"{tmp_path}/lib/modules")
+    monkeypatch.setattr(initramfs, "CONFIGURATION", (f"{tmp_path}/etc/modprobe.d", f"{tmp_path}/etc/none.conf"))
+    return tmp_path
+
+
+def test_only_images_of_kernels_are_made_anew(boot: Path) -> None:
+    """DKMS and update-initramfs leave copies beside them. Made anew as a kernel of that name, a copy would have no modules."""
+    (image,) = initramfs.stale()
+    assert image == (f"{boot}/boot/initrd.img-{RELEASE}", RELEASE)
+    initramfs.rebuild(image)
+    assert (boot / "log").read_text() == f"-u -k {RELEASE}\n"
+    assert initramfs.stale() == [], "a second run changes nothing"
+
+
+def test_a_file_that_changed_counts_as_its_folder_does(boot: Path) -> None:
+    (image,) = initramfs.stale()
+    initramfs.rebuild(image)
+    options = boot / "etc/modprobe.d/gpuprov.conf"
+    options.write_text("blacklist nouveau\n")
+    later = os.stat(image.path).st_mtime + 10
+    os.utime(options.parent, (1, 1))
+    os.utime(options, (later, later))
+    assert initramfs.stale() == [image]
+
+
+def test_an_image_that_its_maker_leaves_is_an_error(boot: Path) -> None:
+    (boot / "bin/update-initramfs").write_text("#!/bin/sh\n")
+    with pytest.raises(initramfs.Failed, match=f"initrd.img-{RELEASE} was left as it was by update-initramfs"):
+        initramfs.rebuild(initramfs.stale()[0])
+
+
+def test_a_maker_that_fails_says_why(boot: Path) -> None:
+    (boot / "bin/update-initramfs").write_text("#!/bin/sh\necho E: no space; exit 2\n")
+    with pytest.raises(initramfs.Failed, match=f"update-initramfs -u -k {RELEASE} failed: E: no space"):
+        initramfs.rebuild(initramfs.stale()[0])
+
+
+def test_a_full_boot_is_said_before_anything_is_written(boot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: type("Usage", (), {"free": 1048576})())
+    with pytest.raises(initramfs.Failed, match=r"/boot has 1 MiB free, a rebuilt .* needs 1 MiB: remove old kernels"):
+        initramfs.rebuild(initramfs.stale()[0])
+    assert not (boot / "log").exists()
+
+
+def test_the_probe_looks_into_the_same_images(boot: Path) -> None:
+    script = INITRAMFS.script
+    for folder in ("/boot", "/etc/modprobe.d", "/lib/modules"):
+        script = script.replace(folder, f"{boot}{folder}")
+    (boot / "bin/lsinitramfs").write_text("#!/bin/sh\necho lib/modules\n")
+    (boot / "bin/lsinitramfs").chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, check=True, env={"PATH": f"{boot}/bin:/usr/bin:/bin"}
+    )
+    assert done.stdout.split()[:2] == ["image", f"{boot}/boot/initrd.img-{RELEASE}"]
+    assert done.stdout.count("image") == 1
