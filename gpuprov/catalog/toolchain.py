@@ -202,7 +202,8 @@ def _add_library(
     )
     if entry is None:
         known = ", ".join(e["major"] for e in table["libraries"] if (e["library"], e["family"]) == (library, family))
-        _refused(answer, f"no packages of {library} {version} are known", f"majors that are known: {known}")
+        hint = f"majors that are known: {known or 'none on a host of this family; leave it out'}"
+        _refused(answer, f"no packages of {library} {version} are known", hint)
         return False
     names = library_packages(entry, cuda, wanted["parts"])
     in_name = any("{cuda}" in name for name in entry["run"])

@@ -1,6 +1,6 @@
 """What a simulated host says it is. Debian is Debian; every other distribution is a Debian userland that stands in for it.
 
-Its package manager is real (apt; or rpm and dnf, as Debian packages them), as are names and version forms in its repositories.
+Its package manager is real (apt; or rpm with dnf or zypper, as Debian has them), as are names and version forms in its repositories.
 Kernels have the distribution's names and Debian's content.
 """
 
@@ -11,7 +11,7 @@ from typing import Literal
 
 from gpuprov.errors import GpuprovError
 
-Family = Literal["debian", "redhat"]
+Family = Literal["debian", "redhat", "suse"]
 Repository = Literal["distribution", "nvidia"]
 BOOKWORM, TRIXIE = "bookworm", "trixie"
 
@@ -43,13 +43,18 @@ class Distribution:
     @property
     def major(self) -> str:
         """`9` of 9.6; `24.04` of Ubuntu's."""
-        return self.version_id.partition(".")[0] if self.family == "redhat" else self.version_id
+        return self.version_id if self.family == "debian" else self.version_id.partition(".")[0]
+
+    @property
+    def rpms(self) -> bool:
+        """Whether its packages are rpm's."""
+        return self.family != "debian"
 
     @property
     def base(self) -> str:
         """The image that its containers start from; distributions share them."""
-        if self.family == "redhat":
-            return f"el-{self.suite}"
+        if self.rpms:
+            return f"{'el' if self.family == 'redhat' else 'suse'}-{self.suite}"
         return {BOOKWORM: "debian12", TRIXIE: "debian13"}[self.suite]
 
     @property
@@ -60,7 +65,7 @@ class Distribution:
     @property
     def default_repositories(self) -> tuple[Repository, ...]:
         """What a host is configured for unless its description says otherwise: the source its driver comes from."""
-        return ("nvidia",) if self.family == "redhat" else ("distribution",)
+        return ("nvidia",) if self.rpms else ("distribution",)
 
     @property
     def full_name(self) -> str:
@@ -99,6 +104,13 @@ def _el(id_: str, name: str, version_id: str, codename: str) -> Distribution:
     )  # fmt: skip
 
 
+def _suse(key: str, name: str, id_: str, like: str, version: tuple[str, str], kernel: str) -> Distribution:
+    return Distribution(
+        key, family="suse", catalogue=key, name=name, id=id_, like=like, version_id=version[0], version=version[1],
+        tag=f"{kernel.partition('-')[2].partition('.')[0]}.1.1", kernel=kernel,
+    )  # fmt: skip
+
+
 TABLE: tuple[Distribution, ...] = (
     Distribution("debian12", catalogue="debian12", version_id="12", codename=BOOKWORM),
     Distribution("debian13", suite=TRIXIE, catalogue="debian13", version_id="13", codename=TRIXIE),
@@ -110,6 +122,8 @@ TABLE: tuple[Distribution, ...] = (
     _el("rocky", "Rocky Linux", "10.0", "Red Quartz"),
     _el("rhel", "Red Hat Enterprise Linux", "9.6", "Plow"),
     _el("almalinux", "AlmaLinux", "9.6", "Sage Margay"),
+    _suse("sles15", "SLES", "sles", "suse", ("15.7", "15-SP7"), "6.4.0-150700.53.40-default"),
+    _suse("leap15", "openSUSE Leap", "opensuse-leap", "suse opensuse", ("15.6", "15.6"), "6.4.0-150600.23.38-default"),
 )
 DISTRIBUTIONS: dict[str, Distribution] = {entry.key: entry for entry in TABLE}
 REAL: tuple[str, ...] = tuple(entry.key for entry in TABLE if not entry.stands_in)

@@ -1,6 +1,6 @@
 """The container images of simulated hosts: Debian with systemd, sshd, Python and all that a driver build needs.
 
-Hosts of the dnf family have an image of their own, with rpm, dnf and dracut; Ubuntu's start from Debian's.
+Hosts of the dnf and zypper families have images of their own, with rpm, dnf or zypper, and dracut; Ubuntu's start from Debian's.
 """
 
 from __future__ import annotations
@@ -49,6 +49,17 @@ printf 'do_strip=no\ncompress=cat\nomit_dracutmodules+=" crypt dm nvdimm lunmask
 rm -f /boot/initrd.img-*
 rpm --initdb
 """
+# Debian's zypper reads the same files, and its rpm is found by libzypp where rpm's macros say.
+ZYPPER = r"""
+mkdir -p /etc/rpm /usr/src/kernels /etc/zypp/repos.d /etc/dracut.conf.d /boot/grub2
+printf '%%_dbpath /var/lib/rpm\n' > /etc/rpm/macros
+printf '[main]\nsolver.onlyRequires = true\nmultiversion = provides:multiversion(kernel)\n' > /etc/zypp/zypp.conf
+printf '/usr/lib64\n' > /etc/ld.so.conf.d/lib64.conf
+printf 'do_strip=no\ncompress=cat\nomit_dracutmodules+=" crypt dm nvdimm lunmask resume lvm mdraid "\n' \
+  > /etc/dracut.conf.d/gpuprov-sim.conf
+rm -f /boot/initrd.img-*
+rpm --initdb
+"""
 DRACUT = (
     "for kernel in $(ls /lib/modules); do "
     'cp "/usr/src/linux-headers-$kernel/.config" "/boot/config-$kernel"; '
@@ -57,6 +68,7 @@ DRACUT = (
     'depmod "$kernel"; dracut --quiet --force "/boot/initramfs-$kernel.img" "$kernel"; done'
 )
 DNF_PACKAGES = ("rpm", "dnf", "python3-dnf", "dnf-plugins-core", "gnupg", "dracut")
+ZYPPER_PACKAGES = ("rpm", "zypper", "gnupg", "dracut")
 ACCOUNT = (
     f"useradd --create-home --shell /bin/bash {USER} && echo '{USER} ALL=(ALL) NOPASSWD: ALL' "
     f"> /etc/sudoers.d/{USER} && chmod 0440 /etc/sudoers.d/{USER}"
@@ -86,12 +98,17 @@ class Recipe:
         """What is installed beside the essential packages."""
         if self.known.family == "debian":
             return PACKAGES
-        return (*(name for name in PACKAGES if name not in {"initramfs-tools", "python3-apt"}), *DNF_PACKAGES)
+        more = DNF_PACKAGES if self.known.family == "redhat" else ZYPPER_PACKAGES
+        return (*(name for name in PACKAGES if name not in {"initramfs-tools", "python3-apt"}), *more)
 
     @property
     def hooks(self) -> tuple[str, ...]:
         """Shell scripts that finish the root file system."""
-        return HOOKS if self.known.family == "debian" else (DNF, DRACUT, ACCOUNT)
+        return (
+            HOOKS
+            if self.known.family == "debian"
+            else (DNF if self.known.family == "redhat" else ZYPPER, DRACUT, ACCOUNT)
+        )
 
     def lines(self) -> list[str]:
         """The apt sources inside."""

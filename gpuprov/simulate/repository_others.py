@@ -1,4 +1,4 @@
-"""Repositories that are stand-ins throughout: those of Ubuntu and of the dnf family, and NVIDIA's own."""
+"""Repositories that are stand-ins throughout: those of Ubuntu and of the dnf and zypper families, and NVIDIA's own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from gpuprov.simulate import (
     standins_el,
     standins_nvidia_apt,
     standins_nvidia_dnf,
+    standins_nvidia_zypper,
     standins_precompiled,
+    standins_suse,
     standins_toolkit,
     standins_ubuntu,
 )
@@ -21,12 +23,14 @@ from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.repository_index import Release
 from gpuprov.simulate.repository_signing import Signer
 from gpuprov.simulate.repository_versions import versions
+from gpuprov.simulate.standin import Standin
 
 Rows = list[tuple[str, str]]
 ARCHIVE = "ubuntu"
 EL = "el"
+SUSE = "suse"
 INSTALLED = "installed"
-"""The folder of what a host of the dnf family has from the start."""
+"""The folder of what a host of the dnf or zypper family has from the start."""
 
 
 def nvidia_place(distribution: Distribution) -> str:
@@ -38,7 +42,9 @@ def distribution(folder: Path, description: Description, signer: Signer) -> Rows
     """The distribution's own packages."""
     known = description.known
     if known.family == "redhat":
-        return _el(folder / EL, known, signer)
+        return _rpms(folder / EL, known, signer, standins_el.installed(known), standins_el.offered(known))
+    if known.family == "suse":
+        return _rpms(folder / SUSE, known, signer, standins_suse.installed(known), standins_suse.offered(known))
     pool = folder / ARCHIVE / "pool"
     made = standins_ubuntu.headers(known)
     if "distribution" in description.served:
@@ -64,6 +70,11 @@ def nvidia(folder: Path, description: Description, signer: Signer) -> Rows:
         modules = standins_nvidia_dnf.modulemd(known, offered) if int(known.major) < 10 else ""
         repository_index.rpm(place, signer, modules)
         return [(file.name, "stand-in") for file in files]
+    if known.family == "suse":
+        made = [package for version in offered for package in standins_nvidia_zypper.packages(known, version)]
+        files = rpms.build(place, [*made, *standins_nvidia_zypper.beside(), *standins.extras(known, "nvidia")])
+        repository_index.rpm(place, signer)
+        return [(file.name, "stand-in") for file in files]
     made = [package for version in offered for package in standins_nvidia_apt.packages(known, version)]
     made += [*standins_nvidia_apt.pinning(offered), *standins.extras(known, "nvidia")]
     files = debs.build(place, made)
@@ -74,8 +85,8 @@ def nvidia(folder: Path, description: Description, signer: Signer) -> Rows:
     return rows
 
 
-def _el(folder: Path, known: Distribution, signer: Signer) -> Rows:
-    there = rpms.build(folder / INSTALLED, standins_el.installed(known))
-    more = rpms.build(folder, [*standins_el.offered(known), *standins.extras(known, "distribution")])
+def _rpms(folder: Path, known: Distribution, signer: Signer, installed: list[Standin], offered: list[Standin]) -> Rows:
+    there = rpms.build(folder / INSTALLED, installed)
+    more = rpms.build(folder, [*offered, *standins.extras(known, "distribution")])
     repository_index.rpm(folder, signer)
     return [(file.name, "stand-in") for file in (*there, *more)]

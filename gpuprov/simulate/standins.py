@@ -53,7 +53,7 @@ class Extra:
 
 def extras(distribution: Distribution, repository: Repository) -> list[Standin]:
     """Those that a repository of a distribution offers."""
-    form: Form = "rpm" if distribution.family == "redhat" else "deb"
+    form: Form = "rpm" if distribution.rpms else "deb"
     made = []
     for extra in _all():
         told = extra.rpm if form == "rpm" else extra.deb

@@ -29,6 +29,23 @@ mkdir -p /boot/grub
 } > /boot/grub/grub.cfg.new
 mv /boot/grub/grub.cfg.new /boot/grub/grub.cfg
 """
+GRUB2_MKCONFIG = """#!/bin/sh
+# A stand-in of gpuprov's simulated hosts: a container has no bootloader. Nothing ever boots from what this writes.
+set -e
+[ "$1" = -o ] && [ -n "$2" ] || { echo "usage: grub2-mkconfig -o FILE" >&2; exit 1; }
+GRUB_CMDLINE_LINUX=
+GRUB_CMDLINE_LINUX_DEFAULT=
+. /etc/default/grub
+{
+  echo "# written by the stand-in grub2-mkconfig of a gpuprov simulated host"
+  for kernel in $(ls /lib/modules); do
+    echo "menuentry 'SLES $kernel (simulated)' {"
+    echo "        linux   /boot/vmlinuz-$kernel root=/dev/simulated $GRUB_CMDLINE_LINUX $GRUB_CMDLINE_LINUX_DEFAULT"
+    echo "}"
+  done
+} > "$2.new"
+mv "$2.new" "$2"
+"""
 ENTRY = """# of a gpuprov simulated host: nothing ever boots from this
 title {name} ({kernel}) {version}
 version {kernel}
@@ -56,6 +73,9 @@ def part(_name: str, description: Description) -> Part:
         return Part()
     if description.known.family == "redhat":
         return _loader_entries(description)
+    if description.known.family == "suse":
+        files = {"/usr/sbin/grub2-mkconfig": text(GRUB2_MKCONFIG, 0o755), "/etc/default/grub": text(DEFAULTS)}
+        return Part(files=files, script="mkdir -p /boot/grub2; grub2-mkconfig -o /boot/grub2/grub.cfg")
     return Part(
         files={"/usr/sbin/update-grub": text(UPDATE_GRUB, 0o755), "/etc/default/grub": text(DEFAULTS)},
         script="mkdir -p /etc/default/grub.d; update-grub",

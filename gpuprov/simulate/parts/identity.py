@@ -27,7 +27,7 @@ if [ ! -d /lib/modules/{kernel} ]; then
   ln -sfn {headers} /lib/modules/{kernel}/build
   rm -f /lib/modules/{kernel}/source
   mv /boot/config-$debian /boot/config-{kernel}
-  for image in initrd.img-$debian:initrd.img-{kernel} initramfs-$debian.img:initramfs-{kernel}.img; do
+  for image in initrd.img-$debian:initrd.img-{kernel} initramfs-$debian.img:{initramfs}; do
     [ ! -e /boot/${{image%%:*}} ] || mv /boot/${{image%%:*}} /boot/${{image#*:}}
   done
   [ ! -e /var/lib/initramfs-tools/$debian ] || mv /var/lib/initramfs-tools/$debian /var/lib/initramfs-tools/{kernel}
@@ -44,6 +44,14 @@ rpm -q gcc-c++ >/dev/null || rm -f /usr/bin/g++
 rpm -q kernel-core >/dev/null || rpm --force-debian --upgrade --justdb --noscripts --quiet {PLACE}/el/installed/*.rpm
 dnf --quiet --assumeyes makecache >/dev/null
 """
+ZYPPER = f"""\
+rm -f /etc/debian_version
+rpm --import {RPM_KEYS}/RPM-GPG-KEY-*
+rpm -q gcc-c++ >/dev/null || rm -f /usr/bin/g++
+rpm -q kernel-default >/dev/null || rpm --force-debian --upgrade --justdb --noscripts --quiet {PLACE}/suse/installed/*.rpm
+zypper --quiet --non-interactive refresh >/dev/null
+"""
+MANAGERS = {"debian": "dpkg and apt", "redhat": "rpm and dnf", "suse": "rpm and zypper"}
 
 
 def part(_name: str, description: Description) -> Part:
@@ -51,13 +59,12 @@ def part(_name: str, description: Description) -> Part:
     known = description.known
     if not known.stands_in:
         return Part()
-    dnf = known.family == "redhat"
     readme = README.format(
         name=known.full_name,
         suite=known.suite,
         id=known.id,
         kernel=known.kernel,
-        manager="rpm and dnf" if dnf else "dpkg and apt",
+        manager=MANAGERS[known.family],
     )
     files: dict[str, File] = {
         "/usr/lib/os-release": text(os_release(known)),
@@ -65,12 +72,14 @@ def part(_name: str, description: Description) -> Part:
         "/etc/motd": text(readme),
         **{path: text(content) for path, content in known.release_files.items()},
     }
-    if dnf:
+    if known.family == "redhat":
         files["/etc/dnf/plugins/local.conf"] = text("[main]\nenabled = false\n")  # only Debian's package has it on
-    else:
+    elif known.family == "debian":
         files["/etc/debian_version"] = text({"bookworm": "bookworm/sid\n", "trixie": "trixie/sid\n"}[known.suite])
-    kernel = KERNEL.format(kernel=known.kernel, headers=known.headers)
-    return Part(files=files, script=kernel + (RPMS if dnf else DEBS.format(kernel=known.kernel)))
+    initramfs = f"initrd-{known.kernel}" if known.family == "suse" else f"initramfs-{known.kernel}.img"
+    kernel = KERNEL.format(kernel=known.kernel, headers=known.headers, initramfs=initramfs)
+    of_family = {"debian": DEBS.format(kernel=known.kernel), "redhat": RPMS, "suse": ZYPPER}
+    return Part(files=files, script=kernel + of_family[known.family])
 
 
 def os_release(known: Distribution) -> str:

@@ -17,6 +17,8 @@ UNIT = "gpuprov-sim-repository.service"
 URL = "http://127.0.0.1:8099"
 NVIDIA_KEYRING = "/usr/share/keyrings/cuda-archive-keyring.gpg"
 RPM_KEYS = "/etc/pki/rpm-gpg"
+REPOSITORIES = {"redhat": "/etc/yum.repos.d", "suse": "/etc/zypp/repos.d"}
+FOLDERS = {"redhat": "el", "suse": "suse"}
 DEBIAN = f"""\
 # Of a gpuprov simulated host: Debian's own driver packages, and stand-ins for those that touch a GPU.
 Types: deb
@@ -41,10 +43,11 @@ Suites: /
 Signed-By: {NVIDIA_KEYRING}
 """
 EL = f"""\
-# Of a gpuprov simulated host: stand-ins for what BaseOS, AppStream and EPEL have.
+# Of a gpuprov simulated host: stand-ins for what the distribution's own repositories have (EL: with EPEL).
 [gpuprov-sim]
 name=gpuprov simulation: the distribution's packages
-baseurl={URL}/el
+baseurl={URL}/{{folder}}
+enabled=1
 gpgcheck=1
 repo_gpgcheck=1
 gpgkey=file://{RPM_KEYS}/RPM-GPG-KEY-gpuprov-sim
@@ -79,7 +82,7 @@ def part(name: str, description: Description) -> Part:
     """The server of the repositories and the host's sources; Debian's contrib and non-free leave those it had."""
     folder = repository(description)
     preload = {PRELOAD_FILE: text(PRELOAD)} if description.kind == "container" else {}
-    dnf = description.known.family == "redhat"
+    dnf = description.known.rpms
     return Part(
         files={
             **preload,
@@ -115,12 +118,12 @@ def _apt(description: Description, folder: Path) -> dict[str, File]:
 def _dnf(description: Description, folder: Path) -> dict[str, File]:
     known = description.known
     files = {
-        "/etc/yum.repos.d/gpuprov-sim.repo": text(EL),
+        f"{REPOSITORIES[known.family]}/gpuprov-sim.repo": text(EL.format(folder=FOLDERS[known.family])),
         f"{RPM_KEYS}/RPM-GPG-KEY-gpuprov-sim": File((folder / repository_signing.ARMOURED).read_bytes()),
     }
     if "nvidia" in description.configured:
         source = NVIDIA_EL.format(catalogue=known.catalogue, place=nvidia_place(known))
-        files[f"/etc/yum.repos.d/cuda-{known.catalogue}.repo"] = text(source)
+        files[f"{REPOSITORIES[known.family]}/cuda-{known.catalogue}.repo"] = text(source)
         files[f"{RPM_KEYS}/RPM-GPG-KEY-nvidia"] = File((folder / f"{repository_signing.VENDOR}.asc").read_bytes())
     return files
 
