@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuprov import reading
-from tests.real.places import kernels_of_packages, systemctl_status
+from tests.real.places import kernels_of_packages, ls_long, systemctl_status
 from tests.real.tree import Tree
 
 
@@ -93,14 +93,42 @@ def reading_json(value: object) -> str:
 
 def mig_capabilities(tree: Tree, text: str, _: str) -> None:
     """Files of capabilities with what is in them (`PATH` and its lines), or with the device file that each is opened by."""
-    for path, minor in re.findall(r"^(/proc/\S+access)\s+\S+\s+/dev/nvidia-caps/nvidia-cap(\d+)", text, re.MULTILINE):
+    for path, minor in re.findall(r"(/proc/\S+access)\s[^/]*/dev/nvidia-caps/nvidia-cap(\d+)", text):
         tree.file(path, f"DeviceFileMinor: {minor}\n")
-    for path, minor, mode, modify in re.findall(
-        r"^(?:\$ cat )?(/proc/\S+)\s*\nDeviceFileMinor: (\d+)\nDeviceFileMode: (\d+)\n(?:DeviceFileModify: (\d))?",
-        text,
-        re.MULTILINE,
-    ):
-        tree.file(path, f"DeviceFileMinor: {minor}\nDeviceFileMode: {mode}\nDeviceFileModify: {modify}\n")
+
+
+GPU_INSTANCES, COMPUTE_INSTANCES = 15, 8
+
+
+def mig_device_files(tree: Tree, text: str, command: str) -> None:
+    """`ls -l /dev/nvidia-caps`. The driver's minors are fixed (/proc/driver/nvidia-caps/mig-minors): 1 and 2 configure and monitor,
+    then each GPU has for each of 15 GPU instances its own and those of 8 compute instances."""
+    ls_long(tree, text, command)
+    for minor in map(int, re.findall(r"nvidia-cap(\d+)$", text, re.MULTILINE)):
+        if minor > 2:
+            gpu, rest = divmod(minor - 3, GPU_INSTANCES * (COMPUTE_INSTANCES + 1))
+            instance, part = divmod(rest, COMPUTE_INSTANCES + 1)
+            place = f"gpu{gpu}/mig/gi{instance}" + (f"/ci{part - 1}" if part else "")
+            tree.file(f"/proc/driver/nvidia/capabilities/{place}/access", f"DeviceFileMinor: {minor}\n")
+
+
+def processes(tree: Tree, text: str, _: str) -> None:
+    """`ps -ef`, `ps -elf`, `ps aux`: what /proc shows of processes of MPS; grep's own line is none."""
+    for line in text.splitlines():
+        found = re.search(r"^(?:\d \w )?(\S+) +(\d+) .*? \d+:\d\d(?::\d\d)? (nvidia-cuda-mps-.*)", line)
+        if found:
+            folder = f"/proc/{found[2]}"
+            tree.file(f"{folder}/comm", found[3].split()[0][:15] + "\n")
+            tree.file(f"{folder}/cmdline", found[3].replace(" ", "\0") + "\0")
+            for empty in ("cgroup", "environ"):
+                tree.file(f"{folder}/{empty}")
+
+
+def mps_servers(tree: Tree, text: str, _: str) -> None:
+    """`echo get_server_list | nvidia-cuda-mps-control`; what it would say to other questions is not told."""
+    told = tree.texts / "mps-servers"
+    told.write_text(text)
+    tree.program("nvidia-cuda-mps-control", f'while read -r l; do [ "$l" != get_server_list ] || cat {told}; done')
 
 
 def key_tested(tree: Tree, text: str, _: str) -> None:

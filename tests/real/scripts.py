@@ -23,6 +23,7 @@ from gpuprov.probe import (
     kubernetes,
     mig,
     modules,
+    mps,
     nccl,
     nvidia,
     ofed,
@@ -117,6 +118,9 @@ PLACES: dict[str, Place] = {
     "ofed-info": by("ofed_info", "-s"),
     "dmesg": more.dmesg,
     "mig-capabilities": more.mig_capabilities,
+    "mig-device-files": more.mig_device_files,
+    "ps": more.processes,
+    "mps-servers": more.mps_servers,
     "proc-devices": at("/proc/devices"),
     "apt-cache-show": more.apt_cache_show,
     "apt-config-dump": more.apt_config,
@@ -310,8 +314,17 @@ SCRIPTS: tuple[Script, ...] = (
     Script(
         mig.CAPABILITIES,
         lambda found: {"capabilities": {one.path: f"{one.node} {one.wanted} {one.mode}".strip() for one in found}},
-        ("mig-capabilities",),
+        ("mig-capabilities", "mig-device-files"),
         ("capabilities",),
+    ),
+    Script(
+        mps.MPS,
+        lambda found: {
+            "mps": {str(one.pid): f"{one.command} {one.protocol}" for one in found.daemons},
+            "mps_servers": {str(one.pid): [server.pid for server in one.servers] for one in found.daemons},
+        },
+        ("ps",),
+        ("mps",),
     ),
     Script(
         acceptance.TOOLS,
