@@ -1,4 +1,4 @@
-"""What package managers print, as data: versions that are offered, packages that are installed. Standard library only.
+"""Packages that are offered, as data: headers of kernels, precompiled modules, versions in order. Standard library only.
 
 Rendered projects carry this file as an Ansible filter plugin, so that checks and roles read a host alike.
 """
@@ -9,20 +9,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-PRESENT = "iWtFUH"
-"""dpkg's states in which a package's files are on the host."""
 OF_KERNEL = "linux-modules-nvidia-"
 """How names of packages begin whose version is the kernel's, though they are for one version of the driver."""
-
-
-def parse_madison(text: str) -> dict[str, list[str]]:
-    """`apt-cache madison` -> package versions by name, newest first; source packages are left out."""
-    versions: dict[str, list[str]] = {}
-    for line in text.splitlines():
-        cells = [cell.strip() for cell in line.split("|")]
-        if len(cells) == 3 and not cells[2].endswith("Sources") and cells[1] not in versions.setdefault(cells[0], []):
-            versions[cells[0]].append(cells[1])
-    return versions
 
 
 def parse_index(text: str) -> dict[str, list[str]]:
@@ -52,27 +40,6 @@ def _segments(text: str) -> tuple[tuple[int, int, str], ...]:
         kinds.get(part, (3, int(part), "") if re.fullmatch("[0-9]{1,18}", part) else (2, 0, part)) for part in parts
     ]
     return (*found, (0, 0, ""))
-
-
-def parse_rows(text: str) -> list[list[str]]:
-    """`state|name|version|source|arch|vendor` lines -> those cells of each package that is on the host, half-configured or whole.
-
-    `dpkg-query -W -f '${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}|${Maintainer}\\n'` prints
-    them; for rpm the state is `ii`, the source the name of the source package, and the version `[epoch:]version-release`.
-    """
-    rows = [line.split("|") for line in text.splitlines()]
-    return [row for row in rows if len(row) >= 3 and len(row[0]) >= 2 and row[0][1] in PRESENT]
-
-
-def parse_installed(text: str) -> dict[str, str]:
-    """The same lines, of which the first three cells will do -> installed versions by name.
-
-    Of a package in several architectures it is the version in the host's own, which is dpkg's; the rows tell the others.
-    """
-    rows = [[*row, ""] if len(row) < 5 else row for row in parse_rows(text)]
-    own = {"", "all", *(row[4] for row in rows if row[1] == "dpkg")}
-    others = {row[1]: row[2] for row in rows if row[4] not in own}
-    return others | {row[1]: row[2] for row in rows if row[4] in own}
 
 
 def header_metapackages(names: Iterable[str]) -> list[str]:
@@ -199,11 +166,7 @@ class FilterModule:
             "gpuprov_header_names": header_names,
             "gpuprov_header_packages": header_packages,
             "gpuprov_without_headers": without_headers,
-            "gpuprov_index": parse_index,
-            "gpuprov_installed": parse_installed,
-            "gpuprov_madison": parse_madison,
             "gpuprov_precompiled": parse_precompiled,
             "gpuprov_precompiled_sets": precompiled_sets,
             "gpuprov_real_versions": real_versions,
-            "gpuprov_rows": parse_rows,
         }

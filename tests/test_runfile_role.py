@@ -128,7 +128,7 @@ def test_no_installer_runs_under_a_loaded_driver(
         "__nvidia_driver_parameters": [],
         "nvidia_driver_runfile": {"sha256": "AB"},
         "nvidia_driver_module_parameters": {},
-        "host_installed": {"dkms": "3"},
+        "__nvidia_driver_on_host": {"installed": {"dkms": "3"}},
     }
     told, status = play(tmp_path, [sorting, shown("__nvidia_driver_runfile_wanted, __nvidia_driver_reload")], **facts)
     assert status == 0, told

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import msgspec
 
+from gpuprov.onhost.family import IDS, family_of
+
 Family = Literal["debian", "redhat", "suse"]
 
-FAMILIES: tuple[Family, ...] = ("debian", "redhat", "suse")
+FAMILIES: tuple[Family, ...] = get_args(Family)
 NAMES: dict[str, str] = {"debian": "Debian", "redhat": "Red Hat", "suse": "SUSE"}
 """What a family is called in messages."""
-IDS: dict[str, Family] = {
-    **dict.fromkeys(("debian", "ubuntu"), "debian"),
-    **dict.fromkeys(("rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"), "redhat"),
-    **dict.fromkeys(("openEuler", "anolis", "alinux"), "redhat"),
-    **dict.fromkeys(("sles", "opensuse-leap", "opensuse", "suse"), "suse"),
-}
-"""ID and words of ID_LIKE in os-release(5) that name a family; the first that is known decides."""
 
 
 class Release(Protocol):
@@ -31,8 +26,8 @@ class Release(Protocol):
 
 def family(release: Release) -> Family | None:
     """The family of a distribution; None if it is of none."""
-    known = {name.casefold(): found for name, found in IDS.items()}
-    return next((known[word.casefold()] for word in (release.id, *release.like) if word.casefold() in known), None)
+    found = family_of(release.id, *release.like)
+    return next((one for one in FAMILIES if one == found), None)
 
 
 def _cases() -> str:

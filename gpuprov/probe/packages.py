@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpuprov.package_lists import PRESENT, parse_madison
+from gpuprov.onhost.packages.lists import PRESENT, parse_madison
 from gpuprov.probe import rpm, zypper
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family

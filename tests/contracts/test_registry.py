@@ -40,7 +40,7 @@ def test_one_name_is_one_table() -> None:
 
 @pytest.mark.parametrize("name", [capability.name for capability in CAPABILITIES])
 def test_a_capability_says_whether_its_role_installs_packages(name: str) -> None:
-    installs = "packages_install" in text_of(name)
+    installs = "gpuprov_packages:" in text_of(name)
     assert BY_NAME[name].packages == installs, f"{WHERE.format(name)}.packages should be {installs}: so does the role"
 
 

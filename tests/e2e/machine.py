@@ -8,7 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from gpuprov import package_lists, resolve
+from gpuprov import resolve
+from gpuprov.onhost.packages import lists
 from gpuprov.simulate import container
 from gpuprov.simulate.host import SimulatedHost
 
@@ -66,7 +67,7 @@ class Machine:
 
     def offered(self) -> list[str]:
         """Driver versions in the host's own index, the newest first."""
-        index = package_lists.parse_madison(self.sh("apt-cache madison nvidia-kernel-dkms"))
+        index = lists.parse_madison(self.sh("apt-cache madison nvidia-kernel-dkms"))
         return sorted({resolve.upstream(v) for v in index["nvidia-kernel-dkms"]}, key=resolve.order, reverse=True)
 
     def receipt(self) -> dict[str, Any]:

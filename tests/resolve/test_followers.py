@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpuprov import package_lists, resolve
+from gpuprov import resolve
 from gpuprov.catalog import fabric
 from gpuprov.catalog.driver_sets import driver_packages
+from gpuprov.onhost.packages import lists
 from tests.probe import captured
 
 NAMES = driver_packages("debian", "12")
@@ -16,7 +17,7 @@ assert NAMES
 RULES_OF = NAMES.sets
 SETS = {flavour: list(resolve.fitting(rules, "535")) for flavour, rules in NAMES.sets.items()}
 RULES = fabric.rules("debian", "12")
-BOOKWORM = package_lists.parse_madison(captured("package_index", "bookworm").text)
+BOOKWORM = lists.parse_madison(captured("package_index", "bookworm").text)
 OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
 FM = "nvidia-fabricmanager-535"
 WHOLE = {FM: ["535.309.01-1", "535.261.03-1"]}

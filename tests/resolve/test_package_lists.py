@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov import package_lists
+from gpuprov.onhost.packages import lists
 
 
 def test_index_lines_of_dnf_in_any_order() -> None:
@@ -44,7 +45,7 @@ def test_of_two_architectures_the_hosts_own_tells_the_version(native: str, turne
         "ii |libcuda1|535.216.03-1|s|i386|Debian",
         "ii |libglx|1-1|s|armhf|Debian",
     ]
-    found = package_lists.parse_installed("\n".join(lines[::-1] if turned else lines))
+    found = lists.parse_installed("\n".join(lines[::-1] if turned else lines))
     wanted = {"amd64": "535.261.03-1", "i386": "535.216.03-1"}[native]
     assert found == {"dpkg": "1.21", "libcuda1": wanted, "libglx": "1-1"}
 
@@ -54,5 +55,5 @@ def test_rows_of_installed_packages() -> None:
         "ii |dkms|3.0.10-8|dkms|all|Debian\niF |nvidia-dkms-580-open|580.95.05-1ubuntu1|s|amd64|NVIDIA\n"
         "rc |gone|1|s|amd64|x\n\nnoise\n"
     )
-    assert [row[1] for row in package_lists.parse_rows(text)] == ["dkms", "nvidia-dkms-580-open"]
-    assert package_lists.parse_rows(text)[0][4:] == ["all", "Debian"]
+    assert [row[1] for row in lists.parse_rows(text)] == ["dkms", "nvidia-dkms-580-open"]
+    assert lists.parse_rows(text)[0][4:] == ["all", "Debian"]

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from gpuprov import package_lists, resolve
+from gpuprov import resolve
 from gpuprov.catalog.driver_sets import driver_packages
+from gpuprov.onhost.packages import lists
 from tests.probe import captured
 
-BOOKWORM = package_lists.parse_madison(captured("package_index", "bookworm").text)
-TRIXIE = package_lists.parse_madison(captured("package_index", "trixie").text)
+BOOKWORM = lists.parse_madison(captured("package_index", "bookworm").text)
+TRIXIE = lists.parse_madison(captured("package_index", "trixie").text)
 NAMES = driver_packages("debian", "12")
 assert NAMES
 RULES_OF = NAMES.sets
@@ -84,7 +85,7 @@ def test_madison_without_sources_repeats_and_noise() -> None:
         " nvidia-smi | 535.261.03-1 | http://mirror.example/debian bookworm-updates/non-free amd64 Packages\n"
         "nvidia-graphics-drivers | 535.261.03-1 | http://mirror.example/debian bookworm/non-free Sources\n"
     )
-    assert package_lists.parse_madison(text) == {"nvidia-smi": ["535.261.03-1"]}
+    assert lists.parse_madison(text) == {"nvidia-smi": ["535.261.03-1"]}
 
 
 def test_installed_leaves_out_what_is_only_known_or_configured() -> None:
@@ -95,7 +96,7 @@ def test_installed_leaves_out_what_is_only_known_or_configured() -> None:
         "rc |nvidia-kernel-support|535.261.03-1|nvidia-graphics-drivers\n"
         "un |libcuda1-any||libcuda1-any\n\n"
     )
-    assert sorted(package_lists.parse_installed(text)) == ["libcuda1", "nvidia-open-kernel-dkms", "nvidia-smi"]
+    assert sorted(lists.parse_installed(text)) == ["libcuda1", "nvidia-open-kernel-dkms", "nvidia-smi"]
 
 
 @pytest.mark.parametrize("wanted", ["any", "535", "535.309.01"])

@@ -1,0 +1,110 @@
+"""What the module gpuprov_packages can be asked for. Each function answers one action; they raise Refused."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any, Callable, Dict, Mapping
+
+from .judge import committed, downloaded, tried
+from .model import Manager, Pin, Refusal, Transaction
+
+Asked = Mapping[str, Any]
+Answer = Dict[str, Any]
+
+
+def prepare(manager: Manager, asked: Asked, check: bool) -> Answer:
+    """Have a package database, and lists, by which the rest can be decided."""
+    done = manager.prepare(asked["max_age"], check)
+    return _answer(done.changed, done.warnings)
+
+
+def fetch(manager: Manager, asked: Asked, check: bool) -> Answer:
+    """Have the lists of one source."""
+    if not check:
+        manager.fetch(asked["source"])
+    return _answer([])
+
+
+def read(manager: Manager, asked: Asked, check: bool) -> Answer:
+    """What is there."""
+    return {**_answer([]), **asdict(manager.read(asked["names"], asked["related"]))}
+
+
+def attempt(manager: Manager, asked: Asked, check: bool) -> Answer:
+    """Refuse a transaction that may not be done; else download its packages."""
+    wanted = _lockable(manager, asked)
+    if wanted.empty:
+        return {**_answer([]), "trial": []}
+    trial = tried(manager, wanted)
+    if not check:
+        downloaded(manager, wanted)
+    return {**_answer([]), "trial": trial.rows}
+
+
+def settle(manager: Manager, asked: Asked, check: bool) -> Answer:
+    """Install, remove, hold and release, where it is not so yet."""
+    wanted = _lockable(manager, asked)
+    rows: list[str] = []
+    warnings: list[str] = []
+    if not wanted.empty:
+        rows, warnings = _foreseen(manager, wanted) if check else _transacted(manager, wanted)
+    if asked["hold"] or asked["release"]:
+        rows = rows + manager.hold(asked["hold"], asked["release"], check)
+    return _answer(rows, warnings)
+
+
+def files(manager: Manager, asked: Asked, check: bool) -> Answer:
+    """Where the files of packages are."""
+    return {**_answer([]), "files": manager.files(asked["install"])}
+
+
+ACTIONS: dict[str, Callable[[Manager, Asked, bool], Answer]] = {
+    "prepare": prepare,
+    "fetch": fetch,
+    "read": read,
+    "try": attempt,
+    "settle": settle,
+    "files": files,
+}
+
+
+def _foreseen(manager: Manager, wanted: Transaction) -> tuple[list[str], list[str]]:
+    """What it would do. What stands in the way may be gone when it is done in earnest: a source that is still to come."""
+    trial = manager.attempt(wanted)
+    return trial.rows, [f"{manager.name} cannot install {wanted.of} yet: {trial.problem}"] if trial.problem else []
+
+
+def _transacted(manager: Manager, wanted: Transaction) -> tuple[list[str], list[str]]:
+    trial = tried(manager, wanted)
+    if not trial.rows and not trial.unfinished:
+        return [], []
+    done = committed(manager, wanted)
+    told = [f"{wanted.of}: all packages are in place, but {manager.name} says: {'; '.join(done.warnings)}"]
+    return trial.rows or [f"complete {wanted.of}"], told if done.warnings else []
+
+
+def _lockable(manager: Manager, asked: Asked) -> Transaction:
+    """The transaction, with what is needed to hold packages, if some are to be held."""
+    wanted = transaction(asked)
+    needs = manager.read([]).lock_needs if asked["hold"] else []
+    lacking = [name for name in needs if name not in wanted.install]
+    return replace(wanted, of=wanted.of or ", ".join(lacking), install=(*lacking, *wanted.install))
+
+
+def transaction(asked: Asked) -> Transaction:
+    """The transaction that a task asks for."""
+    pin, refuse = asked["pin"], asked["refuse"]
+    return Transaction(
+        of=asked["of"] or ", ".join([*asked["install"], *asked["remove"]]),
+        install=tuple(asked["install"]),
+        remove=tuple(asked["remove"]),
+        may_remove=tuple(asked["may_remove"]),
+        pin=Pin(str(pin["version"]), tuple(pin["patterns"])) if pin.get("patterns") else None,
+        stream=asked["stream"],
+        hint=asked["hint"],
+        refusal=Refusal(tuple(refuse["patterns"]), refuse["why"], refuse["hint"]) if refuse.get("patterns") else None,
+    )
+
+
+def _answer(rows: list[str], warnings: Any = ()) -> Answer:
+    return {"changed": bool(rows), "changes": rows, "warnings": list(warnings)}

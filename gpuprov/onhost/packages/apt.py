@@ -1,0 +1,118 @@
+"""Packages by apt and dpkg."""
+
+from __future__ import annotations
+
+import re
+from typing import Sequence
+
+from . import apt_files, apt_settings
+from .apt_database import prepare
+from .commands import Ran, run
+from .lists import parse_installed, parse_madison, parse_rows
+from .model import Done, Known, Prepared, Refused, Settings, Transaction, Trial
+
+ROWS = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}|${Maintainer}\\n"
+# Without autoinstall_all_kernels a package's postinst builds for the running and the newest kernel only (dkms, common.postinst).
+QUIETLY = {"DEBIAN_FRONTEND": "noninteractive", "autoinstall_all_kernels": "1"}
+OPTIONS = (
+    *("-y", "-q", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages"),
+    *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
+)
+
+
+class Apt:
+    """See `model.Manager`."""
+
+    name = "apt"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def prepare(self, max_age: int, check: bool) -> Prepared:
+        return prepare(self._settings.lock_timeout, max_age, check)
+
+    def fetch(self, source: str) -> None:
+        apt_files.fetch(source, self._settings.lock_timeout)
+
+    def read(self, names: Sequence[str], related: str = "") -> Known:
+        with apt_settings.without(self._settings.without) as environment:
+            rows = _answer(["dpkg-query", "-W", "-f", ROWS])
+            known = parse_rows(rows)
+            beside = [row[1] for row in known if related and re.match(related, row[3])]
+            asked = list(dict.fromkeys([*names, *beside]))
+            index = _answer(["apt-cache", "madison", *asked], environment) if asked else ""
+            held = _answer(["apt-mark", "showhold"], environment).split()
+        return Known(known, parse_installed(rows), parse_madison(index), held)
+
+    def attempt(self, wanted: Transaction) -> Trial:
+        ran = self._apt(wanted, "-s")
+        rows = [row for row in map(_row, ran.lines) if row]
+        half = any(line.startswith("Conf ") for line in ran.lines)
+        return Trial(rows, f"{' '.join(ran.lines[-12:])} {ran.err.strip()}" if ran.status else "", half)
+
+    def download(self, wanted: Transaction) -> str:
+        ran = self._apt(wanted, "--download-only")
+        return " ".join(ran.err.splitlines()[-4:]) if ran.status else ""
+
+    def commit(self, wanted: Transaction) -> Done:
+        ran = self._apt(wanted)
+        return Done(f"{ran.err.strip()} {' '.join(ran.lines[-12:])}" if ran.status else "")
+
+    def hold(self, hold: Sequence[str], release: Sequence[str], check: bool) -> list[str]:
+        held = _answer(["apt-mark", "showhold"]).split()
+        others = _foreign(parse_rows(_answer(["dpkg-query", "-W", "-f", ROWS])), _own())
+        # apt-mark takes a bare name for the host's own architecture.
+        wanted = _each(hold, others, bare_too=False)
+        gone = _each([name for name in release if name not in hold], others, bare_too=True)
+        new, loose = [name for name in wanted if name not in held], [name for name in gone if name in held]
+        for word, names in (("hold", new), ("unhold", loose)):
+            if names and not check:
+                _answer(["apt-mark", word, *names])
+        return [f"hold {name}" for name in new] + [f"release {name}" for name in loose]
+
+    def files(self, packages: Sequence[str]) -> list[str]:
+        with apt_settings.without(self._settings.without) as environment:
+            return [apt_files.file(package, environment) for package in packages]
+
+    def _apt(self, wanted: Transaction, *options: str) -> Ran:
+        waiting = ("-o", f"DPkg::Lock::Timeout={self._settings.lock_timeout}")
+        changes = [*wanted.install, *(f"{name}-" for name in wanted.remove)]
+        with apt_settings.without(self._settings.without) as hidden, apt_settings.pinned(wanted.pin) as preferences:
+            argv = ["apt-get", *preferences, *options, *OPTIONS, *waiting, "install", *changes]
+            return run(argv, {**QUIETLY, **hidden})
+
+
+def _answer(argv: Sequence[str], environment: dict[str, str] | None = None) -> str:
+    """What the program prints. Raises Refused where it fails."""
+    ran = run(argv, environment)
+    if ran.status:
+        raise Refused(f"{' '.join(argv[:2])} fails: {ran.said[-300:]}. Way out: mend what it says, then apply again")
+    return ran.out
+
+
+def _row(line: str) -> str:
+    """A line of apt-get -s without versions that go and places that they come from."""
+    if match := re.match(r"Remv (\S+)", line):
+        return match[0]
+    match = re.match(r"Inst (\S+)(?: \[[^]]*\])? \((\S+)", line)
+    return f"Inst {match[1]} {match[2]}" if match else ""
+
+
+def _own() -> str:
+    return _answer(["dpkg", "--print-architecture"]).strip()
+
+
+def _foreign(rows: Sequence[Sequence[str]], own: str) -> dict[str, list[str]]:
+    """Of packages in other architectures, by name: `NAME:ARCHITECTURE`s, behind the bare name where the host's own is there too."""
+    native = {row[1] for row in rows if row[4] in ("all", own)}
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row[4] not in ("all", own):
+            found.setdefault(row[1], [row[1]] if row[1] in native else []).append(f"{row[1]}:{row[4]}")
+    return found
+
+
+def _each(names: Sequence[str], others: dict[str, list[str]], *, bare_too: bool) -> list[str]:
+    """The names as apt-mark takes them, for every architecture in which they are installed."""
+    each = [([name] if bare_too else []) + others.get(name, [name]) for name in names]
+    return sorted({one for several in each for one in several})

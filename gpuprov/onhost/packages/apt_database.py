@@ -1,0 +1,63 @@
+"""The state of dpkg's database and of apt's lists, judged and mended before anything is decided by them."""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+
+from .commands import run, shortened
+from .model import MARKER, Prepared, Refused
+
+LISTS = "/var/lib/apt/lists"
+WAY_OUT = "Way out, on the host: dpkg --configure -a; apt-get -f install"
+QUIETLY = {"DEBIAN_FRONTEND": "noninteractive", "autoinstall_all_kernels": "1"}
+
+
+def prepare(patience: int, max_age: int, check: bool) -> Prepared:
+    """See `model.Manager`."""
+    waiting = ["-o", f"DPkg::Lock::Timeout={patience}"]
+    changed = _repaired(waiting, check)
+    there = bool(glob.glob(f"{LISTS}/*_Packages*"))
+    if check or (there and _age(LISTS) <= max_age):
+        return Prepared(changed)
+    ran = run(["apt-get", "-qq", *waiting, "-o", "APT::Update::Error-Mode=any", "update"])
+    if not ran.status:
+        return Prepared(changed)
+    if not there:
+        raise Refused(
+            f"apt-get update failed, and the host has no package lists: {shortened(ran.err, 300)}. Way out: mend what it says (the "
+            "network, the host's proxy, or the archive), then apply again"
+        )
+    return Prepared(changed, [f"apt-get update failed, the older package lists are used: {shortened(ran.err, 300)}"])
+
+
+def _repaired(waiting: list[str], check: bool) -> list[str]:
+    """Complete what a cut-off apply left half-way. Raises Refused for what it cannot mend, or what is not gpuprov's."""
+    # apt-get check waits for another apt to finish, so that nobody's work looks half done.
+    broken = run(["apt-get", "-qq", *waiting, "check"]).status != 0
+    complaint = " ".join([*(["broken"] if broken else []), *run(["dpkg", "--audit"]).lines])
+    if not complaint:
+        return []
+    if not os.path.exists(MARKER):
+        raise Refused(
+            "the package database is broken (dpkg or apt-get check complains), and not by gpuprov; nothing was changed: "
+            f"{shortened(complaint, 300)}. {WAY_OUT}"
+        )
+    if check:
+        return [f"repair {shortened(complaint, 300)}"]
+    for argv in (
+        ["dpkg", "--configure", "-a", "--force-confdef", "--force-confold"],
+        ["apt-get", "-qq", "-y", "-f", *waiting, "--allow-downgrades", "--allow-change-held-packages", "install"],
+    ):
+        ran = run(argv, QUIETLY)
+        if ran.status:
+            raise Refused(
+                "the package database is broken by a run that was cut off, and cannot be repaired: "
+                f"{' '.join(ran.err.splitlines()[:6])}. {WAY_OUT}"
+            )
+    return [f"repair {shortened(complaint, 300)}"]
+
+
+def _age(path: str) -> float:
+    return time.time() - os.stat(path).st_mtime

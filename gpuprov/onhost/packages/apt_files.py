@@ -1,0 +1,58 @@
+"""Lists of one of apt's sources, and files of packages."""
+
+from __future__ import annotations
+
+import glob
+import os
+import time
+from typing import Mapping
+
+from .apt_settings import source
+from .commands import run, shortened
+from .model import Refused
+
+ARCHIVES = "/var/cache/apt/archives"
+SECONDS = 30
+
+
+def update(listed: str, *options: str) -> str:
+    """Fetch the lists of the sources in this file alone; what was in the way."""
+    settings = {
+        "Acquire::http::Timeout": SECONDS, "Acquire::https::Timeout": SECONDS, "Acquire::Retries": 1, "Acquire::Languages": "none",
+        "APT::Update::Error-Mode": "any", "Dir::Etc::sourceparts": "-", "Dir::Etc::sourcelist": listed,
+    }  # fmt: skip
+    words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
+    ran = run(["apt-get", "-qq", *words, *options, "update"])
+    return (ran.said or f"apt-get update ends with status {ran.status}") if ran.status else ""
+
+
+def fetch(name: str, patience: int) -> None:
+    """Have the lists of gpuprov's source of this name; the others stay as they are. Raises Refused."""
+    until = time.monotonic() + patience
+    while problem := update(source(name), "-o", "APT::Get::List-Cleanup=0"):
+        if "Could not get lock" not in problem or time.monotonic() >= until:
+            raise Refused(shortened(problem, 600))
+        time.sleep(2)
+    # All sources together: what contradicts another would leave apt without any.
+    together = run(["apt-get", "indextargets"])
+    if together.status:
+        raise Refused(shortened(together.err, 600))
+
+
+def file(package: str, environment: Mapping[str, str]) -> str:
+    """The file of `NAME=VERSION` in apt's archives, downloaded where it is not there. Raises Refused."""
+    name, _, version = package.partition("=")
+    folder = os.path.realpath(ARCHIVES)
+    form = os.path.join(glob.escape(folder), glob.escape(f"{name}_{version.replace(':', '%3a')}_") + "*.deb")
+    if not glob.glob(form):
+        ran = run(["apt-get", "-qq", "download", package], environment, folder=folder)
+        if ran.status:
+            raise Refused(
+                f"{package} cannot be downloaded: {shortened(ran.said, 300)}. Way out: mend what it says, then apply again"
+            )
+    found = sorted(glob.glob(form))
+    if not found:
+        raise Refused(
+            f"{package} is not among the packages in {folder}. Way out: apt-get clean on the host, then apply again"
+        )
+    return found[0]

@@ -1,0 +1,68 @@
+"""How apt is told, for one call, of versions that it may choose and of sources that it may not see."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from typing import Iterator, Sequence
+
+from .model import Pin
+
+PREFERENCES = "/etc/apt/preferences"
+SOURCES = "/etc/apt/sources.list.d"
+
+
+def source(name: str) -> str:
+    """The file of gpuprov's source of this name."""
+    return f"{SOURCES}/gpuprov-{name}.sources"
+
+
+@contextlib.contextmanager
+def pinned(pin: Pin | None) -> Iterator[list[str]]:
+    """Options by which apt has these preferences before those of the host: the first record that fits a version decides
+    (apt_preferences(5))."""
+    if not pin:
+        yield []
+        return
+    theirs = ""
+    with contextlib.suppress(FileNotFoundError), open(PREFERENCES, encoding="utf-8", errors="replace") as file:
+        theirs = file.read()
+    with tempfile.NamedTemporaryFile("w", prefix="gpuprov-preferences-", encoding="utf-8") as mine:
+        mine.write(f"{_records(pin)}\n{theirs}")
+        mine.flush()
+        os.chmod(mine.name, 0o644)
+        yield ["-o", f"Dir::Etc::preferences={mine.name}"]
+
+
+def _records(pin: Pin) -> str:
+    """Packages that match keep their other versions only where those are no driver's (nvidia-container-toolkit 1.18)."""
+    packages = f"Package: {' '.join(pin.patterns)}\n"
+    wanted = rf"Pin: version /^([0-9]+:)?{re.escape(pin.version)}-/" + "\nPin-Priority: 1001\n"
+    others = "Pin: version /^([0-9]+:)?[0-9][0-9][0-9][.][0-9]/\nPin-Priority: -1\n"
+    return f"{packages}{wanted}\n{packages}{others}"
+
+
+@contextlib.contextmanager
+def without(names: Sequence[str]) -> Iterator[dict[str, str]]:
+    """An environment in which apt has all sources of the host but gpuprov's of these names; an empty one where it has none of them.
+
+    The sources stay where they are: a run that is refused later must not have changed the host.
+    """
+    hidden = [path for path in map(source, names) if os.path.exists(path)]
+    if not hidden:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="gpuprov-apt-") as folder:
+        os.chmod(folder, 0o755)
+        parts = os.path.join(folder, "sources.list.d")
+        os.mkdir(parts)
+        for entry in os.scandir(SOURCES):
+            if entry.path not in hidden:
+                os.symlink(entry.path, os.path.join(parts, entry.name))
+        path = os.path.join(folder, "apt.conf")
+        with open(path, "w", encoding="utf-8") as file:
+            # The lists of the sources that it does not see are not its to clean up.
+            file.write(f'Dir::Etc::sourceparts "{parts}";\nAPT::Get::List-Cleanup "0";\n')
+        yield {"APT_CONFIG": path}

@@ -1,0 +1,23 @@
+"""Which package manager a host has."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from .. import family
+from .apt import Apt
+from .dnf import Dnf
+from .model import Manager, Refused, Settings
+from .zypper import Zypper
+
+MANAGERS: dict[str, Callable[[Settings], Manager]] = {"debian": Apt, "redhat": Dnf, "suse": Zypper}
+
+
+def manager(settings: Settings) -> Manager:
+    """This host's. Raises Refused."""
+    found = family.here()
+    if found not in MANAGERS:
+        raise Refused(
+            f"this host is of no known family of distributions; known are {', '.join(MANAGERS)}. Way out: a supported distribution"
+        )
+    return MANAGERS[found](settings)

@@ -1,0 +1,52 @@
+"""Programs of the host, run without a terminal and in one language."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from typing import Mapping, Sequence
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a program ended, and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """What it printed."""
+        return self.out.splitlines()
+
+    @property
+    def said(self) -> str:
+        """All that it said, in one line."""
+        return " ".join((self.err + " " + self.out).split())
+
+
+def run(argv: Sequence[str], more: Mapping[str, str] | None = None, stdin: str = "", folder: str | None = None) -> Ran:
+    """Run it, with `more` in its environment, in this folder. A program that is not there ends with status 127."""
+    environment = {**os.environ, "LC_ALL": "C.UTF-8", "LANGUAGE": "", **(more or {})}
+    try:
+        done = subprocess.run(
+            list(argv),
+            input=stdin,
+            env=environment,
+            cwd=folder,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        return Ran(127, "", f"{argv[0]}: {error.strerror}")
+    return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text in one line of at most so many characters."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= most else f"{flat[: most - 3]}..."

@@ -1,0 +1,124 @@
+"""Packages by dnf 4: its own Python module does the work, under the interpreter that the module belongs to.
+
+That one may be older (3.6 on EL 8) than Ansible's, so a program of a few modules is given to it as text.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pkgutil
+from typing import TYPE_CHECKING, Any, Sequence
+
+from . import rpm_database
+from .commands import run, shortened
+from .model import MARKER, Done, Known, Prepared, Refused, Settings, Transaction, Trial
+
+if TYPE_CHECKING:  # never run, but Ansible carries to the host what it finds imported
+    from . import dnf_actions, dnf_base, dnf_locks, dnf_program, dnf_transaction  # noqa: F401
+
+PROGRAM = ("dnf_base", "dnf_locks", "dnf_transaction", "dnf_actions", "dnf_program")
+PYTHONS = ("/usr/libexec/platform-python", "/usr/bin/python3")
+BEGIN = """
+import json, sys, types
+package = sys.modules["gpuprov_dnf"] = types.ModuleType("gpuprov_dnf")
+package.__path__ = []
+given = json.load(sys.stdin)
+for name, text in given["program"]:
+    module = types.ModuleType("gpuprov_dnf." + name)
+    module.__package__ = "gpuprov_dnf"
+    sys.modules[module.__name__] = module
+    setattr(package, name, module)
+    try:
+        exec(compile(text, name + ".py", "exec"), module.__dict__)
+    except ImportError as error:
+        sys.exit(print(json.dumps({"problem": "the host has no dnf 4: %s" % error})))
+module.main(given["request"])
+"""
+LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
+"""What `dnf versionlock` is packaged as on EL 8 to 10."""
+SOURCES = "/etc/yum.repos.d"
+
+
+class Dnf:
+    """See `model.Manager`."""
+
+    name = "dnf"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def prepare(self, max_age: int, check: bool) -> Prepared:
+        ours = os.path.exists(MARKER)
+        changed = rpm_database.rebuilt(ours, check)
+        state = self._must({"action": "state", "repair": ours and not check})
+        if state["twice"] and not ours:
+            raise Refused(
+                f"{', '.join(state['twice'])} stand(s) twice in rpm's database: a transaction was cut off, and not one of gpuprov; "
+                "nothing was changed. Way out, on the host: dnf remove --duplicates"
+            )
+        changed += [f"remove the older {name}" for name in state.get("changed", state["twice"])]
+        problem = "" if check else self._ask({"action": "refresh", "max_age": max_age})["problem"]
+        warning = f"dnf makecache failed, the older package lists are used: {shortened(problem, 300)}"
+        return Prepared(changed, [warning] if problem else [])
+
+    def fetch(self, source: str) -> None:
+        # The other sources are not asked: one of them that does not answer must not keep this one from being used.
+        options = ["--disablerepo=*", f"--enablerepo=gpuprov-{source}", "--noplugins"]
+        settings = ["timeout=30", "retries=2", f"reposdir={SOURCES}", "keepcache=0"]
+        ran = run(["dnf", "-q", "-y", *options, *(f"--setopt={one}" for one in settings), "makecache", "--refresh"])
+        if ran.status:
+            raise Refused(shortened(ran.said, 600))
+
+    def read(self, names: Sequence[str], related: str = "") -> Known:
+        told = self._must({"action": "read", "names": list(dict.fromkeys(names)), "related": related})
+        needs = [] if told["lockable"] else [LOCK_PLUGIN]
+        return Known(told["rows"], told["installed"], told["index"], told["held"], told["lock_problem"], needs)
+
+    def attempt(self, wanted: Transaction) -> Trial:
+        told = self._ask({**_request(wanted), "action": "try", "download": False})
+        return Trial(told.get("trial", []), told["problem"], bool(told.get("stream")))
+
+    def download(self, wanted: Transaction) -> str:
+        return str(self._ask({**_request(wanted), "action": "try", "download": True})["problem"])
+
+    def commit(self, wanted: Transaction) -> Done:
+        told = self._ask({**_request(wanted), "action": "install"})
+        return Done(told["problem"], told.get("warnings", []))
+
+    def hold(self, hold: Sequence[str], release: Sequence[str], check: bool) -> list[str]:
+        names = [name for name in release if name not in hold]
+        told = self._must({"action": "lock", "hold": list(hold), "release": names, "check": check})
+        return [("hold " if line.startswith("+") else "release ") + line[1:] for line in told["changed"]]
+
+    def files(self, packages: Sequence[str]) -> list[str]:
+        return [str(path) for path in self._must({"action": "files", "packages": list(packages)})["files"]]
+
+    def _must(self, request: dict[str, Any]) -> dict[str, Any]:
+        told = self._ask(request)
+        if told["problem"]:
+            raise Refused(
+                f"dnf: {told['problem']}. Way out: mend what it says (dnf -v repolist shows the repositories), then apply again"
+            )
+        return told
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The program's answer; a `problem`, where it has none."""
+        python = next((path for path in PYTHONS if os.access(path, os.X_OK)), PYTHONS[-1])
+        asked = {"program": _program(), "request": {"timeout": self._settings.lock_timeout, **request}}
+        ran = run([python, "-c", BEGIN], stdin=json.dumps(asked))
+        try:
+            told = json.loads(ran.out)
+        except ValueError:
+            return {"problem": f"{python} ended with status {ran.status}: {shortened(ran.said[-300:], 300)}"}
+        return dict(told)
+
+
+def _request(wanted: Transaction) -> dict[str, Any]:
+    pin = {"version": wanted.pin.version, "patterns": list(wanted.pin.patterns)} if wanted.pin else {}
+    return {"install": list(wanted.install), "remove": list(wanted.remove), "pin": pin, "module": wanted.stream}
+
+
+def _program() -> list[list[str]]:
+    texts = ((name, pkgutil.get_data(str(__package__), f"{name}.py")) for name in PROGRAM)
+    return [[name, (text or b"").decode()] for name, text in texts]

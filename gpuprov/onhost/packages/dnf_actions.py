@@ -1,0 +1,164 @@
+"""Part of the program for dnf's Python (3.6 on EL 8): what it can be asked for. Each function answers one action.
+
+`problem` in an answer says, in dnf's words, why it could not be done. Versions are `[epoch:]version-release`, an epoch of 0 is
+left out.
+"""
+
+import functools
+import re
+from typing import Any, Dict, List
+
+import dnf.exceptions
+import hawkey
+import rpm
+
+from . import dnf_locks
+from .dnf_base import (
+    Refused,
+    Request,
+    duplicates,
+    full,
+    identities,
+    in_database,
+    native,
+    opened,
+    patiently,
+    unfinished,
+)
+from .dnf_transaction import Errors, coming, fetch, resolved, said
+
+Answer = Dict[str, Any]
+
+
+def _compared(one: Any, other: Any) -> int:
+    return int(one.evr_cmp(other))
+
+
+def act_try(request: Request) -> Answer:
+    base = opened(request)
+    try:
+        stream, rows = resolved(base, request)
+        if request["download"]:
+            fetch(base, request, coming(base))
+        return {"trial": said(rows), "stream": stream}
+    finally:
+        base.close()
+
+
+def act_files(request: Request) -> Answer:
+    base = opened(request)
+    try:
+        found = []
+        for spec in request["packages"]:
+            name, _, version = spec.partition("=")
+            offered = base.sack.query(flags=hawkey.IGNORE_MODULAR_EXCLUDES).available()
+            fitting = [p for p in offered.filterm(name=name, arch=native(base)) if full(p) == version]
+            if not fitting:
+                raise Refused("No match for argument: %s-%s" % (name, version))
+            found.append(fitting[0])
+        fetch(base, request, found)
+        return {"files": [package.localPkg() for package in found]}
+    finally:
+        base.close()
+
+
+def act_install(request: Request) -> Answer:
+    base = opened(request)
+    try:
+        resolved(base, request)
+        errors = Errors()
+        fetch(base, request, coming(base))
+        new, gone = identities(coming(base)), identities(base.transaction.remove_set)
+        try:
+            patiently(request, base.do_transaction, errors)
+        except dnf.exceptions.Error as error:
+            raise Refused("; ".join([str(error)] + errors.lines)) from None
+        # rpm goes on after most scriptlets that fail: what counts is what the database has then.
+        undone = unfinished(new, gone, in_database())
+        return {"problem": "; ".join(undone + errors.lines) if undone else "", "warnings": errors.lines}
+    finally:
+        base.close()
+
+
+def act_read(request: Request) -> Answer:
+    base = opened(request, available=bool(request["names"] or request["related"]))
+    try:
+        order = functools.cmp_to_key(_compared)
+        rows: List[List[str]] = []
+        installed: Dict[str, str] = {}
+        index: Dict[str, List[str]] = {}
+        for package in sorted(base.sack.query().installed(), key=order):
+            vendor = package.vendor or ""
+            source = (package.sourcerpm or package.name).rsplit("-", 2)[0]
+            rows.append(["ii", package.name, full(package), source, package.arch, vendor if vendor != "<NULL>" else ""])
+            # Of a package in several architectures, the host's own: the rows tell the others.
+            if package.name not in installed or package.arch in native(base):
+                installed[package.name] = full(package)
+        beside = [row[1] for row in rows if request["related"] and re.match(request["related"], row[3])]
+        names = sorted(set(request["names"] + beside))
+        if names:
+            # Also what is in streams that are not enabled: to choose a stream, one must see what is in it.
+            everything = base.sack.query(flags=hawkey.IGNORE_MODULAR_EXCLUDES).available()
+            for package in sorted(everything.filterm(name=names, arch=native(base)), key=order, reverse=True):
+                versions = index.setdefault(package.name, [])
+                if full(package) not in versions:
+                    versions.append(full(package))
+        path, there, obeyed = dnf_locks.lock_file(base)
+        locked = dnf_locks.locks(base, dnf_locks.lines_of(path))
+        held = {p.name for excluding, _, query in locked if not excluding for p in query.installed()}
+        return {
+            "rows": sorted(rows),
+            "installed": installed,
+            "index": index,
+            "held": sorted(held) if obeyed else [],
+            "lockable": there,
+            "lock_problem": dnf_locks.unlocked(path) if there and not obeyed else "",
+        }
+    finally:
+        base.close()
+
+
+def act_refresh(request: Request) -> Answer:
+    """Fetch the lists that are older than the request allows."""
+    opened(request, expire=request["max_age"]).close()
+    return {}
+
+
+def act_state(request: Request) -> Answer:
+    """What a transaction that was cut off left twice. With `repair` the older of each goes; the next transaction, which needs
+    what this one was to bring, puts its dependencies right."""
+    base = opened(request, available=False)
+    try:
+        twice = duplicates(base)
+        names = sorted(group[0].name for group in twice)
+        if not request["repair"] or not twice:
+            return {"twice": names}
+        transaction = rpm.TransactionSet()
+        for package in (old for group in twice for old in group[:-1]):
+            transaction.addErase(package.rpmdbid)
+        problems = transaction.run(lambda *_: None, "") or []
+        return {"twice": [], "changed": names, "problem": "; ".join(str(problem[0]) for problem in problems)}
+    finally:
+        base.close()
+
+
+def act_lock(request: Request) -> Answer:
+    """Lock packages at their installed versions, and release others; lines of anybody else stay as they are."""
+    base = opened(request, available=False)
+    try:
+        path, there, obeyed = dnf_locks.lock_file(base)
+        if request["hold"] and not obeyed:
+            absent = "" if request["check"] else "its plugin versionlock is not installed"
+            return {"changed": [], "problem": dnf_locks.unlocked(path) if there else absent}
+        installed = base.sack.query().installed().filterm(name=request["hold"]) if request["hold"] else []
+        wanted = sorted({"%s-%s:%s-%s.*" % (p.name, p.epoch, p.version, p.release) for p in installed})
+        names = set(request["hold"] + request["release"])
+        known = names.union(package.name for package in base.sack.query().installed())
+        before = dnf_locks.lines_of(path)
+        gone = [line for line in before if dnf_locks.locked_name(line, known) in names and line.strip() not in wanted]
+        new = [line for line in wanted if line not in [other.strip() for other in before]]
+        if (gone or new) and not request["check"]:
+            dnf_locks.write(path, [line for line in before if line not in gone] + new)
+        return {"changed": ["-" + line for line in gone] + ["+" + line for line in new]}
+    finally:
+        base.close()

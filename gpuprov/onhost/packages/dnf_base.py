@@ -1,0 +1,102 @@
+"""Part of the program for dnf's Python (3.6 on EL 8): a base that is ready, rpm's database, what a transaction left undone."""
+
+import time
+from typing import Any, Callable, Dict, Iterable, List, Set, Tuple
+
+import dnf
+import dnf.exceptions
+import rpm
+
+Request = Dict[str, Any]
+Identity = Tuple[str, str, str]
+
+
+class Refused(Exception):
+    """What cannot be done, in one line."""
+
+
+def full(package: Any) -> str:
+    """`[epoch:]version-release`, without an epoch of 0."""
+    evr = str(package.evr)
+    return evr[2:] if evr.startswith("0:") else evr
+
+
+def opened(request: Request, expire: int = -1, available: bool = True) -> Any:
+    """A base with packages and repositories.
+
+    versionlock does not take part: `dnf_locks.apply` does its work for foreign packages. show-leaves works on a terminal only.
+    """
+    base = dnf.Base()
+    conf = base.conf
+    conf.read()
+    conf.substitutions.update_from_etc(conf.installroot, varsdir=conf.varsdir)
+    conf.exit_on_lock = True
+    conf.install_weak_deps = False
+    conf.clean_requirements_on_remove = False
+    conf.best = False
+    conf.keepcache = True  # else one transaction takes away what was downloaded for the next
+    base.init_plugins(disabled_glob=["versionlock", "show-leaves"])
+    base.pre_configure_plugins()
+    base.read_all_repos()
+    base.configure_plugins()
+    for repository in base.repos.iter_enabled():
+        repository.metadata_expire = expire
+    if request["action"] == "refresh":
+        patiently(request, base.update_cache)
+    else:
+        patiently(request, base.fill_sack, load_system_repo=True, load_available_repos=available)
+    return base
+
+
+def patiently(request: Request, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Wait for another dnf to finish, as long as the request allows."""
+    end = time.time() + request["timeout"]
+    while True:
+        try:
+            return work(*arguments, **named)
+        except dnf.exceptions.LockError:
+            if time.time() >= end:
+                raise
+            time.sleep(1)
+
+
+def native(base: Any) -> List[str]:
+    """The host's own architectures."""
+    return [base.conf.substitutions["basearch"], "noarch"]
+
+
+def duplicates(base: Any) -> List[List[Any]]:
+    """Packages that stand twice in the database, the younger installation last; kernels and their kind may."""
+    groups: Dict[Tuple[str, str], List[Any]] = {}
+    query = base.sack.query().installed()
+    for package in query.difference(query.filter(provides=list(base.conf.installonlypkgs))):
+        if package.name != "gpg-pubkey":
+            groups.setdefault((package.name, package.arch), []).append(package)
+    return [sorted(group, key=lambda p: p.installtime) for group in groups.values() if len(group) > 1]
+
+
+def identities(packages: Iterable[Any]) -> Set[Identity]:
+    """Packages as (name, architecture, version)."""
+    return {(package.name, package.arch, full(package)) for package in packages}
+
+
+def in_database() -> Set[Identity]:
+    """What rpm itself has now, past all that dnf knew before."""
+    found = set()
+    for header in rpm.TransactionSet().dbMatch():
+        # Bytes in the rpm of early EL 8.
+        name, arch, version, release = (
+            text.decode() if isinstance(text, bytes) else text
+            for text in (header[tag] for tag in ("name", "arch", "version", "release"))
+        )
+        epoch = "%d:" % header["epoch"] if header["epoch"] else ""
+        found.add((name, arch, "%s%s-%s" % (epoch, version, release)))
+    return found
+
+
+def unfinished(coming: Set[Identity], going: Set[Identity], there: Set[Identity]) -> List[str]:
+    """What a transaction left undone, in words; `there` is what the database has."""
+    lacking = ["%s-%s is not installed" % (name, version) for name, _, version in sorted(coming - there)]
+    return lacking + [
+        "%s-%s is still installed" % (name, version) for name, _, version in sorted((going - coming) & there)
+    ]

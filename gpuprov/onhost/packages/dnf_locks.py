@@ -1,0 +1,85 @@
+"""Part of the program for dnf's Python (3.6 on EL 8): the file of dnf's plugin versionlock, read as the plugin reads it."""
+
+import configparser
+import fnmatch
+import os
+import re
+import tempfile
+from typing import Any, Collection, Iterable, Iterator, List, Tuple
+
+import dnf.subject
+import hawkey
+
+# What dnf's versionlock reads a line as: https://github.com/rpm-software-management/dnf-plugins-core plugins/versionlock.py
+LOCK_FORMS = [hawkey.FORM_NEVRA, hawkey.FORM_NEVR, hawkey.FORM_NEV, hawkey.FORM_NA, hawkey.FORM_NAME]
+
+# Behind the name: nothing, a version or version-release (with or without epoch and architecture), or an architecture alone.
+LOCKED = re.compile(r"(-(\d+:)?\d[^-\s]*(-[\d*][^-\s]*)?|\.(noarch|x86_64|aarch64|i[3-6]86|ppc64le|s390x))?\Z")
+
+
+def lock_file(base: Any) -> Tuple[str, bool, bool]:
+    """The file of locks, whether the plugin is there, and whether dnf obeys it: nobody switched it off."""
+    parser = configparser.ConfigParser()
+    parser.read([os.path.join(folder, "versionlock.conf") for folder in base.conf.pluginconfpath])
+    there = any(os.path.exists(os.path.join(folder, "versionlock.py")) for folder in base.conf.pluginpath)
+    obeyed = bool(base.conf.plugins) and parser.getboolean("main", "enabled", fallback=True)
+    path = parser.get("main", "locklist", fallback="/etc/dnf/plugins/versionlock.list")
+    return path, there, there and obeyed
+
+
+def unlocked(path: str) -> str:
+    """Why nothing can be locked though the plugin is there."""
+    return "dnf does not obey %s: its plugins, or versionlock, are switched off" % path
+
+
+def lines_of(path: str) -> List[str]:
+    """The lines of a file that may not be there."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def locks(base: Any, lines: Iterable[str]) -> Iterator[Tuple[bool, str, Any]]:
+    """(excluding, name or glob of names, query of what the line matches) for each line."""
+    for line in lines:
+        pattern = line.strip().lstrip("!")
+        if not pattern or pattern.startswith("#"):
+            continue
+        for nevra in dnf.subject.Subject(pattern).get_nevra_possibilities(forms=LOCK_FORMS):
+            query = nevra.to_query(base.sack)
+            if query:
+                yield line.strip().startswith("!"), nevra.name, query
+                break
+
+
+def apply(base: Any, ours: Collection[str], pinned: Iterable[str]) -> None:
+    """Exclude what the host's locks forbid, but for packages of ours, whose locks this transaction may change."""
+    globs = list(pinned)
+    excluded = base.sack.query().filterm(empty=True)
+    for excluding, name, query in locks(base, lines_of(lock_file(base)[0])):
+        others = base.sack.query().filterm(name__glob=name).difference(query)
+        excluded = excluded.union(query if excluding else others)
+    free = [p for p in excluded if p.name in ours or any(fnmatch.fnmatchcase(p.name, glob) for glob in globs)]
+    excluded = excluded.difference(base.sack.query().filterm(pkg=free)) if free else excluded
+    base.sack.add_excludes(excluded.filterm(reponame__neq=hawkey.SYSTEM_REPO_NAME))
+
+
+def locked_name(line: str, names: Iterable[str]) -> str:
+    """Which of the names the line locks, "" if none: the longest of those that a version, or nothing, is behind.
+
+    Lines that exclude, comments and globs of names lock none of them.
+    """
+    text = line.strip()
+    fitting = [name for name in names if text.startswith(name) and LOCKED.match(text[len(name) :])]
+    return max(fitting, key=len) if fitting else ""
+
+
+def write(path: str, lines: Iterable[str]) -> None:
+    """Replace the file at once."""
+    handle, fresh = tempfile.mkstemp(prefix=".gpuprov-", dir=os.path.dirname(path))
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write("".join(line + "\n" for line in lines))
+    os.chmod(fresh, 0o644)
+    os.replace(fresh, path)

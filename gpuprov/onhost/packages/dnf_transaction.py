@@ -1,0 +1,120 @@
+"""Part of the program for dnf's Python (3.6 on EL 8): the transaction that dnf makes of a request, and its packages."""
+
+import re
+from typing import Any, Dict, Iterable, List, Tuple
+
+import dnf.callback
+import dnf.module.module_base
+import dnf.subject
+import dnf.transaction
+
+from . import dnf_locks
+from .dnf_base import Refused, Request, full, native, patiently
+
+DRIVER_VERSION = re.compile(r"\d{3}(\.\d+)+\Z")
+WORDS = {
+    dnf.transaction.PKG_INSTALL: "install",
+    dnf.transaction.PKG_UPGRADE: "upgrade",
+    dnf.transaction.PKG_DOWNGRADE: "downgrade",
+    dnf.transaction.PKG_REINSTALL: "reinstall",
+    dnf.transaction.PKG_REMOVE: "remove",
+    dnf.transaction.PKG_OBSOLETED: "remove",
+}
+Row = Tuple[str, str, str]
+
+
+class Errors(dnf.callback.TransactionProgress):  # type: ignore[misc]
+    """Collects what the transaction complains of: scriptlets that failed, packages that could not be put in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: List[str] = []
+
+    def error(self, message: object) -> None:
+        self.lines.append(str(message))
+
+
+def resolved(base: Any, request: Request) -> Tuple[str, List[Row]]:
+    """The stream that it switches to, and what it does: rows of word, name, version."""
+    stream = _switch(base, request["module"]) if request["module"] else ""
+    pinned = request["pin"]
+    ours = {re.split("[=:]", spec)[0] for spec in request["install"] + request["remove"]}
+    dnf_locks.apply(base, ours, pinned["patterns"] if pinned else [])
+    if pinned:
+        _pin(base, pinned)
+    _mark(base, request)
+    base.resolve(allow_erasing=True)
+    rows = [
+        (WORDS[item.action], str(item.pkg.name), full(item.pkg)) for item in base.transaction if item.action in WORDS
+    ]
+    return stream, sorted(rows)
+
+
+def said(rows: Iterable[Row]) -> List[str]:
+    """The rows in apt-get's words, which are the same for all managers."""
+    return ["Remv " + name if word == "remove" else "Inst %s %s" % (name, version) for word, name, version in rows]
+
+
+def coming(base: Any) -> List[Any]:
+    """The packages that it installs."""
+    return [package for package in base.transaction.install_set if not package.installed]
+
+
+def fetch(base: Any, request: Request, packages: List[Any]) -> None:
+    """Download them, and check their signatures, which dnf leaves to its caller."""
+    patiently(request, base.download_packages, packages)
+    for package in packages:
+        check = getattr(base, "package_signature_check", None) or base._sig_check_pkg
+        result, words = check(package)
+        if result == 1 and _key_is_local(base, package):
+            add = getattr(base, "package_import_key", None) or base._get_key_for_package
+            add(package, fullaskcb=lambda *_: True)
+            result, words = check(package)
+        if result != 0:
+            raise Refused("%s is not signed with a known key: %s" % (package, words))
+
+
+def _pin(base: Any, pinned: Dict[str, Any]) -> None:
+    """Of the packages that match a glob and have a driver's version, leave only those of the one version."""
+    found = base.sack.query().available().filterm(name__glob=pinned["patterns"])
+    wrong = [p for p in found if DRIVER_VERSION.match(p.version) and p.version != pinned["version"]]
+    if wrong:
+        base.sack.add_excludes(base.sack.query().filterm(pkg=wrong))
+
+
+def _switch(base: Any, stream: str) -> str:
+    """Enable a module's stream in place of another one. A repository without modules has nothing to be switched."""
+    modules = dnf.module.module_base.ModuleBase(base)
+    name = stream.partition(":")[0]
+    if not modules.get_modules(name)[0] or base._moduleContainer.getEnabledStream(name) == stream.partition(":")[2]:
+        return ""
+    modules.enable([stream])
+    return stream
+
+
+def _mark(base: Any, request: Request) -> None:
+    """Say to dnf what is to be installed and removed."""
+    for spec in request["install"]:
+        name, _, version = spec.partition("=")
+        if not version:
+            if not dnf.subject.Subject(name).get_best_query(base.sack).installed():
+                base.install(name)
+            continue
+        name, _, arch = name.partition(":")
+        found = base.sack.query().filterm(name=name, arch=[arch] if arch else native(base))
+        fitting = [package for package in found if full(package) == version]
+        if not fitting:
+            raise Refused("No match for argument: %s-%s" % (name, version))
+        if not any(package.installed for package in fitting):
+            base.package_install(fitting[0])
+    for spec in request["remove"]:
+        name, _, arch = spec.partition(":")
+        for package in base.sack.query().installed().filterm(name=name):
+            if arch in ("", package.arch):
+                base.package_remove(package)
+
+
+def _key_is_local(base: Any, package: Any) -> bool:
+    """Whether the repository's key comes from the host itself or over TLS; over plain http anybody could have sent it."""
+    keys = base.repos[package.reponame].gpgkey
+    return bool(keys) and not any(key.startswith(("http:", "ftp:")) for key in keys)

@@ -1,0 +1,57 @@
+"""What a transaction may do: it must be possible, remove nothing that is not ours, and leave alone what is another's."""
+
+from __future__ import annotations
+
+import re
+
+from .model import Done, Manager, Refused, Transaction, Trial
+
+
+def tried(manager: Manager, wanted: Transaction) -> Trial:
+    """The trial of a transaction that may be done. Raises Refused."""
+    trial = manager.attempt(wanted)
+    if trial.problem:
+        raise Refused(f"{manager.name} cannot install {wanted.of}: {trial.problem}. Way out: {wanted.hint}")
+    if lost := _lost(trial, wanted):
+        raise Refused(
+            f"{manager.name} would remove {', '.join(lost)} for {wanted.of}. Way out: remove them yourself, or choose a version that "
+            "leaves them"
+        )
+    if wanted.refusal and (touched := _touched(trial, wanted)):
+        raise Refused(
+            f"with {wanted.of} {manager.name} would install, move or remove {', '.join(touched)}; {wanted.refusal.why}. "
+            f"Nothing was changed or downloaded. Way out: {wanted.refusal.hint}"
+        )
+    return trial
+
+
+def downloaded(manager: Manager, wanted: Transaction) -> None:
+    """Have all its packages on the host. Raises Refused."""
+    if problem := manager.download(wanted):
+        raise Refused(
+            f"the packages of {wanted.of} could not be downloaded, nothing was changed: {problem}. Way out: mend the mirror or the "
+            "network, then apply again"
+        )
+
+
+def committed(manager: Manager, wanted: Transaction) -> Done:
+    """Do it. Raises Refused with what was in the way."""
+    done = manager.commit(wanted)
+    if done.problem:
+        raise Refused(
+            f"{manager.name} could not install {wanted.of}: {done.problem}. Way out: mend what it says and apply again, which "
+            "completes the transaction"
+        )
+    return done
+
+
+def _lost(trial: Trial, wanted: Transaction) -> list[str]:
+    going = [row.split()[1] for row in trial.rows if row.startswith("Remv ")]
+    return sorted(name for name in going if name not in wanted.remove and name not in wanted.may_remove)
+
+
+def _touched(trial: Trial, wanted: Transaction) -> list[str]:
+    assert wanted.refusal
+    theirs = re.compile("|".join(wanted.refusal.patterns))
+    names = {row.split()[1] for row in trial.rows}
+    return sorted(name for name in names if name not in wanted.remove and theirs.fullmatch(name))

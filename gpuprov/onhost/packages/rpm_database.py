@@ -1,0 +1,56 @@
+"""rpm's database: judged and mended, and what is in it; for managers that have no Python module of their own."""
+
+from __future__ import annotations
+
+from .commands import run
+from .model import Refused
+
+QUERY = r"%{NAME}|%{EPOCHNUM}|%{VERSION}-%{RELEASE}|%{SOURCERPM}|%{ARCH}|%{VENDOR}|%{INSTALLTIME}\n"
+WAY_OUT = "Way out, on the host: rpm --rebuilddb"
+
+
+def rebuilt(ours: bool, check: bool) -> list[str]:
+    """Rebuild the database where a cut-off apply (`ours`) damaged it. Raises Refused."""
+    if not run(["rpm", "--verifydb"]).status:
+        return []
+    if not ours:
+        raise Refused(f"rpm's database is damaged (rpm --verifydb), and not by gpuprov; nothing was changed. {WAY_OUT}")
+    for argv in () if check else (["rpm", "--rebuilddb"], ["rpm", "--verifydb"]):
+        ran = run(argv)
+        if ran.status:
+            raise Refused(
+                "rpm's database is damaged (rpm --verifydb) by a run that was cut off, and cannot be rebuilt: "
+                f"{' '.join(ran.err.splitlines()[:6])}. {WAY_OUT}"
+            )
+    return ["rebuild rpm's database"]
+
+
+def rows() -> list[list[str]]:
+    """[state, name, version, source, architecture, vendor] of each package, the youngest installation last. Raises Refused."""
+    ran = run(["rpm", "-qa", "--qf", QUERY])
+    if ran.status:
+        raise Refused(f"rpm -qa fails: {ran.said[-300:]}. {WAY_OUT}")
+    cells = sorted((line.split("|") for line in ran.lines if line.count("|") == 6), key=lambda row: int(row[6]))
+    found = []
+    for name, epoch, version, source, arch, vendor, _ in cells:
+        full = f"{epoch}:{version}" if epoch != "0" else version
+        origin = source.rsplit("-", 2)[0] if source != "(none)" else name
+        found.append(["ii", name, full, origin, arch, vendor if vendor != "(none)" else ""])
+    return [row for row in found if row[1] != "gpg-pubkey"]
+
+
+def twice() -> list[tuple[str, list[str]]]:
+    """Packages that stand twice in the database, with what rpm calls their older installations; kernels and their kind may."""
+    several = set(run(["rpm", "-q", "--qf", "%{NAME}\n", "--whatprovides", "multiversion(kernel)"]).lines)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for _, name, version, _, arch, _ in rows():
+        if name not in several:
+            groups.setdefault((name, arch), []).append(f"{name}-{version.rpartition(':')[2]}.{arch}")
+    return sorted((name, found[:-1]) for (name, _), found in groups.items() if len(found) > 1)
+
+
+def drop(nevras: list[str]) -> None:
+    """Remove installations that are there twice. Raises Refused."""
+    ran = run(["rpm", "-e", "--nodeps", *nevras])
+    if ran.status:
+        raise Refused(f"rpm -e fails: {ran.said[-300:]}. Way out: mend what it says, then apply again")

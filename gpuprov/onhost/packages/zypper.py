@@ -1,0 +1,190 @@
+"""Packages by zypper, of SLES and openSUSE."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import platform
+import re
+import time
+from typing import Mapping, Sequence
+
+from . import rpm_database, zypper_answer, zypper_locks
+from .commands import Ran, run, shortened
+from .model import MARKER, Done, Known, Prepared, Refused, Settings, Transaction, Trial
+
+DRIVER_VERSION = re.compile(r"(\d+:)?(\d{3}(\.\d+)+)-")
+RAW = "/var/cache/zypp/raw"
+# Nobody is there to agree to a license: whoever writes the spec has. Recommended packages are left out, as by the other managers.
+INSTALL = ("install", "--oldpackage", "--no-recommends", "--auto-agree-with-licenses")
+
+
+class Zypper:
+    """See `model.Manager`."""
+
+    name = "zypper"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def prepare(self, max_age: int, check: bool) -> Prepared:
+        ours = os.path.exists(MARKER)
+        changed = rpm_database.rebuilt(ours, check)
+        twice = rpm_database.twice()
+        older = [old for _, each in twice for old in each]
+        if twice and not ours:
+            raise Refused(
+                f"{', '.join(name for name, _ in twice)} stand(s) twice in rpm's database: a transaction was cut off, and not one of "
+                f"gpuprov; nothing was changed. Way out, on the host: rpm -e --nodeps {' '.join(older)}"
+            )
+        if twice and not check:
+            rpm_database.drop(older)
+        changed += [f"remove the older {name}" for name, _ in twice]
+        lists = glob.glob(f"{RAW}/*/repodata/repomd.xml")
+        fresh = bool(lists) and time.time() - min(map(os.path.getmtime, lists)) <= max_age
+        problem = "" if check or fresh else zypper_answer.problem(self._zypper(["refresh"], refresh=True))
+        if problem and not lists:
+            raise Refused(
+                f"zypper refresh failed, and the host has no package lists: {shortened(problem, 300)}. Way out: mend what it says "
+                "(the network, the host's proxy, or the repository), then apply again"
+            )
+        warning = f"zypper refresh failed, the older package lists are used: {shortened(problem, 300)}"
+        return Prepared(changed, [warning] if problem else [])
+
+    def fetch(self, source: str) -> None:
+        # Only this one: another that does not answer must not keep it from being used.
+        problem = zypper_answer.problem(self._zypper(["refresh", "--force", f"gpuprov-{source}"], refresh=True))
+        if problem:
+            raise Refused(shortened(problem, 600))
+
+    def read(self, names: Sequence[str], related: str = "") -> Known:
+        rows = rpm_database.rows()
+        installed = _installed(rows)
+        beside = [row[1] for row in rows if related and re.match(related, row[3])]
+        index = self._offered(list(dict.fromkeys([*names, *beside])))
+        held = zypper_locks.held(zypper_locks.read(), installed)
+        return Known(sorted(rows), installed, index, held, zypper_locks.unheeded())
+
+    def attempt(self, wanted: Transaction) -> Trial:
+        ran = self._transaction(wanted, "--dry-run")
+        problem = zypper_answer.problem(ran)
+        rows = zypper_answer.changes(zypper_answer.tree(ran))
+        return Trial(rows, problem or _left_out(wanted, rows, _installed(rpm_database.rows())))
+
+    def download(self, wanted: Transaction) -> str:
+        return zypper_answer.problem(self._transaction(wanted, "--download-only"))
+
+    def commit(self, wanted: Transaction) -> Done:
+        ran = self._transaction(wanted)
+        rows = zypper_answer.changes(zypper_answer.tree(ran))
+        undone = _undone(rows, rpm_database.rows())
+        problem = zypper_answer.problem(ran)
+        if problem or undone:
+            return Done("; ".join(filter(None, [problem, *undone])))
+        return Done("", zypper_answer.scripts(ran))
+
+    def hold(self, hold: Sequence[str], release: Sequence[str], check: bool) -> list[str]:
+        if hold and zypper_locks.unheeded():
+            raise Refused(f"zypper: {zypper_locks.unheeded()}. Way out: locksfile.apply = yes, then apply again")
+        locks = zypper_locks.read()
+        named = {zypper_locks.name_of(block) for block in locks}
+        whole = zypper_locks.held(locks, hold)
+        new = [name for name in dict.fromkeys(hold) if name not in whole]
+        loose = [name for name in dict.fromkeys(release) if name not in hold and name in named]
+        for word, names in (("addlock", new), ("removelock", loose)):
+            if names and not check:
+                ran = self._zypper([word, "--type", "package", *names])
+                if problem := zypper_answer.problem(ran):
+                    raise Refused(f"zypper {word}: {problem}. Way out: mend what it says, then apply again")
+        return [f"hold {name}" for name in new] + [f"release {name}" for name in loose]
+
+    def files(self, packages: Sequence[str]) -> list[str]:
+        ran = self._zypper(["download", *packages])
+        found = {
+            f"{result.findtext('solvable/name')}={_edition(result.find('solvable/edition'))}": str(place.get("path"))
+            for result in zypper_answer.tree(ran).iter("download-result")
+            for place in result.iter("localfile")
+        }
+        for package in packages:
+            if not os.path.exists(found.get(package, "")):
+                why = zypper_answer.problem(ran) or "it is not among what was downloaded"
+                raise Refused(f"{package} cannot be downloaded: {why}. Way out: mend what it says, then apply again")
+        return [found[package] for package in packages]
+
+    def _offered(self, names: Sequence[str]) -> dict[str, list[str]]:
+        if not names:
+            return {}
+        ran = self._zypper(["search", "--details", "--match-exact", "--type", "package", *names])
+        if ran.status != zypper_answer.NOT_FOUND and (problem := zypper_answer.problem(ran)):
+            raise Refused(f"zypper search: {problem}. Way out: mend what it says (zypper repos), then apply again")
+        return zypper_answer.offered(zypper_answer.tree(ran), (platform.machine(), "noarch"))
+
+    def _transaction(self, wanted: Transaction, *options: str) -> Ran:
+        installed = _installed(rpm_database.rows())
+        there = [name for name in wanted.install if name in installed]
+        ours = {re.split("[=:]", spec)[0] for spec in (*wanted.install, *wanted.remove, *wanted.may_remove)}
+        patterns = wanted.pin.patterns if wanted.pin else ()
+        changes = [_argument(spec) for spec in wanted.install if spec not in there]
+        changes += [f"!{spec.partition(':')[0]}" for spec in wanted.remove if spec.partition(":")[0] in installed]
+        if not changes:
+            return Ran(0, "", "")
+        with zypper_locks.lifted(ours, patterns, self._shut_out(wanted, installed)) as environment:
+            return self._zypper([*INSTALL, *options, "--", *changes], environment)
+
+    def _shut_out(self, wanted: Transaction, installed: Mapping[str, str]) -> dict[str, list[str]]:
+        """Versions on offer that a pin forbids; not what is installed, which may go."""
+        if not wanted.pin:
+            return {}
+        found = {}
+        for name, versions in self._offered(wanted.pin.patterns).items():
+            drivers = [
+                (version, DRIVER_VERSION.match(version)) for version in versions if version != installed.get(name)
+            ]
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted.pin.patterns):
+                found[name] = [version for version, match in drivers if match and match[2] != wanted.pin.version]
+        return found
+
+    def _zypper(
+        self, words: Sequence[str], environment: Mapping[str, str] | None = None, *, refresh: bool = False
+    ) -> Ran:
+        waiting = {"ZYPP_LOCK_TIMEOUT": str(self._settings.lock_timeout)}
+        options = ["--non-interactive", "--xmlout", *([] if refresh else ["--no-refresh"])]
+        return run(["zypper", *options, *words], {**waiting, **(environment or {})})
+
+
+def _argument(spec: str) -> str:
+    """`NAME:ARCHITECTURE=VERSION` as zypper takes it; a file as it is."""
+    return spec if spec.startswith("/") else re.sub(r"^([^=:]+):([^=]+)", r"\1.\2", spec)
+
+
+def _installed(rows: Sequence[Sequence[str]]) -> dict[str, str]:
+    """Version by name; of a package in several architectures the host's own, of several kernels the youngest."""
+    own = (platform.machine(), "noarch")
+    others = {row[1]: row[2] for row in rows if row[4] not in own}
+    return {**others, **{row[1]: row[2] for row in rows if row[4] in own}}
+
+
+def _left_out(wanted: Transaction, rows: Sequence[str], installed: Mapping[str, str]) -> str:
+    """What zypper passes over without a word: a version that it does not go back to, for one."""
+    exact = [spec.partition("=")[::2] for spec in wanted.install if "=" in spec and not spec.startswith("/")]
+    plain = [(name.partition(":")[0], version) for name, version in exact]
+    lacking = [f"{n}={v}" for n, v in plain if f"Inst {n} {v}" not in rows and installed.get(n) != v]
+    return f"it would leave out {', '.join(lacking)}" if lacking else ""
+
+
+def _undone(rows: Sequence[str], there: Sequence[Sequence[str]]) -> list[str]:
+    """What a transaction left undone, by what rpm's database has then."""
+    versions = {(row[1], row[2]) for row in there}
+    names = {row[1] for row in there}
+    words = [row.split() for row in rows]
+    lacking = [
+        f"{row[1]}-{row[2]} is not installed" for row in words if row[0] == "Inst" and (row[1], row[2]) not in versions
+    ]
+    return lacking + [f"{row[1]} is still installed" for row in words if row[0] == "Remv" and row[1] in names]
+
+
+def _edition(found: object) -> str:
+    get = getattr(found, "get", lambda *_: "")
+    epoch = get("epoch", "0") or "0"
+    return f"{'' if epoch == '0' else epoch + ':'}{get('version', '')}-{get('release', '')}"

@@ -1,0 +1,64 @@
+"""What zypper says with --xmlout: what a transaction would do, what is on offer, and why something cannot be done."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from .commands import Ran, shortened
+
+# https://github.com/openSUSE/zypper/blob/master/doc/zypper.8.txt, exit codes
+NOT_FOUND, LOCKED, SCRIPT_FAILED = 104, 7, 107
+FINE = frozenset((0, 102, 103, SCRIPT_FAILED))
+"""Done: also where a reboot or a second run is said to be needed, or a script failed after its package was in place."""
+
+
+def tree(ran: Ran) -> ElementTree.Element:
+    """The answer; an empty one where there is none."""
+    try:
+        return ElementTree.fromstring(ran.out[max(ran.out.find("<?xml"), 0) :])
+    except ElementTree.ParseError:
+        return ElementTree.Element("stream")
+
+
+def changes(answer: ElementTree.Element) -> list[str]:
+    """The rows of a summary, `Inst NAME VERSION` and `Remv NAME`."""
+    found = []
+    for group in answer.iterfind("install-summary/*"):
+        for solvable in group.iterfind("solvable"):
+            name = solvable.get("name", "")
+            if solvable.get("type", "package") == "package":
+                going = group.tag == "to-remove"
+                found.append(f"Remv {name}" if going else f"Inst {name} {solvable.get('edition', '')}")
+    return sorted(found)
+
+
+def offered(answer: ElementTree.Element, archs: tuple[str, ...]) -> dict[str, list[str]]:
+    """Versions by name, newest first, as zypper sorts them."""
+    found: dict[str, list[str]] = {}
+    for solvable in answer.iter("solvable"):
+        name, edition = solvable.get("name", ""), solvable.get("edition", "")
+        here = solvable.get("arch") in archs and solvable.get("repository") != "(System Packages)"
+        if name and here and edition not in found.setdefault(name, []):
+            found[name].append(edition)
+    return {name: versions for name, versions in found.items() if versions}
+
+
+def scripts(ran: Ran) -> list[str]:
+    """Scripts of packages that failed though the packages are in place, in rpm's words."""
+    lines = (line for each in tree(ran).iter("message") for line in (each.text or "").splitlines())
+    failed = [line.strip() for line in lines if re.search(r"script(let)? failed", line)]
+    return failed or (
+        ["a script of a package failed: see /var/log/zypp/history"] if ran.status == SCRIPT_FAILED else []
+    )
+
+
+def problem(ran: Ran) -> str:
+    """Why it could not be done; empty if it was."""
+    if ran.status in FINE:
+        return ""
+    answer = tree(ran)
+    said = [each.text or "" for each in answer.iter("message") if each.get("type") == "error"]
+    said += [each.text or "" for prompt in answer.iter("prompt") for each in prompt.iterfind("description")]
+    words = shortened(" ".join(said) or ran.err or " ".join(ran.lines[-6:]), 900)
+    return f"{words} (zypper ends with status {ran.status})"

@@ -1,0 +1,202 @@
+#!/usr/bin/python
+"""Read, try, install, remove and hold packages of a host."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: gpuprov_packages
+short_description: Read, try, install, remove and hold packages with the host's own package manager, apt, dnf or zypper
+description:
+  - V(settle) brings packages into one state in one transaction, then holds and releases packages. It is refused, before anything is
+    changed, if the package manager cannot do it, if it would remove what is not in O(remove) or O(may_remove), or if it touches what
+    O(refuse) names. Versions may go down, and held packages may change. In check mode it says what it would do.
+  - V(try) judges the same, and downloads the packages (not in check mode); it changes nothing.
+  - V(read) returns what is installed, on offer, and held. V(files) returns the files of the packages in O(install), downloaded.
+  - V(prepare) completes what a run that was cut off left half-way, refuses a broken package database, and fetches lists that are
+    missing or older than O(max_age). V(fetch) fetches the lists of O(source) alone.
+  - A version is Debian's, or epoch:version-release of an rpm, without an epoch of 0.
+author: gpuprov
+options:
+  action:
+    description: What to do.
+    type: str
+    choices: [settle, try, read, files, prepare, fetch]
+    default: settle
+  of:
+    description: What the packages are, for messages.
+    type: str
+    default: ""
+  install:
+    description: Packages to install, as NAME, NAME=VERSION, or NAME:ARCHITECTURE=VERSION; one that is there in this version stays.
+    type: list
+    elements: str
+    default: []
+  remove:
+    description: Packages to remove.
+    type: list
+    elements: str
+    default: []
+  may_remove:
+    description: Further packages that the transaction may remove.
+    type: list
+    elements: str
+    default: []
+  pin:
+    description: Packages that match a pattern and have a driver's version may come in this version only.
+    type: dict
+    default: {}
+    suboptions:
+      version: {description: "A driver's version, without revision.", type: str, default: ""}
+      patterns: {description: Globs of names., type: list, elements: str, default: []}
+  stream:
+    description: A module's stream to be enabled first, such as nvidia-driver:580-open; dnf only.
+    type: str
+    default: ""
+  refuse:
+    description: Packages that the transaction may not install, move or remove, but for those in O(remove).
+    type: dict
+    default: {}
+    suboptions:
+      patterns: {description: Regular expressions of whole names., type: list, elements: str, default: []}
+      why: {description: Why not., type: str, default: ""}
+      hint: {description: The way out., type: str, default: ""}
+  hint:
+    description: The way out where the transaction cannot be done.
+    type: str
+    default: mend what it says
+  hold:
+    description: Packages to hold. What dnf locks packages with is installed along, where it is missing.
+    type: list
+    elements: str
+    default: []
+  release:
+    description: Packages to release, but for those to hold. Holds of other packages stay.
+    type: list
+    elements: str
+    default: []
+  names:
+    description: Names that the index is asked for (V(read)).
+    type: list
+    elements: str
+    default: []
+  related:
+    description: The index is asked for installed packages too whose source package matches this regular expression (V(read)).
+    type: str
+    default: ""
+  source:
+    description: NAME of gpuprov-NAME.sources or gpuprov-NAME.repo (V(fetch)).
+    type: str
+    default: ""
+  without:
+    description: Names of gpuprov's own package sources that are to leave, and are not seen (apt).
+    type: list
+    elements: str
+    default: []
+  max_age:
+    description: Age in seconds from which lists are fetched anew (V(prepare)).
+    type: int
+    default: 86400
+  lock_timeout:
+    description: How long to wait for another package manager to finish, in seconds.
+    type: int
+    default: 300
+"""
+EXAMPLES = """
+- name: Try the transaction, and download what it needs
+  gpuprov_packages: {action: try, of: the toolkit, install: [nvidia-container-toolkit=1.17.8-1]}
+- name: Install and hold it
+  gpuprov_packages: {of: the toolkit, install: [nvidia-container-toolkit=1.17.8-1], hold: [nvidia-container-toolkit]}
+- name: Read what is installed, and which versions there are
+  gpuprov_packages: {action: read, names: [nvidia-container-toolkit]}
+  register: packages
+"""
+RETURN = """
+changes:
+  description: What was changed, or would be, as "Inst NAME VERSION", "Remv NAME", "hold NAME", "release NAME", or in words.
+  type: list
+  returned: always
+trial:
+  description: What the transaction would do, in the same words.
+  type: list
+  returned: action is try
+installed:
+  description: Version by name; of a package in several architectures the host's own.
+  type: dict
+  returned: action is read
+rows:
+  description: Each package as [state, name, version, source, architecture, vendor].
+  type: list
+  returned: action is read
+index:
+  description: Versions on offer by name, newest first.
+  type: dict
+  returned: action is read
+held:
+  description: Names of packages that are held.
+  type: list
+  returned: action is read
+lock_problem:
+  description: Why what is held would move all the same; empty if it would not.
+  type: str
+  returned: action is read
+lock_needs:
+  description: Packages without which nothing can be held.
+  type: list
+  returned: action is read
+files:
+  description: The file of each package in O(install), in the same order.
+  type: list
+  returned: action is files
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost.packages import actions, choice, model
+
+NAMES = {"type": "list", "elements": "str", "default": []}
+ARGUMENTS = {
+    "action": {"type": "str", "choices": ["settle", "try", "read", "files", "prepare", "fetch"], "default": "settle"},
+    "of": {"type": "str", "default": ""},
+    **dict.fromkeys(("install", "remove", "may_remove", "hold", "release", "names", "without"), NAMES),
+    "pin": {
+        "type": "dict",
+        "default": {},
+        "options": {
+            "version": {"type": "str", "default": ""},
+            "patterns": NAMES,
+        },
+    },
+    "stream": {"type": "str", "default": ""},
+    "refuse": {
+        "type": "dict",
+        "default": {},
+        "options": {
+            "patterns": NAMES,
+            "why": {"type": "str", "default": ""},
+            "hint": {"type": "str", "default": ""},
+        },
+    },
+    "hint": {"type": "str", "default": "mend what it says"},
+    "related": {"type": "str", "default": ""},
+    "source": {"type": "str", "default": ""},
+    "max_age": {"type": "int", "default": 86400},
+    "lock_timeout": {"type": "int", "default": 300},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    asked = module.params
+    try:
+        manager = choice.manager(model.Settings(asked["lock_timeout"], tuple(asked["without"])))
+        answer = actions.ACTIONS[asked["action"]](manager, asked, module.check_mode)
+    except model.Refused as refused:
+        module.fail_json(msg=str(refused))
+    for warning in answer.pop("warnings"):
+        module.warn(warning)
+    if answer["changes"]:
+        answer["diff"] = {"prepared": "\n".join(answer["changes"])}
+    module.exit_json(**answer)
+
+
+if __name__ == "__main__":
+    main()

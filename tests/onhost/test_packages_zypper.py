@@ -1,0 +1,274 @@
+"""Packages with the real zypper, on a system in a folder of its own; and what is made of answers that it did not give here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gpuprov.onhost.packages import actions, zypper, zypper_answer, zypper_locks
+from gpuprov.onhost.packages.commands import Ran, run
+from gpuprov.onhost.packages.judge import committed, downloaded, tried
+from gpuprov.onhost.packages.model import Pin, Refusal, Refused, Settings, Transaction
+from gpuprov.onhost.packages.zypper import Zypper
+from tests.here import program
+from tests.onhost import package_repository
+from tests.onhost.package_repository import NEW, OLD
+
+REAL = [
+    pytest.mark.install,
+    pytest.mark.skipif(shutil.which("zypper") is None, reason="zypper is not installed: apt-get install zypper"),
+    pytest.mark.skipif(os.getuid() != 0, reason="zypper wants to be root"),
+]
+BOTH = ("gp-driver", "gp-lib")
+OLD_ROWS = [f"Inst gp-driver {OLD}-1", f"Inst gp-lib {OLD}-1"]
+NEW_ROWS = [f"Inst gp-driver {NEW}-1", f"Inst gp-lib {NEW}-1"]
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("zypper") / "repository"
+    package_repository.rpm(folder, shell="-p <lua>")
+    return folder
+
+
+@pytest.fixture
+def manager(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Zypper:
+    """zypper for the system in this folder: it and rpm are told where it is, and so is what reads their files."""
+    root, tools = tmp_path / "root", tmp_path / "bin"
+    (root / "etc/zypp/repos.d").mkdir(parents=True)
+    (root / "tmp").symlink_to("/tmp")  # zypper looks inside the root for the file of locks that it is given
+    tools.mkdir()
+    program(tools, "zypper", f'exec /usr/bin/zypper --root {root} "$@"\n')
+    program(tools, "rpm", f'exec /usr/bin/rpm --root {root} --dbpath /var/lib/rpm "$@"\n')
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    monkeypatch.setattr(
+        zypper_locks, "CONFIGURATIONS", (str(root / "etc/zypp/zypp.conf"), str(root / "usr/etc/zypp/zypp.conf"))
+    )
+    monkeypatch.setattr(zypper_locks, "LOCKS", str(root / "etc/zypp/locks"))
+    monkeypatch.setattr(zypper_locks, "TEMPORARY", str(tmp_path))
+    monkeypatch.setattr(zypper, "RAW", str(root / "var/cache/zypp/raw"))
+    (root / "etc/zypp/repos.d/gpuprov-test.repo").write_text(
+        f"[gpuprov-test]\nname=test\nbaseurl=file://{repository}\nenabled=1\ngpgcheck=0\n"
+    )
+    ready = Zypper(Settings(20))
+    assert ready.prepare(86400, check=False).warnings == []
+    return ready
+
+
+def done(manager: Zypper, *install: str, remove: tuple[str, ...] = (), may_remove: tuple[str, ...] = ()) -> list[str]:
+    """What was changed."""
+    wanted = Transaction("it", install, remove, may_remove)
+    rows = tried(manager, wanted).rows
+    committed(manager, wanted)
+    return rows
+
+
+def there(manager: Zypper) -> dict[str, str]:
+    return manager.read([]).installed
+
+
+@pytest.mark.install
+class TestReal:
+    """With the program itself."""
+
+    pytestmark = REAL
+
+    def test_one_set_down_up_held_and_back(self, manager: Zypper) -> None:
+        known = manager.read([*BOTH, "nobody-has-this"])
+        assert known.index == {name: [f"{NEW}-1", f"{OLD}-1"] for name in BOTH}
+        assert (known.installed, known.held, known.lock_problem, known.lock_needs) == ({}, [], "", [])
+        old, new = (tuple(f"{name}={version}-1" for name in BOTH) for version in (OLD, NEW))
+        assert tried(manager, Transaction("it", new)).rows == NEW_ROWS
+        downloaded(manager, Transaction("it", new))
+        assert there(manager) == {}, "a trial and a download change nothing"
+        assert done(manager, *new) == NEW_ROWS
+        assert done(manager, *new) == []
+        assert manager.hold(BOTH, [], check=True) == ["hold gp-driver", "hold gp-lib"]
+        assert manager.read([]).held == []
+        assert manager.hold(BOTH, [], check=False) == ["hold gp-driver", "hold gp-lib"]
+        assert manager.hold(BOTH, [], check=False) == []
+        assert done(manager, *old) == OLD_ROWS, "held, and back: what is ours may move"
+        assert there(manager) == dict.fromkeys(BOTH, f"{OLD}-1")
+        assert manager.read([]).held == list(BOTH), "and is held as before"
+        assert "<to-upgrade>" not in manager._zypper(["update", "--dry-run"]).out, "nobody's update moves it"
+        assert manager.hold([], ["gp-lib", "gp-user"], check=False) == ["release gp-lib"]
+        assert manager.read([]).held == ["gp-driver"]
+        assert [row[1:5] for row in manager.read([]).rows] == [[name, f"{OLD}-1", name, "noarch"] for name in BOTH]
+
+    def test_somebody_elses_lock_stands(self, manager: Zypper) -> None:
+        manager.hold(["gp-lib"], [], check=False)
+        before = Path(zypper_locks.LOCKS).read_text()
+        with pytest.raises(Refused, match=r"^zypper cannot install it: .*gp-lib.*Way out: mend what it says"):
+            tried(manager, Transaction("it", ("gp-user",)))
+        assert Path(zypper_locks.LOCKS).read_text() == before
+
+    def test_what_is_refused(self, manager: Zypper) -> None:
+        with pytest.raises(Refused, match="gp-driver=999-1"):
+            tried(manager, Transaction("it", ("gp-driver=999-1",)))
+        done(manager, "gp-user", "gp-spare")
+        with pytest.raises(Refused, match=r"zypper cannot install it: .*conflict"):
+            tried(manager, Transaction("it", ("gp-clash",)))
+        theirs = Refusal(("gp-(lib|driver)",), "they are mine", "ask me")
+        done(manager, remove=("gp-user", "gp-driver", "gp-lib"))
+        with pytest.raises(
+            Refused, match=r"gp-driver, gp-lib; they are mine\. Nothing was changed or downloaded\. Way out: ask me"
+        ):
+            tried(manager, Transaction("it", ("gp-user",), refusal=theirs))
+        assert there(manager) == {"gp-spare": "1.0-1"}
+
+    def test_one_transaction_removes_and_installs(self, manager: Zypper) -> None:
+        done(manager, "gp-user")
+        rows = done(manager, "gp-clash", "gp-spare", remove=("gp-driver", "gp-user", "nobody-has-this"))
+        assert rows == ["Inst gp-clash 1.0-1", "Inst gp-spare 1.0-1", "Remv gp-driver", "Remv gp-user"]
+        assert sorted(there(manager)) == ["gp-clash", "gp-lib", "gp-spare"]
+
+    def test_packages_of_a_pin_come_in_no_other_version(self, manager: Zypper) -> None:
+        pin = Pin(OLD, ("gp-lib", "gp-dri*"))
+        assert tried(manager, Transaction("it", ("gp-user",), pin=pin)).rows == [*OLD_ROWS, "Inst gp-user 1.0-1"]
+        with pytest.raises(Refused, match="cannot install it"):
+            tried(manager, Transaction("it", (f"gp-driver={NEW}-1",), pin=pin))
+
+    def test_a_script_that_fails_is_a_warning(self, manager: Zypper) -> None:
+        settled = {
+            "action": "settle",
+            "of": "it",
+            "install": ["gp-fails"],
+            "remove": [],
+            "may_remove": [],
+            "pin": {},
+            "refuse": {},
+        }
+        asked = {**settled, "stream": "", "hint": "", "hold": [], "release": []}
+        answer = actions.settle(manager, asked, False)
+        assert answer["changes"] == ["Inst gp-fails 1.0-1"]
+        assert answer["warnings"][0].startswith("it: all packages are in place, but zypper says: ")
+        assert there(manager) == {"gp-fails": "1.0-1"}
+
+    def test_files_of_packages(self, manager: Zypper) -> None:
+        found = manager.files([f"gp-lib={OLD}-1", f"gp-driver={NEW}-1"])
+        assert [Path(path).name for path in found] == [f"gp-lib-{OLD}.rpm", f"gp-driver-{NEW}.rpm"]
+        with pytest.raises(Refused, match="gp-lib=999-1 cannot be downloaded"):
+            manager.files(["gp-lib=999-1"])
+
+    def test_lists_that_cannot_be_fetched(self, manager: Zypper, tmp_path: Path) -> None:
+        source = tmp_path / "root/etc/zypp/repos.d/gpuprov-test.repo"
+        source.write_text(source.read_text().replace("/repository", "/nothing"))
+        assert "the older package lists are used" in manager.prepare(-1, check=False).warnings[0]
+        with pytest.raises(Refused, match="nothing"):
+            manager.fetch("test")
+
+    def test_what_is_there_twice(
+        self, manager: Zypper, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        done(manager, f"gp-lib={OLD}-1")
+        ran = run(["rpm", "-i", "--justdb", "--nodeps", "--force", str(repository / f"gp-lib-{NEW}.rpm")])
+        assert ran.status == 0, ran
+        with pytest.raises(
+            Refused, match=rf"^gp-lib stand\(s\) twice .*Way out, on the host: rpm -e --nodeps gp-lib-{OLD}-1\.noarch"
+        ):
+            manager.prepare(86400, check=False)
+        monkeypatch.setattr(zypper, "MARKER", str(tmp_path))
+        assert manager.prepare(86400, check=True).changed == ["remove the older gp-lib"]
+        assert manager.prepare(86400, check=False).changed == ["remove the older gp-lib"]
+        assert there(manager) == {"gp-lib": f"{NEW}-1"}
+
+    def test_a_package_without_a_signature(self, manager: Zypper, tmp_path: Path) -> None:
+        source = tmp_path / "root/etc/zypp/repos.d/gpuprov-test.repo"
+        source.write_text(source.read_text().replace("gpgcheck=0", "gpgcheck=1"))
+        with pytest.raises(Refused, match="could not be downloaded, nothing was changed"):
+            downloaded(manager, Transaction("it", ("gp-spare",)))
+        assert there(manager) == {}
+
+
+def test_a_configuration_that_libzypp_merges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, vendor = tmp_path / "etc/zypp.conf", tmp_path / "usr/zypp.conf"
+    for path, text in (
+        (vendor, "[main]\nsolver.onlyRequires = true\n"),
+        (vendor.with_name("zypp.conf.d") / "10.conf", "[main]\nlocksfile.path = /vendor\nmultiversion = a\n"),
+        (own.with_name("zypp.conf.d") / "10.conf", "[main]\nlocksfile.path = /own\n"),
+        (own.with_name("zypp.conf.d") / "20.conf", "[main]\nlocksfile.apply = no\n"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.setattr(zypper_locks, "CONFIGURATIONS", (str(own), str(vendor)))
+    assert dict(zypper_locks.settings()["main"]) == {
+        "solver.onlyrequires": "true", "locksfile.path": "/own", "locksfile.apply": "no"
+    }  # fmt: skip
+    assert zypper_locks.path() == "/own"
+    assert "locksfile.apply" in zypper_locks.unheeded()
+    with pytest.raises(Refused, match=r"locksfile\.apply = yes"):
+        Zypper(Settings()).hold(["a"], [], check=True)
+
+
+LOCKED = """
+type: package
+match_type: glob
+case_sensitive: on
+solvable_name: nvidia-*
+
+type: package
+version: >= 3:580
+match_type: glob
+case_sensitive: on
+solvable_name: gp-lib
+
+type: pattern
+match_type: glob
+case_sensitive: on
+solvable_name: gp-driver
+
+type: package
+match_type: glob
+case_sensitive: on
+solvable_name: gp-user
+"""
+
+
+def test_whose_a_lock_is() -> None:
+    blocks = zypper_locks.blocks(LOCKED)
+    assert [zypper_locks.name_of(block) for block in blocks] == ["", "gp-lib", "", "gp-user"]
+    assert zypper_locks.held(blocks, ["nvidia-smi", "gp-lib", "gp-driver", "gp-user", "bash"]) == [
+        "gp-user",
+        "nvidia-smi",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "out", "err", "problem"),
+    [
+        (0, "", "", ""),
+        (102, "", "", ""),
+        (107, "", "", ""),
+        (
+            7,
+            "",
+            "System management is locked by the application with pid 7 (zypper).",
+            "locked by the application with pid 7",
+        ),
+        (
+            8,
+            "<?xml version='1.0'?><stream><message type='error'>Installation failed</message></stream>",
+            "",
+            "Installation failed",
+        ),
+        (127, "", "zypper: No such file or directory", "No such file"),
+        (4, "<?xml version='1.0'?><stream><mess", "", "<mess"),
+    ],
+)
+def test_how_zypper_ends(status: int, out: str, err: str, problem: str) -> None:
+    said = zypper_answer.problem(Ran(status, out, err))
+    assert bool(said) == bool(problem)
+    assert problem in said
+    assert not problem or said.endswith(f"(zypper ends with status {status})")
+
+
+def test_scripts_that_failed() -> None:
+    """As rpm 4.14 says it inside of zypper's message; libzypp finds some of them itself (status 107), and not others."""
+    failed = "warning: %post(a-1) scriptlet failed, exit status 3"
+    said = f"<?xml version='1.0'?><stream><message type='info'>Additional rpm output:\n{failed}\n</message></stream>"
+    assert zypper_answer.scripts(Ran(107, said, "")) == [failed]
+    assert zypper_answer.scripts(Ran(107, "", "")) == ["a script of a package failed: see /var/log/zypp/history"]
+    assert zypper_answer.scripts(Ran(0, said.replace("failed", "done"), "")) == []
