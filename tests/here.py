@@ -55,6 +55,18 @@ def play(
     )
 
 
+def moved(folder: Path, *paths: str) -> Path:
+    """Have plays in this folder use gpuprov's modules with these paths of the host below the folder. Returns the folder."""
+    utils = folder / "module_utils" / "gpuprov_onhost"
+    utils.mkdir(parents=True)
+    for file in (PLUGINS / "module_utils" / "gpuprov_onhost").glob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        for path in paths:
+            text = text.replace(f'"{path}', f'"{folder}{path}')
+        (utils / file.name).write_text(text, encoding="utf-8")
+    return folder
+
+
 def program(folder: Path, name: str, text: str) -> None:
     """A stand-in of a program, for `play`."""
     (folder / name).write_text(f"#!/bin/sh\n{text}", encoding="utf-8")

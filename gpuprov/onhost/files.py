@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -76,6 +77,19 @@ def write(path: str, content: str, mode: int = 0o644) -> None:
         os.unlink(temporary)
         raise
     _sync(folder)
+
+
+def read(path: str) -> str:
+    """The text of a file; empty where there is none."""
+    with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+    return ""
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def _difference(one: Wanted) -> Difference | None:

@@ -12,6 +12,8 @@ from gpuprov.errors import defect
 from gpuprov.plan.diffs import differences
 
 LONGEST = 700
+BOOKKEEPING = {"gpuprov_reason"}
+"""Modules that change nothing but gpuprov's own records, also where a capability's role uses them."""
 _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
 _QUIET = ("", "non-zero return code", "One or more items failed", "All items completed")
 
@@ -122,12 +124,12 @@ class Ledger:
             if not result.get("changed"):
                 return Step("ok", data["host"], text)
             tally.changed.append(text)
-            if capability:
+            if capability and _module(data) not in BOOKKEEPING:
                 tally.files += differences(result, text)
                 tally.tasks.append(text)
             return Step("changed", data["host"], text)
         if kind == "runner_on_failed" and not data.get("ignore_errors"):
-            locked = str(data.get("task_path", "")).rpartition(":")[0].endswith("host/tasks/lock.yml")
+            locked = _module(data) == "gpuprov_lock"
             late = _timed_out(result)
             failure = Failure(capability, task, self._late() if late else condense(result), locked, late)
             tally.failures.append(failure)
@@ -177,6 +179,10 @@ def _timed_out(result: dict[str, Any]) -> bool:
     """Whether Ansible ended the task, or an item of its loop, by the time limit that the playbook gives it."""
     items = [item for item in result.get("results") or [] if isinstance(item, dict)]
     return "timedout" in result or any("timedout" in item for item in items)
+
+
+def _module(data: dict[str, Any]) -> str:
+    return str(data.get("task_action", "")).rpartition(".")[2]
 
 
 def _label(data: dict[str, Any]) -> tuple[str, str]:

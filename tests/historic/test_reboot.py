@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.here import PLUGINS, moved
+
 pytestmark = pytest.mark.install
 
 TASKS = Path(__file__).parents[2] / "roles" / "host" / "tasks" / "reboot.yml"
@@ -43,15 +45,14 @@ def exchanged(tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What was said of each host, all of which wait for a reboot."""
     folder = tmp_path_factory.mktemp("reboot")
-    (folder / "reasons").mkdir()
-    (folder / "reasons" / "nvidia_driver").write_text("the loaded driver is old\n")
+    reasons = moved(folder, REASONS) / REASONS.lstrip("/")
+    reasons.mkdir(parents=True)
+    (reasons / "nvidia_driver").write_text("the loaded driver is old\n")
     (folder / "bin").mkdir()
     stub = folder / "bin" / "readlink"
     stub.write_text("#!/bin/sh\necho 'pid:[1]'\n")  # another process namespace: a container, or another machine
     stub.chmod(0o755)
-    text = TASKS.read_text(encoding="utf-8")
-    assert REASONS in text
-    tasks = exchanged(yaml.safe_load(text.replace(REASONS, str(folder / "reasons"))))
+    tasks = exchanged(yaml.safe_load(TASKS.read_text(encoding="utf-8")))
     path = f"{{{{ '{folder / 'bin'}:' if inventory_hostname == 'other' else '' }}}}{os.environ['PATH']}"
     play = {"hosts": "all", "gather_facts": False, "environment": {"PATH": path}, "tasks": tasks}
     interpreter = {"ansible_python_interpreter": sys.executable}
@@ -64,6 +65,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         **os.environ,
         "ANSIBLE_STDOUT_CALLBACK": "oneline",
         "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_LIBRARY": str(PLUGINS / "modules"),
     }
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     lines = [line.partition(" | ") for line in ran.stdout.splitlines()]

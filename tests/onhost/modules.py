@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 from typing import Any
+from unittest import mock
 
 import ansible.module_utils
 import pytest
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 
 from tests.here import PLUGINS
@@ -24,12 +26,14 @@ def module(name: str) -> Any:
     return importlib.import_module(f"plugins.modules.{name}")
 
 
-def ran(capsys: pytest.CaptureFixture[str], name: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
-    """What the module prints."""
+def ran(capsys: pytest.CaptureFixture[str], name: str, /, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+    """What the module prints. Its warnings are noted here: where a test has loaded Ansible's controller, they go to its display."""
+    warnings: list[str] = []
     with (
         patch_module_args({**arguments, "_ansible_check_mode": check, "_ansible_diff": True}),
+        mock.patch.object(AnsibleModule, "warn", lambda _self, warning, **_more: warnings.append(warning)),
         pytest.raises(SystemExit),
     ):
         module(name).main()
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    return found | ({"warnings": warnings} if warnings else {})

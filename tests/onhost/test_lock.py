@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from gpuprov.onhost import process
-from tests.here import PLUGINS, play
+from tests.contracts.test_limits import PLAYS
+from tests.here import moved, play
 from tests.onhost.modules import on_host, ran
 
 OWNER: dict[str, Any] = {
@@ -108,28 +109,24 @@ def test_a_run_without_a_name_is_named_by_its_start() -> None:
 
 
 @pytest.fixture
-def moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for plays, on whose host the lock's folder is a temporary one."""
-    utils = tmp_path / "module_utils" / "gpuprov_onhost"
-    utils.mkdir(parents=True)
-    for file in (PLUGINS / "module_utils" / "gpuprov_onhost").glob("*.py"):
-        (utils / file.name).write_text(file.read_text().replace("/run/gpuprov", str(tmp_path / "run")))
-    return tmp_path
+def place(tmp_path: Path) -> Path:
+    return moved(tmp_path, "/run/gpuprov")
 
 
-TAKE = {"ansible.builtin.include_role": {"name": "host", "tasks_from": "lock"}}
+ACTS = {task["name"]: task for act in PLAYS for task in act["tasks"]}
+TAKE = ACTS["Lock"]["block"][0]
 RELEASE = {"ansible.builtin.include_role": {"name": "host", "tasks_from": "unlock"}}
 
 
 def put(place: Path, owner: dict[str, Any]) -> Path:
-    (place / "run" / "lock").mkdir(parents=True, exist_ok=True)
-    file = place / "run" / "lock" / "owner.json"
+    (place / "run" / "gpuprov" / "lock").mkdir(parents=True, exist_ok=True)
+    file = place / "run" / "gpuprov" / "lock" / "owner.json"
     file.write_text(json.dumps(owner))
     return file
 
 
 @pytest.mark.install
-def test_only_the_lock_that_is_named_is_broken(moved: Path) -> None:
+def test_only_the_lock_that_is_named_is_broken(place: Path) -> None:
     refused = "lock 0a1b2c3d"
     other = f"{refused}; that is another lock than --break-lock names. Way out"
     rows: tuple[tuple[object, str, int], ...] = (
@@ -139,10 +136,10 @@ def test_only_the_lock_that_is_named_is_broken(moved: Path) -> None:
         (["ffff0000"], other, 2),
         (["ffff0000", "0a1b2c3d"], "may still be alive: its lock is taken over", 0),
     )
-    put(moved, OWNER)
+    put(place, OWNER)
     for named, message, code in rows:
         extra = {} if named is None else {"gpuprov_break_lock": named}
-        done = play(moved, {"tasks": [TAKE]}, extra=extra)
+        done = play(place, {"tasks": [TAKE]}, extra=extra)
         assert done.returncode == code, done.stdout
         said = " ".join(f"{done.stdout} {done.stderr}".split())
         assert message in said, named
@@ -151,12 +148,12 @@ def test_only_the_lock_that_is_named_is_broken(moved: Path) -> None:
 
 
 @pytest.mark.install
-def test_a_play_names_itself_and_takes_over_what_a_dead_one_left(moved: Path) -> None:
+def test_a_play_names_itself_and_takes_over_what_a_dead_one_left(place: Path) -> None:
     dead = {**process.describe("dead", ""), "pid": 4_000_000}
-    file = put(moved, dead)
+    file = put(place, dead)
     look = {"ansible.builtin.command": f"cat {file}", "register": "seen"}
-    again = {"ansible.builtin.debug": {"msg": "{{ __host_lock.run.run == (seen.stdout | from_json).run }}"}}
-    done = play(moved, {"tasks": [TAKE, look, TAKE, again, RELEASE]})
+    again = {"ansible.builtin.debug": {"msg": "{{ host_lock.run.run == (seen.stdout | from_json).run }}"}}
+    done = play(place, {"tasks": [TAKE, look, TAKE, again, RELEASE]})
     assert done.returncode == 0, done.stdout
     assert "is dead: its lock is taken over" in " ".join(done.stderr.split() + done.stdout.split())
     assert '"msg": true' in done.stdout
@@ -164,18 +161,19 @@ def test_a_play_names_itself_and_takes_over_what_a_dead_one_left(moved: Path) ->
 
 
 @pytest.mark.install
-def test_a_damaged_lock_and_a_plan(moved: Path) -> None:
-    put(moved, {})
-    done = play(moved, {"tasks": [TAKE]})
+def test_a_damaged_lock_and_a_plan(place: Path) -> None:
+    put(place, {})
+    done = play(place, {"tasks": [TAKE]})
     assert "damaged or missing, so nobody can say by whom; lock damaged-" in " ".join(done.stdout.split())
-    done = play(moved, {"tasks": [TAKE, RELEASE]}, check=True)
+    done = play(place, {"tasks": [TAKE, RELEASE]}, check=True)
     assert done.returncode == 0, done.stdout
-    assert (moved / "run" / "lock").exists()
+    assert (place / "run" / "gpuprov" / "lock").exists()
 
 
 @pytest.mark.install
-def test_a_host_that_cannot_run_the_module_says_why(moved: Path) -> None:
-    (moved / "run").write_text("")
-    done = play(moved, {"tasks": [TAKE]}, extra={"ansible_python_interpreter": sys.executable})
+def test_a_host_that_cannot_run_the_module_says_why(place: Path) -> None:
+    (place / "run").mkdir()
+    (place / "run" / "gpuprov").write_text("")
+    done = play(place, {"tasks": [TAKE]}, extra={"ansible_python_interpreter": sys.executable})
     assert done.returncode == 2
     assert "File exists" in done.stdout + done.stderr

@@ -219,7 +219,7 @@ def test_a_bug_in_gpuprov_tells_what_a_host_said_cleaned(capsys: pytest.CaptureF
 
 def locked() -> ApplyRun:
     """A run of one host whose lock another holds, with a name of its own making, told by Ansible."""
-    task = {"host": "evil", "task": f"host : {EVIL}", "role": "host", "task_path": "/x/roles/host/tasks/lock.yml:3"}
+    task = {"host": "evil", "task": f"host : {EVIL}", "role": "host", "task_action": "gpuprov_lock"}
     event = {"event": "runner_on_failed", "event_data": {**task, "res": {"msg": f"locked by {EVIL}"}}}
     ledger = Ledger()
     step = ledger.feed(event)

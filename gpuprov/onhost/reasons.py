@@ -1,0 +1,31 @@
+"""Why this host waits for a reboot: a file for each capability with its reason. They lie in /run, so a reboot ends them."""
+
+from __future__ import annotations
+
+import os
+
+from .files import read, remove, write
+
+FOLDER = "/run/gpuprov/reboot-required.d"
+
+
+def known() -> dict[str, str]:
+    """The reasons by capability; of a file the first line."""
+    try:
+        names = sorted(name for name in os.listdir(FOLDER) if not name.startswith("."))
+    except FileNotFoundError:
+        return {}
+    files = {name: f"{FOLDER}/{name}" for name in names}
+    return {name: read(path).partition("\n")[0] for name, path in files.items() if os.path.isfile(path)}
+
+
+def keep(capability: str, reason: str, *, check: bool = False) -> tuple[str, str]:
+    """Have the reason of this capability, or none if it is empty. Returns the file's text before and after."""
+    if not capability.replace("_", "").isalnum():
+        raise ValueError(f'capability is "{capability}"; allowed: letters, digits and underscores')
+    path = f"{FOLDER}/{capability}"
+    flat = " ".join(reason.split())
+    before, after = read(path), f"{flat}\n" if flat else ""
+    if before != after and not check:
+        write(path, after) if after else remove(path)
+    return before, after

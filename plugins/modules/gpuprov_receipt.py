@@ -1,0 +1,93 @@
+#!/usr/bin/python
+"""Record on a host what is being applied, and what was."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: gpuprov_receipt
+short_description: Mark an apply as begun, or write what was applied into the receipt
+description:
+  - Both lie in /var/lib/gpuprov. The mark (applying.json) tells a later run that this one was cut off, so that it completes
+    what stayed half-way. The receipt (receipt.json) says with which digest each capability was applied, and when.
+  - A receipt that cannot be read is kept as receipt.json.damaged, with a warning.
+  - Check mode changes neither.
+author: gpuprov
+options:
+  state:
+    description: What is recorded.
+    type: str
+    choices: [begun, applied]
+    required: true
+  run:
+    description: The run, as M(gpuprov_lock) returned it; its name and its begin stand in the mark.
+    type: dict
+    default: {}
+  capabilities:
+    description: The capabilities that are applied.
+    type: list
+    elements: str
+    required: true
+  known:
+    description: All capabilities of the host. What a run left half-way of others is forgotten. Default, the capabilities themselves.
+    type: list
+    elements: str
+    default: []
+  digests:
+    description: By capability, the digest of what is applied; those of other capabilities are left aside.
+    type: dict
+    default: {}
+  version:
+    description: gpuprov's version, for the receipt.
+    type: str
+    default: ""
+"""
+EXAMPLES = """
+- name: Mark that changes begin
+  gpuprov_receipt: {state: begun, run: "{{ lock.run }}", capabilities: [kernel], known: [kernel, nvidia_driver]}
+- name: Write what was applied into the receipt
+  gpuprov_receipt: {state: applied, capabilities: [kernel], digests: {kernel: 0f3e}}
+"""
+RETURN = """
+half:
+  description: What an earlier run left half-way and this one does not apply.
+  type: list
+  elements: str
+  returned: state is begun
+fresh:
+  description: The capabilities whose digest is new in the receipt.
+  type: list
+  elements: str
+  returned: state is applied
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost import receipt
+
+SPEC = {
+    "state": {"type": "str", "choices": ["begun", "applied"], "required": True},
+    "run": {"type": "dict", "default": {}},
+    "capabilities": {"type": "list", "elements": "str", "required": True},
+    "known": {"type": "list", "elements": "str", "default": []},
+    "digests": {"type": "dict", "default": {}},
+    "version": {"type": "str", "default": ""},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    asked, check = module.params, module.check_mode
+    names = asked["capabilities"]
+    if asked["state"] == "begun":
+        half = [] if check else receipt.begin(asked["run"], names, asked["known"] or names)
+        module.exit_json(changed=False, half=half)
+    found = receipt.applied(asked["run"], names, asked["digests"], asked["version"], check=check)
+    if found["damaged"]:
+        module.warn(
+            f"the receipt could not be read ({found['damaged']}); the old one is kept as {receipt.RECEIPT}.damaged, "
+            "what earlier runs applied is forgotten"
+        )
+    module.exit_json(changed=bool(found["fresh"]), fresh=found["fresh"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Why a host waits for a reboot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.onhost.modules import on_host, ran
+
+Keep = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(on_host("reasons"), "FOLDER", str(tmp_path / "reasons"))
+    return tmp_path / "reasons"
+
+
+@pytest.fixture
+def keep(folder: Path, capsys: pytest.CaptureFixture[str]) -> Keep:
+    return lambda **asked: ran(capsys, "gpuprov_reason", **asked)
+
+
+def test_a_reason_is_kept_until_it_is_taken_back(folder: Path, keep: Keep) -> None:
+    first = keep(capability="kernel", reason=" without\n iommu=pt ")
+    assert (first["changed"], first["reasons"]) == (True, ["kernel: without iommu=pt"])
+    assert (folder / "kernel").read_text() == "without iommu=pt\n"
+    assert keep(capability="kernel", reason="without iommu=pt")["changed"] is False
+    second = keep(capability="nouveau", reason="in use")
+    assert second["reasons"] == ["kernel: without iommu=pt", "nouveau: in use"]
+    assert keep(capability="kernel")["reasons"] == ["nouveau: in use"]
+    assert keep(capability="kernel")["changed"] is False
+
+
+def test_check_mode_says_what_it_would_note(folder: Path, keep: Keep) -> None:
+    found = keep(capability="kernel", reason="old", check=True)
+    assert found["changed"]
+    assert found["diff"] == {"before": "", "after": "old\n", "after_header": f"{folder}/kernel"}
+    assert found["reasons"] == []
+    assert not folder.exists()
+
+
+def test_without_a_capability_it_only_reads(folder: Path, keep: Keep) -> None:
+    assert keep() == {**keep(), "changed": False, "reasons": []}
+    folder.mkdir()
+    (folder / "kernel").write_text("one\ntwo\n")
+    (folder / ".kernel-new").write_text("half")
+    (folder / "folder").mkdir()
+    assert keep()["reasons"] == ["kernel: one"]
+
+
+@pytest.mark.parametrize("name", ["../lock/owner.json", "a b", ".hidden"])
+def test_a_capability_is_no_path(folder: Path, keep: Keep, name: str) -> None:
+    refused = keep(capability=name, reason="why")
+    assert refused["failed"]
+    assert "letters, digits and underscores" in refused["msg"]
+    assert not folder.exists()
+
+
+def test_what_stands_in_the_way_is_said(folder: Path, keep: Keep) -> None:
+    folder.write_text("")
+    assert "Not a directory" in keep(capability="kernel", reason="why")["msg"]

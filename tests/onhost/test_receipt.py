@@ -1,0 +1,93 @@
+"""What a host remembers of applies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.onhost.modules import on_host, ran
+
+RUN = {"run": "0a1b2c3d", "since": "2026-11-21T08:00:00Z"}
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    place = tmp_path / "lib"
+    for name, file in (("FOLDER", ""), ("RECEIPT", "/receipt.json"), ("MARK", "/applying.json")):
+        monkeypatch.setattr(on_host("receipt"), name, f"{place}{file}")
+    return place
+
+
+@pytest.fixture
+def ask(folder: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+    return lambda state, names, **more: ran(capsys, "gpuprov_receipt", state=state, capabilities=names, run=RUN, **more)
+
+
+def marked(folder: Path) -> list[str]:
+    found: list[str] = json.loads((folder / "applying.json").read_text())["capabilities"]
+    return found
+
+
+def test_what_is_begun_is_marked_until_it_is_applied(folder: Path, ask: Ask) -> None:
+    assert ask("begun", ["kernel"])["changed"] is False
+    assert json.loads((folder / "applying.json").read_text()) == {**RUN, "capabilities": ["kernel"]}
+    assert ask("applied", ["kernel"], digests={"kernel": "1", "mig": "2"}, version="1.2")["fresh"] == ["kernel"]
+    receipt = json.loads((folder / "receipt.json").read_text())
+    assert (receipt["schema"], receipt["gpuprov_version"]) == (1, "1.2")
+    assert {name: entry["digest"] for name, entry in receipt["capabilities"].items()} == {"kernel": "1"}
+    assert [path.name for path in folder.iterdir()] == ["receipt.json"]
+    assert (folder / "receipt.json").stat().st_mode & 0o777 == 0o644
+
+
+def test_only_what_is_new_is_written(folder: Path, ask: Ask) -> None:
+    ask("applied", ["kernel"], digests={"kernel": "1"})
+    before = (folder / "receipt.json").stat()
+    again = ask("applied", ["kernel"], digests={"kernel": "1"})
+    assert (again["changed"], again["fresh"]) == (False, [])
+    assert (folder / "receipt.json").stat().st_ino == before.st_ino
+    assert ask("applied", ["kernel", "mig"], digests={"kernel": "1", "mig": "2"})["fresh"] == ["mig"]
+    assert list(json.loads((folder / "receipt.json").read_text())["capabilities"]) == ["kernel", "mig"]
+
+
+def test_what_a_run_left_half_way_stays_marked_until_it_is_applied(folder: Path, ask: Ask) -> None:
+    everything = ["kernel", "mig", "mps"]
+    ask("begun", everything)
+    assert ask("begun", ["kernel"], known=["kernel", "mig"])["half"] == ["mig"], "mps is asked for no more"
+    assert marked(folder) == ["kernel", "mig"]
+    ask("applied", ["kernel"], digests={})
+    assert marked(folder) == ["mig"]
+    ask("begun", ["mig"], known=["kernel", "mig"])
+    ask("applied", ["mig"], digests={})
+    assert not (folder / "applying.json").exists()
+
+
+@pytest.mark.parametrize("text", ['{"capabilities": ["mig", "ker', '{"capabilities": 3, "mig": 1}', "[]"])
+def test_a_damaged_mark_says_what_it_can(folder: Path, ask: Ask, text: str) -> None:
+    folder.mkdir()
+    (folder / "applying.json").write_text(text)
+    half = ask("begun", ["kernel"], known=["kernel", "mig"])["half"]
+    assert half == (["mig"] if "mig" in text else [])
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"capabilities": {"kernel": 3}}', '{"capabilities": {"kernel": {"digest": "1"}}}']
+)
+def test_a_damaged_receipt_is_put_aside_with_a_warning(folder: Path, ask: Ask, text: str) -> None:
+    folder.mkdir()
+    (folder / "receipt.json").write_text(text)
+    found = ask("applied", ["mig"], digests={"mig": "1"})
+    assert "the receipt could not be read" in str(found["warnings"])
+    assert (folder / "receipt.json.damaged").read_text() == text
+    assert list(json.loads((folder / "receipt.json").read_text())["capabilities"]) == ["mig"]
+
+
+def test_check_mode_says_what_would_be_new_and_writes_nothing(folder: Path, ask: Ask) -> None:
+    assert ask("begun", ["kernel"], check=True)["half"] == []
+    found = ask("applied", ["kernel"], digests={"kernel": "1"}, check=True)
+    assert (found["changed"], found["fresh"]) == (True, ["kernel"])
+    assert not folder.exists()
