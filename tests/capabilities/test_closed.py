@@ -13,7 +13,6 @@ from gpuprov.probe import nvidia
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.repositories import REPOSITORIES
 from tests.capabilities.asking import ask
-from tests.here import ROLES
 
 SILENCE = (Output("", 127, "sh: find: not found\n"), Output("", 127), Output(""), Output("811|Xorg|gdm.service\n", 1))
 NEWEST = NvidiaDriver(version="535.309.01")
@@ -42,7 +41,6 @@ LOADED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  530.30.02  Thu Oct 10 
 @pytest.mark.install
 def test_a_tool_that_is_missing_or_broken_is_no_answer(tmp_path: Path) -> None:
     """Each in turn; with all of them the answer is one."""
-    clients = ["sh", str(ROLES / "host" / "files" / "clients.sh")]
     for name in TOOLS:
         (tmp_path / name).symlink_to(str(shutil.which(name)))
     (tmp_path / "sh").symlink_to("/bin/sh")
@@ -51,7 +49,6 @@ def test_a_tool_that_is_missing_or_broken_is_no_answer(tmp_path: Path) -> None:
         return subprocess.run(words, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False)
 
     assert nvidia.parse_clients(Output(ran("/bin/sh", "-c", nvidia.CLIENTS.script).stdout)) is not None
-    assert ran("/bin/sh", *clients[1:]).returncode == 0
     for name in ("find", "sort", "sed"):
         for broken in (None, "#!/bin/sh\nexit 127\n", "#!/bin/sh\nexit 0\n"):
             (tmp_path / name).unlink()
@@ -60,9 +57,6 @@ def test_a_tool_that_is_missing_or_broken_is_no_answer(tmp_path: Path) -> None:
                 (tmp_path / name).chmod(0o755)
             with pytest.raises(ProbeFailed):
                 nvidia.parse_clients(Output(ran("/bin/sh", "-c", nvidia.CLIENTS.script).stdout))
-            done = ran("/bin/sh", *clients[1:])
-            assert done.returncode == 1, (name, broken)
-            assert "cannot be listed" in done.stderr
             (tmp_path / name).unlink(missing_ok=True)
             (tmp_path / name).symlink_to(str(shutil.which(name)))
     (tmp_path / "sed").unlink()

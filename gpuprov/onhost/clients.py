@@ -1,0 +1,110 @@
+"""Who holds the GPUs of this host: users' processes, and services that may be stopped for a while and are started again.
+
+What was stopped is noted in /run, so that whatever run comes next can start it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import re
+from fnmatch import fnmatchcase
+from typing import Collection, Iterator, Sequence
+
+from . import reasons
+from .files import remove, write
+from .systemd import is_active, show, systemctl
+
+STOPPED = "/run/gpuprov/stopped"
+DEVICE = "/dev/nvidia"
+"""What the paths of NVIDIA's device files begin with."""
+OURS = "gpuprov-persistence.service"
+"""The unit by which gpuprov keeps GPUs initialised where there is no nvidia-persistenced."""
+
+
+def holders(services: Collection[str]) -> list[str]:
+    """Processes that have an NVIDIA device file open, without those of the services, which may be patterns.
+
+    Raises OSError where processes cannot be looked at: nobody is an answer only where it can be seen to be one.
+    """
+    os.readlink(f"/proc/{os.getpid()}/cwd")
+    found = []
+    for pid in sorted(filter(str.isdigit, os.listdir("/proc")), key=int):
+        with contextlib.suppress(OSError):
+            if any(path.startswith(DEVICE) for path in _open_files(pid)):
+                unit = _unit(pid)
+                if not any(fnmatchcase(unit, known) for known in (*services, OURS)):
+                    found.append(_described(pid, unit))
+    return found
+
+
+def _open_files(pid: str) -> Iterator[str]:
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with contextlib.suppress(OSError):
+            yield os.readlink(f"/proc/{pid}/fd/{name}")
+
+
+def _unit(pid: str) -> str:
+    """The innermost unit that a process belongs to, or nothing."""
+    with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="replace") as file:
+        units = re.findall(r"/([^/\n]*\.(?:service|scope))(?=/|\n|\Z)", file.read())
+    return units[-1] if units else ""
+
+
+def _described(pid: str, unit: str) -> str:
+    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+        name = file.read().strip()
+    owner = os.stat(f"/proc/{pid}").st_uid
+    user = str(owner)
+    with contextlib.suppress(KeyError):
+        user = pwd.getpwuid(owner).pw_name
+    return f"{name} (pid {pid}, {user}{', ' * bool(unit)}{unit})"
+
+
+def active(services: Sequence[str]) -> list[str]:
+    """The services that run, in the order in which they are stopped. Of a pattern those that systemd has loaded."""
+    units: list[str] = []
+    for service in (*services, OURS):
+        units += show(service, "Id").split() if "*" in service else [service]
+    return [unit for unit in dict.fromkeys(units) if is_active(unit)]
+
+
+def stop(units: Sequence[str]) -> str:
+    """Note and stop each. Returns what went wrong with the first that does not stop; the others are left alone then."""
+    for unit in units:
+        write(f"{STOPPED}/{unit}", "")
+        status, _, errors = systemctl("stop", "--", unit)
+        if status:
+            return f"{unit} does not stop: {errors or f'systemctl ended with {status}'}"
+    return ""
+
+
+def noted(services: Sequence[str]) -> list[str]:
+    """What was stopped, in the order in which it is started: the reverse. Fabric Manager before DCGM, says its guide."""
+    try:
+        names = sorted(name for name in os.listdir(STOPPED) if not name.startswith("."))
+    except FileNotFoundError:
+        return []
+    order = [*(service for service in reversed(services) if "*" not in service), OURS, *names]
+    return [name for name in dict.fromkeys(order) if name in names]
+
+
+def start(units: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Start each. Returns those that were started, and those that do not start, with why.
+
+    What does not start stays noted, for the next run; a host that waits for a reboot starts it then, since its driver may not be
+    usable before.
+    """
+    waits = bool(reasons.known())
+    started: list[str] = []
+    failed: dict[str, str] = {}
+    for unit in units:
+        status, _, errors = systemctl("start", "--", unit)
+        if status == 0:
+            started.append(unit)
+        elif not waits:
+            failed[unit] = errors or f"systemctl ended with {status}"
+            continue
+        remove(f"{STOPPED}/{unit}")
+    return started, failed

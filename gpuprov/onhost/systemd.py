@@ -1,0 +1,20 @@
+"""systemd of this host, asked and told by systemctl."""
+
+from __future__ import annotations
+
+import subprocess
+
+
+def systemctl(*words: str) -> tuple[int, str, str]:
+    """Exit status, output and errors of systemctl, as text."""
+    done = subprocess.run(["systemctl", *words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return done.returncode, done.stdout.decode(errors="replace").strip(), done.stderr.decode(errors="replace").strip()
+
+
+def is_active(unit: str) -> bool:
+    return systemctl("is-active", "--quiet", "--", unit)[0] == 0
+
+
+def show(unit: str, name: str) -> str:
+    """A property of the unit; of a pattern a line for each unit that is loaded and matches."""
+    return systemctl("show", "-p", name, "--value", "--", unit)[1]

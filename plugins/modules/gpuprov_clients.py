@@ -1,0 +1,129 @@
+#!/usr/bin/python
+"""Free the GPUs of a host from those who hold them, and give them back."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: gpuprov_clients
+short_description: Judge who holds GPUs, stop services that do, and start them again
+description:
+  - A user's process that holds a GPU is never ended; while there is one, nothing is stopped.
+  - What is stopped is noted under /run/gpuprov/stopped until it has been started again, also by a later run.
+  - On a host that waits for a reboot, what does not start is left to the reboot.
+  - Check mode says what would be stopped or started.
+author: gpuprov
+options:
+  state:
+    description: >-
+      listed only looks who holds GPUs; free refuses users' processes; stopped does, too, and stops the services; started starts again
+      what was stopped.
+    type: str
+    choices: [listed, free, stopped, started]
+    required: true
+  services:
+    description: Units that may be stopped, in this order; patterns match the units that systemd has loaded.
+    type: list
+    elements: str
+    required: true
+  drained:
+    description: Whether a drain command was to end users' processes. Check mode runs none, and so refuses none.
+    type: bool
+    default: false
+  tolerant:
+    description: Whether a service that does not start is no error.
+    type: bool
+    default: false
+"""
+EXAMPLES = """
+- name: Stop the services that hold GPUs
+  gpuprov_clients: {state: stopped, services: [nvidia-dcgm.service, nvidia-fabricmanager.service]}
+- name: Start them again
+  gpuprov_clients: {state: started, services: [nvidia-dcgm.service, nvidia-fabricmanager.service]}
+"""
+RETURN = """
+clients:
+  description: Users' processes that hold a GPU, each with its pid, its user and its unit.
+  type: list
+  elements: str
+  returned: state is not started
+stopped:
+  description: The services that were stopped.
+  type: list
+  elements: str
+  returned: state is stopped
+started:
+  description: The services that were started.
+  type: list
+  elements: str
+  returned: state is started
+not_started:
+  description: The services that do not start.
+  type: list
+  elements: str
+  returned: state is started
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost import clients
+
+SPEC = {
+    "state": {"type": "str", "choices": ["listed", "free", "stopped", "started"], "required": True},
+    "services": {"type": "list", "elements": "str", "required": True},
+    "drained": {"type": "bool", "default": False},
+    "tolerant": {"type": "bool", "default": False},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    if module.params["state"] == "started":
+        _start(module)
+    services, state = module.params["services"], module.params["state"]
+    try:
+        held = clients.holders(services)
+    except OSError as error:
+        module.fail_json(
+            msg=f"the processes that hold a GPU cannot be listed: {error}. Way out: mount /proc on the host"
+        )
+    if held and state != "listed" and not (module.check_mode and module.params["drained"]):
+        ran = "The drain command ran and did not end them. " if module.params["drained"] else ""
+        module.fail_json(
+            msg=f"{len(held)} process(es) hold a GPU: {', '.join(held[:10])}. {ran}Way out: end or drain them, or give apply a drain "
+            "command (--drain COMMAND); nothing was stopped",
+            clients=held,
+        )
+    if state != "stopped":
+        module.exit_json(changed=False, clients=held)
+    units = clients.active(services)
+    problem = "" if module.check_mode else clients.stop(units)
+    if problem:
+        module.fail_json(
+            msg=f"{problem}. Way out: systemctl status says why, on the host; mend it, and apply again", clients=held
+        )
+    module.exit_json(changed=bool(units), clients=held, stopped=units, diff=_diff("running", units))
+
+
+def _start(module: AnsibleModule) -> None:
+    units = clients.noted(module.params["services"])
+    started, failed = (units, {}) if module.check_mode else clients.start(units)
+    if failed and not module.params["tolerant"]:
+        names, does = " ".join(failed), "does" if len(failed) == 1 else "do"
+        module.fail_json(
+            msg=f"{', '.join(failed)}, stopped for the change of the driver, {does} not start again: {'; '.join(failed.values())}. "
+            f"Way out: systemctl status {names}, on the host; mend what it says, and apply again",
+            started=started,
+            not_started=list(failed),
+        )
+    module.exit_json(changed=bool(started), started=started, not_started=list(failed), diff=_diff("stopped", started))
+
+
+def _diff(before: str, units: list[str]) -> dict[str, str]:
+    after = "stopped" if before == "running" else "running"
+    return {
+        "before": "".join(f"{unit} {before}\n" for unit in units),
+        "after": "".join(f"{unit} {after}\n" for unit in units),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Who holds GPUs, of real processes of this machine that hold a file in the place of a device; systemctl is a stand-in."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.here import program
+from tests.onhost.modules import on_host, ran
+
+SERVICES = ["nvidia-dcgm.service", "nvidia-mps@*.service", "nvidia-fabricmanager.service"]
+SYSTEMCTL = """
+case $1 in
+show) echo 'nvidia-mps@1.service'; echo; echo 'nvidia-mps@2.service' ;;
+is-active) [ -e "$STATE/active/$4" ] ;;
+stop) [ ! -e "$STATE/stuck" ] || { echo 'job failed' >&2; exit 1; }; rm "$STATE/active/$3"; echo "stop $3" >> "$STATE/log" ;;
+start) [ ! -e "$STATE/broken/$3" ] || { echo 'not loaded' >&2; exit 5; }; echo "start $3" >> "$STATE/log" ;;
+esac
+"""
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(on_host("clients"), "STOPPED", str(tmp_path / "stopped"))
+    monkeypatch.setattr(on_host("clients"), "DEVICE", str(tmp_path / "nvidia"))
+    monkeypatch.setattr(on_host("reasons"), "FOLDER", str(tmp_path / "reasons"))
+    program(tmp_path, "systemctl", SYSTEMCTL)
+    for name in ("active", "broken"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("STATE", str(tmp_path))
+    (tmp_path / "nvidia0").touch()
+    return tmp_path
+
+
+@pytest.fixture
+def ask(place: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+    return lambda state, **more: ran(capsys, "gpuprov_clients", state=state, services=SERVICES, **more)
+
+
+def runs(place: Path, *units: str) -> None:
+    for unit in units:
+        (place / "active" / unit).touch()
+
+
+def log(place: Path) -> list[str]:
+    return (place / "log").read_text().splitlines() if (place / "log").exists() else []
+
+
+@pytest.fixture
+def user(place: Path) -> Any:
+    """A process that holds a device, and one that does not."""
+    code = f"import time; file = open({str(place / 'nvidia0')!r}); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        child.stdout.readline()
+        yield child
+        child.kill()
+
+
+def test_a_users_process_is_named_and_nothing_is_stopped(place: Path, ask: Ask, user: subprocess.Popen[bytes]) -> None:
+    runs(place, "nvidia-dcgm.service")
+    (held,) = ask("listed")["clients"]
+    assert f"(pid {user.pid}, {getpass.getuser()}" in held
+    for state in ("free", "stopped"):
+        refused = ask(state)
+        assert refused["failed"]
+        assert refused["msg"].startswith(
+            f"1 process(es) hold a GPU: {held}. Way out: end or drain them, or give apply a drain"
+        )
+        assert "nothing was stopped" in refused["msg"]
+    assert "The drain command ran and did not end them. Way out" in ask("free", drained=True)["msg"]
+    assert "failed" not in ask("stopped", drained=True, check=True), "check mode drains nobody"
+    assert ask("free", check=True)["failed"]
+    assert log(place) == []
+
+
+def test_a_service_that_may_be_stopped_is_no_user(
+    place: Path, ask: Ask, user: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = on_host("clients")
+    for unit, users in (("nvidia-mps@7.service", 0), ("gpuprov-persistence.service", 0), ("user.service", 1), ("", 1)):
+        monkeypatch.setattr(clients, "_unit", lambda pid, unit=unit: unit)
+        assert len(ask("listed")["clients"]) == users, unit
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "unit"),
+    [
+        ("0::/system.slice/nvidia-dcgm.service\n", "nvidia-dcgm.service"),
+        ("0::/user.slice/user-1000.slice/session-3.scope\n", "session-3.scope"),
+        ("0::/system.slice/docker-1f.scope/system.slice/train.service\n", "train.service"),
+        ("2:cpu:/\n1:name=systemd:/system.slice/a.service/inner\n0::/\n", "a.service"),
+        ("0::/\n", ""),
+    ],
+)
+def test_the_unit_is_the_innermost(tmp_path: Path, cgroup: str, unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cgroup").write_text(cgroup)
+    real = open
+    module = on_host("clients")
+    monkeypatch.setattr(module, "open", lambda _path, **more: real(tmp_path / "cgroup", **more), raising=False)
+    assert module._unit("1") == unit
+
+
+def test_what_runs_is_stopped_in_order_and_started_in_reverse(place: Path, ask: Ask) -> None:
+    runs(
+        place,
+        "nvidia-fabricmanager.service",
+        "nvidia-dcgm.service",
+        "nvidia-mps@2.service",
+        "gpuprov-persistence.service",
+    )
+    order = [
+        "nvidia-dcgm.service",
+        "nvidia-mps@2.service",
+        "nvidia-fabricmanager.service",
+        "gpuprov-persistence.service",
+    ]
+    planned = ask("stopped", check=True)
+    assert (planned["changed"], planned["stopped"], log(place)) == (True, order, [])
+    assert "nvidia-dcgm.service stopped" in planned["diff"]["after"]
+    assert ask("stopped")["stopped"] == order
+    assert log(place) == [f"stop {unit}" for unit in order]
+    assert ask("stopped")["changed"] is False
+    back = [
+        "nvidia-fabricmanager.service",
+        "nvidia-dcgm.service",
+        "gpuprov-persistence.service",
+        "nvidia-mps@2.service",
+    ]
+    assert ask("started", check=True)["started"] == back
+    assert ask("started")["started"] == back
+    assert log(place)[4:] == [f"start {unit}" for unit in back]
+    assert ask("started")["changed"] is False
+
+
+def test_a_service_that_does_not_stop_is_said_and_stays_noted(place: Path, ask: Ask) -> None:
+    runs(place, "nvidia-dcgm.service", "nvidia-fabricmanager.service")
+    (place / "stuck").touch()
+    assert "nvidia-dcgm.service does not stop: job failed. Way out" in ask("stopped")["msg"]
+    assert [path.name for path in (place / "stopped").iterdir()] == ["nvidia-dcgm.service"]
+
+
+def test_every_one_is_tried_and_what_does_not_start_stays_noted(place: Path, ask: Ask) -> None:
+    runs(place, "nvidia-dcgm.service", "nvidia-fabricmanager.service")
+    ask("stopped")
+    (place / "broken" / "nvidia-fabricmanager.service").touch()
+    refused = ask("started")
+    assert refused["msg"].startswith(
+        "nvidia-fabricmanager.service, stopped for the change of the driver, does not start again: not loaded. Way out: systemctl"
+    )
+    assert refused["started"] == ["nvidia-dcgm.service"]
+    tolerated = ask("started", tolerant=True)
+    assert (tolerated.get("failed"), tolerated["not_started"]) == (None, ["nvidia-fabricmanager.service"])
+    (place / "broken" / "nvidia-fabricmanager.service").unlink()
+    assert ask("started")["started"] == ["nvidia-fabricmanager.service"]
+
+
+def test_what_waits_for_the_reboot_is_left_to_it(place: Path, ask: Ask) -> None:
+    runs(place, "nvidia-dcgm.service")
+    ask("stopped")
+    (place / "broken" / "nvidia-dcgm.service").touch()
+    (place / "reasons").mkdir()
+    (place / "reasons" / "nvidia_driver").write_text("the old one is loaded\n")
+    found = ask("started")
+    assert (found["started"], found["not_started"]) == ([], [])
+    assert not list((place / "stopped").iterdir())
+
+
+def test_where_processes_cannot_be_seen_nobody_is_no_answer(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_path: str) -> str:
+        raise OSError(2, "No such file or directory")
+
+    monkeypatch.setattr(on_host("clients").os, "readlink", broken)
+    for state in ("listed", "free", "stopped"):
+        assert "the processes that hold a GPU cannot be listed" in ask(state)["msg"]
