@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from gpuprov.catalog.mig import class_of
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import faults_rdma as rdma
+from gpuprov.simulate import faults_settings as settings
 from gpuprov.simulate import faults_sharing as sharing
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.faults_base import SILICON, Fault
@@ -124,6 +125,41 @@ TABLE: tuple[Fault, ...] = (
         "mps.compute_mode",
         plant="nvidia-smi -c DEFAULT >/dev/null",
         heal="nvidia-smi -c EXCLUSIVE_PROCESS >/dev/null",
+    ),
+    Fault(
+        "gpu-settings-forgotten",
+        "the driver let go of the GPUs, whose limits, clocks and compute modes are their own again",
+        "gpu_settings.power_limit",
+        plant=settings.FORGET,
+        heal=settings.AGAIN,
+    ),
+    Fault(
+        "gpu-power-limit-changed",
+        "somebody set another power limit by hand (parameter: watts)",
+        "gpu_settings.power_limit",
+        plant="nvidia-smi -pl $1 >/dev/null",
+        heal=settings.AGAIN,
+        parameter="200",
+    ),
+    Fault(
+        "gpu-ecc-pending",
+        "somebody switched ECC off, which waits for the next boot",
+        "gpu_settings.ecc_boot",
+        plant="nvidia-smi -e 0 >/dev/null",
+        heal="nvidia-smi -e 1 >/dev/null",
+    ),
+    Fault(
+        "gpu-settings-unit-disabled",
+        "the unit that sets the GPUs at boot is disabled",
+        "gpu_settings.boot",
+        plant="systemctl disable gpuprov-gpu-settings 2>/dev/null",
+        heal="systemctl enable gpuprov-gpu-settings 2>/dev/null",
+    ),
+    Fault(
+        "confidential-computing",
+        "whoever hosts the machine gave its GPUs out in another confidential-computing mode (parameter: on, devtools)",
+        "gpu_settings.confidential_computing",
+        parameter="on",
     ),
     Fault(
         "mirror-fails",

@@ -14,6 +14,10 @@ LINK_SPEEDS = {"Volta": 25781, "Ampere": 25000, "Hopper": 26562, "Blackwell": 53
 """MB/s of an NVLink and direction, by public output of `nvidia-smi nvlink -s`."""
 
 
+LEAST_CLOCK = 210
+"""MHz: the slowest graphics clock in the lists of supported clocks of public outputs (A100: 81 clocks up to 1410 MHz)."""
+
+
 @dataclass(frozen=True)
 class Model:
     """`memory`, `reserved` and `bar1` in MiB, powers in W, clocks in MHz, `bus` in bits, temperatures in degrees Celsius."""
@@ -87,6 +91,7 @@ def settings(gpu: Gpu) -> dict[str, str | int]:
         "clock_video": known.sm_clock * 9 // 10,
         "clock_memory": known.memory_clock,
         "clock_idle": 345,
+        "clock_least": LEAST_CLOCK,
         "pcie_generation": known.pcie,
         "pcie_width": 16,
         "nvlinks": known.nvlinks,

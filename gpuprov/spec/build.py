@@ -99,7 +99,10 @@ def _walk(value: object, kind: shape.Type, path: Path) -> list[Finding]:
         return _walk_mapping(value, bare, path)
     if isinstance(bare, shape.VarTupleType | shape.ListType) and isinstance(value, list | tuple):
         findings = [f for n, item in enumerate(value) for f in _walk(item, bare.item_type, (*path, n))]
-        if len(value) < (bare.min_length or 0):
+        least, most = bare.min_length or 0, bare.max_length
+        if least > 1 and not least <= len(value) <= (most or len(value)):
+            findings.append((path, f"{dotted(path)} is {show(value)}", f"allowed: a list of {least}"))
+        elif len(value) < least:
             findings.append(
                 (path, f"{dotted(path)} is an empty list", "name at least one, or switch the block off: false")
             )

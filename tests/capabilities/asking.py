@@ -17,6 +17,7 @@ from tests.capabilities import (
     cuda_host,
     dcgm_host,
     erdma_host,
+    gpu_settings_host,
     gpudirect_host,
     imex_host,
     kernel_host,
@@ -200,6 +201,7 @@ GOOD: dict[str, Output | str] = {
     "erdma": BARE["erdma"],
     "erdma_images": "",
     **topology_host.PROBES,
+    **gpu_settings_host.PROBES,
 }
 
 

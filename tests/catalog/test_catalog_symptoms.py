@@ -29,6 +29,15 @@ from gpuprov.catalog import find_symptom
         ("SXid", "nvswitch-sxid"),
         ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress", "nvswitch-sxid"),
         ("ncclSystemError: System call failed", "nccl-system-error"),
+        ("CUDA error: all CUDA-capable devices are busy or unavailable", "compute-mode-closed"),
+        ("Setting applications clocks is not supported for GPU 00000000:81:00.0.", "application-clocks-unsupported"),
+        (
+            "Provided power limit 50.00 W is not a valid power limit which should be between 200.00 W and 700.00 W",
+            "power-limit-refused",
+        ),
+        ("ECC features not supported for GPU 00000000:01:00.0.", "ecc-unsupported"),
+        ("HW Power Brake Slowdown", "power-brake"),
+        ("SW Power Cap", "power-capped"),
     ],
 )
 def test_find_symptom(words: str, key: str) -> None:

@@ -27,6 +27,7 @@ from gpuprov.probe import (
     cuda_toolkit,
     dcgm,
     fabric,
+    gpu_settings,
     modules,
     nvidia,
     ofed,
@@ -194,6 +195,20 @@ def _header(out: Output) -> Facts:
     return {"branch_cuda": branch.cuda if branch and branch.cuda else "unknown"}
 
 
+def _settings(found: gpu_settings.State) -> Facts:
+    """What is set on each GPU: watts as set, least and most; application clocks in MHz, memory first, or what stands for them."""
+    return {
+        "ecc": [gpu.ecc for gpu in found.gpus],
+        "power": [[gpu.power, gpu.power_least, gpu.power_most] if gpu.power else None for gpu in found.gpus],
+        "application_clocks": [
+            [gpu.application_memory, gpu.application_graphics] if gpu.application_memory else gpu.applications
+            for gpu in found.gpus
+        ],
+        "compute_modes": [gpu.compute_mode for gpu in found.gpus],
+        "slow": [list(gpu.reasons) for gpu in found.gpus],
+    }
+
+
 def _pci(found: tuple[pci.PciFunction, ...]) -> Facts:
     gpus = pci.gpus(found)
     bound = sorted({function.driver for function in gpus if function.driver})
@@ -330,9 +345,13 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "nvidia-smi-q": (
         _of(fabric.STATE, lambda found: {"fabric": [[gpu.state, gpu.status] for gpu in found]}, _FABRIC, said=True),
         _of(vgpu.LICENCES, _licences, _LICENCES, said=True),
+        _of(gpu_settings.SETTINGS, _settings, said=True),
         Reading("catalog: gpus", _names_of_q),
     ),
+    "nvidia-smi-conf-compute-f": (_of(gpu_settings.CONFIDENTIAL, lambda found: {"confidential": found.mode}),),
+    "nvidia-smi-conf-compute-q": (_of(gpu_settings.CONFIDENTIAL, lambda found: {"confidential": found.mode}),),
     "collect-env": (Reading("catalog: gpus", _names_of_env), Reading("catalog: drivers", _header)),
+    "nvidia-smi-pl": "NVML is asked (gpuprov/onhost/gpu_settings)",
     "nvidia-smi-q-block": "a block of nvidia-smi -q without the line of its GPU",
     "nvidia-smi-topo-m": (_of(topology_nvlink.NVLINKS, _topology, _prefixed("topo")),),
     "nvidia-smi-nvlink-s": (_of(topology_nvlink.NVLINKS, _link_facts, _links),),

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "settings.h"
 
 /* The fabric manager latches "Completed" here; it stays so until a reboot, even when the fabric manager dies. */
 static bool fabric_completed(void) {
@@ -60,7 +60,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link,
     return NVML_SUCCESS;
 }
 
-/* Of the fields only those of NVLinks: how many there are, state and MB/s of each. https://docs.nvidia.com/deploy/nvml-api (nvmlFieldValueEnums) */
+/* Of the fields those of NVLinks, and power limits: how many there are, state and MB/s of each. https://docs.nvidia.com/deploy/nvml-api (nvmlFieldValueEnums) */
 static bool link_field(unsigned index, unsigned field, unsigned scope, unsigned *answer) {
     enum { SPEED_L0 = 84, SPEED_L5 = 89, SPEED_COMMON = 90, LINK_COUNT = 91, SPEED_L6 = 132, SPEED_L11 = 137,
            GET_SPEED = 164, GET_STATE = 165 };
@@ -81,7 +81,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvm
     nvmlReturn_t result = device_any(device, &gpu);
     for (int i = 0; result == NVML_SUCCESS && i < count; i++) {
         unsigned answer = 0;
-        bool known = link_field(gpu->index, values[i].fieldId, values[i].scopeId, &answer);
+        bool known = link_field(gpu->index, values[i].fieldId, values[i].scopeId, &answer) ||
+                     settings_field(gpu->index, values[i].fieldId, values[i].scopeId, &answer);
         values[i].nvmlReturn = known ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
         values[i].valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
         values[i].value = answer;

@@ -78,20 +78,26 @@ nvmlReturn_t host_set_persistence(unsigned index, bool on) {
     return fclose(file) == 0 ? NVML_SUCCESS : NVML_ERROR_UNKNOWN;
 }
 
-/* Differs from boot to boot, and from one loading of the kernel module to the next. A container keeps its kernel's boot id and
-   loads no module, so the file that its boot makes counts too. */
-void host_boot_marker(char *buffer, size_t size) {
+/* Differs from boot to boot. A container keeps its kernel's boot id, so the file that its boot makes counts too. */
+void host_boot(char *buffer, size_t size) {
     char name[PATH_SIZE], kernel[64] = "";
-    struct stat booted = {0}, module = {0};
+    struct stat booted = {0};
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     if (file) {
         if (fgets(kernel, sizeof kernel, file)) kernel[strcspn(kernel, "\n")] = '\0';
         fclose(file);
     }
     (void)stat(host_path(name, "/run/gpuprov-sim/booted"), &booted);
+    snprintf(buffer, size, "%s/%lld.%09ld", kernel, (long long)booted.st_mtim.tv_sec, booted.st_mtim.tv_nsec);
+}
+
+/* Differs from one loading of the kernel module to the next, too; a container loads none. */
+void host_boot_marker(char *buffer, size_t size) {
+    char name[PATH_SIZE], boot[96];
+    struct stat module = {0};
     (void)stat(host_path(name, "/sys/module/nvidia"), &module); /* a new folder each time */
-    snprintf(buffer, size, "%s/%lld.%09ld/%llu", kernel, (long long)booted.st_mtim.tv_sec, booted.st_mtim.tv_nsec,
-             (unsigned long long)module.st_ino);
+    host_boot(boot, sizeof boot);
+    snprintf(buffer, size, "%s/%llu", boot, (unsigned long long)module.st_ino);
 }
 
 /* Whoever may write the state is who may change it: root. */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "settings.h"
 
 EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
     const struct gpu *gpu;
@@ -36,12 +36,14 @@ EXPORT nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned mode, nvm
     if (result != NVML_SUCCESS) return result;
     if (!mode && !empty(&mig)) return mig_close(&mig, false), NVML_ERROR_IN_USE;
     bool reset = config_number("architecture", 0) == NVML_ARCH_AMPERE;
+    bool changed = mig.current != (bool)mode;
     mig.pending = mode;
     if (mig.current != mig.pending && reset && host_gpu_has_clients(gpu->index))
         *activation = NVML_ERROR_IN_USE;
     else
         mig.current = mig.pending;
     if (mig.current == mode) compute_mode_forget(gpu->index);
+    if (reset && changed && mig.current == mode) settings_forget(gpu->index);
     return mig_close(&mig, true);
 }
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "settings.h"
 
 #define ADDRESS_SIZE 32
 
@@ -63,6 +63,7 @@ static nvmlReturn_t reset(nvmlDevice_t device) {
     if (result != NVML_SUCCESS) return result;
     if (host_gpu_has_clients(gpu->index)) return NVML_ERROR_IN_USE;
     compute_mode_forget(gpu->index);
+    settings_forget(gpu->index);
     result = mig_open(gpu->index, true, &mig);
     if (result == NVML_ERROR_NOT_SUPPORTED) return NVML_SUCCESS; /* no MIG */
     if (result != NVML_SUCCESS) return result;

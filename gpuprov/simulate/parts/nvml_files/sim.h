@@ -57,6 +57,7 @@ bool host_link_down(unsigned index, unsigned link);
 bool host_is_daemon(int pid);
 bool host_persistence(unsigned index);
 nvmlReturn_t host_set_persistence(unsigned index, bool on);
+void host_boot(char *buffer, size_t size);
 void host_boot_marker(char *buffer, size_t size);
 bool host_is_root(void);
 

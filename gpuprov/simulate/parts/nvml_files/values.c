@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "settings.h"
 
 #define MIB (1024ULL * 1024ULL)
 
@@ -32,9 +32,7 @@ ANSWER(nvmlDeviceGetMaxPcieLinkWidth, "pcie_width")
 ANSWER(nvmlDeviceGetCurrPcieLinkWidth, "pcie_width")
 ANSWER(nvmlDeviceGetPcieReplayCounter, "zero")
 ANSWER(nvmlDeviceGetPowerUsage, "power_idle_mw")
-ANSWER(nvmlDeviceGetPowerManagementLimit, "power_limit_mw")
 ANSWER(nvmlDeviceGetPowerManagementDefaultLimit, "power_limit_mw")
-ANSWER(nvmlDeviceGetEnforcedPowerLimit, "power_limit_mw")
 ANSWER(nvmlDeviceGetPowerManagementMode, "one")
 ANSWER(nvmlDeviceGetPerformanceState, "zero")
 ANSWER(nvmlDeviceGetPowerState, "zero")
@@ -43,6 +41,19 @@ ANSWER(nvmlDeviceGetDisplayActive, "zero")
 ANSWER(nvmlDeviceGetAccountingMode, "zero")
 ANSWER(nvmlDeviceGetRetiredPagesPendingStatus, "zero")
 ANSWER(nvmlDeviceGetVirtualizationMode, "zero")
+
+/* Nothing but what is set limits a simulated GPU. */
+EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned *limit) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = known(device, "power_limit_mw", limit);
+    if (result != NVML_SUCCESS || device_gpu(device, &gpu) != NVML_SUCCESS) return result;
+    unsigned set = settings_of(gpu->index).power_mw;
+    if (set) *limit = set;
+    return NVML_SUCCESS;
+}
+EXPORT nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned *limit) {
+    return nvmlDeviceGetPowerManagementLimit(device, limit);
+}
 
 EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned *least, unsigned *most) {
     nvmlReturn_t result = known(device, "power_min_mw", least);
@@ -144,20 +155,35 @@ static nvmlReturn_t clock_of(nvmlDevice_t device, int clock, unsigned *mhz, bool
     }
 }
 
+/* The current clock of an idle GPU, which a lock holds up or down. */
 EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, int clock, unsigned *mhz) {
-    return clock_of(device, clock, mhz, true);
+    const struct gpu *gpu;
+    nvmlReturn_t result = clock_of(device, clock, mhz, true);
+    if (result != NVML_SUCCESS || device_gpu(device, &gpu) != NVML_SUCCESS) return result;
+    struct settings now = settings_of(gpu->index);
+    if (clock == NVML_CLOCK_GRAPHICS || clock == NVML_CLOCK_SM) *mhz = settings_held(*mhz, now.graphics);
+    if (clock == NVML_CLOCK_MEM) *mhz = settings_held(*mhz, now.memory);
+    return NVML_SUCCESS;
 }
 EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, int clock, unsigned *mhz) {
-    return clock_of(device, clock, mhz, false);
-}
-EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, int clock, unsigned *mhz) {
     return clock_of(device, clock, mhz, false);
 }
 EXPORT nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device, int clock, unsigned *mhz) {
     return clock_of(device, clock, mhz, false);
 }
+EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(nvmlDevice_t device, int clock, unsigned *mhz) {
+    const struct gpu *gpu;
+    nvmlReturn_t result = clock_of(device, clock, mhz, false);
+    if (result != NVML_SUCCESS || device_gpu(device, &gpu) != NVML_SUCCESS) return result;
+    struct settings now = settings_of(gpu->index);
+    if (clock == NVML_CLOCK_MEM && now.application_memory) *mhz = now.application_memory;
+    if (clock != NVML_CLOCK_MEM && now.application_graphics) *mhz = now.application_graphics;
+    return NVML_SUCCESS;
+}
+/* 0: the current clock, 1: the application clock. */
 EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, int clock, int which, unsigned *mhz) {
-    return clock_of(device, clock, mhz, which == 0); /* 0: the current clock */
+    if (which == 0) return nvmlDeviceGetClockInfo(device, clock, mhz);
+    return which == 1 ? nvmlDeviceGetApplicationsClock(device, clock, mhz) : clock_of(device, clock, mhz, false);
 }
 
 /* Reason 1: the GPU is idle. */
@@ -178,8 +204,14 @@ EXPORT nvmlReturn_t nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t dev
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current, unsigned *pending) {
+    const struct gpu *gpu;
     nvmlReturn_t result = known(device, "ecc", current);
-    return result == NVML_SUCCESS ? known(device, "ecc", pending) : result;
+    if (result == NVML_SUCCESS) result = device_gpu(device, &gpu);
+    if (result != NVML_SUCCESS || !pending) return result == NVML_SUCCESS ? NVML_ERROR_INVALID_ARGUMENT : result;
+    struct settings now = settings_of(gpu->index);
+    *current = now.ecc;
+    *pending = now.ecc_pending;
+    return NVML_SUCCESS;
 }
 
 static nvmlReturn_t no_errors(nvmlDevice_t device, unsigned long long *count) {

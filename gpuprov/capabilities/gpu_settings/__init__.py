@@ -1,0 +1,25 @@
+"""`gpu_settings`: ECC mode, power limit, clocks and compute mode of GPUs, kept across boots; confidential computing, proven only."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.gpu_settings import boot, now, preflight, reality
+from gpuprov.capabilities.gpu_settings.desired import DESIRED
+from gpuprov.capabilities.gpu_settings.fragment import HERE, GpuSettings
+from gpuprov.capabilities.gpu_settings.rules import rules
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="ECC mode, power limit, clocks and compute mode of GPUs, kept across boots",
+    fragment=GpuSettings,
+    checks=now.CHECKS + boot.CHECKS + preflight.CHECKS,
+    rules=rules,
+    export=reality.export,
+    export_probes=reality.PROBES,
+    follows=("nvidia_driver", "mig"),
+    desired=DESIRED,
+    carried=tuple(
+        f"gpuprov.onhost.gpu_settings{name}" for name in ("", ".__main__", ".act", ".card", ".nvml", ".plan", ".wanted")
+    ),
+    needs_gpu=True,
+)

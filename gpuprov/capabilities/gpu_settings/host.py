@@ -1,0 +1,85 @@
+"""What the block asks of the GPUs that a host has, and the answers where that cannot be said."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from gpuprov.capabilities.base import Context, Outcome, fail, not_asked, skip
+from gpuprov.capabilities.gpu_settings.fragment import GpuSettings, asks, config
+from gpuprov.onhost.gpu_settings import wanted
+from gpuprov.probe import gpu_settings as probe
+from gpuprov.probe import nvidia, pci, system
+
+Ctx = Context[GpuSettings]
+APPLY = "gpuprov apply"
+STATE = (probe.SETTINGS, nvidia.SMI, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
+"""What tells of the GPUs."""
+
+
+class Asked(NamedTuple):
+    """A GPU of the host, how it is now, and what is asked of it."""
+
+    gpu: wanted.Gpu
+    now: probe.GpuSettings
+    settings: dict[str, Any]
+
+    @property
+    def told(self) -> str:
+        """The GPU in a message."""
+        return str(self.gpu)
+
+
+def gpus(ctx: Ctx) -> list[tuple[wanted.Gpu, probe.GpuSettings]]:
+    """The GPUs in the order of their PCI addresses; with their UUIDs, which another probe reads, only where the block names one."""
+    named = any(str(name).startswith("GPU-") for entry in ctx.fragment.per_gpu for name in entry.gpus)
+    uuids = {one.bus: one.uuid for one in ctx.facts.get(nvidia.SMI).gpus} if named else {}
+    found = ctx.facts.get(probe.SETTINGS).gpus
+    return [(wanted.Gpu(number, one.address, uuids.get(one.address, "")), one) for number, one in enumerate(found)]
+
+
+def unreadable(ctx: Ctx) -> Outcome | None:
+    """The answer where nobody can say how the GPUs are; None where it can be said."""
+    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return skip("no NVIDIA GPU on the PCI bus")
+    state, kind = ctx.facts.get(probe.SETTINGS), ctx.facts.get(system.CONTAINER)
+    if state.complaint and kind:
+        return skip(f"{kind} container without a loaded driver of its machine's: {state.complaint}")
+    if state.complaint:
+        return fail("GPUs that nvidia-smi tells of", state.complaint, "see nvidia_driver.loaded")
+    return None
+
+
+def asked(ctx: Ctx, name: str = "") -> list[Asked] | Outcome:
+    """The GPUs of which a setting (or any) is asked; or the answer where there are none, or nobody can say."""
+    if name and not asks(ctx.fragment, name):
+        return not_asked()
+    if answer := unreadable(ctx):
+        return answer
+    here = gpus(ctx)
+    try:
+        targets = wanted.targets(config(ctx.fragment), [gpu for gpu, _ in here])
+    except wanted.WantedError as error:
+        return fail(
+            "GPUs that the block names", str(error), "correct gpu_settings.per_gpu; nvidia-smi -L lists the GPUs"
+        )
+    rows = [Asked(gpu, now, targets[gpu.number]) for gpu, now in here if gpu.number in targets]
+    return [one for one in rows if not name or name in one.settings]
+
+
+def driverless(ctx: Ctx) -> str:
+    """Why the GPUs cannot be asked before apply, where that is no fault: the driver comes with the same apply."""
+    complaint = ctx.facts.get(probe.SETTINGS).complaint
+    if complaint and "nvidia_driver" in ctx.host.capabilities and not ctx.facts.get(nvidia.DRIVER).version:
+        return f"the driver is installed by the same apply ({complaint})"
+    return ""
+
+
+def told(words: list[tuple[Asked, str]]) -> str:
+    """The words of each GPU; those of which the same is said, together."""
+    alike: dict[str, list[Asked]] = {}
+    for one, text in words:
+        alike.setdefault(text, []).append(one)
+    return "; ".join(
+        f"{rows[0].told if len(rows) == 1 else 'GPUs ' + ', '.join(str(row.gpu.number) for row in rows)}: {text}"
+        for text, rows in alike.items()
+    )

@@ -1,0 +1,211 @@
+"""Have the GPUs the settings that the block says: each is read back, but for locked clocks, which no program can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.gpu_settings.fragment import asks
+from gpuprov.capabilities.gpu_settings.host import APPLY, STATE, Asked, Ctx, asked, told, unreadable
+from gpuprov.capabilities.gpu_settings.rules import VOLATILE
+from gpuprov.onhost.gpu_settings.plan import span
+from gpuprov.probe import gpu_settings as probe
+from gpuprov.probe import nvidia
+from gpuprov.probe.system import CONTAINER
+
+LOW = ("SW Power Cap", "HW Slowdown", "Idle")
+"""Reasons for which a GPU may be below a locked minimum: nvidia-smi -q -d PERFORMANCE. Thermal slowdowns are named after theirs."""
+
+
+def compared(
+    found: list[Asked] | Outcome,
+    what: str,
+    pair: Callable[[Asked], tuple[str, str]],
+    hint: str = APPLY,
+    reboot: str = "",
+) -> Outcome:
+    """Each GPU's value against the asked one; `pair` gives (wanted, there)."""
+    if isinstance(found, Outcome):
+        return found
+    rows = [(one, *pair(one)) for one in found]
+    expected = told([(one, wanted) for one, wanted, _ in rows])
+    bad = [(one, wanted, there) for one, wanted, there in rows if wanted != there]
+    if bad:
+        changes = [
+            Change(kind="setting", name=f"{one.told}: {what}", before=there, after=wanted) for one, wanted, there in bad
+        ]
+        return fail(expected, told([(one, there) for one, _, there in bad]), hint, changes=changes, reboot=reboot)
+    return ok(told([(one, there) for one, _, there in rows]), expected)
+
+
+@check(
+    "gpu_settings.ecc",
+    *STATE,
+    fields=("ecc", "per_gpu"),
+    evidence="nvidia-smi --query-gpu=pci.bus_id,ecc.mode.current,ecc.mode.pending --format=csv",
+)
+def ecc(ctx: Ctx) -> Outcome:
+    """ECC of each GPU's memory is in the mode asked for, not only after the next boot; a GPU is never reset for it."""
+    found = asked(ctx, "ecc")
+    if isinstance(found, Outcome):
+        return found
+    other = [one for one in found if one.now.ecc and one.now.ecc != one.settings["ecc"]]
+    waiting = all(one.now.ecc_pending == one.settings["ecc"] for one in other)
+    reboot = f"the ECC mode of {', '.join(one.told for one in other)} changes at a boot" if other else ""
+
+    def pair(one: Asked) -> tuple[str, str]:
+        pending = f", {one.now.ecc_pending} is pending" if one.now.ecc_pending not in ("", one.now.ecc) else ""
+        return one.settings["ecc"], f"{one.now.ecc or 'no ECC mode'}{pending}"
+
+    hint = "reboot: a pending ECC mode waits for it" if other and waiting else f"{APPLY}, then a reboot"
+    return compared(found, "ECC mode", pair, hint if reboot else APPLY, reboot)
+
+
+def watts(limit: float | None) -> str:
+    return "no limit that can be set" if limit is None else f"{limit:g} W"
+
+
+@check("gpu_settings.power_limit", *STATE, fields=("power_limit", "per_gpu"), evidence="nvidia-smi -q -d POWER")
+def power_limit(ctx: Ctx) -> Outcome:
+    """The power limit that is set on each GPU is the one asked for; another limiter, such as the BMC's, may enforce less."""
+    found = asked(ctx, "power_limit")
+
+    def pair(one: Asked) -> tuple[str, str]:
+        limit = one.settings["power_limit"]
+        return watts(one.now.power_default if limit == "default" else float(limit)), watts(one.now.power)
+
+    outcome = compared(found, "power limit", pair)
+    if isinstance(found, Outcome) or outcome.status != "pass":
+        return outcome
+    less = [
+        (one, f"{watts(one.now.power_enforced)} in force, by another limiter")
+        for one in found
+        if one.now.power is not None and one.now.power_enforced is not None and one.now.power_enforced < one.now.power
+    ]
+    return ok(f"{outcome.found}; {told(less)}" if less else outcome.found, outcome.expected)
+
+
+def pairs(memory: int | None, graphics: int | None, instead: str) -> str:
+    if memory is None or graphics is None:
+        return f"no application clocks ({instead or 'N/A'})"
+    return f"memory {memory} MHz, graphics {graphics} MHz"
+
+
+@check(
+    "gpu_settings.application_clocks",
+    *STATE,
+    fields=("application_clocks", "per_gpu"),
+    evidence="nvidia-smi -q -d CLOCK",
+)
+def application_clocks(ctx: Ctx) -> Outcome:
+    """Each GPU's application clocks are the ones asked for, or its own."""
+
+    def pair(one: Asked) -> tuple[str, str]:
+        now, clocks = one.now, one.settings["application_clocks"]
+        there = pairs(now.application_memory, now.application_graphics, now.applications)
+        if clocks == "default":
+            return pairs(now.default_memory, now.default_graphics, now.applications), there
+        return pairs(clocks["memory"], clocks["graphics"], ""), there
+
+    return compared(asked(ctx, "application_clocks"), "application clocks", pair)
+
+
+@check(
+    "gpu_settings.locked_clocks",
+    *(*STATE, probe.BOOT),
+    fields=("locked_clocks", "per_gpu"),
+    evidence=f"nvidia-smi -q -d CLOCK,PERFORMANCE; cat {probe.RECORD}",
+)
+def locked_clocks(ctx: Ctx) -> Outcome:
+    """Each clock was locked as asked since the driver was loaded, and the GPU's clocks do not contradict it."""
+    locks = ctx.facts.get(probe.BOOT).locks
+
+    def pair(one: Asked) -> tuple[str, str]:
+        wanted = one.settings["locked_clocks"]
+        expected = ", ".join(f"{name} {span(wanted[name])}" for name in wanted)
+        noted = locks.get(one.now.address, {})
+        there = {name: span(noted[name]) if name in noted else "not locked by gpuprov" for name in wanted}
+        if any(noted.get(name) != value for name, value in wanted.items()):
+            return expected, ", ".join(f"{name} {text}" for name, text in there.items())
+        return expected, "; ".join(contradictions(one, wanted)) or expected
+
+    return compared(asked(ctx, "locked_clocks"), "locked clocks", pair)
+
+
+def contradictions(one: Asked, locks: dict[str, Any]) -> list[str]:
+    """Clocks above the most, or below the least of a GPU that says no reason for it."""
+    found = []
+    slow = any(reason in LOW or "Thermal" in reason or "Brake" in reason for reason in one.now.reasons)
+    for name, lock in locks.items():
+        clock = one.now.graphics if name == "graphics" else one.now.memory
+        if lock == "default" or clock is None:
+            continue
+        if clock > lock[1]:
+            found.append(f"{name} at {clock} MHz, above {lock[1]} MHz: the lock is gone")
+        elif clock < lock[0] and not slow:
+            found.append(f"{name} at {clock} MHz, below {lock[0]} MHz, and the GPU says no reason")
+    return found
+
+
+@check(
+    "gpu_settings.compute_mode",
+    *STATE,
+    fields=("compute_mode", "per_gpu"),
+    evidence="nvidia-smi --query-gpu=pci.bus_id,compute_mode --format=csv",
+)
+def compute_mode(ctx: Ctx) -> Outcome:
+    """Each GPU is in the compute mode asked for."""
+    return compared(
+        asked(ctx, "compute_mode"),
+        "compute mode",
+        lambda one: (one.settings["compute_mode"], one.now.compute_mode or "none"),
+    )
+
+
+@check(
+    "gpu_settings.confidential_computing",
+    *(*STATE, probe.CONFIDENTIAL),
+    fields=("confidential_computing",),
+    evidence="nvidia-smi conf-compute -f; nvidia-smi conf-compute -d",
+)
+def confidential_computing(ctx: Ctx) -> Outcome:
+    """The GPUs are in the confidential-computing mode that the spec says; who hosts the machine sets it, and gpuprov never."""
+    wanted = ctx.fragment.confidential_computing
+    if wanted == "keep":
+        return not_asked()
+    if answer := unreadable(ctx):
+        return answer
+    state = ctx.facts.get(probe.CONFIDENTIAL)
+    if state.mode == wanted:
+        return ok(state.mode)
+    hint = "set it where the GPU is given out: nvidia_gpu_tools.py --set-cc-mode on the hypervisor, with a reset of the GPU"
+    return fail(wanted, state.mode or state.complaint, hint)
+
+
+@check("gpu_settings.persistence", *STATE, fields=(), evidence=nvidia.SMI.evidence)
+def persistence(ctx: Ctx) -> Outcome:
+    """Persistence mode is on where limits or clocks are asked for: without it the driver forgets them with its last user."""
+    if not any(asks(ctx.fragment, name) for name in VOLATILE):
+        return not_asked("nothing that the driver forgets is asked for")
+    found = asked(ctx)
+    if isinstance(found, Outcome):
+        return found
+    if kind := ctx.facts.get(CONTAINER):
+        return skip(f"{kind} container: the GPUs are the machine's, not this host's")
+    on = {one.bus for one in ctx.facts.get(nvidia.SMI).gpus if one.persistence}
+    off = [one.told for one in found if one.now.address not in on]
+    if off:
+        return fail("persistence mode Enabled", f"not Enabled: {', '.join(off)}", "add persistence: {} to the spec")
+    return ok(f"Enabled on {len(found)} GPUs")
+
+
+CHECKS = (
+    ecc,
+    power_limit,
+    application_clocks,
+    locked_clocks,
+    compute_mode,
+    confidential_computing,
+    persistence,
+)

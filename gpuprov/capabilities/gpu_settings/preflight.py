@@ -1,0 +1,127 @@
+"""Can the host's GPUs have these settings, by their own numbers, and who would be shut out: decided before anything is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, driverless
+from gpuprov.onhost.gpu_settings.plan import listed
+from gpuprov.probe import gpu_settings as probe
+from gpuprov.probe import nvidia
+
+Clocks = Mapping[int, Sequence[int]]
+
+
+@check(
+    "gpu_settings.fits",
+    *(*STATE, nvidia.DRIVER, probe.CLOCKS),
+    fields=("ecc", "power_limit", "application_clocks", "locked_clocks", "compute_mode", "per_gpu"),
+    moment="preflight",
+    evidence="nvidia-smi -q -d POWER,ECC,SUPPORTED_CLOCKS",
+)
+def fits(ctx: Ctx) -> Outcome:
+    """Every GPU that is named is there, has what is asked of it, and takes the values by its own numbers."""
+    if reason := driverless(ctx):
+        return skip(reason)
+    found = asked(ctx)
+    if isinstance(found, Outcome):
+        return found
+    clocks = ctx.facts.get(probe.CLOCKS)
+    wrong = [
+        f"{one.told}: {text}"
+        for one in found
+        for name, judge in JUDGES.items()
+        if name in one.settings
+        for text in judge(one, one.settings[name], clocks.get(one.now.address, {}))
+    ]
+    if wrong:
+        return fail("settings that these GPUs take", "; ".join(wrong), "correct gpu_settings in the spec")
+    return ok(f"{len(found)} GPUs take what is asked of them")
+
+
+def _ecc(one: Asked, mode: Any, _clocks: Clocks) -> list[str]:
+    return [] if one.now.ecc_pending else [f"ecc is {mode}, and it has no ECC mode that can be set"]
+
+
+def _power(one: Asked, limit: Any, _clocks: Clocks) -> list[str]:
+    now = one.now
+    if now.power is None or now.power_least is None or now.power_most is None:
+        return [f"power_limit is {limit}, and it has none that can be set"]
+    if limit == "default" or now.power_least <= limit <= now.power_most:
+        return []
+    return [f"power_limit is {limit} W; allowed: {now.power_least:g} to {now.power_most:g} W"]
+
+
+def _applications(one: Asked, asked_clocks: Any, clocks: Clocks) -> list[str]:
+    if one.now.application_memory is None:
+        return [f"it has no application clocks ({one.now.applications or 'N/A'}); take locked_clocks in their place"]
+    if asked_clocks == "default" or not clocks:
+        return []
+    memory, graphics = asked_clocks["memory"], asked_clocks["graphics"]
+    if memory not in clocks:
+        return [f"application_clocks.memory is {memory} MHz; allowed: {listed([*clocks])}"]
+    if graphics not in clocks[memory]:
+        return [f"application_clocks.graphics is {graphics} MHz; allowed with {memory}: {listed(clocks[memory])}"]
+    return []
+
+
+def _locks(one: Asked, locks: Any, clocks: Clocks) -> list[str]:
+    found = []
+    for name, lock in locks.items():
+        known = [*clocks] if name == "memory" else sorted({clock for row in clocks.values() for clock in row})
+        for clock in lock if lock != "default" and known else ():
+            outside = not min(known) <= clock <= max(known)
+            if outside or (name == "memory" and clock not in known):
+                found.append(f"locked_clocks.{name} is {clock} MHz; allowed: {listed(known)}")
+                break
+    return found
+
+
+def _mode(one: Asked, mode: Any, _clocks: Clocks) -> list[str]:
+    if one.now.mig and mode != "default":
+        return [f"compute_mode is {mode}, and a GPU in MIG mode takes default only"]
+    return []
+
+
+JUDGES: dict[str, Callable[[Asked, Any, Clocks], list[str]]] = {
+    "ecc": _ecc,
+    "power_limit": _power,
+    "application_clocks": _applications,
+    "locked_clocks": _locks,
+    "compute_mode": _mode,
+}
+
+
+@check(
+    "gpu_settings.clients",
+    *(*STATE, nvidia.DRIVER, probe.COMPUTING),
+    moment="preflight",
+    evidence=probe.COMPUTING_QUERY,
+)
+def clients(ctx: Ctx) -> Outcome:
+    """Nobody computes on a GPU whose compute mode would shut others out; limits and clocks change under a running job."""
+    if reason := driverless(ctx):
+        return skip(reason)
+    found = asked(ctx, "compute_mode")
+    if isinstance(found, Outcome):
+        return found
+    closing = [
+        one
+        for one in found
+        if one.settings["compute_mode"] not in ("default", one.now.compute_mode) and not one.now.mig
+    ]
+    computing = ctx.facts.get(probe.COMPUTING)
+    busy = [(one, name) for one in closing for name in computing.get(one.now.address, ())]
+    if busy:
+        changes = [Change(kind="client", name=f"{name} on {one.told}", after="ended") for one, name in busy]
+        told = ", ".join(f"{name} on {one.told}" for one, name in busy)
+        hint = "stop or drain them first; to keep others out is felt by programs that start more processes"
+        return fail("nobody on a GPU whose compute mode changes", told, hint, changes=changes)
+    return ok(
+        f"nobody on {len(closing)} GPUs whose compute mode changes" if closing else "no compute mode shuts anybody out"
+    )
+
+
+CHECKS = (fits, clients)

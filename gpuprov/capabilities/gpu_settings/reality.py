@@ -1,0 +1,58 @@
+"""Settings of a host's GPUs that are not the GPUs' own, written as a `gpu_settings` block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov import reading
+from gpuprov.capabilities.gpu_settings.fragment import GpuSettings
+from gpuprov.probe import gpu_settings as probe
+from gpuprov.probe import mps
+from gpuprov.probe.base import Facts
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import Fragment
+
+PROBES = (probe.SETTINGS, probe.BOOT, mps.MPS)
+
+
+def export(facts: Facts) -> Fragment | None:
+    """The block; None where every GPU has its own settings. What all GPUs share is said once."""
+    state, boot = facts.get(probe.SETTINGS), facts.get(probe.BOOT)
+    shared = any(on for _, on in facts.get(mps.MPS).units.values())
+    kept = _kept(boot)
+    rows = [_settings(gpu, boot.locks.get(gpu.address, {}), kept, shared) for gpu in state.gpus]
+    if not any(rows):
+        return None
+    common = {key: value for key, value in rows[0].items() if all(row.get(key) == value for row in rows)}
+    groups: dict[str, tuple[dict[str, Any], list[int]]] = {}
+    for number, row in enumerate(rows):
+        if own := {key: value for key, value in row.items() if key not in common}:
+            groups.setdefault(repr(sorted(own.items())), (own, []))[1].append(number)
+    entries = [{"gpus": numbers, **own} for own, numbers in groups.values()]
+    block, _ = convert({**common, **({"per_gpu": entries} if entries else {})}, GpuSettings)
+    return block if isinstance(block, GpuSettings) else None
+
+
+def _kept(boot: probe.Boot) -> bool:
+    """Whether gpuprov's unit keeps ECC modes, so that one which is as the GPU came belongs into the block too."""
+    try:
+        kept = reading.json(boot.config) if boot.config and boot.file == "enabled" else {}
+    except ValueError:
+        return False
+    return isinstance(kept, dict) and '"ecc"' in boot.config
+
+
+def _settings(gpu: probe.GpuSettings, locks: dict[str, Any], kept: bool, shared: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if gpu.ecc_pending and (kept or gpu.ecc_pending == "disabled"):
+        found["ecc"] = gpu.ecc_pending
+    if gpu.power is not None and gpu.power != gpu.power_default:
+        found["power_limit"] = round(gpu.power)
+    there = (gpu.application_memory, gpu.application_graphics)
+    if None not in there and there != (gpu.default_memory, gpu.default_graphics):
+        found["application_clocks"] = {"memory": there[0], "graphics": there[1]}
+    if ranges := {name: lock for name, lock in locks.items() if lock != "default"}:
+        found["locked_clocks"] = ranges
+    if gpu.compute_mode in ("exclusive_process", "prohibited") and not shared:
+        found["compute_mode"] = gpu.compute_mode
+    return found

@@ -1,0 +1,176 @@
+"""What is wrong with a `gpu_settings` block before any host is asked: by the catalogue, the driver's branch and the other blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpuprov import resolve
+from gpuprov.capabilities.gpu_settings.fragment import HERE, Entry, GpuSettings, Settings, asks, settings
+from gpuprov.catalog import gpu_settings as catalogue
+from gpuprov.catalog import gpus
+from gpuprov.catalog.gpus import Gpu
+from gpuprov.onhost.gpu_settings.wanted import canonical
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Path, Problem, dotted
+
+VOLATILE = ("power_limit", "application_clocks", "locked_clocks", "compute_mode")
+"""What the driver forgets when it lets go of the GPU."""
+
+
+def rules(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
+    yield from selectors(host, block)
+    for path, entry in places(block):
+        yield from clocks(path, entry)
+        yield from hardware(path, entry, host)
+        yield from others(path, entry, host)
+    yield from confidential(host, block)
+    if block == GpuSettings():
+        message = f"{HERE} asks for nothing: all of it is keep"
+        yield Problem(path=(HERE,), message=message, hint="name a setting, or leave the block out", severity="warning")
+    elif any(asks(block, name) for name in VOLATILE) and "persistence" not in host.capabilities:
+        message = f"{HERE} without persistence: the driver forgets limits and clocks when nothing uses a GPU"
+        yield Problem(path=(HERE,), message=message, hint="add persistence: {}", severity="warning")
+
+
+def places(block: GpuSettings) -> Iterator[tuple[Path, Settings]]:
+    """Where settings are written: in the block itself, and in each entry."""
+    yield (HERE,), block
+    yield from (((HERE, "per_gpu", number), entry) for number, entry in enumerate(block.per_gpu))
+
+
+def problem(path: Path, said: str, hint: str, *, warning: bool = False) -> Problem:
+    """A problem of the field at this path, which the message begins with."""
+    return Problem(path=path, message=f"{dotted(path)}{said}", hint=hint, severity="warning" if warning else "error")
+
+
+def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
+    """Entries that name no GPU, one twice, one that the host does not have, or that ask for nothing."""
+    count = host.gpu.count if host.gpu else None
+    for number, entry in enumerate(block.per_gpu):
+        here: Path = (HERE, "per_gpu", number)
+        if not entry.gpus:
+            yield problem((*here, "gpus"), " is an empty list", "gpus: all, or a list of indexes, addresses and UUIDs")
+        if not settings(entry):
+            yield problem(here, " asks for nothing", "name a setting, or take the entry out", warning=True)
+        names = () if entry.gpus == "all" else entry.gpus
+        for place, name in enumerate(names):
+            path: Path = (*here, "gpus", place)
+            if canonical(name) in [canonical(one) for one in names[:place]]:
+                yield problem(path, f": {name} is named twice", "take one out")
+            if isinstance(name, int) and count is not None and name >= count:
+                hint = f"allowed: 0 to {count - 1}, or correct gpu.count"
+                yield problem(path, f" is {name}, and the host has {count} GPU{'s' * (count != 1)}", hint)
+
+
+def clocks(path: Path, entry: Settings) -> Iterable[Problem]:
+    """Ranges, and application clocks beside locked ones, which supersede them."""
+    asked = settings(entry)
+    locks = asked.get("locked_clocks", {})
+    for name, span in locks.items():
+        if span != "default" and span[0] > span[1]:
+            hint = "write [least, most]"
+            yield problem((*path, "locked_clocks", name), f" is {span}: the least is above the most", hint)
+    ranges = [name for name, span in locks.items() if span != "default"]
+    if ranges and isinstance(asked.get("application_clocks"), dict):
+        said = f" and locked_clocks.{ranges[0]} exclude each other: locked clocks supersede application clocks"
+        yield problem((*path, "application_clocks"), said, "take one of the two out; application_clocks: default")
+
+
+def hardware(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
+    """What the GPU model and the driver's branch have."""
+    asked = settings(entry)
+    gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    yield from _power(path, asked.get("power_limit"), gpu)
+    if "ecc" in asked and gpu and (why := catalogue.without_ecc_switch(gpu)):
+        yield problem((*path, "ecc"), f" is {asked['ecc']}: {why}", "leave ecc out, or correct gpu.model")
+    for name in asked.get("locked_clocks", {}):
+        if gpu and (why := catalogue.without_lock(gpu, name)):
+            yield problem((*path, "locked_clocks", name), f": {why}", "leave it out, or correct gpu.model")
+    version = str(getattr(host.capabilities.get("nvidia_driver"), "version", "any"))
+    branch = resolve.order(version)[0] if version != "any" else 0
+    if asked.get("application_clocks", "default") != "default" and branch >= catalogue.DEPRECATED_SINCE:
+        said = f": NVIDIA has deprecated application clocks, and driver branch {branch} may not have them"
+        yield problem((*path, "application_clocks"), said, "locked_clocks in their place", warning=True)
+
+
+def _power(path: Path, asked: Any, gpu: Gpu | None) -> Iterable[Problem]:
+    known = catalogue.power_of(gpu) if gpu else None
+    if not isinstance(asked, int) or not gpu or not known or known.least <= asked <= known.most:
+        return
+    hint = f"allowed: {known.least} to {known.most} W, or default, which is {known.default} W"
+    yield problem((*path, "power_limit"), f" is {asked} W, which a {gpu.key} does not take", hint)
+
+
+def others(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
+    """Settings that another block owns, or that the GPU's host keeps for itself."""
+    asked = settings(entry)
+    if "vgpu_guest" in host.capabilities:
+        for name in ("power_limit", "application_clocks", "locked_clocks"):
+            if name in asked:
+                said = ": a vGPU has none of its own; the hypervisor's GPU has it"
+                yield problem((*path, name), said, "take it out of this host's spec")
+    mode = asked.get("compute_mode")
+    chosen = _chosen(entry)
+    if mode is None:
+        return
+    by_mps = _mps(host)
+    if by_mps and (taken := _overlap(chosen, by_mps)):
+        said = f" is {mode}, and mps sets the compute mode of {taken}"
+        yield problem((*path, "compute_mode"), said, "take it out here; mps.compute_mode says the same there")
+    if mode != "default" and (taken := _overlap(chosen, _mig(host))):
+        said = f" is {mode}, and mig puts {taken} into MIG mode, in which compute mode is default"
+        yield problem((*path, "compute_mode"), said, "take it out, or name GPUs without MIG in per_gpu")
+
+
+def _chosen(entry: Settings) -> set[str]:
+    if not isinstance(entry, Entry) or entry.gpus == "all":
+        return {"all"}
+    return {canonical(name) for name in entry.gpus}
+
+
+def _overlap(chosen: set[str], taken: set[str]) -> str:
+    """What both name, for people; `all` overlaps with anything."""
+    if not taken:
+        return ""
+    if "all" in taken:
+        return "every GPU"
+    both = taken if "all" in chosen else chosen & taken
+    return f"GPU {', '.join(sorted(both))}" if both else ""
+
+
+def _mps(host: HostSpec) -> set[str]:
+    """GPUs with a daemon of MPS."""
+    block: Any = host.capabilities.get("mps")
+    if block is None or block.scope == "none":
+        return set()
+    if block.scope != "groups":
+        return {"all"}
+    return {canonical(name) for group in block.groups for name in group.gpus}
+
+
+def _mig(host: HostSpec) -> set[str]:
+    """GPUs that the block `mig` puts into MIG mode; of a file and of models nothing is known here."""
+    block: Any = host.capabilities.get("mig")
+    if block is None or block.mode == "disabled" or block.config_file:
+        return set()
+    if not block.layout:
+        return {"all"}
+    on: set[str] = set()
+    for entry in block.layout:
+        names = {"all"} if entry.gpus == "all" else {canonical(name) for name in entry.gpus}
+        if entry.mode == "enabled":
+            on |= names
+        else:
+            on = set() if "all" in names else on - names
+    return on
+
+
+def confidential(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
+    """Confidential computing came with Hopper."""
+    gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    asked = block.confidential_computing
+    if gpu and asked not in ("keep", "disabled") and gpu.arch in catalogue.BEFORE_CONFIDENTIAL:
+        said = f" is {asked}, and {gpu.key} ({gpu.arch}) has no confidential computing"
+        hint = "take it out, or correct gpu.model; Hopper and newer have it"
+        yield problem((HERE, "confidential_computing"), said, hint)

@@ -1,0 +1,69 @@
+"""Power limits, ECC modes and clocks of GPUs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from gpuprov.catalog.gpus import Gpu
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+DEPRECATED_SINCE = 580
+"""The driver branch of CUDA 13, which deprecates application clocks."""
+ARCHITECTURES = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
+BEFORE_CONFIDENTIAL = ARCHITECTURES[: ARCHITECTURES.index("Hopper")]
+
+
+class PowerFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Watts."""
+
+    gpu: str
+    least: int
+    most: int
+    default: int
+
+
+class GpuFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    gpu: str
+
+
+class LockFact(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first architecture whose clock can be locked."""
+
+    clock: Literal["graphics", "memory"]
+    since: str
+
+
+class GpuSettingsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/gpu_settings.yaml"""
+
+    sources: dict[str, Source]
+    power: tuple[PowerFact, ...]
+    no_ecc: tuple[GpuFact, ...]
+    locked_clocks: tuple[LockFact, ...]
+    facts: tuple[Note, ...] = ()
+
+
+def gpu_settings_file() -> GpuSettingsFile:
+    """The file, read once."""
+    return load("gpu_settings", GpuSettingsFile)
+
+
+def power_of(gpu: Gpu) -> PowerFact | None:
+    """The power limits of a model, where somebody published them."""
+    return next((one for one in gpu_settings_file().power if one.gpu == gpu.key), None)
+
+
+def without_ecc_switch(gpu: Gpu) -> str:
+    """Why a model has no ECC mode to set; empty where it has one, or nobody says."""
+    known = any(one.gpu == gpu.key for one in gpu_settings_file().no_ecc)
+    return f"{gpu.key} has no ECC mode" if known else ""
+
+
+def without_lock(gpu: Gpu, clock: str) -> str:
+    """Why a model's clock cannot be locked; empty where it can."""
+    since = next(one.since for one in gpu_settings_file().locked_clocks if one.clock == clock)
+    if gpu.arch not in ARCHITECTURES or ARCHITECTURES.index(gpu.arch) >= ARCHITECTURES.index(since):
+        return ""
+    return f"the {clock} clock can be locked from {since} on, and {gpu.key} is {gpu.arch}"

@@ -1,0 +1,143 @@
+"""Judge all GPUs of a host, then set what is not as asked for, and read it back. A GPU is never reset."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Mapping, NamedTuple, Sequence
+
+from . import plan
+from .card import Card, cards, graphics_clocks, memory_clocks
+from .nvml import NO_PERMISSION, Failed, Nvml
+from .wanted import WantedError, targets
+
+RECORD = "/run/gpuprov/gpu_settings.json"
+MODULE = "/sys/module/nvidia"
+
+
+class Answer(NamedTuple):
+    """`driver`: whether there is one to ask. `steps`: what was, or would be, changed; `changed`: whether anything was.
+    `waiting`: GPUs whose ECC mode changes at the next boot."""
+
+    driver: bool = True
+    steps: Sequence[str] = ()
+    before: str = ""
+    after: str = ""
+    problems: Sequence[str] = ()
+    waiting: Sequence[str] = ()
+    changed: bool = False
+
+
+def loaded() -> int:
+    """Differs from one loading of the driver's module to the next: the kernel makes a new folder each time."""
+    try:
+        return os.stat(MODULE).st_ino
+    except OSError:
+        return 0
+
+
+def read_record(path: str = "") -> dict[str, plan.Locks]:
+    """What was locked on each GPU, by its PCI address, since the driver was loaded: NVML does not tell."""
+    try:
+        with open(path or RECORD, encoding="utf-8") as file:
+            record = json.load(file)
+        return dict(record["locks"]) if record["module"] == loaded() else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def write_record(locks: Mapping[str, plan.Locks], path: str = "") -> None:
+    path = path or RECORD
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    partial = f"{path}.new"
+    with open(partial, "w", encoding="utf-8") as file:
+        json.dump({"version": 1, "module": loaded(), "locks": locks}, file, sort_keys=True)
+        file.write("\n")
+    os.replace(partial, path)
+
+
+def run(config: Mapping[str, Any], *, change: bool, partly: bool = False) -> Answer:
+    """Bring the GPUs into their settings. With a problem nothing is changed, or, `partly`, what has none is."""
+    try:
+        nvml = Nvml()
+    except Failed as failed:
+        return Answer(driver=False, problems=[f"NVML does not answer: {failed}"])
+    try:
+        return _judged(nvml, config, change, partly)
+    except Failed as failed:
+        return Answer(problems=[f"a GPU does not answer: {failed}; dmesg | grep -E 'NVRM|Xid'"])
+    finally:
+        nvml.close()
+
+
+def _judged(nvml: Nvml, config: Mapping[str, Any], change: bool, partly: bool) -> Answer:
+    found = cards(nvml)
+    try:
+        asked = targets(config, [card.gpu for card in found])
+    except WantedError as error:
+        return Answer(problems=[f"gpu_settings.per_gpu: {error}"])
+    locks = read_record()
+    needs = [
+        plan.needs(card, asked[card.gpu.number], locks.get(card.gpu.address, {}), _clocks(nvml, card))
+        for card in found
+        if card.gpu.number in asked
+    ]
+    problems = [text for one in needs for text in one.problems]
+    able = [one for one in needs if not one.problems]
+    change = change and (partly or not problems)
+    if change:
+        problems += [text for one in able for text in _carry_out(nvml, one, locks)]
+    return _answer(needs, problems)._replace(changed=change and any(one.steps for one in able))
+
+
+def _clocks(nvml: Nvml, card: Card) -> Any:
+    return lambda: plan.Clocks(
+        memory_clocks(nvml, card.handle), lambda memory: graphics_clocks(nvml, card.handle, memory)
+    )
+
+
+def _answer(needs: Sequence[plan.Needs], problems: Sequence[str]) -> Answer:
+    rows = [(one.card.gpu, step) for one in needs for step in one.steps]
+    return Answer(
+        steps=[f"{gpu}: {step.what}: {step.before} -> {step.after}" for gpu, step in rows],
+        before="".join(f"{gpu}: {step.what}: {step.before}\n" for gpu, step in rows),
+        after="".join(f"{gpu}: {step.what}: {step.after}\n" for gpu, step in rows),
+        problems=problems,
+        waiting=[str(one.card.gpu) for one in needs if one.waits and not one.problems],
+    )
+
+
+def _carry_out(nvml: Nvml, one: plan.Needs, locks: dict[str, plan.Locks]) -> list[str]:
+    """Do it for one GPU; what failed, or was not so afterwards."""
+    card, wrong = one.card, []
+    for step in one.steps:
+        try:
+            nvml.call(step.call[0], card.handle, *step.call[1:])
+        except Failed as failed:
+            root = "; root may" if failed.number == NO_PERMISSION else ""
+            wrong.append(f"{card.gpu}: {step.what} {step.after}: {failed}{root}")
+            continue
+        name, how = step.lock
+        if name:
+            locks.setdefault(card.gpu.address, {})[name] = how
+            write_record(locks)
+    missed = _left(nvml, one) if one.steps and not wrong else []
+    return wrong + [f"{card.gpu}: {text} after it was set: something else sets it too" for text in missed]
+
+
+def _left(nvml: Nvml, one: plan.Needs) -> list[str]:
+    """What reads otherwise than it was set. Locked clocks cannot be read."""
+    now: Card | None = next((card for card in cards(nvml) if card.gpu == one.card.gpu), None)
+    if now is None:
+        return ["the GPU is gone"]
+    shown = {
+        "compute mode": now.mode,
+        "power limit": plan.watts(now.power.limit) if now.power else "none",
+        "application clocks": plan.pair(now.applications) if now.applications else "none",
+        "ECC mode after the next boot": ("disabled", "enabled")[now.ecc[1]] if now.ecc else "none",
+    }
+    return [
+        f"{step.what} is {shown[step.what]}, not {step.after},"
+        for step in one.steps
+        if step.what in shown and shown[step.what] != step.after
+    ]

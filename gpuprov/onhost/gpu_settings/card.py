@@ -1,0 +1,140 @@
+"""What NVML says of one GPU's settings."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .nvml import DEPRECATED, FUNCTION_NOT_FOUND, NOT_FOUND, NOT_SUPPORTED, UINT, Failed, Nvml
+from .wanted import Gpu
+
+GRAPHICS, MEMORY = UINT(0), UINT(2)  # NVML_CLOCK_GRAPHICS, NVML_CLOCK_MEM
+MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
+"""By NVML_COMPUTEMODE_*."""
+LACKING = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED)
+
+
+class Power(NamedTuple):
+    """In milliwatts. `limit`: the one that was set, whatever another limiter makes of it."""
+
+    limit: int
+    default: int
+    least: int
+    most: int
+
+
+class Card(NamedTuple):
+    """A GPU. What it does not have is None; `no_applications` is NVML's word for that of application clocks.
+
+    `ecc`: now, and after the next boot. `applications`, `defaults`: memory and graphics in MHz. `clocks`: graphics and memory now.
+    """
+
+    gpu: Gpu
+    handle: Any
+    ecc: tuple[bool, bool] | None
+    power: Power | None
+    applications: tuple[int, int] | None
+    defaults: tuple[int, int] | None
+    no_applications: str
+    clocks: tuple[int | None, int | None]
+    mode: str
+    mig: bool
+    computing: list[int]
+
+
+def cards(nvml: Nvml) -> list[Card]:
+    """All GPUs, in the order of their PCI addresses. Raises Failed for one that does not answer."""
+    found = sorted((nvml.address(handle), number) for number, handle in enumerate(nvml.devices()))
+    handles = nvml.devices()
+    return [card(nvml, place, address, handles[number]) for place, (address, number) in enumerate(found)]
+
+
+def card(nvml: Nvml, place: int, address: str, handle: Any) -> Card:
+    applications, why = _applications(nvml, "DeviceGetApplicationsClock", handle)
+    return Card(
+        Gpu(place, address, nvml.text("DeviceGetUUID", handle)),
+        handle,
+        _ecc(nvml, handle),
+        _power(nvml, handle),
+        applications,
+        _applications(nvml, "DeviceGetDefaultApplicationsClock", handle)[0],
+        why,
+        (_clock(nvml, handle, GRAPHICS), _clock(nvml, handle, MEMORY)),
+        MODES[nvml.number("DeviceGetComputeMode", handle)],
+        _mig(nvml, handle),
+        _computing(nvml, handle),
+    )
+
+
+def memory_clocks(nvml: Nvml, handle: Any) -> list[int]:
+    """Memory clocks that can be set; none where NVML does not list them."""
+    return _listed(nvml, "DeviceGetSupportedMemoryClocks", handle)
+
+
+def graphics_clocks(nvml: Nvml, handle: Any, memory: int) -> list[int]:
+    """Graphics clocks that go with a memory clock."""
+    return _listed(nvml, "DeviceGetSupportedGraphicsClocks", handle, UINT(memory))
+
+
+def _listed(nvml: Nvml, name: str, *arguments: Any) -> list[int]:
+    try:
+        return nvml.listed(name, *arguments)
+    except Failed as failed:
+        if failed.number in (*LACKING, NOT_FOUND):
+            return []
+        raise
+
+
+def _ecc(nvml: Nvml, handle: Any) -> tuple[bool, bool] | None:
+    try:
+        now, then = nvml.numbers(2, "DeviceGetEccMode", handle)
+    except Failed as failed:
+        if failed.number in LACKING:
+            return None
+        raise
+    return bool(now), bool(then)
+
+
+def _power(nvml: Nvml, handle: Any) -> Power | None:
+    try:
+        limit = nvml.number("DeviceGetPowerManagementLimit", handle)
+        default = nvml.number("DeviceGetPowerManagementDefaultLimit", handle)
+        least, most = nvml.numbers(2, "DeviceGetPowerManagementLimitConstraints", handle)
+    except Failed as failed:
+        if failed.number in LACKING:
+            return None
+        raise
+    return Power(limit, default, least, most)
+
+
+def _applications(nvml: Nvml, name: str, handle: Any) -> tuple[tuple[int, int] | None, str]:
+    try:
+        return (nvml.number(name, handle, MEMORY), nvml.number(name, handle, GRAPHICS)), ""
+    except Failed as failed:
+        if failed.number in LACKING:
+            return None, str(failed)
+        raise
+
+
+def _clock(nvml: Nvml, handle: Any, kind: Any) -> int | None:
+    try:
+        return nvml.number("DeviceGetClockInfo", handle, kind)
+    except Failed:
+        return None
+
+
+def _mig(nvml: Nvml, handle: Any) -> bool:
+    try:
+        return bool(nvml.numbers(2, "DeviceGetMigMode", handle)[0])
+    except Failed as failed:
+        if failed.number in LACKING:
+            return False
+        raise
+
+
+def _computing(nvml: Nvml, handle: Any) -> list[int]:
+    try:
+        return nvml.computing(handle)
+    except Failed as failed:
+        if failed.number in LACKING:
+            return []
+        raise

@@ -1,0 +1,160 @@
+"""What a GPU needs to have its settings, and why it cannot have them. Changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
+
+from .card import MODES, Card
+from .nvml import UINT
+
+Locks = Dict[str, Any]
+"""What this program locked on a GPU since the driver was loaded: "graphics" and "memory", each [least, most] or "default"."""
+LOCKING = {
+    "graphics": ("DeviceSetGpuLockedClocks", "DeviceResetGpuLockedClocks"),
+    "memory": ("DeviceSetMemoryLockedClocks", "DeviceResetMemoryLockedClocks"),
+}
+
+
+class Step(NamedTuple):
+    """One call of NVML. `what`, `before`, `after` are for people. `lock`: the clock that it locks, and how."""
+
+    what: str
+    before: str
+    after: str
+    call: tuple[Any, ...]
+    lock: tuple[str, Any] = ("", None)
+
+
+class Needs(NamedTuple):
+    """Of one GPU. `waits`: its ECC mode changes at the next boot."""
+
+    card: Card
+    steps: list[Step]
+    problems: list[str]
+    waits: bool
+
+
+class Clocks(NamedTuple):
+    """The clocks that a GPU lists: memory, and graphics by memory clock."""
+
+    memory: Sequence[int]
+    graphics: Callable[[int], Sequence[int]]
+
+
+def needs(card: Card, settings: Mapping[str, Any], locks: Locks, clocks: Callable[[], Clocks]) -> Needs:
+    steps: list[Step] = []
+    problems: list[str] = []
+    for name, judge in (("compute_mode", _mode), ("power_limit", _power)):
+        if name in settings:
+            judge(card, settings[name], steps, problems)
+    if "application_clocks" in settings:
+        _applications(card, settings["application_clocks"], clocks, steps, problems)
+    for name, asked in settings.get("locked_clocks", {}).items():
+        _lock(card, name, asked, locks, clocks, steps, problems)
+    waits = _ecc(card, settings["ecc"] == "enabled", steps, problems) if "ecc" in settings else False
+    return Needs(card, steps, [f"{card.gpu}: {text}" for text in problems], waits)
+
+
+def _mode(card: Card, asked: str, steps: list[Step], problems: list[str]) -> None:
+    if card.mig:
+        if asked != "default":
+            problems.append(f"compute_mode is {asked}, and a GPU in MIG mode takes default only; leave it out")
+    elif card.mode != asked:
+        if card.computing and asked != "default":
+            pids = " ".join(str(pid) for pid in card.computing)
+            problems.append(
+                f"compute_mode {asked} would keep processes out that compute here (pid {pids}); end them first"
+            )
+        steps.append(Step("compute mode", card.mode, asked, ("DeviceSetComputeMode", UINT(MODES.index(asked)))))
+
+
+def watts(milliwatts: int) -> str:
+    return f"{milliwatts / 1000:g} W"
+
+
+def _power(card: Card, asked: Any, steps: list[Step], problems: list[str]) -> None:
+    power = card.power
+    if power is None:
+        problems.append("it has no power limit that can be set; leave power_limit out")
+        return
+    limit = power.default if asked == "default" else int(asked) * 1000
+    if not power.least <= limit <= power.most:
+        problems.append(f"power_limit is {watts(limit)}; allowed: {watts(power.least)} to {watts(power.most)}")
+    if power.limit != limit:
+        call = ("DeviceSetPowerManagementLimit", UINT(limit))
+        steps.append(Step("power limit", watts(power.limit), watts(limit), call))
+
+
+def _applications(card: Card, asked: Any, clocks: Callable[[], Clocks], steps: list[Step], problems: list[str]) -> None:
+    if card.applications is None:
+        problems.append(f"it has no application clocks ({card.no_applications}); take locked_clocks in their place")
+        return
+    wanted = card.defaults if asked == "default" else (int(asked["memory"]), int(asked["graphics"]))
+    if wanted == card.applications or wanted is None:
+        return
+    known = clocks()
+    if wanted[0] not in known.memory:
+        problems.append(f"application_clocks.memory is {wanted[0]} MHz; allowed: {listed(known.memory)}")
+    elif wanted[1] not in known.graphics(wanted[0]):
+        allowed = listed(known.graphics(wanted[0]))
+        problems.append(f"application_clocks.graphics is {wanted[1]} MHz; allowed with {wanted[0]}: {allowed}")
+    call: tuple[Any, ...] = ("DeviceSetApplicationsClocks", UINT(wanted[0]), UINT(wanted[1]))
+    if asked == "default":
+        call = ("DeviceResetApplicationsClocks",)
+    steps.append(Step("application clocks", pair(card.applications), pair(wanted), call))
+
+
+def pair(clocks: tuple[int, int]) -> str:
+    return f"memory {clocks[0]} MHz, graphics {clocks[1]} MHz"
+
+
+def listed(clocks: Sequence[int]) -> str:
+    """Clocks in MHz; many of them as the ends of their range."""
+    ordered = sorted(clocks)
+    if len(ordered) > 6:
+        return f"{len(ordered)} clocks from {ordered[0]} to {ordered[-1]} MHz (nvidia-smi -q -d SUPPORTED_CLOCKS)"
+    return ", ".join(f"{one} MHz" for one in ordered) or "none: this GPU lists no clocks"
+
+
+def _lock(
+    card: Card,
+    name: str,
+    asked: Any,
+    locks: Locks,
+    clocks: Callable[[], Clocks],
+    steps: list[Step],
+    problems: list[str],
+) -> None:
+    to_set, to_reset = LOCKING[name]
+    before = "unknown" if name not in locks else span(locks[name])
+    if asked == "default":
+        if locks.get(name) != "default":
+            steps.append(Step(f"locked {name} clocks", before, "default", (to_reset,), (name, asked)))
+        return
+    least, most = (int(one) for one in asked)
+    known = clocks()
+    there = known.memory if name == "memory" else [one for clock in known.memory for one in known.graphics(clock)]
+    wrong = [one for one in (least, most) if there and not min(there) <= one <= max(there)]
+    wrong += [one for one in (least, most) if name == "memory" and there and one not in there and one not in wrong]
+    if wrong:
+        problems.append(f"locked_clocks.{name} is {wrong[0]} MHz; allowed: {listed(sorted({*there}))}")
+    now = card.clocks[0 if name == "graphics" else 1]
+    if locks.get(name) != [least, most] or (now is not None and now > most):
+        call = (to_set, UINT(least), UINT(most))
+        steps.append(Step(f"locked {name} clocks", before, span([least, most]), call, (name, [least, most])))
+
+
+def span(lock: Any) -> str:
+    return "default" if lock == "default" else f"{lock[0]} to {lock[1]} MHz"
+
+
+def _ecc(card: Card, asked: bool, steps: list[Step], problems: list[str]) -> bool:
+    """Whether the mode that is asked for waits for a boot."""
+    words = ("disabled", "enabled")
+    if card.ecc is None:
+        problems.append("it has no ECC mode that can be set; leave ecc out")
+        return False
+    if card.ecc[1] != asked:
+        call = ("DeviceSetEccMode", UINT(asked))
+        steps.append(Step("ECC mode after the next boot", words[card.ecc[1]], words[asked], call))
+    return card.ecc[0] != asked

@@ -1,0 +1,71 @@
+"""What a host's configuration asks of each GPU, and how GPUs are named in it. Pure: checks on the controller use it too.
+
+A configuration is {"version": 1, "all": settings, "per_gpu": [{"gpus": "all" or names, "settings": settings}]}. Settings are
+{"ecc": "enabled", "power_limit": 500, "application_clocks": {"memory": 2619, "graphics": 1980}, "locked_clocks": {"graphics":
+[1200, 1980], "memory": "default"}, "compute_mode": "prohibited"}; limits and clocks may be "default". What is absent is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, Mapping, NamedTuple, Sequence, Union
+
+Settings = Dict[str, Any]
+Name = Union[int, str]
+ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
+
+
+class WantedError(ValueError):
+    """A configuration that does not go with the GPUs; one line."""
+
+
+class Gpu(NamedTuple):
+    """A GPU as it can be named. `number`: its place in the order of PCI addresses."""
+
+    number: int
+    address: str
+    uuid: str
+
+    def __str__(self) -> str:
+        return f"GPU {self.number} ({self.address})"
+
+
+def canonical(name: Name) -> str:
+    """A number as digits, a PCI address with its domain in four digits; anything else as it is."""
+    text = str(name)
+    if re.fullmatch("[0-9]+", text):
+        return str(int(text))
+    found = ADDRESS.fullmatch(text)
+    return f"{int(found[1] or '0', 16):04x}:{found[2].lower()}" if found else text
+
+
+def is_named(name: Name, gpu: Gpu) -> bool:
+    """Whether a name is this GPU: its number, its PCI address in any usual form, or the beginning of its UUID."""
+    wanted = canonical(name)
+    return wanted in (str(gpu.number), gpu.address) or (wanted.startswith("GPU-") and gpu.uuid.startswith(wanted))
+
+
+def targets(config: Mapping[str, Any], gpus: Sequence[Gpu]) -> dict[int, Settings]:
+    """By number, what each GPU that anything is asked of is to have: of two entries, the later one. Raises WantedError."""
+    found: dict[int, Settings] = {gpu.number: _merged({}, config["all"]) for gpu in gpus}
+    for entry in config["per_gpu"]:
+        chosen = list(gpus)
+        if entry["gpus"] != "all":
+            _refuse_strangers(entry["gpus"], gpus)
+            chosen = [gpu for gpu in gpus if any(is_named(name, gpu) for name in entry["gpus"])]
+        for gpu in chosen:
+            found[gpu.number] = _merged(found[gpu.number], entry["settings"])
+    return {number: settings for number, settings in found.items() if settings}
+
+
+def _refuse_strangers(names: list[Name], gpus: Sequence[Gpu]) -> None:
+    strange = [str(name) for name in names if not any(is_named(name, gpu) for gpu in gpus)]
+    if strange:
+        there = ", ".join(f"{gpu.number} {gpu.address}" for gpu in gpus) or "none"
+        raise WantedError(f"no GPU here is {' or '.join(strange)}; there are: {there}")
+
+
+def _merged(before: Settings, more: Mapping[str, Any]) -> Settings:
+    """Locked clocks of graphics and memory are settings of their own."""
+    locks = {**before.get("locked_clocks", {}), **more.get("locked_clocks", {})}
+    return {**before, **more, **({"locked_clocks": locks} if locks else {})}

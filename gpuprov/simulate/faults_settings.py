@@ -1,0 +1,13 @@
+"""The shell scripts of faults of GPU settings, which outlive neither a driver nor somebody with nvidia-smi."""
+
+from __future__ import annotations
+
+FORGET = (
+    "for file in /var/lib/gpuprov-sim/settings/[0-9]*; do\n"
+    "  [ -e \"$file\" ] || { echo 'nothing is set on the GPUs' >&2; exit 1; }\n"
+    "  sed -i 's/^power .*/power 0/; s/^application .*/application 0 0/; s/^\\(graphics\\|memory\\) .*/\\1 0 0/' \"$file\"\n"
+    "done\n"
+    "nvidia-smi -c DEFAULT >/dev/null"
+)
+"""What the stand-in NVML keeps of settings that a real driver forgets with its last client; ECC modes stay."""
+AGAIN = "systemctl restart gpuprov-gpu-settings"
