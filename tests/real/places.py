@@ -272,9 +272,9 @@ def cpupower(tree: Tree, text: str, _: str) -> None:
 def meminfo(tree: Tree, text: str, _: str) -> None:
     """HugePages_Total counts pages of the default size, Hugepagesize."""
     values = dict(re.findall(r"^(\w+):\s+(\d+)", text, re.MULTILINE))
-    tree.file(
-        f"/sys/kernel/mm/hugepages/hugepages-{values['Hugepagesize']}kB/nr_hugepages", values["HugePages_Total"] + "\n"
-    )
+    tree.file("/proc/meminfo", text)
+    if total := values.get("HugePages_Total"):
+        tree.file(f"/sys/kernel/mm/hugepages/hugepages-{values['Hugepagesize']}kB/nr_hugepages", total + "\n")
 
 
 def addresses(tree: Tree, text: str, _: str) -> None:
@@ -292,6 +292,7 @@ def addresses(tree: Tree, text: str, _: str) -> None:
 
 def grubby(tree: Tree, text: str, _: str) -> None:
     """`grubby --info=ALL` shows the files of the Boot Loader Specification with their variables filled in."""
+    tree.file("/usr/sbin/grubby").chmod(0o755)
     for number, block in enumerate(re.split(r"^(?=index=)", text, flags=re.MULTILINE)):
         values = dict(re.findall(r'^(\w+)="?(.*?)"?$', block, re.MULTILINE))
         if "kernel" in values:

@@ -38,6 +38,29 @@ def programs(tree: Tree, text: str, _: str) -> None:
         tree.file(path).chmod(0o755)
 
 
+def initrd(tree: Tree, text: str, command: str) -> None:
+    """The list of an image's files, of the running kernel's where nothing else is told. lsinitrd is a part of dracut."""
+    name, release = command.split(maxsplit=1)[0], tree.kernel or "unknown"
+    image = f"initramfs-{release}.img"
+    if name == "lsinitramfs":
+        image = f"initrd.img-{release}"
+    elif release.endswith(("default", "unknown")):
+        image = f"initrd-{release}"
+    tree.file(f"/boot/{image}")
+    tree.folder(f"/lib/modules/{release}")
+    tree.prints(name, text)
+    if name == "lsinitrd":
+        tree.file("/usr/bin/dracut").chmod(0o755)
+
+
+def folder(tree: Tree, text: str, command: str) -> None:
+    """`ls` of one folder, long or short."""
+    for line in text.splitlines():
+        words = line.split()
+        for name in words[8:9] if "-l" in command.split() else words:
+            tree.file(f"{command.rsplit(maxsplit=1)[-1]}/{name}")
+
+
 def apt_config(tree: Tree, text: str, _: str) -> None:
     """`apt-config dump`. Asked for one key in a format of its own, it prints that key alone."""
     key = r'^APT::Get::allow-change-held-packages "(.*)";'

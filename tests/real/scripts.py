@@ -20,6 +20,7 @@ from gpuprov.probe import (
     gpudirect,
     house,
     imex,
+    initramfs,
     kubernetes,
     mig,
     modules,
@@ -127,6 +128,9 @@ PLACES: dict[str, Place] = {
     "programs": more.programs,
     "ib-write-bw-help": by("ib_write_bw", "--help"),
     "systemctl-status-imex": more.imex_status,
+    "lsinitrd": more.initrd,
+    "lsinitramfs": more.initrd,
+    "ls-folder": more.folder,
 }
 """How a piece becomes part of a host."""
 
@@ -350,6 +354,20 @@ SCRIPTS: tuple[Script, ...] = (
         ("meminfo",),
         ("hugepages",),
     ),
+    Script(cpu.DEFAULT_HUGEPAGE, lambda found: {"default_hugepage": found}, ("meminfo",), ("default_hugepage",)),
+    Script(
+        boot.BOOTLOADER,
+        lambda found: {"without_bootloader": dict.fromkeys(found, "absent")},
+        ("ls-folder", "grubby"),
+        ("without_bootloader",),
+    ),
+    Script(
+        initramfs.INITRAMFS,
+        lambda found: {"initramfs": {one.release: sorted(one.modules) for one in found if one.readable}},
+        ("lsinitrd", "lsinitramfs"),
+        ("initramfs",),
+    ),
+    Script(initramfs.DRACUT, lambda found: {"dracut": found}, ("lsinitrd", "lsinitramfs"), ("dracut",)),
     Script(packages.LOCKING, lambda found: {"not_locking": found}, ("apt-config-dump",), ("not_locking",)),
     Script(
         precompiled.PRECOMPILED,
