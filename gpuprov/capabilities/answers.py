@@ -14,7 +14,7 @@ from gpuprov.probe.packages import LOCKING, NO_LOCK_PLUGIN, Package
 APPLY = "gpuprov apply"
 HOLDING = (system.OS_RELEASE, LOCKING)
 """What `held` looks at, besides the packages."""
-SHOWN = "apt-mark showhold; dnf versionlock list"
+SHOWN = "apt-mark showhold; dnf versionlock list; zypper locks"
 LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
 
 

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from gpuprov import sources
-from gpuprov.probe import family, packages, zypper
+from gpuprov.probe import family, packages, silence, zypper
 from gpuprov.probe.base import Output
 
 ROW = '<solvable status="{}" name="{}" kind="{}" edition="{}" arch="{}" repository="{}"/>\n'
@@ -105,6 +105,12 @@ def test_a_lock_of_a_name_alone_holds() -> None:
     }
     assert packages.parse_locking(Output("suse|\n")) == ""
     assert not packages.parse_packages(Output(f"{RPMS}suse|\n"))["nvidia-common-G06"].held
+
+
+def test_no_locks_and_no_packages_are_an_answer() -> None:
+    for probe in (packages.LOCKING, packages.PACKAGES):
+        said = Output("suse|\n")
+        assert silence.why(probe.name, said, probe.parse(said), probe.parse) == ""
 
 
 def test_each_way_of_a_lock_to_name_packages() -> None:
