@@ -16,6 +16,9 @@ from tests.capabilities.asking import GOOD as OTHERS
 from tests.capabilities.cuda_host import GOOD
 from tests.capabilities.test_cuda_toolkit import BOTH, ROCKY, kits, row, with_packages
 
+SLES = {
+    "os_release": 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.7"\nPRETTY_NAME="SUSE Linux Enterprise Server 15 SP7"\n'
+}
 BARE = {"cuda_packages": ""}
 OLD = {"driver_libraries": "/usr/lib/libcuda.so.535.261.03\n"}
 CUDA_12_4 = CudaToolkit(versions=("12.4",))
@@ -53,6 +56,7 @@ ROWS = [
     row("NCCL for no such major", "resolvable", CudaToolkit(versions=("13.0",), nccl="2.21"), BARE, "fail", "no nccl 2.21 for CUDA 13",
         "there are: 2.28.3"),
     row("others go", "resolvable", only(only=True), {}, "pass", change="package cuda-toolkit-13-0: 13.0.2-1 -> "),
+    row("SLES", "resolvable", only(), {**BARE, **SLES}, "fail", "is not read from zypper yet", "zypper install"),
     row("Rocky has other names", "resolvable", only(nccl="2"), {**BARE, **ROCKY}, "fail", "(libnccl libnccl-devel)", "mirror"),
     row("it runs them", "driver", None, {}, "pass", "driver 580.95.05 runs 12.4, 13.0"),
     row("too old", "driver", None, OLD, "fail", "driver 535.261.03", 'nvidia_driver: {cuda: "13.0"}'),

@@ -9,7 +9,7 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok,
 from gpuprov.capabilities.cuda_toolkit.fragment import BASE, CudaToolkit, decide, driver_of, installed, kind, way_to
 from gpuprov.catalog import cuda, toolchain
 from gpuprov.catalog import toolkits as catalogue
-from gpuprov.probe import family
+from gpuprov.probe import family, system
 from gpuprov.probe.cuda_toolkit import INDEX, PACKAGES, TOOLKITS
 from gpuprov.spec.model import HostSpec
 
@@ -27,6 +27,9 @@ def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have every toolkit, cuDNN and NCCL as they are asked for."""
     block, have = ctx.fragment, installed(ctx.facts)
     expected = f"{block.parts} of {', '.join(block.versions) or 'any toolkit'}"
+    if kind(ctx.facts) == "suse":
+        told = f"which packages a release on {ctx.facts.get(system.OS_RELEASE).name} needs is not read from zypper yet"
+        return fail(expected, told, "zypper install cuda-toolkit-X-Y by hand, and cuda_toolkit out of the spec")
     decision = decide(block, ctx.facts, ctx.facts.get(INDEX), driver_of(ctx.host, ctx.facts))
     driver = ctx.host.capabilities.get("nvidia_driver")
     if decision.problem and not ctx.facts.get(INDEX) and (url := repositories_checks.coming(driver, ctx.facts)):
