@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from gpuprov import resolve
 from gpuprov.catalog import gpus
+from gpuprov.followers import LIBRARY_FILES
 
 Line = Literal["3", "4"]
 Parts = Mapping[str, bool]
@@ -206,6 +207,7 @@ def tables() -> dict[str, Any]:
         "unit": UNIT,
         "old_unit": OLD_UNIT,
         "program": PROGRAM,
+        "switch_libraries": list(LIBRARY_FILES),
         "command": COMMAND,
         "listen": LISTEN,
         "exporter": EXPORTER,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any
 
+from gpuprov import followers
 from gpuprov.catalog.driver_data import Setting, drivers_file
 from gpuprov.catalog.driver_sets import managed
 from gpuprov.catalog.drivers import branches
 from gpuprov.catalog.gpus import Gpu, gpus
 from gpuprov.catalog.packages import find_distribution, origins, package_sets
 from gpuprov.reading import is_whole
+from gpuprov.resolve import Rules
 
 UNIT = "nvidia-fabricmanager.service"
 PROGRAM = "/usr/bin/nv-fabricmanager"
@@ -42,6 +45,10 @@ SUBNET_PACKAGES = {
 SUBNET_MODULES = ("mlx5_core", "mlx5_ib", "ib_umad")
 REGISTERS_SINCE = 3
 """The first generation whose GPUs register with the fabric, which nvidia-smi shows, and must be reset when the daemon restarts."""
+LIBRARY = {2: "nscq", 3: "nscq", 4: "nvsdm"}
+"""The library by which DCGM reads NVSwitches, by their generation. Of generation 1 (HGX-2) no document says that NSCQ knows it:
+https://docs.nvidia.com/datacenter/dcgm/latest/installation.html (NVSwitch on HGX A100 and newer),
+https://docs.nvidia.com/datacenter/tesla/nvsdm/introduction.html (Blackwell)"""
 BOARD = 8
 """GPUs on an NVSwitch board."""
 NO_LIMIT = 9999
@@ -97,14 +104,42 @@ def names(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[st
     return tuple(found)
 
 
+@cache
+def libraries() -> dict[str, str]:
+    """By a GPU's PCI id, the part of the catalogue with the library that DCGM reads its board's NVSwitches by."""
+    boards = [(gpu, LIBRARY.get(gpu.nvswitch.generation or 0, "")) for gpu in gpus() if gpu.nvswitch]
+    return {entry.id: part for gpu, part in boards if part for entry in gpu.pci_ids}
+
+
+def followed(platforms: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+    """What `gpuprov.followers` decides by. `platforms`: ID and VERSION_ID of /etc/os-release by the platform's key."""
+    told: dict[str, Any] = {"library": libraries()}
+    for prefix, part in (("", "fabric-manager"), ("imex_", "imex"), ("nscq_", "nscq"), ("nvsdm_", "nvsdm")):
+        known = {key: pair for key, pair in platforms.items() if part == "imex" or rules(*pair, part)}
+        told[f"{prefix}rules"] = {key: list(rules(*pair, part)) for key, pair in known.items()}
+        told[f"{prefix}names"] = {key: list(names(*pair, part)) for key, pair in known.items()}
+    return told
+
+
+def beside(
+    capabilities: Mapping[str, object], gpu_ids: Callable[[], Sequence[str]], os_id: str, version_id: str
+) -> tuple[tuple[Rules, tuple[str, ...]], ...]:
+    """What a spec with these blocks wants in the driver's version under names of its own, on a host with these GPUs: of each package
+    its rules and all its names."""
+    block = capabilities.get(followers.FABRIC_MANAGER)
+    imex = getattr(block, "imex", None)
+    asked = str(getattr(block, "query_library", "never"))
+    tray = {"nodes": getattr(imex, "nodes", ()), "service": getattr(imex, "service", "enabled")}
+    known = followed({"": (os_id, version_id)})
+    needed = not followers.of_tray(tray) and followers.wants_library(asked, capabilities)
+    found = followers.followers(gpu_ids() if needed else (), capabilities, tray, asked, known, "")
+    return tuple(zip(found["rules"], found["names"], strict=True))
+
+
 def tables() -> dict[str, Any]:
     """What the role decides by; `rules` and `names` by platform."""
-    keys = {entry.key: (entry.id, entry.version_id) for entry in managed()}
     return {
-        "rules": {key: list(rules(*pair)) for key, pair in keys.items() if rules(*pair)},
-        "names": {key: list(names(*pair)) for key, pair in keys.items() if rules(*pair)},
-        "imex_rules": {key: list(rules(*pair, "imex")) for key, pair in keys.items()},
-        "imex_names": {key: list(names(*pair, "imex")) for key, pair in keys.items()},
+        **followed({entry.key: (entry.id, entry.version_id) for entry in managed()}),
         "imex_files": {
             "config": IMEX_CONFIG,
             "nodes": IMEX_NODES,

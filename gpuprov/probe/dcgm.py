@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from gpuprov.followers import LIBRARY_FILES
 from gpuprov.probe import zypper
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
@@ -28,6 +29,7 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 class Dcgm(msgspec.Struct, frozen=True, kw_only=True):
     """What the programs say. `installed`: nv-hostengine's version; `running`: that of the host engine that dcgmi reaches, if it
     tells. `gpus`: how many GPUs it manages, None where it does not answer: then `complaint` is dcgmi's.
+    `switches`: how many NVSwitches.
     `metrics`: how many values the exporter gives, None where it does not answer. `counters`: its file of counters is there."""
 
     engine: Service = Service()
@@ -35,6 +37,7 @@ class Dcgm(msgspec.Struct, frozen=True, kw_only=True):
     installed: str = ""
     running: str = ""
     gpus: int | None = None
+    switches: int | None = None
     complaint: str = ""
     metrics: int | None = None
     counters: bool = False
@@ -60,6 +63,7 @@ def parse_dcgm(output: Output) -> Dcgm:
         else:
             found[kind] = rest
     count = next((match[1] for line in said if (match := re.match(r"(\d+) GPUs? found", line))), None)
+    switches = next((match[1] for line in said if (match := re.match(r"(\d+) NvSwitch(?:es)? found", line))), None)
     complaint = " ".join(line.removeprefix("Error: ") for line in said if line.startswith("Error")) or " ".join(
         said[:2]
     )
@@ -70,6 +74,7 @@ def parse_dcgm(output: Output) -> Dcgm:
         installed=found.get("installed", ""),
         running=found.get("running", ""),
         gpus=int(count) if count else None,
+        switches=int(switches) if switches else None,
         complaint="" if count else complaint,
         metrics=int(metrics) if is_whole(metrics) else None,
         counters="counters" in found,
@@ -120,7 +125,8 @@ for n in engine exporter; do
   s=$(sed 's/.*) //' "/proc/${p:-0}/stat" 2>/dev/null) || continue
   case $s in Z*|X*|'') continue ;; esac
   t=$(echo "$s" | awk -v n="$now" -v u="$up" -v h="$hz" '{ printf "%.2f", n - u + $20 / h + 0.2 }')
-  o=new; [ -n "$(find $b /etc/systemd/system/$u.d -newerct "@$t" 2>/dev/null)" ] && o=old
+  [ $n = exporter ] && l= || l="@LIBRARIES@"
+  o=new; [ -n "$(find $b $l /etc/systemd/system/$u.d -newerct "@$t" 2>/dev/null)" ] && o=old
   c=$(tr '\0' ' ' < "/proc/$p/cmdline"); echo "process|$n|$p|$o|$c"
   set -- $c
   while [ $# -gt 0 ]; do
@@ -141,10 +147,10 @@ done
 command -v nv-hostengine >/dev/null &&
   echo "installed|$(timeout 10 nv-hostengine --version 2>/dev/null </dev/null | sed -n 's/^Version *: *//p' | head -n 1)"
 if command -v dcgmi >/dev/null; then
-  timeout 20 dcgmi discovery --host "$at" -l 2>&1 </dev/null | grep -E 'GPUs? found|Error' | sed 's/^/discovery|/'
+  timeout 20 dcgmi discovery --host "$at" -l 2>&1 </dev/null | grep -E '(GPUs?|NvSwitch(es)?) found|Error' | sed 's/^/discovery|/'
   [ "$at" = localhost ] && set -- -v || set -- -v --host "$at"
   echo "running|$(timeout 20 dcgmi "$@" 2>/dev/null </dev/null | awk '/^Hostengine build info/{f=1} f && /^Version/{print $NF; exit}')"
-fi; true""",
+fi; true""".replace("@LIBRARIES@", " ".join(LIBRARY_FILES)),
     parse_dcgm,
     "systemctl status nvidia-dcgm nvidia-dcgm-exporter; dcgmi -v; dcgmi discovery -l; curl -s localhost:9400/metrics",
 )

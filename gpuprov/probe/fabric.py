@@ -73,6 +73,14 @@ class SubnetKernel(msgspec.Struct, frozen=True):
     devices: tuple[str, ...] = ()
 
 
+class SwitchLibrary(msgspec.Struct, frozen=True):
+    """A library that DCGM reads NVSwitches by: `libnvidia-nscq` or `libnvsdm`, its path, and the version in its file's name."""
+
+    name: str
+    path: str
+    version: str
+
+
 def parse_bridges(output: Output) -> tuple[str, ...]:
     addresses = tuple(output.text.split())
     if strange := [one for one in addresses if not re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", one)]:
@@ -153,6 +161,15 @@ def parse_subnet_kernel(output: Output) -> SubnetKernel:
     return SubnetKernel(frozenset(found["module"]), tuple(found["device"]))
 
 
+def parse_libraries(output: Output) -> tuple[SwitchLibrary, ...]:
+    rows = [line.split("|") for line in output.text.splitlines()]
+    found = []
+    for path, real in (row[1:] for row in rows if len(row) == 3 and row[0] == "library"):
+        match = re.search(r"\.so\.(\d{3}(?:\.\d+)+)\Z", real)
+        found.append(SwitchLibrary(path.rpartition("/")[2].partition(".so")[0], path, match[1] if match else ""))
+    return tuple(found)
+
+
 BRIDGES = Probe(
     "fabric_bridges",
     """for d in /sys/bus/pci/devices/*; do
@@ -185,12 +202,21 @@ true""",
 PACKAGES = Probe(
     "fabric_packages",
     packages_script(
-        "'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm libibumad3 infiniband-diags",
-        "nvidia-fabric-?manager.*|nvidia-imex.*|nvlsm|libibumad|infiniband-diags",
+        "'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm libibumad3 infiniband-diags 'libnvidia-nscq*' 'libnvsdm*'",
+        "nvidia-fabric-?manager.*|nvidia-imex.*|nvlsm|libibumad|infiniband-diags|libnvidia-nscq.*|libnvsdm.*",
     ),
     parse_packages,
     "dpkg -l 'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm; rpm -qa 'nvidia-fabric*' 'nvidia-imex*' nvlsm",
 )
+LIBRARIES = Probe(
+    "switch_libraries",
+    r"""PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*=> //p' | grep -E '/lib(nvidia-nscq|nvsdm)\.so\.[0-9]+$' |
+while read -r f; do echo "library|$f|$(readlink -f "$f")"; done; true""",
+    parse_libraries,
+    "ldconfig -p | grep -E 'nscq|nvsdm'; readlink -f /usr/lib*/*/libnvidia-nscq.so.2",
+)
+"""Libraries that DCGM reads NVSwitches by, as the dynamic linker finds them. NSCQ's file has the version in its name
+(https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not (https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html)."""
 STATE = Probe(
     "fabric_state",
     """command -v nvidia-smi >/dev/null || exit 0

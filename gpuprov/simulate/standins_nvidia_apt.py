@@ -9,6 +9,7 @@ from functools import partial
 from gpuprov.catalog.drivers import Version, branch_of
 from gpuprov.catalog.packages import package_names, package_sets
 from gpuprov.simulate import standins_driver as pieces
+from gpuprov.simulate import switch_libraries
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric
 from gpuprov.simulate.parts.base import text
@@ -58,8 +59,13 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
         files = {**fabric.imex_files(version), "/DEBIAN/conffiles": text("/etc/nvidia-imex/config.cfg\n")}
         made.append(one(name, summary=f"NVIDIA IMEX service {version}", requires=("python3",),
                         files=files, scripts=scripts))  # fmt: skip
-    hollow = [name for part in ("nscq", "nvsdm") for name in _names(distribution, part, version)]
-    return made + [one(name, summary=f"{name} {version}: an empty package") for name in hollow]
+    for part, told in switch_libraries.SUMMARIES.items():
+        files = switch_libraries.files(part, version, DEB.libraries)
+        made += [
+            one(name, summary=f"{told} {version}", files=files, scripts=switch_libraries.DEB_SCRIPTS)
+            for name in _names(distribution, part, version)
+        ]
+    return made
 
 
 def _ubuntu(distribution: Distribution, version: str, one: partial[Standin]) -> list[Standin]:

@@ -12,7 +12,7 @@ from functools import partial
 from gpuprov.catalog.drivers import Version, branch_of
 from gpuprov.catalog.packages import package_names, package_sets
 from gpuprov.simulate import standins_driver as pieces
-from gpuprov.simulate import standins_precompiled
+from gpuprov.simulate import standins_precompiled, switch_libraries
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric, silicon
 from gpuprov.simulate.parts.base import File, text
@@ -117,7 +117,13 @@ def _fabric(distribution: Distribution, version: str) -> list[Standin]:
                 scripts={"post": pieces.RELOAD, "postun": pieces.RELOAD})
         for name in _names(distribution, "imex", version)
     ]  # fmt: skip
-    hollow = [name for part in ("fabric-manager-dev", "nscq") for name in _names(distribution, part, version)]
+    for part, told in switch_libraries.SUMMARIES.items():
+        held = switch_libraries.files(part, version, RPM.libraries)
+        made += [
+            Standin(name, f"{version}-1", f"{told} {version}", files=held, scripts=switch_libraries.RPM_SCRIPTS)
+            for name in _names(distribution, part, version)
+        ]
+    hollow = _names(distribution, "fabric-manager-dev", version)
     return made + [Standin(name, f"{version}-1", f"{name} {version}: an empty package") for name in hollow]
 
 

@@ -10,6 +10,7 @@ from functools import partial
 
 from gpuprov.catalog.drivers import branch_of
 from gpuprov.simulate import standins_driver as pieces
+from gpuprov.simulate import switch_libraries
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric
 from gpuprov.simulate.parts.base import text
@@ -39,7 +40,8 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
         one(f"nvidia-fabricmanager-{number}", summary=f"Fabric Manager for NVSwitch based systems {version}",
             files=fabric.fabric_manager_files(version), requires=("python3", f"nvidia-kernel-common-{branch}-{version}"),
             scripts=FABRIC_SCRIPTS).instead_of("nvidia-fabricmanager-any"),
-        one(f"libnvidia-nscq-{number}", summary="NVSwitch configuration and query library: an empty package"),
+        one(f"libnvidia-nscq-{number}", summary=f"NVSwitch Configuration and Query library {version}",
+            files=switch_libraries.files("nscq", version, DEB.libraries), scripts=switch_libraries.DEB_SCRIPTS),
     ]  # fmt: skip
     for flavour, end in FLAVOURS:
         made += kernel(one, version, f"-{branch}", flavour, DKMS)

@@ -127,7 +127,9 @@ def _files(block: object) -> list[tuple[str, str]]:
     if not isinstance(block, Fragment):
         return []
     names = [one.name for one in msgspec.structs.fields(block)]
-    return [(key, getattr(block, key)) for key in names if key in ("key_file", "certificate_file", "file")]
+    return [
+        (key, getattr(block, key)) for key in names if key in ("key_file", "certificate_file", "file", "topo_source")
+    ]
 
 
 def expected(block: Mapping[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ SHOWN = 4
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """`kind` is what it is about. A `note` may be as the machine was built. `places`: PCI addresses of what it is about."""
 
-    kind: Literal["rail", "link", "socket", "nvlink", "driver"]
+    kind: Literal["rail", "link", "socket", "nvlink", "driver", "file"]
     message: str
     hint: str = ""
     note: bool = False
@@ -27,8 +27,21 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 def findings(wiring: Wiring) -> tuple[Finding, ...]:
     """Everything that a person should look at, faults first."""
-    found = [*_rails(wiring), *_sockets(wiring), *_links(wiring), *_nvlinks(wiring), *_silent(wiring)]
+    found = [
+        *_told_nccl(wiring),
+        *_rails(wiring),
+        *_sockets(wiring),
+        *_links(wiring),
+        *_nvlinks(wiring),
+        *_silent(wiring),
+    ]
     return tuple(sorted(found, key=lambda one: one.note))
+
+
+def _told_nccl(wiring: Wiring) -> Iterator[Finding]:
+    for message in wiring.told_nccl:
+        hint = "the topology file of this machine type, or no NCCL_TOPO_FILE in /etc/nccl.conf: NCCL looks itself"
+        yield Finding(kind="file", message=f"NCCL is told otherwise: {message}", hint=hint)
 
 
 def paired(wiring: Wiring) -> Rails:

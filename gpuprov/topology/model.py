@@ -13,8 +13,10 @@ from typing import Literal
 
 import msgspec
 
+from gpuprov import nccl_topology
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.probe.base import Facts
+from gpuprov.probe.nccl_topology import NCCL_TOPOLOGY, TopologyFile
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
 from gpuprov.probe.topology import PCI, Function, PciTree
 from gpuprov.probe.topology_nvlink import NVLINKS, LinkedGpu, NvLinks
@@ -22,7 +24,7 @@ from gpuprov.probe.topology_nvlink import NVLINKS, LinkedGpu, NvLinks
 Distance = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
 DISTANCES: tuple[Distance, ...] = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """From near to far."""
-PROBES = (PCI, DEVICES, NVLINKS)
+PROBES = (PCI, DEVICES, NVLINKS, NCCL_TOPOLOGY)
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +76,8 @@ class Hca(msgspec.Struct, frozen=True, kw_only=True):
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a host has. `bridges` are NVLink bridges (SW_MNG), which are no HCAs; `silent` NVIDIA network functions without an
-    RDMA device; `unplaced` RDMA devices that are no PCI function, as software devices are."""
+    RDMA device; `unplaced` RDMA devices that are no PCI function, as software devices are. `told_nccl`: what is wrong with
+    the topology file that /etc/nccl.conf names."""
 
     tree: PciTree
     gpus: tuple[Gpu, ...] = ()
@@ -84,6 +87,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     silent: tuple[Function, ...] = ()
     unplaced: tuple[str, ...] = ()
     nvlinks: NvLinks = NvLinks()
+    told_nccl: tuple[str, ...] = ()
 
     @cached_property
     def switched(self) -> bool:
@@ -137,7 +141,22 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 def read(facts: Facts) -> Wiring:
     """The wiring that a host's facts tell. Raises ProbeFailed where they could not be read."""
-    return wiring(facts.get(PCI), facts.get(DEVICES), facts.get(NVLINKS))
+    found = wiring(facts.get(PCI), facts.get(DEVICES), facts.get(NVLINKS))
+    return msgspec.structs.replace(found, told_nccl=told_nccl(facts.get(NCCL_TOPOLOGY), found))
+
+
+def told_nccl(file: TopologyFile, found: Wiring) -> tuple[str, ...]:
+    """What is wrong with the topology file that NCCL is told of, for this wiring."""
+    if file.text is None:
+        return (f"{file.path} is not there",) if file.path else ()
+    try:
+        told = nccl_topology.parse(file.text)
+    except nccl_topology.TopologyError as error:
+        return (f"{file.path}: {error}",)
+    gpus = [gpu.function.address for gpu in found.gpus]
+    used = [hca.function.address for hca in found.hcas]
+    wrong = nccl_topology.strange(told, gpus, used, [*file.functions, *used])
+    return tuple(f"{file.path}: {one}" for one in wrong)
 
 
 def wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks) -> Wiring:

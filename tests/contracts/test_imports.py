@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     (
         "resolve",
         "reload",
+        "followers",
         "reach",
         "package_lists",
         "engines",
@@ -45,6 +46,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "mig_layout",
         "mig_fit",
         "nccl_conf",
+        "nccl_topology",
     ),
     ("errors", "shown", "onhost"),
 )

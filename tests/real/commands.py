@@ -299,6 +299,10 @@ def _facts_or_why(function: Callable[[str], Facts], parser: str) -> Reading:
     return Reading(f"acceptance_outputs.{parser}", facts)
 
 
+def _discovered(found: dcgm.Dcgm) -> Facts:
+    return {"gpus": found.gpus, "nvswitches": found.switches, "dcgm": found.complaint}
+
+
 def _unit(found: dict[str, systemd.Unit]) -> Facts:
     return {"units": {name: f"{unit.load} {unit.active} {unit.file}".strip() for name, unit in found.items()}}
 
@@ -412,7 +416,11 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
         ),
     ),
     "dcgmi-discovery": (
-        _of(dcgm.DCGM, lambda found: {"gpus": found.gpus, "dcgm": found.complaint}, _prefixed("discovery")),
+        _of(
+            dcgm.DCGM,
+            lambda found: {"gpus": found.gpus, "nvswitches": found.switches, "dcgm": found.complaint},
+            _prefixed("discovery"),
+        ),
     ),
     "nvcc-version": (
         _of(

@@ -75,7 +75,7 @@ def test_dead_with_the_state_latched(daemon: ModuleType, tmp_path: Path, monkeyp
     ("version", "names"),
     [
         ("535.261.03", {"nvidia-fabricmanager-535", "libnvidia-nscq-535"}),
-        ("580.178.04", {"nvidia-fabricmanager", "libnvidia-nscq", "nvidia-imex"}),
+        ("580.178.04", {"nvidia-fabricmanager", "libnvidia-nscq", "libnvsdm", "nvidia-imex"}),
     ],
 )
 def test_names_follow_the_branch(tmp_path: Path, version: str, names: set[str]) -> None:

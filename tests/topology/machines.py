@@ -25,6 +25,7 @@ class Machine:
     nvlinks: dict[int, str] = field(default_factory=dict)
     matrix: list[str] = field(default_factory=list)
     smi: bool = True
+    nccl: str = ""
 
     def function(
         self,
@@ -90,7 +91,7 @@ class Machine:
 
     @property
     def texts(self) -> dict[str, Output]:
-        """What the three probes print."""
+        """What the four probes print."""
         nodes = [f"node|{node}|{node * 48}-{node * 48 + 47}|{socket}" for node, socket in self.sockets.items()]
         pci = "".join(f"{line}\n" for line in [*nodes, *("|".join(cells) for cells in self.functions.values())])
         lines = list(self.gpus)
@@ -98,7 +99,12 @@ class Machine:
             lines += [f"link|GPU {index}: NVIDIA (UUID: GPU-{index})", *self.nvlinks.get(index, "").splitlines()]
         nvlinks = Output("".join(f"{line}\n" for line in [*lines, *self.matrix])) if self.smi else Output("", 127)
         devices = Output("".join(f"{line}\n" for line in self.devices))
-        return {"topology_pci": Output(pci), "rdma_devices": devices, "topology_nvlinks": nvlinks}
+        return {
+            "topology_pci": Output(pci),
+            "rdma_devices": devices,
+            "topology_nvlinks": nvlinks,
+            "nccl_topology": Output(self.nccl),
+        }
 
     def read(self) -> Wiring:
         texts = self.texts

@@ -45,6 +45,7 @@ def ask(
                 "topology_pci",
                 "rdma_devices",
                 "topology_nvlinks",
+                "nccl_topology",
             }
             told = texts if texts is not None else machine.texts if machine else None
             return {

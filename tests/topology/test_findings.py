@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
+from gpuprov.probe.base import Output
+from gpuprov.probe.nccl_topology import TopologyFile, parse
 from gpuprov.topology.judge import findings, theirs
-from gpuprov.topology.model import Wiring
+from gpuprov.topology.model import Wiring, told_nccl
 from gpuprov.topology.rails import rails
 from tests.topology.machines import CX6, H100, Machine, hgx_h100, port, rail
 from tests.topology.others import crowded, dgx2, dgx_a100, grace, hgx_b200, l40s, shared, swapped, vm
@@ -248,3 +251,18 @@ def test_a_port_in_words() -> None:
     machine.devices.pop()
     wiring = machine.read()
     assert [hca.port for hca in wiring.hcas] == ["Ethernet 400 Gb/s ACTIVE", "Ethernet ACTIVE", "no port"]
+
+
+def test_a_topology_file_of_another_machine() -> None:
+    machine = hgx_h100()
+    gpus = [gpu.function.address for gpu in machine.read().gpus]
+    rows = "".join(f'text|<pci busid="{address}" class="0x030200"/>\n' for address in [*gpus[:7], "0009:00:00.0"])
+    machine.nccl = f'path|/etc/t.xml\nsum|ab  /etc/t.xml\ntext|<system version="1">\n{rows}text|</system>\n'
+    file = TopologyFile(path="/etc/t.xml", text=parse(Output(machine.nccl)).text)
+    wrong = told_nccl(file, machine.read())
+    assert any("names GPUs that the host has not: 0009:00:00.0" in one for one in wrong)
+    assert any(f"lacks GPUs of the host: {gpus[7]}" in one for one in wrong)
+    found = findings(msgspec.structs.replace(machine.read(), told_nccl=wrong))
+    assert found[0].message.startswith("NCCL is told otherwise: /etc/t.xml: it names GPUs")
+    assert told_nccl(TopologyFile(path="/etc/t.xml"), machine.read()) == ("/etc/t.xml is not there",)
+    assert "not well-formed" in told_nccl(TopologyFile(path="/etc/t.xml", text="<"), machine.read())[0]

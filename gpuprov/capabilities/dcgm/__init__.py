@@ -85,7 +85,7 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(dcgm.PACKAGES, dcgm.UNITS, dcgm.DCGM),
-    follows=("nvidia_driver",),
+    follows=("nvidia_driver", "fabric_manager"),
     tables=lambda: {HERE: catalogue.tables()},
     packages=True,
 )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
-from gpuprov import resolve
+from gpuprov import followers, resolve
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, branch_now, builds, installed, listens, mine, needed
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.probe import dcgm, nvidia, pci, system, systemd
+from gpuprov.catalog import fabric as board
+from gpuprov.probe import dcgm, fabric, nvidia, pci, system, systemd
 
 Ctx = Context[Dcgm]
 UNIT, EXPORTER_UNIT = catalogue.UNIT, catalogue.EXPORTER_UNIT
@@ -101,7 +102,7 @@ def alive(ctx: Ctx) -> Outcome:
         told = f"process {engine.pid} is of version {found.running}, installed is {found.installed or 'none'}"
         return fail("a host engine of the installed version", told, f"systemctl restart {UNIT}", changes=[restart])
     if engine.old:
-        told = f"process {engine.pid} was started before {catalogue.PROGRAM} or its unit's settings were changed"
+        told = f"process {engine.pid} was started before {catalogue.PROGRAM}, a library that it loads or its unit's settings changed"
         return fail("a host engine of the installed version", told, f"systemctl restart {UNIT}", changes=[restart])
     if found.gpus is None:
         change = Change(kind="service", name=UNIT, before="silent", after="restarted")
@@ -126,6 +127,37 @@ def gpus(ctx: Ctx) -> Outcome:
         told = f"{found.gpus} GPUs" if found.gpus is not None else f"dcgmi: {found.complaint or 'no answer'}"
         return fail(f"{on_bus} GPUs", told, f"nvidia-smi -L; then systemctl restart {UNIT}")
     return ok(f"{on_bus} GPUs")
+
+
+@check(
+    "dcgm.switches",
+    *(dcgm.DCGM, pci.NVIDIA_FUNCTIONS, fabric.BRIDGES, nvidia.DRIVER, system.CONTAINER),
+    evidence="dcgmi discovery -l; lspci -d 10de:; tail /var/log/nv-hostengine.log",
+)
+def switches(ctx: Ctx) -> Outcome:
+    """The host engine sees the NVSwitches that Fabric Manager manages: without their library, or with one of another version than the
+    driver, everything else works and it shows 0 NvSwitches."""
+    block = ctx.host.capabilities.get(followers.FABRIC_MANAGER)
+    asked = str(getattr(block, "query_library", "never"))
+    if not followers.wants_library(asked, (followers.DCGM,)):
+        return not_asked("the spec wants no library that DCGM reads NVSwitches by (fabric_manager.query_library)")
+    functions = [one.identifier for one in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
+    on_bus, bridges = sum(one in board.switches() for one in functions), ctx.facts.get(fabric.BRIDGES)
+    if not on_bus and not bridges:
+        return skip("no NVSwitch on the bus: see fabric_manager.hardware")
+    if board.generation(functions, bridged=bool(bridges)) not in board.LIBRARY:
+        return not_asked("no library is known that reads the NVSwitches of this board")
+    container, found = ctx.facts.get(system.CONTAINER), ctx.facts.get(dcgm.DCGM)
+    if container and not ctx.facts.get(nvidia.DRIVER).version:
+        return skip(f"{container} container: the driver is the machine's, and none is loaded there")
+    expected = f"{on_bus} NVSwitches" if on_bus else "the NVSwitches behind the board's bridges"
+    hint = f"see fabric_manager.query_library; then systemctl restart {UNIT}: the library is loaded once"
+    if found.gpus is None or found.switches is None:
+        return fail(expected, f"dcgmi: {found.complaint or 'no answer'}", JOURNAL)
+    if (on_bus and found.switches != on_bus) or not found.switches:
+        change = Change(kind="service", name=UNIT, before=f"{found.switches} NvSwitches", after="restarted")
+        return fail(expected, f"dcgmi discovery -l: {found.switches} NvSwitches", hint, changes=[change])
+    return ok(f"{found.switches} NVSwitches", expected)
 
 
 @check("dcgm.listens", dcgm.DCGM, fields=("listen",), evidence=f"systemctl cat {UNIT}; ss -ltnp")
@@ -193,4 +225,4 @@ def exporter(ctx: Ctx) -> Outcome:
     return ok(f"{there}, {found.metrics} values on port {port}", expected)
 
 
-CHECKS = (version, leftovers, held, enabled, alive, gpus, listening, exporter)
+CHECKS = (version, leftovers, held, enabled, alive, gpus, switches, listening, exporter)

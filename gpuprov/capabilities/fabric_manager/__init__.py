@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.fabric_manager import imex, imex_rules, now, preflight, tray
+from gpuprov.capabilities.fabric_manager import imex, imex_rules, library, now, preflight, tray
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex, driver_wanted, written
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
@@ -131,7 +131,11 @@ CAPABILITY = Capability(
     name=HERE,
     summary="Fabric Manager for hosts with NVSwitches, nvidia-imex for trays of a rack: of the driver's version, held with it, alive",
     fragment=FabricManager,
-    checks=(*map(tray.on_boards, (*now.CHECKS, preflight.hardware)), preflight.resolvable, *imex.CHECKS),
+    checks=(
+        *map(tray.on_boards, (*now.CHECKS, *library.CHECKS, preflight.hardware)),
+        preflight.resolvable,
+        *imex.CHECKS,
+    ),
     rules=rules,
     fleet_rules=imex_rules.fleet_rules,
     contribute=contribute,

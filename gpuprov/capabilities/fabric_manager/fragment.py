@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov import resolve
+from gpuprov import followers, resolve
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog.driver_sets import installed_driver
 from gpuprov.probe import fabric, nvidia, pci, system
@@ -75,6 +75,13 @@ class FabricManager(Fragment, frozen=True):
             "that are not named stay as the package has them"
         ),
     ] = {}
+    query_library: Annotated[
+        Literal["auto", "always", "never"],
+        msgspec.Meta(
+            description="the library by which DCGM reads NVSwitches, of the driver's version: libnvidia-nscq for A100, H100 and H200, "
+            "libnvsdm for B200 and B300; auto: where the spec has dcgm"
+        ),
+    ] = "auto"
     imex: Annotated[
         Imex,
         msgspec.Meta(
@@ -106,17 +113,17 @@ def written(value: object) -> str:
 
 
 def rules(facts: Facts, part: str = "fabric-manager") -> tuple[dict[str, object], ...]:
-    """The package's names on this host's distribution; `part` imex: nvidia-imex's."""
+    """The package's names on this host's distribution; `part` imex: nvidia-imex's; nscq, nvsdm: the library's."""
     release = facts.get(system.OS_RELEASE)
     found = catalogue.rules(release.id, release.version, part)
     if not found:
-        what = "nvidia-imex" if part == "imex" else "Fabric Manager"
+        what = {"imex": "nvidia-imex", **followers.LIBRARIES}.get(part, "Fabric Manager")
         raise ProbeFailed(f"no {what} packages are known for {release.name or release.id}")
     return found
 
 
 def package(facts: Facts, part: str = "fabric-manager") -> Package | None:
-    """The installed Fabric Manager, or nvidia-imex; the one of the highest version, should there be several."""
+    """The installed Fabric Manager, nvidia-imex, or library for DCGM; the one of the highest version, should there be several."""
     found = facts.get(fabric.PACKAGES)
     mine = resolve.other_names(rules(facts, part), {name: package.version for name, package in found.items()})
     return max((found[name] for name in mine), key=lambda one: resolve.order(one.version), default=None)
@@ -130,12 +137,20 @@ def driver_version(facts: Facts) -> str:
     return resolve.upstream(mine) if mine else facts.get(nvidia.DRIVER).version
 
 
-def held_packages(facts: Facts) -> dict[str, Package]:
-    """Fabric Manager, and NVLSM, which must not move without it either."""
+def library_part(host: HostSpec, facts: Facts) -> str:
+    """The part of the catalogue with the library that the host shall have for DCGM: nscq or nvsdm; empty for none."""
+    block = host.capabilities.get(followers.FABRIC_MANAGER)
+    if not followers.wants_library(str(getattr(block, "query_library", "never")), host.capabilities):
+        return ""
+    on_bus = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+    return followers.library(on_bus, {"library": catalogue.libraries()})
+
+
+def held_packages(facts: Facts, part: str) -> dict[str, Package]:
+    """Fabric Manager, and NVLSM and the library that DCGM needs (`part`), which must not move without it either."""
     found = facts.get(fabric.PACKAGES)
-    mine = package(facts)
-    names = [mine.name] if mine else []
-    return {name: found[name] for name in [*names, "nvlsm"] if name in found}
+    mine = [one.name for one in (package(facts), package(facts, part) if part else None) if one]
+    return {name: found[name] for name in [*mine, "nvlsm"] if name in found}
 
 
 def hold(host: HostSpec) -> bool:

@@ -15,6 +15,7 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     generation,
     held_packages,
     hold,
+    library_part,
     package,
     wanted_settings,
 )
@@ -68,13 +69,14 @@ def version(ctx: Ctx) -> Outcome:
 
 @check(
     "fabric_manager.held",
-    *(fabric.PACKAGES, *answers.HOLDING),
+    *(fabric.PACKAGES, system.OS_RELEASE, pci.NVIDIA_FUNCTIONS, *answers.HOLDING),
     moment="next-boot",
     evidence=answers.SHOWN,
 )
 def held(ctx: Ctx) -> Outcome:
-    """Fabric Manager (and NVLSM) is held as the driver's set is: no upgrade moves it alone."""
-    return answers.held(ctx.facts, held_packages(ctx.facts), "Fabric Manager", wanted=hold(ctx.host))
+    """Fabric Manager, NVLSM and the library that DCGM needs are held as the driver's set is: no upgrade moves one alone."""
+    mine = held_packages(ctx.facts, library_part(ctx.host, ctx.facts))
+    return answers.held(ctx.facts, mine, "Fabric Manager", wanted=hold(ctx.host))
 
 
 @check("fabric_manager.enabled", systemd.SYSTEMD_UNITS, moment="next-boot", evidence=f"systemctl is-enabled {UNIT}")

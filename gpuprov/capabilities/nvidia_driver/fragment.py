@@ -163,12 +163,14 @@ def versions(facts: Facts) -> dict[str, str]:
 
 
 def followers(host: HostSpec, facts: Facts) -> tuple[resolve.Rules, ...]:
-    """Rules for the packages that the spec wants in the driver's version under names of their own: Fabric Manager, or IMEX."""
-    release, block = facts.get(system.OS_RELEASE), host.capabilities.get("fabric_manager")
-    imex = getattr(block, "imex", None)
-    on_tray = bool(getattr(imex, "nodes", ())) or getattr(imex, "service", "enabled") == "disabled"
-    part = "imex" if on_tray else "fabric-manager"
-    return (fabric.rules(release.id, release.version, part),) if block is not None else ()
+    """Rules for the packages that the spec wants in the driver's version under names of their own: Fabric Manager and the library
+    that DCGM reads NVSwitches by, or IMEX."""
+    release = facts.get(system.OS_RELEASE)
+
+    def on_bus() -> list[str]:
+        return [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+
+    return tuple(rules for rules, _ in fabric.beside(host.capabilities, on_bus, release.id, release.version))
 
 
 def decide(

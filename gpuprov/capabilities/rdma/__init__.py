@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.rdma import devices, erdma, infiniband, limits, nccl, ofed, preflight, reality, roce, soft
+from gpuprov.capabilities.rdma import (
+    devices,
+    erdma,
+    infiniband,
+    limits,
+    nccl,
+    nccl_topology,
+    ofed,
+    preflight,
+    reality,
+    roce,
+    soft,
+)
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.rules import HERE, fleet_rules, rules
 from gpuprov.capabilities.rdma.tables import tables
@@ -43,6 +55,7 @@ CAPABILITY = Capability(
         *roce.CHECKS,
         *erdma.CHECKS,
         *nccl.CHECKS,
+        *nccl_topology.CHECKS,
         *preflight.CHECKS,
     ),
     rules=rules,

@@ -63,7 +63,16 @@ class Nccl(Fragment, frozen=True):
         ),
     ] = ""
     topo_file: Annotated[
-        str, msgspec.Meta(pattern=r"^(/[^\s]+)?$", description="NCCL_TOPO_FILE: a file of the host")
+        str,
+        msgspec.Meta(
+            pattern=r"^(/[^\s]+)?$", description="NCCL_TOPO_FILE: a file of the host, compared with its hardware"
+        ),
+    ] = ""
+    topo_source: Annotated[
+        str,
+        msgspec.Meta(
+            description="that file beside the inventory, which is copied to topo_file; empty: it is on the host"
+        ),
     ] = ""
     settings: Annotated[
         dict[Variable, Value], msgspec.Meta(description="any other variable of NCCL, as it is to stand in the file")

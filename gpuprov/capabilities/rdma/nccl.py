@@ -66,7 +66,7 @@ def file(ctx: Ctx) -> Outcome:
     except nccl_conf.ConfError as error:
         return fail(f"{CONFIG} of this host's devices", str(error), "see rdma.devices; or rdma.nccl: {manage: false}")
     if found == asked:
-        return ok(f"{len(asked)} variables: {asked[0]}", "; ".join(asked))
+        return ok(f"{len(asked)} variables: {asked[0]}" if asked else "no variable is needed", "; ".join(asked))
     diff = "\n".join(unified_diff(found or (), asked, "as it is", "as it shall be", lineterm="", n=0))
     change = Change(kind="file", name=CONFIG, before="; ".join(found or ()), after="; ".join(asked), diff=diff)
     return fail("; ".join(asked), f"{CONFIG} {_told(found, asked)}", APPLY, changes=[change])
@@ -167,7 +167,7 @@ def parts(ctx: Ctx) -> Outcome:
         return not_asked("rdma.nccl.manage is false")
     lost = [
         name
-        for name in (asked.topo_file, asked.net_plugin)
+        for name in ("" if asked.topo_source else asked.topo_file, asked.net_plugin)
         if name.startswith("/") and not state.files.get(name, False)
     ]
     if lost and state.lines is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 
+from gpuprov.capabilities.rdma import nccl_topology
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.fragment_nccl import Nccl
 from gpuprov.catalog import nccl as catalogue
@@ -49,6 +50,7 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
         yield _problem("sharp", told, "fabric: infiniband, or leave it out")
     if asked.sharp and asked.net_plugin == "none":
         yield _problem("net_plugin", "is none, and sharp is a plugin", "sharp: false, or leave net_plugin out")
+    yield from nccl_topology.rules(block)
     yield from _range(asked)
     yield from _settings(block)
 

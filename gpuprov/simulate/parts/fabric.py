@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpuprov.catalog.packages import package_names, package_sets
+from gpuprov.simulate import switch_libraries
 from gpuprov.simulate.debs import standin_deb
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts.base import File, Part
@@ -13,8 +14,6 @@ ASSETS = Path(__file__).with_name("fabric_files")
 STATE = "/run/gpuprov-sim/fabric"
 """`Completed` once a fabric manager has configured the switches; it stays so until a reboot, dead or alive the daemon."""
 NVLSM = "2025.10.14-1"
-# A part of the catalogue whose packages follow the driver's version and do nothing here.
-HOLLOW = {"nscq": "NVSwitch configuration and query library"}
 RELOAD = "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n"
 STOP = (
     '#!/bin/sh\nset -e\nif [ "$1" = remove ] && [ -d /run/systemd/system ]; then\n'
@@ -69,9 +68,13 @@ def packages(target: Path, distribution: str, version: str) -> list[Path]:
             standin_deb(target, name, f"{version}-1", description=f"NVIDIA IMEX service {version}", files=imex_files(version),
                         depends="python3", scripts={"postinst": RELOAD, "postrm": RELOAD, **stop})
         )  # fmt: skip
-    for kind, told in HOLLOW.items():
-        for name in _names(distribution, kind, version):
-            made.append(standin_deb(target, name, f"{version}-1", description=f"{told} {version}: an empty package"))
+    for kind, told in switch_libraries.SUMMARIES.items():
+        files = switch_libraries.files(kind, version, "/usr/lib/x86_64-linux-gnu")
+        made += [
+            standin_deb(target, name, f"{version}-1", description=f"{told} {version}", files=files,
+                        scripts=switch_libraries.DEB_SCRIPTS)
+            for name in _names(distribution, kind, version)
+        ]  # fmt: skip
     return made
 
 

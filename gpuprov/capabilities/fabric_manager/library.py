@@ -1,0 +1,75 @@
+"""The library by which DCGM reads NVSwitches: is it there, of the driver's version, and where the dynamic linker finds it.
+
+It is Fabric Manager's capability that has it, and not DCGM's: it follows the driver's version as Fabric Manager does, in the one
+transaction of the driver's set, and which one it is follows from the board, which is known here. DCGM has a version line of its own.
+"""
+
+from __future__ import annotations
+
+from gpuprov import resolve
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.fabric_manager.fragment import (
+    DRIVER_PROBES,
+    FabricManager,
+    driver_version,
+    library_part,
+    package,
+    rules,
+)
+from gpuprov.followers import LIBRARIES
+from gpuprov.probe import fabric, pci
+
+Ctx = Context[FabricManager]
+WHOLE = "mend the package database, then gpuprov apply"
+
+
+@check(
+    "fabric_manager.query_library",
+    *(*DRIVER_PROBES, pci.NVIDIA_FUNCTIONS, fabric.PACKAGES, fabric.LIBRARIES),
+    fields=("query_library",),
+    evidence="ldconfig -p | grep -E 'nscq|nvsdm'; dpkg -l 'libnvidia-nscq*' 'libnvsdm*'; cat /proc/driver/nvidia/version",
+)
+def query_library(ctx: Ctx) -> Outcome:
+    """The library that DCGM reads this board's NVSwitches by is installed in the driver's version, and the dynamic linker finds that
+    very file. Without it DCGM works, and shows 0 NvSwitches."""
+    part = library_part(ctx.host, ctx.facts)
+    if not part:
+        return not_asked(_why_not(ctx))
+    name, driver = LIBRARIES[part], driver_version(ctx.facts)
+    expected = f"{name} {driver}"
+    if not driver:
+        return fail(
+            f"{name} of the driver's version", "no driver is installed or loaded", "see nvidia_driver.installed"
+        )
+    mine = package(ctx.facts, part)
+    if mine is None:
+        wanted = next(iter(resolve.fitting(rules(ctx.facts, part), driver)), name)
+        change = Change(kind="package", name=wanted, after=driver)
+        return fail(expected, f"no {name}: dcgmi discovery -l shows 0 NvSwitches", "gpuprov apply", changes=[change])
+    if not mine.whole:
+        return fail(expected, f"{mine.name} is not whole", WHOLE)
+    if resolve.upstream(mine.version) != driver:
+        change = Change(kind="package", name=mine.name, before=mine.version, after=driver)
+        hint = 'gpuprov apply; gpuprov explain "NvSwitch version mismatch"'
+        return fail(expected, f"{mine.name} {mine.version}", hint, changes=[change])
+    found = [one for one in ctx.facts.get(fabric.LIBRARIES) if one.name == name]
+    if not found:
+        return fail(
+            expected, f"{mine.name} is installed, and the dynamic linker finds no {name}.so", "ldconfig; ldconfig -p"
+        )
+    first = found[0]
+    if first.version and first.version != driver:
+        hint = f"another installation's library lies before the package's: dpkg -S {first.path}, or rpm -qf"
+        return fail(expected, f"{first.path} is of version {first.version}", hint)
+    return ok(f"{mine.name} {mine.version}, {first.path}", expected)
+
+
+def _why_not(ctx: Ctx) -> str:
+    if ctx.fragment.query_library == "never":
+        return "query_library is never"
+    if ctx.fragment.query_library == "auto" and "dcgm" not in ctx.host.capabilities:
+        return "it is DCGM's, and dcgm is not in the spec"
+    return "no library is known that reads the NVSwitches of this board"
+
+
+CHECKS = (query_library,)

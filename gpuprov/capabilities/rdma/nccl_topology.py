@@ -1,0 +1,99 @@
+"""The part `rdma.nccl.topo_file`: is the topology file one that NCCL can read, and is it of this machine.
+
+Clouds that hide a machine's PCIe tree give such a file to each VM size; in the place of another's, NCCL neither fails nor gets faster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path as File
+
+from gpuprov import nccl_topology
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.probe import pci
+from gpuprov.probe.nccl_topology import NCCL_TOPOLOGY
+from gpuprov.probe.rdma import DEVICES
+from gpuprov.spec.problem import Path, Problem
+
+Ctx = Context[Rdma]
+HERE: Path = ("rdma", "nccl")
+APPLY = "gpuprov apply"
+
+
+def rules(block: Rdma) -> Iterable[Problem]:
+    """What is wrong with the fields, and with the file that is to be copied."""
+    asked = block.nccl
+    if not asked.topo_source:
+        return
+    path: Path = (*HERE, "topo_source")
+    if not asked.topo_file:
+        hint = "topo_file: /etc/nccl-topo.xml, for instance"
+        yield Problem(path=path, message="rdma.nccl.topo_source goes nowhere: there is no topo_file", hint=hint)
+    try:
+        text = File(asked.topo_source).read_text(encoding="utf-8")
+        nccl_topology.parse(text)
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not a text"
+        message = f"rdma.nccl.topo_source {asked.topo_source} cannot be read: {why}"
+        yield Problem(path=path, message=message, hint="put the topology file of this VM size there")
+    except nccl_topology.TopologyError as error:
+        message = f"rdma.nccl.topo_source {asked.topo_source}: {error}"
+        yield Problem(path=path, message=message, hint="a topology file of NCCL: NCCL_TOPO_DUMP_FILE writes one")
+
+
+@check(
+    "rdma.nccl_topology",
+    *(NCCL_TOPOLOGY, DEVICES, pci.NVIDIA_FUNCTIONS),
+    fields=("nccl",),
+    evidence="cat $(sed -n 's/^NCCL_TOPO_FILE=//p' /etc/nccl.conf); lspci -D",
+)
+def topology(ctx: Ctx) -> Outcome:
+    """NCCL can read the topology file, it names this host's GPUs and RDMA devices and no others, and it is the one of the spec."""
+    asked, found = ctx.fragment.nccl, ctx.facts.get(NCCL_TOPOLOGY)
+    if not asked.manage and not found.path:
+        return not_asked("/etc/nccl.conf names no topology file")
+    if asked.manage and not asked.topo_file:
+        return not_asked("no topo_file in the spec")
+    where = asked.topo_file if asked.manage else found.path
+    expected = f"{where} of this machine"
+    change = Change(kind="file", name=where, before=found.sha256[:12], after="the site's file")
+    mine = [change] if asked.topo_source else []
+    if found.path != where:
+        return fail(expected, f"/etc/nccl.conf names {found.path or 'none'}", APPLY, changes=mine)
+    if found.text is None:
+        hint = APPLY if mine else f"put it there (rdma.nccl.topo_source copies it), or take topo_file out: {where}"
+        return fail(expected, f"{where} is not there", hint, changes=mine)
+    if asked.topo_source and found.sha256 != _digest(asked.topo_source):
+        told = f"{where} is another file than {asked.topo_source}"
+        return fail(f"{where} as in {asked.topo_source}", told, APPLY, changes=mine)
+    try:
+        topology = nccl_topology.parse(found.text)
+    except nccl_topology.TopologyError as error:
+        return fail(
+            expected, f"{where}: {error}", "NCCL_TOPO_DUMP_FILE=FILE has NCCL write a good one; or take topo_file out"
+        )
+    gpus = [one.address for one in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
+    if not gpus:
+        return skip("no NVIDIA GPU on the PCI bus to compare it with")
+    used = [device.address for device in selected(ctx.fragment, ctx.facts.get(DEVICES)) if device.address]
+    adapters = [address for address, kind in found.functions.items() if kind.startswith(nccl_topology.NETWORK)]
+    if wrong := nccl_topology.strange(topology, gpus, used, [*adapters, *used]):
+        hint = (
+            "the file of this VM size (Azure: ndv4-topo.xml for ND A100 v4, ndv5-topo.xml for H100 v5, H200 v5; in /opt/microsoft), "
+            "or take it out: NCCL looks itself"
+        )
+        return fail(expected, f"{where}: {'; '.join(wrong)}", hint)
+    return ok(f"{where}: {len(topology.gpus)} GPUs, {len(topology.adapters)} adapters", expected)
+
+
+def _digest(file: str) -> str:
+    try:
+        return hashlib.sha256(File(file).read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+CHECKS = (topology,)

@@ -1,0 +1,63 @@
+"""What must have the driver's version under a name of its own: Fabric Manager, nvidia-imex, the library that DCGM reads NVSwitches by.
+
+For the controller and for the roles, which carry this file as a filter. Standard library only, Python 3.8.
+
+DCGM tries NVSDM first and then NSCQ: modules/nvswitch/DcgmModuleNvSwitch.cpp of https://github.com/NVIDIA/DCGM. NSCQ asks the NVSwitch
+driver, whose version must be its own; NVSDM asks the switches of Blackwell boards through InfiniBand, which no NVSwitch driver is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+DCGM = "dcgm"
+FABRIC_MANAGER = "fabric_manager"
+LIBRARIES = {"nscq": "libnvidia-nscq", "nvsdm": "libnvsdm"}
+"""What the library is called without the end of its file's name, by the part of the catalogue that has its packages."""
+
+LIBRARY_FILES = tuple(
+    f"{folder}/{name}"
+    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
+    for name in ("libnvidia-nscq.so.2", "libnvsdm.so.1")
+)
+"""What DCGM's host engine loads, once, when its module starts: sdk/nvidia/nscq/dlwrap/posix.c and
+sdk/nvidia/nvsdm/loader/nvsdm_loader.cpp of https://github.com/NVIDIA/DCGM"""
+
+
+def of_tray(imex: Mapping[str, Any]) -> bool:
+    """Whether nvidia-imex is meant in the place of Fabric Manager."""
+    return bool(imex.get("nodes")) or imex.get("service", "enabled") == "disabled"
+
+
+def wants_library(asked: str, capabilities: Collection[str]) -> bool:
+    """Whether the library is part of the set: `auto` follows DCGM, which alone uses it."""
+    return asked == "always" or (asked == "auto" and DCGM in capabilities)
+
+
+def library(gpus: Iterable[str], known: Mapping[str, Any]) -> str:
+    """Which one boards with these GPUs (`10de:2330`) are read by: a key of LIBRARIES; empty where none is known."""
+    return next((known["library"][one] for one in gpus if one in known["library"]), "")
+
+
+def followers(gpus: Iterable[str], capabilities: Collection[str], imex: Mapping[str, Any], asked: str,
+              known: Mapping[str, Any], platform: str) -> dict[str, Any]:  # fmt: skip
+    """`{rules, names}`: of each package its rules, as `gpuprov.resolve` takes them, and all names that an index is asked for.
+
+    imex, asked: the fields `imex` and `query_library` of fabric_manager. known: the catalogue's tables by platform."""
+    if FABRIC_MANAGER not in capabilities:
+        return {"rules": [], "names": []}
+    parts = ["imex_"] if of_tray(imex) else [""]
+    wanted = "" if of_tray(imex) or not wants_library(asked, capabilities) else library(gpus, known)
+    # A platform may have no such package. Nobody named it in the spec, so that nothing is missing.
+    if wanted and (known[f"{wanted}_rules"].get(platform) or asked == "always"):
+        parts.append(f"{wanted}_")
+    rules = [known[f"{part}rules"].get(platform, []) for part in parts]
+    return {"rules": rules, "names": [known[f"{part}names"].get(platform, []) for part in parts]}
+
+
+class FilterModule:
+    """What Ansible loads."""
+
+    def filters(self) -> dict[str, Any]:
+        return {"gpuprov_followers": followers}

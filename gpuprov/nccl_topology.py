@@ -1,0 +1,79 @@
+"""A topology file of NCCL (NCCL_TOPO_FILE): what it says of a machine, and how far that is this machine.
+
+The format is NCCL's own: https://github.com/NVIDIA/nccl/blob/master/src/graph/xml.cc (nodes and attributes, version 1). NCCL
+takes the place of a device from the file, and finds out by itself where one is that the file does not name; what the file names and
+the machine has not is dropped without a word. So a file of another machine type neither fails nor helps.
+"""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as xml
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+MOST = 1 << 20
+"""Bytes of a file that is read; NCCL itself takes at most 1024 nodes."""
+VERSION = "1"
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+GPU, NETWORK = ("0x0302", "0x0300"), ("0x02",)
+
+
+class TopologyError(ValueError):
+    """Why NCCL could not read it; one line."""
+
+
+@dataclass(frozen=True)
+class Topology:
+    """PCI addresses of the GPUs and of the network adapters that the file names. Bridges are of its own making, and do not count."""
+
+    gpus: tuple[str, ...]
+    adapters: tuple[str, ...]
+
+
+def parse(text: str) -> Topology:
+    """Raises TopologyError."""
+    if len(text) > MOST:
+        raise TopologyError(f"it is longer than {MOST >> 20} MiB")
+    if re.search(r"<!(DOCTYPE|ENTITY)", text, re.IGNORECASE):
+        raise TopologyError("it has a DOCTYPE, which NCCL's reader does not know")
+    try:
+        root = xml.fromstring(text)
+    except xml.ParseError as error:
+        raise TopologyError(f"it is not well-formed: {error}") from error
+    if root.tag != "system":
+        raise TopologyError(f"its root is <{root.tag[:40]}>, and NCCL wants <system>")
+    if root.get("version") != VERSION:
+        raise TopologyError(f'its version is "{root.get("version", "")[:20]}", and NCCL wants {VERSION}')
+    found = dict(_functions(root))
+    if not found:
+        raise TopologyError("it names no PCI function")
+    return Topology(
+        gpus=tuple(address for address, kind in found.items() if kind.startswith(GPU)),
+        adapters=tuple(address for address, kind in found.items() if kind.startswith(NETWORK)),
+    )
+
+
+def _functions(root: xml.Element) -> Iterator[tuple[str, str]]:
+    for node in root.iter("pci"):
+        address = node.get("busid", "").lower()
+        if not ADDRESS.fullmatch(address):
+            raise TopologyError(f'a <pci> has busid "{address[:40]}", which is no PCI address')
+        yield address, node.get("class", "").lower()
+
+
+def strange(topology: Topology, gpus: Iterable[str], adapters: Iterable[str], every: Iterable[str]) -> list[str]:
+    """What does not go together, in words. `gpus`: of the machine; `adapters`: those that NCCL is to use; `every`: all there are."""
+    mine, used, known = ({one.lower() for one in group} for group in (gpus, adapters, every))
+    rows = (
+        ("names GPUs that the host has not", set(topology.gpus) - mine),
+        ("names network adapters that the host has not", set(topology.adapters) - known),
+        ("lacks GPUs of the host", mine - set(topology.gpus)),
+        ("lacks RDMA devices of the host", used - set(topology.adapters)),
+    )
+    return [f"it {told}: {_some(found)}" for told, found in rows if found]
+
+
+def _some(found: Iterable[str]) -> str:
+    names = sorted(found)
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

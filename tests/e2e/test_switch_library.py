@@ -1,0 +1,50 @@
+"""DCGM on a simulated HGX board: the library by which it reads NVSwitches comes with the driver's set, moves with it, and is held."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.simulate.description import Description, Gpus
+from tests.e2e.lab import Lab
+from tests.e2e.machine import Machine
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+NAME = "e2e-switches"
+HOST = Description(gpu=Gpus(model="H100-SXM5-80GB", count=2), nvswitch=3)
+SEEN = "dcgmi discovery -l | grep NvSwitch"
+LIBRARY = "readlink -f /usr/lib/x86_64-linux-gnu/libnvidia-nscq.so.2"
+VERSION = "dpkg-query -W -f '${Version}' libnvidia-nscq-535"
+
+
+def test_dcgm_sees_the_switches(lab: Lab, site: Machine) -> None:
+    spec = {"nouveau": {}, "nvidia_driver": {"version": "535"}, "fabric_manager": {}, "dcgm": {}}
+    folder = lab.inventory(spec, site)
+    plan = lab.run("plan", folder, "--quick")
+    assert "libnvidia-nscq-535" in plan.text, plan
+    done = lab.run("apply", folder, "--yes")
+    assert done.code == 0, done
+    version = site.sh(VERSION).strip()
+    assert site.sh(LIBRARY).strip().endswith(version.rpartition("-")[0])
+    assert "libnvidia-nscq-535" in site.sh("apt-mark showhold")
+    assert site.sh(SEEN).startswith("4 NvSwitches found.")
+
+    # What a monitoring image has: everything works, and no switch is seen.
+    site.sh("apt-get -y -q --allow-change-held-packages purge libnvidia-nscq-535; systemctl restart nvidia-dcgm")
+    found = lab.run("verify", folder, "--json").failed()
+    assert "0 NvSwitches" in found["dcgm.switches"]["found"]
+    assert "no libnvidia-nscq" in found["fabric_manager.query_library"]["found"]
+    done = lab.run("apply", folder, "--yes")
+    assert done.code == 0, done
+    assert site.sh(SEEN).startswith("4 NvSwitches found."), "its host engine was started again"
+
+    # A library of another version lies before it.
+    site.sh("cd /usr/lib/x86_64-linux-gnu; cp -L libnvidia-nscq.so.2 libnvidia-nscq.so.525.85.12; "
+            "ln -sf libnvidia-nscq.so.525.85.12 libnvidia-nscq.so.2")  # fmt: skip
+    found = lab.run("verify", folder, "--json").failed()
+    assert "is of version 525.85.12" in found["fabric_manager.query_library"]["found"]
+    assert "dcgm.alive" in found, "the library that the host engine loads has changed"
+    site.sh("rm /usr/lib/x86_64-linux-gnu/libnvidia-nscq.so.525.85.12; ldconfig; systemctl restart nvidia-dcgm")
+    assert lab.run("verify", folder).code == 0
+    done = lab.run("apply", folder, "--yes")
+    assert done.code == 0, done
+    assert "unchanged" in done.text or "nothing to do" in done.text.lower(), done
