@@ -199,7 +199,7 @@ def _locks(text: str, module: int) -> dict[str, dict[str, Any]]:
 
 def parse_confidential(output: Output) -> Confidential:
     found = re.search(r"CC (?:status|State)\s*: *(ON|OFF)\b", output.text)
-    if "No CC capable" in output.text:
+    if re.search(r"No CC capable|CC feature status: Not Supported", output.text):
         return Confidential("disabled")
     if not found:
         said = " ".join((output.text or output.error).split())[:200]

@@ -1,4 +1,4 @@
-"""GPU settings on a simulated host with two L40S: applied, kept across a reboot, refused where a GPU does not take them."""
+"""GPU settings on a simulated host with two H100: applied, kept across a reboot, refused where a GPU does not take them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tests.e2e.machine import Machine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-gpu-settings"
-HOST = Description(gpu=Gpus(model="L40S", count=2))
+HOST = Description(gpu=Gpus(model="H100-SXM5-80GB", count=2))
 ASKED: dict[str, Any] = {
     "ecc": "disabled",
-    "power_limit": 300,
-    "locked_clocks": {"graphics": [1200, 2100]},
+    "power_limit": 500,
+    "locked_clocks": {"graphics": [1200, 1755]},
     "compute_mode": "exclusive_process",
     "confidential_computing": "disabled",
-    "per_gpu": [{"gpus": [1], "power_limit": 250, "compute_mode": "default"}],
+    "per_gpu": [{"gpus": [1], "power_limit": 400, "compute_mode": "default"}],
 }
 QUERY = (
     "nvidia-smi --query-gpu=power.limit,clocks.gr,compute_mode,ecc.mode.current,ecc.mode.pending --format=csv,noheader"
 )
-SET = "300.00 W, 1200 MHz, Exclusive_Process, {0}, Disabled\n250.00 W, 1200 MHz, Default, {0}, Disabled\n"
-OWN = "350.00 W, 345 MHz, Default, Enabled, Enabled\n" * 2
+SET = "500.00 W, 1200 MHz, Exclusive_Process, {0}, Disabled\n400.00 W, 1200 MHz, Default, {0}, Disabled\n"
+OWN = "700.00 W, 345 MHz, Default, Enabled, Enabled\n" * 2
 HOLD = """
 systemd-run --quiet --unit gpuprov-sim-client --slice user.slice \\
   sh -c 'exec 3</dev/nvidia0 4</dev/nvidia-uvm; exec sleep infinity'
@@ -35,7 +35,7 @@ systemd-run --quiet --unit gpuprov-sim-client --slice user.slice \\
 
 
 def spec(settings: dict[str, Any], reboot: str = "never") -> dict[str, Any]:
-    return {"gpu": {"model": "L40S", "count": 2}, "gpu_settings": settings, "reboot": reboot}
+    return {"gpu": {"model": "H100-SXM5-80GB", "count": 2}, "gpu_settings": settings, "reboot": reboot}
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def test_all_is_set_and_ecc_waits_for_the_reboot(lab: Lab, site: Machine, first:
 
 
 def test_the_plan_says_what_would_change(lab: Lab, site: Machine) -> None:
-    other = lab.run("plan", lab.inventory(spec({**ASKED, "power_limit": 320}), site))
-    assert "power limit: 300 W -> 320 W" in other.text
+    other = lab.run("plan", lab.inventory(spec({**ASKED, "power_limit": 520}), site))
+    assert "power limit: 500 W -> 520 W" in other.text
     assert site.sh(QUERY) == SET.format("Enabled")
 
 
@@ -75,7 +75,7 @@ def test_a_reboot_keeps_it_all_and_brings_ecc(lab: Lab, site: Machine) -> None:
     hosts.reboot(NAME)
     site.sh("systemctl is-system-running --wait >/dev/null || true")
     assert site.sh(QUERY) == SET.format("Disabled")
-    assert "power limit: 350 W -> 300 W" in site.sh("journalctl -b -u gpuprov-gpu-settings -o cat --no-pager")
+    assert "power limit: 700 W -> 500 W" in site.sh("journalctl -b -u gpuprov-gpu-settings -o cat --no-pager")
     assert not lab.run("verify", lab.inventory(spec(ASKED), site), "--json").failed("gpu_settings")
     again = lab.run("apply", lab.inventory(spec(ASKED), site), "--yes", "--full")
     assert again.code == 0, again
@@ -85,7 +85,7 @@ def test_a_reboot_keeps_it_all_and_brings_ecc(lab: Lab, site: Machine) -> None:
 def test_what_a_gpu_does_not_take_changes_nothing(lab: Lab, site: Machine) -> None:
     refused = lab.run("apply", lab.inventory(spec({**ASKED, "ecc": "enabled", "power_limit": 50}), site), "--yes")
     assert refused.code == 3, refused
-    assert "power_limit is 50 W; allowed: 100 to 350 W" in refused.text
+    assert "power_limit is 50 W; allowed: 200 to 700 W" in refused.text
     assert site.sh(QUERY) == SET.format("Disabled")
 
 
@@ -119,7 +119,7 @@ def test_faults_are_found_and_mended(lab: Lab, site: Machine, name: str) -> None
 def test_what_is_there_can_be_exported_and_asked_for_again(lab: Lab, site: Machine) -> None:
     exported = lab.run("export", lab.inventory(None, site), "--json")
     assert exported.code == 0, exported
-    assert '"power_limit": 300' in exported.out or "power_limit: 300" in exported.out
+    assert '"power_limit": 500' in exported.out or "power_limit: 500" in exported.out
 
 
 def test_an_allowed_reboot_brings_the_ecc_mode_at_once(lab: Lab, site: Machine) -> None:

@@ -252,6 +252,19 @@ def test_a_lock_that_somebody_took_away_is_seen_by_a_clock_above_it(host: Host, 
     assert run(**locks)["steps"] == [f"{FIRST}: locked graphics clocks: 210 to 300 MHz -> 210 to 300 MHz"]
 
 
+def test_a_lock_that_nobody_can_see_to_be_gone_is_set_again_without_a_word(host: Host, run: Run) -> None:
+    """As after the driver let go of an idle GPU."""
+    run(**EVERYTHING)
+    with host.client() as client:
+        for gpu in (0, 1):
+            client.nvmlDeviceResetGpuLockedClocks(client.nvmlDeviceGetHandleByIndex(gpu))
+    assert state(host)["clock"] == 345
+    assert not run(check=True, **EVERYTHING)["changed"]
+    assert state(host)["clock"] == 345
+    assert not run(**EVERYTHING)["changed"]
+    assert state(host)["clock"] == 1200
+
+
 def test_at_boot_one_gpus_problem_is_not_the_others(host: Host, capsys: pytest.CaptureFixture[str]) -> None:
     entries = [{"gpus": [1], "settings": {"power_limit": 9999}}]
     file = written(host, {"version": 1, "all": {"power_limit": 400}, "per_gpu": entries})

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.probe import gpu_settings
+from gpuprov.probe.base import Output
 from gpuprov.simulate import debs, image, sources
 from gpuprov.simulate.repository_debian import Archive
 from gpuprov.simulate.repository_plan import upstream
@@ -172,3 +174,47 @@ def test_processes(smi: Smi, tmp_path: Path) -> None:
         told = smi.run(host, "--query-compute-apps=pid,gpu_bus_id", "--format=csv,noheader")
         assert told == (0, f"{two}, 00000001:10:00.0\n{one}, 00000001:11:00.0\n")
         assert "In use by another client" in smi.run(host, "mig", "-i", "0", "-dci")[1]
+
+
+STATE = "--query-gpu=power.limit,clocks.gr,clocks.applications.gr,compute_mode,ecc.mode.current,ecc.mode.pending"
+
+
+def test_settings(smi: Smi, tmp_path: Path) -> None:
+    """In nvidia-smi's own words, as public outputs of real GPUs have them."""
+    host = Host(tmp_path, "H100-SXM5-80GB", 2, version=smi.version)
+
+    def state(gpu: str = "0") -> str:
+        return smi.run(host, "-i", gpu, STATE, "--format=csv,noheader")[1].strip()
+
+    own = "700.00 W, 345 MHz, 1980 MHz, Default, Enabled, Enabled"
+    assert state() == own
+    assert smi.run(host, "-i", "0", "-pl", "50") == (
+        2,
+        "Provided power limit 50.00 W is not a valid power limit which should be between 200.00 W and 700.00 W for GPU "
+        "00000001:10:00.0\nTerminating early due to previous errors.\n",
+    )
+    for arguments, said in (
+        (("-pl", "500"), "Power limit for GPU 00000001:10:00.0 was set to 500.00 W from 700.00 W."),
+        (("-lgc", "1200,1755"), 'GPU clocks set to "(gpuClkMin 1200, gpuClkMax 1755)" for GPU 00000001:10:00.0'),
+        (("-ac", "2619,1755"), 'Applications clocks set to "(MEM 2619, SM 1755)" for GPU 00000001:10:00.0'),
+        (("-ac", "2619,1756"), 'Specified clock combination "(MEM 2619, SM 1756)" is not supported'),
+        (("-c", "EXCLUSIVE_PROCESS"), "Set compute mode to EXCLUSIVE_PROCESS for GPU 00000001:10:00.0."),
+        (("-e", "0"), "Disabled ECC support for GPU 00000001:10:00.0."),
+    ):
+        assert said in smi.run(host, "-i", "0", *arguments)[1]
+    assert state() == "500.00 W, 1200 MHz, 1755 MHz, Exclusive_Process, Enabled, Disabled"
+    assert state("1") == own
+    host.boot(2)
+    assert state() == "700.00 W, 345 MHz, 1980 MHz, Default, Disabled, Disabled"
+
+
+def test_confidential_computing(smi: Smi, tmp_path: Path) -> None:
+    host = Host(tmp_path, "H100-SXM5-80GB", 1, version=smi.version)
+    asked = [("conf-compute", "-f"), ("conf-compute", "-d")]
+    assert [smi.run(host, *words)[1] for words in asked] == ["CC status: OFF\n", "DevTools Mode: OFF\n"]
+    host.write("/var/lib/gpuprov-sim/faults/confidential-computing", "devtools\n")
+    assert [smi.run(host, *words)[1] for words in asked] == ["CC status: ON\n", "DevTools Mode: ON\n"]
+    older = Host(tmp_path / "older", "A100-SXM4-40GB", 1, version=smi.version)
+    said = smi.run(older, *asked[0])[1]
+    assert said in ("CC status: OFF\n", "Failed to display Conf. Compute CC feature status: Not Supported\n")
+    assert gpu_settings.parse_confidential(Output(said)).mode == "disabled"

@@ -87,7 +87,9 @@ def _judged(nvml: Nvml, config: Mapping[str, Any], change: bool, partly: bool) -
     change = change and (partly or not problems)
     if change:
         problems += [text for one in able for text in _carry_out(nvml, one, locks)]
-    return _answer(needs, problems)._replace(changed=change and any(one.steps for one in able))
+    return _answer(needs, problems)._replace(
+        changed=change and any(not step.again for one in able for step in one.steps)
+    )
 
 
 def _clocks(nvml: Nvml, card: Card) -> Any:
@@ -97,7 +99,7 @@ def _clocks(nvml: Nvml, card: Card) -> Any:
 
 
 def _answer(needs: Sequence[plan.Needs], problems: Sequence[str]) -> Answer:
-    rows = [(one.card.gpu, step) for one in needs for step in one.steps]
+    rows = [(one.card.gpu, step) for one in needs for step in one.steps if not step.again]
     return Answer(
         steps=[f"{gpu}: {step.what}: {step.before} -> {step.after}" for gpu, step in rows],
         before="".join(f"{gpu}: {step.what}: {step.before}\n" for gpu, step in rows),
@@ -118,7 +120,7 @@ def _carry_out(nvml: Nvml, one: plan.Needs, locks: dict[str, plan.Locks]) -> lis
             wrong.append(f"{card.gpu}: {step.what} {step.after}: {failed}{root}")
             continue
         name, how = step.lock
-        if name:
+        if name and not step.again:
             locks.setdefault(card.gpu.address, {})[name] = how
             write_record(locks)
     missed = _left(nvml, one) if one.steps and not wrong else []

@@ -16,13 +16,15 @@ LOCKING = {
 
 
 class Step(NamedTuple):
-    """One call of NVML. `what`, `before`, `after` are for people. `lock`: the clock that it locks, and how."""
+    """One call of NVML. `what`, `before`, `after` are for people. `lock`: the clock that it locks, and how. `again`: it is noted as
+    done, and is done again without a word, since nobody can read whether it still holds."""
 
     what: str
     before: str
     after: str
     call: tuple[Any, ...]
     lock: tuple[str, Any] = ("", None)
+    again: bool = False
 
 
 class Needs(NamedTuple):
@@ -127,9 +129,9 @@ def _lock(
 ) -> None:
     to_set, to_reset = LOCKING[name]
     before = "unknown" if name not in locks else span(locks[name])
+    what = f"locked {name} clocks"
     if asked == "default":
-        if locks.get(name) != "default":
-            steps.append(Step(f"locked {name} clocks", before, "default", (to_reset,), (name, asked)))
+        steps.append(Step(what, before, asked, (to_reset,), (name, asked), again=locks.get(name) == asked))
         return
     least, most = (int(one) for one in asked)
     known = clocks()
@@ -139,9 +141,9 @@ def _lock(
     if wrong:
         problems.append(f"locked_clocks.{name} is {wrong[0]} MHz; allowed: {listed(sorted({*there}))}")
     now = card.clocks[0 if name == "graphics" else 1]
-    if locks.get(name) != [least, most] or (now is not None and now > most):
-        call = (to_set, UINT(least), UINT(most))
-        steps.append(Step(f"locked {name} clocks", before, span([least, most]), call, (name, [least, most])))
+    again = locks.get(name) == [least, most] and (now is None or now <= most)
+    call = (to_set, UINT(least), UINT(most))
+    steps.append(Step(what, before, span([least, most]), call, (name, [least, most]), again))
 
 
 def span(lock: Any) -> str:
