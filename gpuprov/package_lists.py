@@ -63,11 +63,19 @@ def header_package(form: str, release: str) -> str:
         return form.replace("{kernel_flavour}", own).replace("{kernel}", version)
     base, _, variant = release.partition("+")
     other = f"uek{variant}" if "uek." in release else variant
-    return (
-        f"kernel-{other}-devel-{base}"
-        if other and form.startswith("kernel-devel-")
-        else form.replace("{kernel}", release)
-    )
+    if other and form.startswith("kernel-devel-"):
+        return f"kernel-{other}-devel-{base}"
+    return re.sub("^kernel(?=-)", kernel_name(release), form).replace("{kernel}", release)
+
+
+def kernel_name(release: str) -> str:
+    """The package of a kernel on a distribution that has several series of them, by its release: Amazon Linux's later ones are
+    kernel6.12 and kernel6.18 (https://docs.aws.amazon.com/linux/al2023/ug/kernel-update.html), Azure Linux 3's kernel-hwe
+    (https://github.com/microsoft/azurelinux/blob/3.0/SPECS/kernel-hwe/kernel-hwe.spec)."""
+    series = re.match(r"(\d+\.\d+)\..*\.(amzn2023|azl3)\b", release)
+    if not series or series[1] in ("6.1", "6.6"):
+        return "kernel"
+    return f"kernel{series[1]}" if series[2] == "amzn2023" else "kernel-hwe"
 
 
 def without_headers(
@@ -85,8 +93,10 @@ def without_headers(
         if "=" in package:
             wanted, _, version = package.partition("=")
             return any(f"{one}.".startswith(f"{version}.") for one in index.get(wanted, ()))
-        name, _, rest = package.partition("-devel-")
-        return package in offered or rest.rpartition(".")[0] in offered.get(f"{name}-devel", ())
+        name = without_release(package)
+        there = offered.get(name, ())
+        rest = package.removeprefix(f"{name}-")
+        return package in offered or rest in there or rest.rpartition(".")[0] in there
 
     left = [row[0] for row in known if row[2] == row[3] == "0" and row[0] != newest]
     return [one for one in left if not all(there(header_package(form, one)) for form in forms if "{kernel}" in form)]
@@ -111,7 +121,12 @@ def header_packages(
 def header_names(forms: Iterable[str], kernels: Iterable[str]) -> list[str]:
     """What an index is asked for, to know which of them it has."""
     found = header_packages(forms, kernels)
-    return list(dict.fromkeys(re.sub(r"^(kernel(?:-\w+)?-devel)[-=].*", r"\1", name) for name in found))
+    return list(dict.fromkeys(map(without_release, found)))
+
+
+def without_release(package: str) -> str:
+    """`kernel6.12-devel-6.12.73-95.123.amzn2023.x86_64` -> `kernel6.12-devel`: what rpm calls it, where it is a kernel's."""
+    return re.sub(r"^(kernel\S*?)[-=]\d+\.\d.*", r"\1", package)
 
 
 def parse_precompiled(text: str) -> dict[str, dict[str, Any]]:

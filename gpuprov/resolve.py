@@ -2,9 +2,9 @@
 
 Rendered projects carry it as an Ansible filter plugin: checks and roles decide by the same code. It touches no host. A set of
 packages is a list of rules `{name, min, max}`: `{branch}` and `{version}` in a name are filled in, min and max are branches. The
-first rule that fits a branch names the kernel modules' package. A rule may have `like`, a pattern of its archive's package
-versions, and `companion`: no part of the set, but moves with it where it is there. With `proof`, names by `{kernel}`, the
-flavour is there where one is installed. `{driver}`: `{version}`, and to be offered.
+first rule that fits a branch names the kernel modules' package; its `way_out` is for hosts that are offered none. `like`: a pattern of
+its archive's package versions. `companion`: no part of the set, but moves with it where it is there. With `proof`, names by
+`{kernel}`, the flavour is there where one is installed. `{driver}`: `{version}`, and to be offered.
 """
 
 from __future__ import annotations
@@ -27,17 +27,15 @@ Index = Mapping[str, list[str]]
 NO_LIMIT = 9999
 PLACES = {"branch": r"\d+", "kernel": r"\d+\.\S+", "kernel_flavour": r"(?!open-)[a-z]\S*"}
 NO_FOLLOWER = "NVIDIA's repository has it: nvidia_driver: {source: nvidia}, or {source: mirror, repository: ...} for a mirror of it"
-FLAVOURS = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have"
+FLAVOURS = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have; source runfile has both flavours"
 NO_DRIVER = "fetch the package lists (apt-get update, dnf makecache), or take NVIDIA's repository: nvidia_driver: {source: nvidia}"
 
 
-def upstream(version: str) -> str:
-    """The driver version inside a package version: `535.309.01-0+deb12u1` -> `535.309.01`, `3:580.95.05-1.el9` -> `580.95.05`."""
+def upstream(version: str) -> str:  # `535.309.01-0+deb12u1` -> `535.309.01`, `3:580.95.05-1.el9` -> `580.95.05`
     return version.rpartition(":")[2].partition("-")[0]
 
 
-def order(version: str) -> tuple[int, ...]:
-    """Sort key of a driver version; a part that is no number counts as 0."""
+def order(version: str) -> tuple[int, ...]:  # a part that is no number counts as 0
     return tuple(int(part) if re.fullmatch("[0-9]{1,18}", part) else 0 for part in upstream(version).split("."))
 
 
@@ -224,6 +222,8 @@ def decide(wanted: str, modules: str, pci_ids: list[str], table: Names, sets: Se
     free = last == NO_LIMIT and {table.get(identifier, "either") for identifier in pci_ids} <= {"either"}
     if free and (wanted, modules, len(present)) == ("any", "auto", 1):
         choice = {"flavour": next(iter(present)), "reason": "it is installed, and any version will do", "problem": ""}
+    if not choice["problem"] and not sets[choice["flavour"]] and any(sets.values()):
+        choice["problem"] = f"{choice['reason']}, and this distribution's packages have no {choice['flavour']} modules"
     if choice["problem"]:
         return {**_answer("", {}), **choice, "hint": FLAVOURS}
     kind, each = choice["flavour"], dict.fromkeys(wishes)
@@ -289,7 +289,7 @@ def _missing(wanted: str, rules: Rules, index: Index, offered: list[Names], besi
         nearest = min(map(_first, offered), key=lambda v: [abs(a - b) for a, b in zip(order(v), number, strict=False)])
         hint = f"the nearest version with the whole set is {upstream(nearest)}; whole sets: {listed}"
     else:
-        hint = NO_FOLLOWER if unfollowed else NO_DRIVER
+        hint = NO_FOLLOWER if unfollowed else next((rule["way_out"] for rule in rules if "way_out" in rule), NO_DRIVER)
     return {**_answer("", {}), "problem": problem, "hint": hint}
 
 

@@ -61,7 +61,9 @@ class Modules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`id`, `version_id`: as in /etc/os-release; `likes`: other IDs with the same packages. `modular`: dnf has module streams."""
+    """`id`, `version_id`: as in /etc/os-release; `likes`: other IDs with the same packages. `modular`: NVIDIA's repository for it has
+    module streams. `builds_from`: where DKMS and the compiler come from, and `no_driver`: what there is in the place of a driver of
+    its own archive, as a way out."""
 
     key: str
     id: str
@@ -70,6 +72,8 @@ class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     codename: str = ""
     manager: Literal["apt", "dnf", "zypper"]
     modular: bool = False
+    builds_from: str
+    no_driver: str = ""
 
     @property
     def family(self) -> Literal["debian", "redhat", "suse"]:
@@ -80,7 +84,8 @@ class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Origin(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An archive. `url` has {repo} and {arch}; without a url it is the distribution's own.
 
-    `architectures`: the word for {arch} by machine (`uname -m`).
+    `architectures`: the word for {arch} by machine (`uname -m`). `mirrors`: the archive whose packages it has, without its module
+    streams. `enabled_by`: the command that makes it a package source of a host.
     """
 
     key: str
@@ -89,6 +94,8 @@ class Origin(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: str = ""
     architectures: dict[str, str] = {}
     keyring: str = ""
+    mirrors: str = ""
+    enabled_by: str = ""
     unsure: dict[str, Confidence] = {}
     notes: tuple[str, ...] = ()
 
@@ -193,3 +200,14 @@ def coherent_memory() -> Setting:
 def drivers_file() -> DriversFile:
     """The whole file."""
     return load("drivers", DriversFile)
+
+
+def origin_of(key: str) -> Origin | None:
+    """The archive with this key."""
+    return next((entry for entry in drivers_file().origins if entry.key == key), None)
+
+
+def same_packages(origin: str) -> tuple[str, ...]:
+    """The origins whose package sets an archive has: its own, that of the archive it mirrors, and the distribution's."""
+    known = origin_of(origin)
+    return (origin, *((known.mirrors,) if known and known.mirrors else ()), "distribution")

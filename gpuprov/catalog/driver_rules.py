@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gpuprov.catalog.driver_data import Distribution, PackageSet, drivers_file
+from gpuprov.catalog.driver_data import Distribution, PackageSet, drivers_file, same_packages
 from gpuprov.catalog.drivers import branches
 from gpuprov.catalog.gpus import Flavour
 
@@ -23,7 +23,7 @@ def entries(distribution: Distribution, origin: str, part: str, flavour: Flavour
         for entry in drivers_file().package_sets
         if entry.part == part
         and distribution.key in entry.distributions
-        and entry.origin in (origin, "distribution")
+        and entry.origin in same_packages(origin)
         and flavour in (None, entry.flavour or flavour)
     ]
 

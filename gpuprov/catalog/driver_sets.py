@@ -10,21 +10,21 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov import resolve
-from gpuprov.catalog.driver_data import Distribution, PackageSet
+from gpuprov.catalog.driver_data import Distribution, PackageSet, origin_of
 from gpuprov.catalog.driver_rules import FLAVOURS, NO_LIMIT, PARTS, asked, entries, of_driver, rule
 from gpuprov.catalog.driver_traits import PREBUILT, TRAITS
 from gpuprov.catalog.gpus import Flavour, gpus
-from gpuprov.catalog.packages import distributions, find_distribution
+from gpuprov.catalog.packages import distributions, find_distribution, origins
 
-Source = Literal["distribution", "nvidia", "mirror"]
-"""Where a driver comes from: the distribution's own archive, NVIDIA's repository, or the site's mirror of the latter."""
-SOURCES: tuple[Source, ...] = ("distribution", "nvidia", "mirror")
+Source = Literal["distribution", "nvidia", "mirror", "runfile"]
+"""Its own archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, where no packages are confirmed."""
+SOURCES: tuple[Source, ...] = ("distribution", "nvidia", "mirror", "runfile")
 
 MANAGED = ("debian12", "debian13", "ubuntu2204", "ubuntu2404", "ubuntu2604", "rhel8", "rhel9", "rhel10",
-           "sles15", "leap15")  # fmt: skip
+           "sles15", "leap15", "amzn2023", "azl3", "alinux3")  # fmt: skip
 """Distributions whose driver gpuprov installs."""
 
-OWN = {"debian": "debian", "ubuntu": "ubuntu"}
+OWN = {"debian": "debian", "ubuntu": "ubuntu", "amzn": "amazon"}
 """The distribution's own archive that has a driver, by ID."""
 
 BUILDS = ("dkms", "precompiled")
@@ -66,7 +66,7 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     flavour. `pin`: globs of names that may come in the set's version only. `headers` (`{kernel}` is a kernel's release) and
     `dkms`: what a module build needs; `compilers`: what else, by flavour. `precompiled`: names of packages of modules for one
     kernel, by flavour; where it has some, the set is that of a host that builds none (see
-    `gpuprov.package_lists.precompiled_sets`).
+    `gpuprov.package_lists.precompiled_sets`). `builds_from`: what a host does that has no DKMS on offer.
     """
 
     proprietary: tuple[dict[str, Any], ...]
@@ -81,6 +81,7 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     pin: tuple[str, ...]
     headers: tuple[str, ...]
     dkms: tuple[str, ...]
+    builds_from: str
     compilers: dict[str, tuple[str, ...]] = {}
     precompiled: dict[str, tuple[str, ...]] = {}
 
@@ -106,12 +107,14 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
 
 def default_source(distribution: Distribution) -> Source:
     """What `auto` means: the distribution's own archive where it has a driver, else NVIDIA's repository."""
-    return "distribution" if distribution.id in OWN else "nvidia"
+    return sources(distribution)[0]
 
 
 def sources(distribution: Distribution) -> tuple[Source, ...]:
     """Where the driver can come from on a distribution."""
-    return SOURCES if distribution.id in OWN else SOURCES[1:]
+    if not origins(distribution.key):
+        return ("runfile",)
+    return SOURCES[:3] if distribution.id in OWN else SOURCES[1:3]
 
 
 @cache
@@ -128,7 +131,7 @@ def driver_packages(os_id: str, version_id: str, source: str = "auto", build: st
 
 
 def _origin(distribution: Distribution, source: Source) -> str:
-    return OWN[distribution.id] if source == "distribution" else "nvidia"
+    return OWN[distribution.id] if source == "distribution" else "runfile" if source == "runfile" else "nvidia"
 
 
 @cache
@@ -205,21 +208,25 @@ def _marks(name: str, conflicts: tuple[str, ...]) -> bool:
 
 
 def _set(distribution: Distribution, origin: str) -> DriverPackages:
-    traits = TRAITS[(distribution.id, origin)]
+    traits, archive = TRAITS[(distribution.id, origin)], origin_of(origin)
     like = str(traits.get("versions", ""))
 
     def found(part: str, flavour: Flavour | None = None) -> list[PackageSet]:
         return entries(distribution, origin, part, flavour)
 
     def rules(kind: Flavour) -> tuple[dict[str, Any], ...]:
+        if not found(PARTS[0], kind):
+            return ()
         main = [rule(e, name, like) for part in PARTS for e in of_driver(found(part, kind)) for name in e.packages]
+        if main and archive and archive.enabled_by:
+            main[0] |= {"way_out": archive.enabled_by}
         more = [rule(e, name, like, companion=True) for e in found("companions", kind) for name in e.packages]
         return (*main, *more)
 
     def names(part: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for entry in found(part) for name in entry.packages))
 
-    modules = {f: found(PARTS[0], f)[0] for f in FLAVOURS}
+    modules = {f: entry for f in FLAVOURS for entry in found(PARTS[0], f)[:1]}
     sets = {flavour: rules(flavour) for flavour in FLAVOURS}
     return DriverPackages(
         proprietary=sets["proprietary"],
@@ -229,11 +236,14 @@ def _set(distribution: Distribution, origin: str) -> DriverPackages:
         ask=tuple(dict.fromkeys((*asked((*sets["proprietary"], *sets["open"])), *names("modprobe")))),
         sources=traits["sources"],
         conflicts=traits["conflicts"],
-        modules={flavour: entry.module_name or "nvidia" for flavour, entry in modules.items()},
-        streams={flavour: entry.module_stream for flavour, entry in modules.items() if entry.module_stream},
+        modules={f: (modules[f].module_name if f in modules else "") or "nvidia" for f in FLAVOURS},
+        streams={
+            f: e.module_stream for f, e in modules.items() if e.module_stream and not (archive and archive.mirrors)
+        },
         pin=traits.get("pin", ()),
         headers=names("kernel-headers"),
         dkms=names("dkms"),
+        builds_from=distribution.builds_from,
         compilers={f: more for f in FLAVOURS if (more := tuple(n for e in found("compiler", f) for n in e.packages))},
     )
 
@@ -243,8 +253,7 @@ def managed() -> tuple[Distribution, ...]:
     return tuple(entry for entry in distributions() if entry.key in MANAGED)
 
 
-def supported_distributions() -> tuple[str, ...]:
-    """`debian 12` and its like, for messages and preflight."""
+def supported_distributions() -> tuple[str, ...]:  # `debian 12` and its like, for messages
     return tuple(f"{entry.id} {entry.version_id}" for entry in managed())
 
 
@@ -258,34 +267,6 @@ def all_driver_packages() -> dict[str, dict[str, Any]]:
         known |= {key: names for key, names in more.items() if names}
         tables[entry.key] = {key: msgspec.to_builtins(names) for key, names in known.items()}
     return tables
-
-
-def installed_driver(os_id: str, version_id: str, installed: dict[str, str]) -> str:
-    """The package version of the installed driver, by its kernel modules, of whatever source; empty if there are none."""
-    kinds = [(source, build) for source in SOURCES for build in BUILDS]
-    found = [names for source, build in kinds if (names := driver_packages(os_id, version_id, source, build))]
-    kernels = [name for names in found for name in resolve.kernel_package(names.sets, installed).values()]
-    return installed[kernels[0]] if kernels else ""
-
-
-@cache
-def of_any_driver(os_id: str, version_id: str) -> tuple[str, str]:
-    """Patterns of the names of packages, and of source packages, that bring a driver, of whatever source."""
-    found = [names for s in SOURCES for b in BUILDS if (names := driver_packages(os_id, version_id, s, b))]
-    rules = [one["name"] for names in found for kind in names.sets.values() for one in (*kind, *names.others)]
-    place = r"\\{(\w+)\\}"
-    mine = [
-        re.sub(place, lambda m: resolve.PLACES.get(m[1], r"[\d.]+"), re.escape(name)) for name in dict.fromkeys(rules)
-    ]
-    conflicts = [pattern for names in found for pattern in names.conflicts]
-    sources_of = [pattern for names in found for pattern in names.sources]
-    return "|".join(dict.fromkeys([*mine, *conflicts])) or "(?!)", "|".join(dict.fromkeys(sources_of)) or "(?!)"
-
-
-def of_any_drivers() -> dict[str, dict[str, str]]:
-    """`of_any_driver` by platform, for the roles."""
-    found = {entry.key: of_any_driver(entry.id, entry.version_id) for entry in managed()}
-    return {key: {"names": names, "sources": sources_of} for key, (names, sources_of) in found.items()}
 
 
 @cache

@@ -33,6 +33,23 @@ _ZYPPER: dict[str, Any] = {
         *("nvidia-modprobe", "nvidia-settings", "libnvidia-ml", "libnvidia-cfg", "libnvidia-gpucomp"),
     ),
 }
+# Other builders' names: RPM Fusion (akmod-, xorg-x11-drv-), ELRepo (nvidia-x11-drv), negativo17 (dkms-nvidia).
+_DNF: dict[str, Any] = {
+    "sources": (
+        r"nvidia-(driver|kmod|kmod-common|open|persistenced|modprobe|settings|xconfig|libXNVCtrl).*",
+        r"(kmod|dkms)-nvidia.*|xorg-x11-nvidia|cuda-drivers|libnvidia-(ml|cfg|fbc|gpucomp)",
+    ),
+    "conflicts": (
+        r"(akmod|xorg-x11-drv)-nvidia.*|nvidia-x11-drv.*|dkms-nvidia",
+        r"kmod-nvidia(-open-\d.*)?",
+        *PREBUILT,
+    ),
+    "pin": (
+        *("nvidia-driver*", "nvidia-kmod-common", "nvidia-persistenced", "nvidia-modprobe", "nvidia-settings"),
+        *("nvidia-xconfig", "nvidia-libXNVCtrl*", "nvidia-open", "cuda-drivers*", "kmod-nvidia-*-dkms"),
+        *("libnvidia-ml", "libnvidia-cfg", "libnvidia-fbc", "libnvidia-gpucomp", "xorg-x11-nvidia"),
+    ),
+}
 TRAITS: dict[tuple[str, str], dict[str, Any]] = {
     ("sles", "nvidia"): _ZYPPER,
     ("opensuse-leap", "nvidia"): _ZYPPER,
@@ -70,21 +87,10 @@ TRAITS: dict[tuple[str, str], dict[str, Any]] = {
         "conflicts": (r".*nvidia.*-\d+-server(-open)?(-[\d.]+)?", *PREBUILT),
         "pin": _APT,
     },
-    # Other builders' names: RPM Fusion (akmod-, xorg-x11-drv-), ELRepo (nvidia-x11-drv), negativo17 (dkms-nvidia).
-    ("rhel", "nvidia"): {
-        "sources": (
-            r"nvidia-(driver|kmod|kmod-common|open|persistenced|modprobe|settings|xconfig|libXNVCtrl).*",
-            r"(kmod|dkms)-nvidia.*|xorg-x11-nvidia|cuda-drivers|libnvidia-(ml|cfg|fbc|gpucomp)",
-        ),
-        "conflicts": (
-            r"(akmod|xorg-x11-drv)-nvidia.*|nvidia-x11-drv.*|dkms-nvidia",
-            r"kmod-nvidia(-open-\d.*)?",
-            *PREBUILT,
-        ),
-        "pin": (
-            *("nvidia-driver*", "nvidia-kmod-common", "nvidia-persistenced", "nvidia-modprobe", "nvidia-settings"),
-            *("nvidia-xconfig", "nvidia-libXNVCtrl*", "nvidia-open", "cuda-drivers*", "kmod-nvidia-*-dkms"),
-            *("libnvidia-ml", "libnvidia-cfg", "libnvidia-fbc", "libnvidia-gpucomp", "xorg-x11-nvidia"),
-        ),
-    },
+    ("rhel", "nvidia"): _DNF,
+    ("amzn", "nvidia"): _DNF,
+    ("alinux", "runfile"): _DNF,
+    # Microsoft's own: https://packages.microsoft.com/azurelinux/3.0/prod/nvidia/x86_64/Packages/
+    ("azurelinux", "nvidia"): _DNF | {"conflicts": (*_DNF["conflicts"], r"cuda(-open)?(-hwe)?")},
+    ("amzn", "amazon"): _DNF,
 }

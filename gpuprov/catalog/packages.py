@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.catalog.driver_data import Distribution, Offer, Origin, PackageSet, drivers_file
+from gpuprov.catalog.driver_data import Distribution, Offer, Origin, PackageSet, drivers_file, same_packages
 from gpuprov.catalog.drivers import branch_of
 from gpuprov.catalog.gpus import Flavour
 from gpuprov.errors import GpuprovError
@@ -51,7 +51,7 @@ def package_sets(
         for entry in drivers_file().package_sets
         if entry.part == part
         and distribution in entry.distributions
-        and entry.origin in (origin, "distribution")
+        and entry.origin in same_packages(origin)
         and flavour in (None, entry.flavour or flavour)
         and _covers(entry, branch)
     )

@@ -11,6 +11,8 @@ NAMES = {
     "ol": "oraclelinux",
     "amzn": "amazon",
     "opensuse-leap": "opensuseleap",
+    "azurelinux": "microsoftazurelinux",
+    "alinux": "alibaba",
 }
 
 

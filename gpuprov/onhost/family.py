@@ -6,7 +6,7 @@ import shlex
 
 IDS: dict[str, str] = {
     **dict.fromkeys(("debian", "ubuntu"), "debian"),
-    **dict.fromkeys(("rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn"), "redhat"),
+    **dict.fromkeys(("rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn", "azurelinux"), "redhat"),
     **dict.fromkeys(("openEuler", "anolis", "alinux"), "redhat"),
     **dict.fromkeys(("sles", "opensuse-leap", "opensuse", "suse"), "suse"),
 }

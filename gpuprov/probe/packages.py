@@ -42,9 +42,13 @@ class Index(dict[str, list[str]]):
     busy: bool = False
 
 
-INSTALL_ONLY = "kernel(-(core|modules|devel|uek|debug|rt|64k|default|uki).*|-(ml|lt)(-(core|modules|devel).*)?)?"
-"""Packages of which rpm keeps several versions beside each other, as kernels are (also ELRepo's -ml and -lt, but not their headers
-and tools). The newest stands under the plain name; each also under NAME-KERNEL (`kernel-devel-5.14.0-570.el9.x86_64`)."""
+INSTALL_ONLY = (
+    "kernel([0-9]+[.][0-9]+)?(-(core|modules|devel|drivers|hwe|uek|debug|rt|64k|default|uki).*|"
+    "-(ml|lt)(-(core|modules|devel).*)?)?"
+)
+"""Packages of which rpm keeps several versions beside each other, as kernels are (also Amazon Linux's kernel6.12, and ELRepo's -ml
+and -lt, but not their headers and tools). The newest stands under the plain name; each also under NAME-KERNEL
+(`kernel-devel-5.14.0-570.el9.x86_64`)."""
 
 DPKG_FORMAT = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}\\n"
 RPM_FORMAT = "rpm|%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}\\n"
@@ -222,7 +226,7 @@ INSTALLED = (
     *("datacenter-gpu-manager*", "nvlink5*", "libcudnn*", "libnccl*"),
 )
 INSTALLED_RPM = (
-    r".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel(-.*)?|dkms|nv-prefer-.*|datacenter-gpu-manager.*|nvlink.*|"
+    r".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel([0-9]+[.][0-9]+)?(-.*)?|dkms|nv-prefer-.*|datacenter-gpu-manager.*|nvlink.*|"
     r"lib(cudnn|nccl).*"
 )
 """Names that concern the driver: Debian's as dpkg-query's patterns, rpm's as a regular expression of the whole name."""

@@ -44,8 +44,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     distribution has).
 
     `repositories`: those that the host is configured for: the distribution's own, NVIDIA's, or both (empty: where the
-    distribution's driver comes from, NVIDIA's repository on those with rpm). `mirror`: NVIDIA's repository is served
-    by the host without being configured: a site's mirror.
+    distribution's driver comes from, NVIDIA's repository on those with rpm, but for Amazon Linux). `mirror`: NVIDIA's repository is
+    served by the host without being configured: a site's mirror.
     `nvswitch`: generation of the NVSwitches (0: none; 1 to 3 are PCI functions, 4 is seen only in the VPD of NVLink bridges).
     `hcas`: number of HCAs. `fabric`: what their ports are connected to, and `rate`, at how many Gb/s. In containers they are RDMA
     devices in sysfs, and GPUs, HCAs and NVSwitches hang on PCIe switches as on the boards; in machines they are PCI functions only.
@@ -137,7 +137,7 @@ def check(described: Description) -> None:
             f'kernel is "{described.kernel}", one of Debian\'s, and distribution is "{known.key}"',
             hint=f"leave it out: the host's kernel is named {known.kernel}",
         )
-    if described.repositories and "distribution" in described.repositories and known.rpms:
+    if "distribution" in described.repositories and known.rpms and not known.driver_source:
         raise GpuprovError(
             f'repositories has "distribution", and {known.key} has no NVIDIA driver of its own',
             hint="repositories: [nvidia]",

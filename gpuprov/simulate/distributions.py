@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gpuprov.catalog.packages import distributions, origins
 from gpuprov.errors import GpuprovError
 
 Family = Literal["debian", "redhat", "suse"]
@@ -19,7 +20,9 @@ BOOKWORM, TRIXIE = "bookworm", "trixie"
 @dataclass(frozen=True)
 class Distribution:
     """One distribution. `suite` is the Debian release whose programs it has; `tag` ends the versions of its packages
-    (`ubuntu0.24.04.1`, `el9`); `catalogue` is its key in gpuprov's catalogue; `kernel` the name that its kernel gets."""
+    (`ubuntu0.24.04.1`, `el9`); `catalogue` is its key in gpuprov's catalogue; `kernel` the name that its kernel gets, and
+    `kernel_package` the package that has it. `platform`: PLATFORM_ID of the dnf family. `base_source`: what the source of its own
+    packages is called there, and `driver_source` that of a driver, where it has its own archive of one."""
 
     key: str
     family: Family = "debian"
@@ -33,12 +36,22 @@ class Distribution:
     codename: str = ""
     tag: str = ""
     kernel: str = ""
+    kernel_package: str = "kernel"
+    platform: str = ""
+    base_source: str = "gpuprov-sim"
+    driver_source: str = ""
+    release_package: str = ""
     release_files: dict[str, str] = field(default_factory=dict)
 
     @property
     def stands_in(self) -> bool:
         """Whether the userland is another distribution's, Debian's."""
         return self.id != "debian"
+
+    @property
+    def modular(self) -> bool:
+        """Whether NVIDIA's repository for it has module streams."""
+        return any(entry.key == self.catalogue and entry.modular for entry in distributions())
 
     @property
     def major(self) -> str:
@@ -60,12 +73,15 @@ class Distribution:
     @property
     def headers(self) -> str:
         """Where the headers of its kernel lie."""
-        return f"/usr/src/kernels/{self.kernel}" if self.family == "redhat" else f"/usr/src/linux-headers-{self.kernel}"
+        kernels = self.family == "redhat" and self.id != "azurelinux"
+        return f"/usr/src/kernels/{self.kernel}" if kernels else f"/usr/src/linux-headers-{self.kernel}"
 
     @property
     def default_repositories(self) -> tuple[Repository, ...]:
         """What a host is configured for unless its description says otherwise: the source its driver comes from."""
-        return ("nvidia",) if self.rpms else ("distribution",)
+        if not self.rpms or self.driver_source:
+            return ("distribution",)
+        return ("nvidia",) if origins(self.catalogue) else ()
 
     @property
     def full_name(self) -> str:
@@ -100,7 +116,38 @@ def _el(id_: str, name: str, version_id: str, codename: str) -> Distribution:
     return Distribution(
         f"{id_}{major}", family="redhat", catalogue=f"rhel{major}", name=name, id=id_,
         like="fedora" if id_ == "rhel" else "rhel centos fedora", version_id=version_id,
-        version=f"{version_id} ({codename})", tag=f"el{major}", kernel=KERNELS[major], release_files=files,
+        version=f"{version_id} ({codename})", tag=f"el{major}", kernel=KERNELS[major], release_files=files, platform=f"el{major}",
+    )  # fmt: skip
+
+
+def _amazon() -> Distribution:
+    """As a host with the default image of kernel 6.12 is, with AWS's own repository of the driver."""
+    told = "Amazon Linux release 2023 (Amazon Linux)\n"
+    return Distribution(
+        "amazon2023", family="redhat", catalogue="amzn2023", name="Amazon Linux", id="amzn", like="fedora", version_id="2023",
+        version="2023", tag="amzn2023", kernel="6.12.73-95.123.amzn2023.x86_64", kernel_package="kernel6.12", platform="al2023",
+        base_source="amazonlinux", driver_source="amazonlinux-nvidia", release_package="system-release",
+        release_files={"/etc/system-release": told, "/etc/amazon-linux-release": told},
+    )  # fmt: skip
+
+
+def _azure() -> Distribution:
+    """The release of its kernel has no architecture, and its headers lie where Debian's do."""
+    lsb = 'DISTRIB_ID="azurelinux"\nDISTRIB_RELEASE="3.0"\nDISTRIB_DESCRIPTION="Microsoft Azure Linux 3.0"\n'
+    return Distribution(
+        "azurelinux3", family="redhat", catalogue="azl3", name="Microsoft Azure Linux", id="azurelinux", version_id="3.0",
+        version="3.0", tag="azl3", kernel="6.6.138.1-1.azl3", base_source="azurelinux-official-base",
+        release_files={"/etc/azurelinux-release": "Azure Linux 3.0\n", "/etc/lsb-release": lsb},
+    )  # fmt: skip
+
+
+def _alibaba() -> Distribution:
+    """NVIDIA's runfile is the one driver that is known for it: its repository has none."""
+    told = "Alibaba Cloud Linux release 3 (OpenAnolis Edition)\n"
+    return Distribution(
+        "alinux3", family="redhat", catalogue="alinux3", name="Alibaba Cloud Linux", id="alinux", like="rhel fedora centos anolis",
+        version_id="3", version="3 (OpenAnolis Edition)", tag="al8", kernel="5.10.134-19.2.al8.x86_64", platform="al8",
+        base_source="alinux3-os", release_files={"/etc/redhat-release": told, "/etc/alinux-release": told},
     )  # fmt: skip
 
 
@@ -124,6 +171,9 @@ TABLE: tuple[Distribution, ...] = (
     _el("almalinux", "AlmaLinux", "9.6", "Sage Margay"),
     _suse("sles15", "SLES", "sles", "suse", ("15.7", "15-SP7"), "6.4.0-150700.53.40-default"),
     _suse("leap15", "openSUSE Leap", "opensuse-leap", "suse opensuse", ("15.6", "15.6"), "6.4.0-150600.23.38-default"),
+    _amazon(),
+    _azure(),
+    _alibaba(),
 )
 DISTRIBUTIONS: dict[str, Distribution] = {entry.key: entry for entry in TABLE}
 REAL: tuple[str, ...] = tuple(entry.key for entry in TABLE if not entry.stands_in)

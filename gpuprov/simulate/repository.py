@@ -13,6 +13,7 @@ from gpuprov.catalog.driver_data import drivers_file
 from gpuprov.catalog.driver_sets import DriverPackages, driver_packages
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import (
+    debs,
     image,
     repository_index,
     repository_others,
@@ -96,7 +97,7 @@ def _debian(folder: Path, scratch: Path, description: Description, content: Cont
     chosen = plan(description.driver, driver, _set(names))
     rows = _packages(archive, pool, offered, names, chosen, content)
     if description.container_toolkit:
-        rows += standins_toolkit.packages(pool)
+        rows += [(file.name, "stand-in") for file in debs.build(pool, standins_toolkit.packages("deb"))]
     for version in chosen.versions:
         rows += [(f.name, "stand-in") for f in fabric.packages(pool, description.distribution, version)]
     return [*rows, (fabric.subnet_manager(pool).name, "stand-in")]

@@ -29,6 +29,8 @@ Rows = list[tuple[str, str]]
 ARCHIVE = "ubuntu"
 EL = "el"
 SUSE = "suse"
+DRIVER = "driver"
+"""The folder of a distribution's own archive of NVIDIA's packages, where it is not the one of all its packages."""
 INSTALLED = "installed"
 """The folder of what a host of the dnf or zypper family has from the start."""
 
@@ -42,7 +44,10 @@ def distribution(folder: Path, description: Description, signer: Signer) -> Rows
     """The distribution's own packages."""
     known = description.known
     if known.family == "redhat":
-        return _rpms(folder / EL, known, signer, standins_el.installed(known), standins_el.offered(known))
+        own = known.driver_source and "distribution" in description.served
+        driver = _nvidia_rpms(folder / DRIVER, description, signer, modular=False) if own else []
+        there = _rpms(folder / EL, known, signer, standins_el.installed(known), standins_el.offered(known))
+        return [*there, *driver]
     if known.family == "suse":
         return _rpms(folder / SUSE, known, signer, standins_suse.installed(known), standins_suse.offered(known))
     pool = folder / ARCHIVE / "pool"
@@ -64,12 +69,7 @@ def nvidia(folder: Path, description: Description, signer: Signer) -> Rows:
     known, place = description.known, folder / nvidia_place(description.known)
     offered = versions(description.driver)
     if known.family == "redhat":
-        made = [package for version in offered for package in standins_nvidia_dnf.packages(known, version)]
-        made += standins_nvidia_dnf.precompiled(known, offered)
-        files = rpms.build(place, [*made, *standins.extras(known, "nvidia")])
-        modules = standins_nvidia_dnf.modulemd(known, offered) if int(known.major) < 10 else ""
-        repository_index.rpm(place, signer, modules)
-        return [(file.name, "stand-in") for file in files]
+        return _nvidia_rpms(place, description, signer, modular=known.modular)
     if known.family == "suse":
         made = [package for version in offered for package in standins_nvidia_zypper.packages(known, version)]
         files = rpms.build(place, [*made, *standins_nvidia_zypper.beside(), *standins.extras(known, "nvidia")])
@@ -77,12 +77,20 @@ def nvidia(folder: Path, description: Description, signer: Signer) -> Rows:
         return [(file.name, "stand-in") for file in files]
     made = [package for version in offered for package in standins_nvidia_apt.packages(known, version)]
     made += [*standins_nvidia_apt.pinning(offered), *standins.extras(known, "nvidia")]
-    files = debs.build(place, made)
-    rows = [(file.name, "stand-in") for file in files]
-    if description.container_toolkit:
-        rows += standins_toolkit.packages(place)
+    made += standins_toolkit.packages("deb") if description.container_toolkit else []
+    rows = [(file.name, "stand-in") for file in debs.build(place, made)]
     repository_index.apt(place, repository_index.NVIDIA, signer)
     return rows
+
+
+def _nvidia_rpms(place: Path, description: Description, signer: Signer, *, modular: bool) -> Rows:
+    known, offered = description.known, versions(description.driver)
+    made = [package for version in offered for package in standins_nvidia_dnf.packages(known, version)]
+    made += standins_nvidia_dnf.precompiled(known, offered)
+    made += standins_toolkit.packages("rpm") if description.container_toolkit else []
+    files = rpms.build(place, [*made, *standins.extras(known, "nvidia")])
+    repository_index.rpm(place, signer, standins_nvidia_dnf.modulemd(known, offered) if modular else "")
+    return [(file.name, "stand-in") for file in files]
 
 
 def _rpms(folder: Path, known: Distribution, signer: Signer, installed: list[Standin], offered: list[Standin]) -> Rows:

@@ -31,8 +31,7 @@ DEBIAN_RELATIONS = {
 
 def names(distribution: Distribution, source: Repository, version: str) -> list[str]:
     """The driver's packages in this version, of both flavours."""
-    os_id = "rhel" if distribution.family == "redhat" else distribution.id
-    found = driver_packages(os_id, distribution.major, source)
+    found = driver_packages(distribution.id, distribution.major, source)
     branch = branch_of(version)
     rules = [rule for of_flavour in found.sets.values() for rule in of_flavour] if found else []
     fits = [rule for rule in rules if rule["min"] <= int(branch) <= rule["max"]]

@@ -5,6 +5,7 @@ They are in the repository of the distribution as well, which stands for BaseOS,
 
 from __future__ import annotations
 
+from gpuprov.simulate import standins_rpm_kernels
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts.base import text
 from gpuprov.simulate.standin import Standin
@@ -27,7 +28,7 @@ USERLAND = {
     "python3-dnf-plugins-core": ("4.3.0-20", ()),
 }
 OFFERED = {
-    "dkms": ("3.0.13-1", "Dynamic Kernel Module Support", ("kernel-devel",)),
+    "dkms": ("3.0.13-1", "Dynamic Kernel Module Support", ("gcc", "make")),
     "elfutils-libelf-devel": ("0.192-6", "Development support for libelf", ()),
     "infiniband-diags": ("54.0-1", "InfiniBand diagnostic tools", ()),
     "libibumad": ("54.0-1", "OpenFabrics umad library", ()),
@@ -51,20 +52,20 @@ PROGRAM = (
 def installed(distribution: Distribution) -> list[Standin]:
     """What the rpm database knows from the start."""
     tag, major = distribution.tag, distribution.major
-    name = {"rhel": "redhat-release", "almalinux": "almalinux-release"}.get(
-        distribution.id, f"{distribution.id}-release"
+    name = distribution.release_package or (
+        "redhat-release" if distribution.id == "rhel" else f"{distribution.id}-release"
     )
     release = Standin(
         name, f"{distribution.version_id}-1.{tag}", f"{distribution.name} release files",
         provides=(f"system-release = {distribution.version_id}", f"system-release({major}) = {distribution.version_id}",
-                  f"base-module(platform:{tag})", f"redhat-release = {distribution.version_id}"
+                  f"base-module(platform:{distribution.platform or tag})", f"redhat-release = {distribution.version_id}"
                   if name != "redhat-release" else "system-release(releasever)"),
     )  # fmt: skip
     rows = [
         Standin(program, f"{version}.{tag}", f"{program}: the host's is Debian's", provides=provides)
         for program, (version, provides) in USERLAND.items()
     ]
-    return [release, *rows, *kernels(distribution)]
+    return [release, *rows, *standins_rpm_kernels.installed(distribution)]
 
 
 def offered(distribution: Distribution) -> list[Standin]:
@@ -74,6 +75,7 @@ def offered(distribution: Distribution) -> list[Standin]:
         Standin(name, f"{version}.{tag}", f"{summary}: the host's is Debian's", requires=requires)
         for name, (version, summary, requires) in OFFERED.items()
     ]
+    rows += standins_rpm_kernels.offered(distribution)
     rows.append(
         Standin("gcc-c++", f"11.5.0-5.{tag}", "C++ support for GCC: as much as the stand-ins' source needs",
                 files={"/usr/bin/g++": text(COMPILER, 0o755)}, requires=("gcc",))
@@ -95,21 +97,3 @@ def offered(distribution: Distribution) -> list[Standin]:
         Standin("dnf-automatic", f"4.14.0-25.{tag}", "Automated upgrades: the program is dnf's own", files=files)
     )
     return rows
-
-
-def kernels(distribution: Distribution) -> list[Standin]:
-    """The packages of the one kernel: its headers are Debian's under its name."""
-    kernel = distribution.kernel
-    version = kernel.removesuffix(".x86_64")
-    names = ["kernel", "kernel-core", "kernel-modules", "kernel-modules-core", "kernel-devel", "kernel-headers"]
-    if distribution.major != "8":
-        names.append("kernel-devel-matched")
-    told = {
-        name: (f"{name}-uname-r = {kernel}",) if name in {"kernel-core", "kernel-devel", "kernel-modules"} else ()
-        for name in names
-    }
-    return [
-        Standin(name, version, f"{name}: Debian's kernel under this name", provides=provides,
-                requires=(f"kernel-devel = {version}", f"kernel-core = {version}") if name == "kernel-devel-matched" else ())
-        for name, provides in told.items()
-    ]  # fmt: skip

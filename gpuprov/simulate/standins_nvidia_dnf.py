@@ -18,11 +18,9 @@ from gpuprov.simulate.parts import fabric, silicon
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.repository_standins import Flavour
 from gpuprov.simulate.standin import Standin
-from gpuprov.simulate.standins_catalogue import whole
+from gpuprov.simulate.standins_catalogue import names, whole
 from gpuprov.simulate.standins_driver import RPM
 
-PLAIN_SINCE = 10
-"""The first EL whose packages are in no module stream."""
 EPOCH = 3
 """NVIDIA's driver packages for dnf carry this epoch."""
 MODULES: dict[str, Flavour] = {"kmod-nvidia-open-dkms": "open", "kmod-nvidia-latest-dkms": "proprietary"}
@@ -44,7 +42,10 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
     upstream, full = f"= {EPOCH}:{version}", f"= {EPOCH}:{release}"
 
     one = partial(Standin, version=release, epoch=EPOCH)
+    base = libraries(distribution, one, version)
+    nvml, cfg = base[0].name, base[-1].name  # of newer branches: one
     made = [
+        *base,
         one("nvidia-driver", summary="NVIDIA's proprietary display driver",
             requires=(f"nvidia-driver-libs {upstream}", f"nvidia-kmod-common {upstream}")),
         one("nvidia-driver-libs", summary="Libraries for nvidia-driver"),
@@ -54,13 +55,8 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
                       f"nvidia-persistenced {upstream}")),
         one("nvidia-driver-cuda-libs", summary="Libraries for nvidia-driver-cuda", scripts=LDCONFIG,
             files=pieces.libraries(version, RPM, "libcuda", "libnvidia-ptxjitcompiler"),
-            requires=(f"libnvidia-ml {full}", f"libnvidia-cfg {full}")),
-        one("libnvidia-ml", summary="NVIDIA Management Library (NVML)", scripts=LDCONFIG,
-            files=pieces.management_library(version, RPM), provides=(f"cuda-nvml {full}", f"nvidia-driver-NVML {full}"),
-            replaces=(f"nvidia-driver-NVML < {EPOCH}:{release}",)),
-        one("libnvidia-cfg", summary="NVIDIA Config public interface (nvcfg)", scripts=LDCONFIG,
-            files=pieces.configuration(version, RPM)),
-        one("libnvidia-gpucomp", summary="NVIDIA library for shader compilation"),
+            requires=tuple(dict.fromkeys((f"{nvml} {full}", f"{cfg} {full}")))),
+        *([one("libnvidia-gpucomp", summary="NVIDIA library for shader compilation")] if len(base) > 1 else []),
         one("libnvidia-fbc", summary="NVIDIA OpenGL-based Framebuffer Capture libraries",
             requires=(f"nvidia-driver-cuda-libs {upstream}",)),
         one("nvidia-kmod-common", summary="Common files for the NVIDIA kernel modules", provides=("nvidia-kmod-common-any",),
@@ -68,7 +64,7 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
                    "/usr/lib/dracut/dracut.conf.d/99-nvidia.conf": text(OMIT)},
             requires=(f"nvidia-kmod {upstream}",), scripts={"post": GRUBBY}),
         one("nvidia-persistenced", summary="A daemon to maintain persistent software state in the NVIDIA driver",
-            files=pieces.persistence(RPM, on=True), requires=(f"libnvidia-cfg {upstream}",),
+            files=pieces.persistence(RPM, on=True), requires=(f"{cfg} {upstream}",),
             scripts={"post": pieces.ACCOUNT + pieces.RELOAD,
                      "preun": f'if [ "$1" = 0 ]; then systemctl --quiet disable --now {UNIT} || :; fi\n',
                      "postun": pieces.RELOAD}),
@@ -82,6 +78,30 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
                       f"nvidia-modprobe {upstream}")),
     ]  # fmt: skip
     return [*whole(distribution, "nvidia", version, made, one), *_fabric(distribution, version)]
+
+
+def libraries(distribution: Distribution, one: partial[Standin], version: str) -> list[Standin]:
+    """What has libnvidia-ml and libnvidia-cfg: a package each, or one for both where the catalogue says so."""
+    full = f"= {EPOCH}:{one.keywords['version']}"
+    nvml, configuration = pieces.management_library(version, RPM), pieces.configuration(version, RPM)
+    old = f"< {EPOCH}:{one.keywords['version']}"
+    if "libnvidia-ml" not in names(distribution, "nvidia", version):
+        both = {**nvml, **configuration}
+        gone = tuple(f"{name} {old}" for name in ("libnvidia-ml", "libnvidia-cfg", "libnvidia-gpucomp"))
+        return [
+            one(
+                "nvidia-driver-common",
+                summary="Common libraries of the driver",
+                files=both,
+                scripts=LDCONFIG,
+                replaces=gone,
+            )
+        ]
+    return [
+        one("libnvidia-ml", summary="NVIDIA Management Library (NVML)", scripts=LDCONFIG, files=nvml,
+            provides=(f"cuda-nvml {full}", f"nvidia-driver-NVML {full}"), replaces=(f"nvidia-driver-NVML {old}",)),
+        one("libnvidia-cfg", summary="NVIDIA Config public interface (nvcfg)", scripts=LDCONFIG, files=configuration),
+    ]  # fmt: skip
 
 
 def _kernel(one: partial[Standin], version: str, name: str, flavour: Flavour, upstream: str) -> Standin:
@@ -133,10 +153,12 @@ def _names(distribution: Distribution, part: str, version: str) -> list[str]:
 
 
 def precompiled(distribution: Distribution, versions: Iterable[str]) -> list[Standin]:
-    """Modules for the distribution's kernel, where the repository has module streams for them."""
-    if int(distribution.major) >= PLAIN_SINCE:
-        return []
-    return [standins_precompiled.nvidia(distribution, version, EPOCH) for version in versions]
+    """Modules for the distribution's kernel, where the repository has some."""
+    return [
+        standins_precompiled.nvidia(distribution, version, EPOCH)
+        for version in versions
+        if package_sets(distribution.catalogue, "prebuilt-modules", version, origin="nvidia")
+    ]
 
 
 @dataclass(frozen=True)
@@ -194,7 +216,12 @@ def _document(distribution: Distribution, stream: Stream) -> str:
         *("---", "document: modulemd", "version: 2", "data:", "  name: nvidia-driver", f'  stream: "{stream.name}"'),
         *(f"  version: {number}", '  context: "00000000"', "  arch: x86_64"),
         *(f"  summary: Nvidia driver for {stream.name} branch", "  description: >-", "    A gpuprov stand-in."),
-        *("  license:", "    module: [MIT]", "  dependencies:", f"  - requires:\n      platform: [{distribution.tag}]"),
+        *(
+            "  license:",
+            "    module: [MIT]",
+            "  dependencies:",
+            f"  - requires:\n      platform: [{distribution.platform}]",
+        ),
         "  profiles:",
     ]
     for name, rpms in profiles.items():

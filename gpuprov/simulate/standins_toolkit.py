@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
 
 from gpuprov.simulate import golang, image, tools
-from gpuprov.simulate.debs import standin_deb
 from gpuprov.simulate.parts.base import File, text
+from gpuprov.simulate.standin import Standin
+from gpuprov.simulate.standins import Form
 
 WHAT = "NVIDIA's container toolkit"
 MODULE = "github.com/NVIDIA/nvidia-container-toolkit"
@@ -44,31 +46,20 @@ ExecCondition=/bin/sh -c 'systemd-detect-virt -qc || grep -qE "/(nvidia|nvidia-c
 CLI = (
     "#!/bin/sh\necho 'nvidia-container-cli: a gpuprov stand-in; the legacy mode has no GPU to mount here' >&2\nexit 1\n"
 )
-POSTINST = """\
-#!/bin/sh
-set -e
-[ "$1" = configure ] || exit 0
+CONFIGURE = """\
 /usr/bin/nvidia-ctk --quiet config --config-file=/etc/nvidia-container-runtime/config.toml --in-place
 udevadm control --reload-rules > /dev/null 2>&1 || true
 """
-POSTINST_UNITS = f"""\
+UNITS_ON = f"""\
 systemctl enable --quiet {UNITS}
 if [ -d /run/systemd/system ]; then systemctl daemon-reload; systemctl restart {UNITS} || true; fi
 """
-PRERM = f"""\
-#!/bin/sh
-set -e
-if [ "$1" = remove ] && [ -d /run/systemd/system ]; then systemctl disable --now {UNITS} || true; fi
-"""
+UNITS_OFF = f"if [ -d /run/systemd/system ]; then systemctl disable --now {UNITS} || true; fi\n"
 
 
-def packages(pool: Path) -> list[tuple[str, str]]:
-    """The four packages in each version, in the folder `pool`: file name and what it is."""
-    made = []
-    for version in VERSIONS:
-        built = programs(version)
-        made += [standin_deb(pool, name, f"{version}-1", **given) for name, given in _contents(version, built).items()]  # type: ignore[arg-type]
-    return [(file.name, "stand-in") for file in made]
+def packages(form: Form) -> list[Standin]:
+    """The four packages in each version."""
+    return [package for version in VERSIONS for package in _packages(form, version, programs(version))]
 
 
 def key() -> str:
@@ -102,30 +93,39 @@ def _build(folder: Path, version: str) -> None:
             shutil.copyfile(found, folder / name)
 
 
-def _contents(version: str, built: Path) -> dict[str, dict[str, object]]:
-    """The arguments of `standin_deb` by package name."""
+def _packages(form: Form, version: str, built: Path) -> list[Standin]:
     exact = f"{version}-1"
     base = {f"/usr/bin/{name}": File(built / name, 0o755) for name in PROGRAMS if name != HOOK}
     deployed = {place: File(built / name) for name, place in PLACES.items() if (built / name).exists()}
-    scripts = {"postinst": POSTINST}
     if deployed:
-        base |= deployed
-        base["/lib/systemd/system/nvidia-cdi-refresh.service.d/50-gpuprov-sim.conf"] = text(SIMULATED)
-        base["/DEBIAN/conffiles"] = text(f"{ENVIRONMENT}\n")
-        scripts = {"postinst": POSTINST + POSTINST_UNITS, "prerm": PRERM}
+        base |= deployed | {"/lib/systemd/system/nvidia-cdi-refresh.service.d/50-gpuprov-sim.conf": text(SIMULATED)}
     real = f"NVIDIA's own programs, built from {MODULE} {version}"
-    return {
-        "nvidia-container-toolkit-base": {
-            "description": f"NVIDIA Container Toolkit Base: {real}", "files": base, "scripts": scripts,
-        },
-        "nvidia-container-toolkit": {
-            "description": f"NVIDIA Container toolkit: {real}", "files": {f"/usr/bin/{HOOK}": File(built / HOOK, 0o755)},
-            "depends": f"nvidia-container-toolkit-base (= {exact}), libnvidia-container-tools (= {exact})",
-        },
-        "libnvidia-container-tools": {
-            "description": "NVIDIA container runtime library (command-line tools): its program only says what it is",
-            "files": {"/usr/bin/nvidia-container-cli": text(CLI, 0o755)},
-            "depends": f"libnvidia-container1 (>= {exact})",
-        },
-        "libnvidia-container1": {"description": "NVIDIA container runtime library: an empty package"},
-    }  # fmt: skip
+
+    def needs(name: str, how: str = "=") -> str:
+        return f"{name} ({how} {exact})" if form == "deb" else f"{name} {how} {exact}"
+
+    if form == "rpm":
+        base = {re.sub("^/lib/", "/usr/lib/", path): file for path, file in base.items()}
+    elif deployed:
+        base["/DEBIAN/conffiles"] = text(f"{ENVIRONMENT}\n")
+    return [
+        Standin("nvidia-container-toolkit-base", exact, f"NVIDIA Container Toolkit Base: {real}", files=base,
+                scripts=_scripts(form, units=bool(deployed))),
+        Standin("nvidia-container-toolkit", exact, f"NVIDIA Container toolkit: {real}",
+                files={f"/usr/bin/{HOOK}": File(built / HOOK, 0o755)},
+                requires=(needs("nvidia-container-toolkit-base"), needs("libnvidia-container-tools"))),
+        Standin("libnvidia-container-tools", exact,
+                "NVIDIA container runtime library (command-line tools): its program only says what it is",
+                files={"/usr/bin/nvidia-container-cli": text(CLI, 0o755)}, requires=(needs("libnvidia-container1", ">="),)),
+        Standin("libnvidia-container1", exact, "NVIDIA container runtime library: an empty package"),
+    ]  # fmt: skip
+
+
+def _scripts(form: Form, *, units: bool) -> dict[str, str]:
+    """What is run after the package was installed, and before it is removed."""
+    begin, end = CONFIGURE + (UNITS_ON if units else ""), UNITS_OFF if units else ""
+    if form == "rpm":
+        return {"post": begin} | ({"preun": f'[ "$1" = 0 ] || exit 0\n{end}'} if end else {})
+    shebang = "#!/bin/sh\nset -e\n"
+    made = {"postinst": f'{shebang}[ "$1" = configure ] || exit 0\n{begin}'}
+    return made | ({"prerm": f'{shebang}[ "$1" = remove ] || exit 0\n{end}'} if end else {})

@@ -9,7 +9,7 @@ import pytest
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, Runfile
 from gpuprov.capabilities.nvidia_driver.runfile import ANSWERS
-from gpuprov.catalog.driver_sets import of_any_driver
+from gpuprov.catalog.driver_any import of_any_driver
 from gpuprov.probe.base import Output
 from gpuprov.probe.runfile import RUNFILE
 from gpuprov.spec.model import HostSpec

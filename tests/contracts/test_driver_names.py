@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from gpuprov.catalog.driver_sets import all_driver_packages
+from gpuprov.catalog.driver_sets import all_driver_packages, managed
 from gpuprov.probe import packages
 
 SETS = {(key, source): found for key, sources in all_driver_packages().items() for source, found in sources.items()}
@@ -16,7 +16,7 @@ SETS = {(key, source): found for key, sources in all_driver_packages().items() f
 @pytest.mark.parametrize("where", SETS, ids="-".join)
 def test_every_name_that_is_asked_for_is_read(where: tuple[str, str]) -> None:
     names = [*SETS[where]["ask"], *SETS[where]["dkms"]]
-    if where[0].startswith("rhel"):
+    if next(one for one in managed() if one.key == where[0]).family == "redhat":
         installed = [name for name in names if re.fullmatch(packages.INSTALLED_RPM, name)]
         offered = [name for name in names if any(fnmatchcase(name, glob) for glob in packages.OFFERED_RPM)]
     else:

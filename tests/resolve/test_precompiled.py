@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gpuprov import package_lists, resolve
-from gpuprov.catalog.driver_sets import DriverPackages, driver_packages, installed_driver
+from gpuprov.catalog.driver_any import installed_driver
+from gpuprov.catalog.driver_sets import DriverPackages, driver_packages
 
 H100 = "10de:2330"
 TABLE = {H100: "either", "10de:2901": "open-required"}

@@ -11,7 +11,7 @@ import yaml
 
 from gpuprov.errors import GpuprovError
 from gpuprov.package_lists import parse_precompiled
-from gpuprov.simulate import debs, rpms, standins, standins_driver, standins_el
+from gpuprov.simulate import debs, rpms, standins, standins_driver, standins_el, standins_rpm_kernels
 from gpuprov.simulate import standins_nvidia_apt as nvidia_apt
 from gpuprov.simulate import standins_nvidia_dnf as nvidia_dnf
 from gpuprov.simulate import standins_precompiled as precompiled
@@ -172,7 +172,7 @@ def test_precompiled_modules_tell_their_driver_as_the_real_ones_do(tmp_path: Pat
 def test_kernels_of_the_dnf_family() -> None:
     names = {key: {p.name for p in standins_el.installed(DISTRIBUTIONS[key])} for key in ("rocky8", "rocky9")}
     assert "kernel-devel-matched" in names["rocky9"] - names["rocky8"]
-    kernels = by_name(standins_el.kernels(ROCKY10))
+    kernels = by_name(standins_rpm_kernels.installed(ROCKY10))
     assert f"kernel-core-{kernels['kernel-core'].version}.x86_64" == f"kernel-core-{ROCKY10.kernel}"
 
 

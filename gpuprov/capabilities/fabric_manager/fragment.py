@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov import followers, resolve
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.catalog.driver_sets import installed_driver
+from gpuprov.catalog.driver_any import installed_driver
 from gpuprov.probe import fabric, nvidia, pci, system
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.packages import PACKAGES, Package

@@ -8,11 +8,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gpuprov import package_lists, resolve
-from gpuprov.catalog import cuda, drivers, fabric
-from gpuprov.catalog.driver_sets import DriverPackages, driver_packages, kernel_module_table
+from gpuprov.catalog import cuda, drivers, fabric, find_distribution
+from gpuprov.catalog.driver_sets import DriverPackages, default_source, driver_packages, kernel_module_table
 from gpuprov.probe import modules, pci, system
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.family import family
 from gpuprov.probe.modules import KernelModules
 from gpuprov.probe.packages import PACKAGES, Package
 from gpuprov.probe.precompiled import Precompiled
@@ -25,7 +24,6 @@ VERSION = r"^(any|[0-9]{3}|[0-9]{3}\.[0-9]{1,3}(\.[0-9]{1,2})?)$"
 CUDA = r"^([0-9]{1,2}(\.[0-9]{1,2}){0,2})?$"
 NO_FLAVOUR = "there are no precompiled modules of the {} flavour, which the host needs"
 BUILD_IT = "nvidia_driver: {build: dkms}; or kernel_modules: proprietary, where the GPU runs with them"
-NO_SOURCE = "EL has no driver in its own repositories: source nvidia, or mirror with a repository"
 
 
 class Runfile(Fragment, frozen=True):
@@ -72,7 +70,7 @@ class NvidiaDriver(Fragment, frozen=True):
         Literal["auto", "distribution", "nvidia", "mirror", "runfile"],
         msgspec.Meta(
             description="The distribution's own archive, NVIDIA's repository, the site's mirror of the latter, or NVIDIA's .run "
-            "file. auto is the first where the distribution has a driver (Debian, Ubuntu), else the second"
+            "file. auto is the first where the distribution has a driver (Debian, Ubuntu, Amazon Linux), else the second"
         ),
     ] = "auto"
     build: Annotated[
@@ -141,7 +139,8 @@ def offered(driver: NvidiaDriver, facts: Facts) -> DriverPackages | None:
     """The driver's packages on this host's distribution; None if its driver is not managed, or not of the wanted source."""
     release = facts.get(system.OS_RELEASE)
     source = "auto" if driver.source == "runfile" else driver.source
-    return driver_packages(release.id, release.version, source, driver.build)
+    found = driver_packages(release.id, release.version, source, driver.build)
+    return found if driver.source == "runfile" or (found and found.ask) else None
 
 
 def package_names(driver: NvidiaDriver, facts: Facts) -> DriverPackages:
@@ -149,8 +148,9 @@ def package_names(driver: NvidiaDriver, facts: Facts) -> DriverPackages:
     names = offered(driver, facts)
     if names is None:
         release = facts.get(system.OS_RELEASE)
-        if driver.source == "distribution" and family(release) == "redhat":
-            raise ProbeFailed(NO_SOURCE)
+        known = find_distribution(release.id, release.version)
+        if known and known.no_driver and (driver.source == "distribution" or default_source(known) == "runfile"):
+            raise ProbeFailed(known.no_driver)
         if driver.build == "precompiled":
             raise ProbeFailed(f"{release.name or release.id} has no precompiled modules of source {driver.source}")
         raise ProbeFailed(f"no driver package names are known for {release.name or release.id}")

@@ -11,7 +11,6 @@ from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
-    NO_SOURCE,
     NvidiaDriver,
     decide,
     installed_version,
@@ -103,13 +102,13 @@ def repository(ctx: Ctx) -> Outcome:
 
 @check(
     "nvidia_driver.source_offered",
-    *(system.OS_RELEASE, system.PLATFORM),
+    *(system.OS_RELEASE, system.PLATFORM, REPOSITORIES),
     fields=("source", "repository", "build"),
     moment="preflight",
     evidence="cat /etc/os-release; uname -m",
 )
 def source_offered(ctx: Ctx) -> Outcome:
-    """The wanted source has a driver for this distribution and architecture, and its key is known."""
+    """The wanted source has a driver for this distribution and architecture, and its key is known, or it is there already."""
     release, machine = ctx.facts.get(system.OS_RELEASE), ctx.facts.get(system.PLATFORM).machine
     told = release.name or f"{release.id} {release.version}"
     distribution = find_distribution(release.id, release.version)
@@ -119,14 +118,16 @@ def source_offered(ctx: Ctx) -> Outcome:
         if ctx.fragment.build == "precompiled" and driver_packages(release.id, release.version, ctx.fragment.source):
             hint = "nvidia_driver: {build: dkms}; Ubuntu's archive has them, and NVIDIA's repository for EL 8 and 9"
             return fail(f"precompiled modules of source {ctx.fragment.source}", f"{told} has none", hint)
-        allowed = ", ".join(known_sources(distribution))
-        redhat = ctx.fragment.source == "distribution" and family(release) == "redhat"
-        return fail(f"source {ctx.fragment.source}", f"{told} has no such source", NO_SOURCE if redhat else allowed)
+        bare = ctx.fragment.source == "distribution" or default_source(distribution) == "runfile"
+        hint = (bare and distribution.no_driver) or ", ".join(known_sources(distribution))
+        return fail(f"source {ctx.fragment.source}", f"{told} has no such source", hint)
     asked = repositories_checks.driver_block(ctx.fragment, ctx.facts)
     if asked is None and chosen(ctx.fragment, ctx.facts) == "nvidia":
         hint = "source: mirror with a repository that has packages for it"
         return fail(f"NVIDIA's repository for {told} on {machine}", "NVIDIA has none", hint)
-    if asked and not (asked["fingerprint"] or asked["key_file"]):
+    kind = family(release)
+    there = asked and kind and sources.others(ctx.facts.get(REPOSITORIES), asked, kind)
+    if asked and not (asked["fingerprint"] or asked["key_file"] or there):
         hint = "repository: {url, key_file or key_url, fingerprint}, the last compared with NVIDIA's own page"
         return fail("a key with a known fingerprint", f"gpuprov knows none for {asked['url']}", hint)
     return ok(asked["url"] if asked else f"{told}'s own archive", ctx.fragment.source)

@@ -23,7 +23,7 @@ from gpuprov.spec.problem import Problem
 
 Ctx = Context[NvidiaDriver]
 HERE = "nvidia_driver"
-KERNELS = r"linux-image-.*|kernel(-(core|modules|modules-core|modules-extra|uek|uek-core))?"
+KERNELS = r"linux-image-.*|kernel([0-9]+[.][0-9]+)?(-(core|modules|modules-core|modules-extra|hwe|uek|uek-core))?"
 """Packages that bring a kernel which boots."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path as File
 from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, Runfile, decide
 from gpuprov.capabilities.nvidia_driver.preflight import refusals
-from gpuprov.catalog.driver_sets import of_any_driver
+from gpuprov.catalog.driver_any import of_any_driver
 from gpuprov.probe import modules, nvidia, pci, runfile, system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.family import words

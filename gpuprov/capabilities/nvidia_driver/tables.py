@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from gpuprov.capabilities.base import scripts
 from gpuprov.catalog import cuda, drivers, fabric, repositories
-from gpuprov.catalog.driver_sets import all_driver_packages, kernel_module_table, of_any_drivers
+from gpuprov.catalog.driver_any import of_any_drivers
+from gpuprov.catalog.driver_sets import all_driver_packages, kernel_module_table
 from gpuprov.probe import house, signing
 from gpuprov.probe.precompiled import PRECOMPILED
 from gpuprov.probe.repositories import REPOSITORIES

@@ -92,7 +92,7 @@ def os_release(known: Distribution) -> str:
         "VERSION_CODENAME": known.codename,
         "UBUNTU_CODENAME": known.codename if known.id == "ubuntu" else "",
         "ID": known.id if known.family == "debian" else f'"{known.id}"',
-        "ID_LIKE": known.like if known.family == "debian" else f'"{known.like}"',
-        "PLATFORM_ID": f'"platform:{known.tag}"' if known.family == "redhat" else "",
+        "ID_LIKE": known.like if known.family == "debian" or not known.like else f'"{known.like}"',
+        "PLATFORM_ID": f'"platform:{known.platform}"' if known.platform else "",
     }
     return "".join(f"{key}={value}\n" for key, value in rows.items() if value)

@@ -8,7 +8,7 @@ from gpuprov.simulate import repository_index, repository_signing, standins_nvid
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts.base import PROGRAMS, File, Part, text
 from gpuprov.simulate.repository import repository
-from gpuprov.simulate.repository_others import nvidia_place
+from gpuprov.simulate.repository_others import DRIVER, nvidia_place
 
 ASSETS = Path(__file__).with_name("packages_files")
 PLACE = "/usr/share/gpuprov-sim/repository"
@@ -44,9 +44,9 @@ Signed-By: {NVIDIA_KEYRING}
 """
 EL = f"""\
 # Of a gpuprov simulated host: stand-ins for what the distribution's own repositories have (EL: with EPEL).
-[gpuprov-sim]
-name=gpuprov simulation: the distribution's packages
-baseurl={URL}/{{folder}}
+[{{name}}]
+name=gpuprov simulation: {{what}}
+baseurl={URL}/{{place}}
 enabled=1
 gpgcheck=1
 repo_gpgcheck=1
@@ -118,9 +118,14 @@ def _apt(description: Description, folder: Path) -> dict[str, File]:
 def _dnf(description: Description, folder: Path) -> dict[str, File]:
     known = description.known
     files = {
-        f"{REPOSITORIES[known.family]}/gpuprov-sim.repo": text(EL.format(folder=FOLDERS[known.family])),
+        f"{REPOSITORIES[known.family]}/{known.base_source}.repo": text(
+            EL.format(name=known.base_source, what="the distribution's packages", place=FOLDERS[known.family])
+        ),
         f"{RPM_KEYS}/RPM-GPG-KEY-gpuprov-sim": File((folder / repository_signing.ARMOURED).read_bytes()),
     }
+    if known.driver_source and "distribution" in description.configured:
+        source = EL.format(name=known.driver_source, what="its own archive of NVIDIA's packages", place=DRIVER)
+        files[f"/etc/yum.repos.d/{known.driver_source}.repo"] = text(source)
     if "nvidia" in description.configured:
         source = NVIDIA_EL.format(catalogue=known.catalogue, place=nvidia_place(known))
         files[f"{REPOSITORIES[known.family]}/cuda-{known.catalogue}.repo"] = text(source)
