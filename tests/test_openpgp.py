@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import openpgp
+from gpuprov.onhost import openpgp
 from tests import public_keys as made
 
 BINARY = openpgp.keys(made.GOOD)[0]["raw"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov import sources
+from gpuprov.onhost import sources
 
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
 WANTED: dict[str, Any] = {

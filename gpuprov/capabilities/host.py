@@ -13,14 +13,13 @@ from gpuprov import reach
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.repositories_checks import package_sources
 from gpuprov.catalog import fabric as nvswitches
-from gpuprov.catalog import find_distribution, repositories
+from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.driver_sets import GPU_SERVICES, supported_distributions
 from gpuprov.catalog.platforms import platforms
 from gpuprov.probe import fabric, house, packages, pci, system, systemd
 from gpuprov.probe.family import words
 from gpuprov.probe.login import LOGIN, PYTHON
-from gpuprov.probe.repositories import REPOSITORIES
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, Reboot
 from gpuprov.spec.problem import Problem
 
@@ -230,7 +229,6 @@ def tables(capabilities: Sequence[Capability]) -> Mapping[str, object]:
     return {
         "platforms": platforms(),
         "gpu_services": GPU_SERVICES,
-        "repositories": {**repositories.tables(), "script": REPOSITORIES.script},
         "packaged": [one.name for one in capabilities if one.packages],
     }
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import openpgp, sources
 from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import repositories as catalogue
 from gpuprov.catalog.driver_sets import default_source
+from gpuprov.onhost import openpgp, sources
 from gpuprov.probe import system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.family import Family, family

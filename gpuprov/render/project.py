@@ -17,12 +17,10 @@ from gpuprov import (
     engines,
     followers,
     inert,
-    openpgp,
     package_lists,
     reach,
     reload,
     resolve,
-    sources,
 )
 from gpuprov.catalog import toolchain
 from gpuprov.errors import GpuprovError
@@ -46,8 +44,6 @@ FILTERS = (
     engines,
     engine_files,
     engine_output,
-    openpgp,
-    sources,
     certificates,
     toolchain,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from gpuprov import openpgp
+from gpuprov.onhost import openpgp
 from gpuprov.simulate import repository_signing
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost

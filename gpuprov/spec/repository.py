@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from gpuprov import openpgp
+from gpuprov.onhost import openpgp
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, dotted
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuprov import resolve, sources
+from gpuprov import resolve
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog.driver_sets import driver_packages
+from gpuprov.onhost import sources
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository

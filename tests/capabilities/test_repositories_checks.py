@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from gpuprov import openpgp, sources
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
@@ -16,6 +15,7 @@ from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.repositories_checks import package_sources, source_check
 from gpuprov.catalog import repositories as catalogue
+from gpuprov.onhost import openpgp, sources
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
 from tests import public_keys as made

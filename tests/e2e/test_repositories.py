@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from gpuprov import assets, openpgp, sources
+from gpuprov import assets
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.repositories_checks import judge
+from gpuprov.onhost import sources
 from gpuprov.probe.family import Family
 from gpuprov.probe.repositories import REPOSITORIES
 from gpuprov.simulate import container, hosts, inventory
@@ -24,6 +24,7 @@ from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import identity
 from tests.e2e import package_repository
 from tests.e2e.package_repository import NAME, Key
+from tests.here import PLUGINS
 
 pytestmark = pytest.mark.e2e
 PLAY = [
@@ -109,15 +110,13 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if description.known.stands_in:
         container.write(name, hosts.archive(dict(identity.part(name, description).files)))
         container.run(name, "rm -f /etc/debian_version; mkdir -p /etc/yum.repos.d")
-    (folder / "filter_plugins").mkdir()
-    for module in (openpgp, sources):
-        shutil.copy(str(module.__file__), folder / "filter_plugins")
     inventory.write([host], folder / "hosts.yml")
-    catalogue = {"gpu_services": [], "platforms": {}, "repositories": {"script": REPOSITORIES.script}}
+    catalogue: dict[str, Any] = {"gpu_services": [], "platforms": {}}
     (folder / "group_vars").mkdir()
     (folder / "group_vars/all.json").write_text(json.dumps({"gpuprov_catalog": catalogue}))
     (folder / "ansible.cfg").write_text(
-        f"[defaults]\nroles_path = {assets.root()}/roles\n[ssh_connection]\npipelining = true\n"
+        f"[defaults]\nroles_path = {assets.root()}/roles\nlibrary = {PLUGINS}/modules\naction_plugins = {PLUGINS}/action\n"
+        f"module_utils = {PLUGINS}/module_utils\n[ssh_connection]\npipelining = true\n"
     )
     (folder / "play.yml").write_text(json.dumps(PLAY))
     yield Stage(folder, name, family, *keys)
@@ -155,7 +154,7 @@ def test_a_repository_that_another_key_has_signed_is_refused(stage: Stage) -> No
 
 
 def test_a_repository_that_does_not_answer_is_refused(stage: Stage) -> None:
-    stage.refused("cannot use http://127.0.0.1:9/x", "the host\\'s proxy", url="http://127.0.0.1:9/x")
+    stage.refused("cannot use http://127.0.0.1:9/x", "the host's proxy", url="http://127.0.0.1:9/x")
 
 
 def test_a_key_over_plain_http_is_refused(stage: Stage) -> None:

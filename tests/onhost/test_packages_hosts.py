@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -106,7 +107,10 @@ def booted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     family: Family = request.param
     name, distribution = HOSTS[family]
     folder = tmp_path_factory.mktemp("packages") / "repository"
-    (package_repository.apt if family == "debian" else package_repository.rpm)(folder)
+    if family == "debian":
+        package_repository.apt(folder)
+    else:
+        package_repository.rpm(folder, shell="-p <lua>")  # a userland of Debian's: rpm knows no shell
     container.down(name)
     description = Description(distribution=distribution)
     own = Path(str(onhost.__file__)).parent
@@ -259,7 +263,7 @@ def test_lists_that_cannot_be_fetched(host: Host) -> None:
     try:
         older = host.ask("prepare", max_age=-1)
         assert "the older package lists are used" in older["warnings"][0]
-        assert "nothing" in host.ask("fetch", source="test")["refused"]
+        assert re.search("nothing|gpuprov-test", host.ask("fetch", source="test")["refused"])
     finally:
         host.sh(f"cp /tmp/kept {path}")
 

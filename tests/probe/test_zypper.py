@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from gpuprov import sources
+from gpuprov.onhost import sources
 from gpuprov.probe import family, packages, silence, zypper
 from gpuprov.probe.base import Output
 

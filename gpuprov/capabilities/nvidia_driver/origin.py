@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprov import resolve, sources
+from gpuprov import resolve
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
@@ -22,6 +22,7 @@ from gpuprov.catalog import cuda as catalogue
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog.driver_sets import default_source, driver_packages
 from gpuprov.catalog.driver_sets import sources as known_sources
+from gpuprov.onhost import sources
 from gpuprov.probe import nvidia, system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.family import family, words

@@ -10,7 +10,6 @@ from gpuprov.catalog.driver_any import of_any_drivers
 from gpuprov.catalog.driver_sets import all_driver_packages, kernel_module_table
 from gpuprov.probe import house, signing
 from gpuprov.probe.precompiled import PRECOMPILED
-from gpuprov.probe.repositories import REPOSITORIES
 from gpuprov.probe.runfile import RUNFILE
 
 
@@ -24,7 +23,7 @@ def tables() -> Mapping[str, object]:
         "precompiled": PRECOMPILED.script,
         "runfile": {"script": RUNFILE.script, "packages": of_any_drivers()},
         "fabric_manager": fabric.tables(),
-        "repositories": {**repositories.tables(), "script": REPOSITORIES.script},
+        "repositories": repositories.tables(),
     }
 
 

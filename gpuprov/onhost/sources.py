@@ -289,10 +289,3 @@ def _repository(name: str, section: str, fields: Mapping[str, str], gpgcheck: st
     urls = re.split(r"[\s,]+", fields.get("baseurl", "") or fields.get("mirrorlist", "") or fields.get("metalink", ""))
     for url in urls or [""]:
         yield _row(name, url, **more)
-
-
-class FilterModule:
-    """What Ansible loads."""
-
-    def filters(self) -> dict[str, Any]:
-        return {"gpuprov_source_plan": plan, "gpuprov_source_path": path, "gpuprov_source_key": key_path}

@@ -260,10 +260,3 @@ def _armour(raw: bytes) -> str:
     check = base64.b64encode((crc & 0xFFFFFF).to_bytes(3, "big")).decode()
     head, foot = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
     return "\n".join([head, "", *lines, f"={check}", foot, ""])
-
-
-class FilterModule:
-    """What Ansible loads."""
-
-    def filters(self) -> dict[str, Any]:
-        return {"gpuprov_key": judge, "gpuprov_armoured": armoured, "gpuprov_rpm_keys": rpm_keys}

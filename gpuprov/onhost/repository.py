@@ -1,0 +1,161 @@
+"""A package source of gpuprov's and the key that it is trusted by, as one state: tried, written together, or taken away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from typing import Any, Iterator, Mapping, Sequence
+
+from . import openpgp, source_files, sources
+from .packages.apt_files import update
+from .packages.commands import run, shortened
+from .packages.model import Manager, Refused
+
+UNPROVEN = re.compile("NO_PUBKEY|EXPKEYSIG|BADSIG|not signed|[Ss]ignature|GPG")
+PROXIES = {
+    "debian": "Acquire::http::Proxy of apt.conf",
+    "redhat": "proxy of dnf.conf",
+    "suse": "/etc/sysconfig/proxy",
+}
+Wanted = Mapping[str, Any]
+
+
+def settle(manager: Manager, wanted: Wanted, family: str, check: bool) -> dict[str, Any]:
+    """Have the source as it is wanted. `key` of it is the key, which the machine that runs Ansible has judged. Raises Refused."""
+    told: list[dict[str, Any]]
+    if not wanted["url"]:
+        gone = absent(wanted, family, check)
+        told = [
+            {"before": {"path": path, "state": "file"}, "after": {"path": path, "state": "absent"}} for path in gone
+        ]
+        return {"changed": bool(gone), "comes": False, "diff": told}
+    planned = plan(wanted, wanted["key"], family)
+    if planned["right"]:
+        return {"changed": False, "comes": False}
+    tried(wanted, planned, family)
+    if not check:
+        put(manager, wanted, planned, family)
+    files = [planned["source"], planned["key"]]
+    told = [
+        {"before_header": one["path"], "after_header": one["path"], "before": one["before"] or "", "after": one["text"]}
+        for one in files
+    ]
+    return {"changed": True, "comes": check, "diff": told}
+
+
+def absent(wanted: Wanted, family: str, check: bool) -> list[str]:
+    """Take away what gpuprov itself put there under this name; the files that go."""
+    name = wanted["name"]
+    gone = [path for path in (sources.path(name, family), sources.key_path(name, family)) if os.path.lexists(path)]
+    for path in () if check else gone:
+        os.unlink(path)
+    return gone
+
+
+def plan(wanted: Wanted, key: str, family: str) -> dict[str, Any]:
+    """What is to be written (see `sources.plan`). Raises Refused where somebody else has the source."""
+    ran = run(["sh", "-c", source_files.SCRIPTS[family] + source_files.END])
+    if lost := source_files.unread(ran.out):
+        raise Refused(
+            f"{wanted['of']}: the package sources could not be read: {lost}. Way out: mend it, then apply again"
+        )
+    fingerprints = openpgp.judge(key, wanted["fingerprint"])["fingerprints"]
+    text = openpgp.armoured(key, each=family != "debian")
+    found = sources.plan(openpgp.rpm_keys(ran.out), wanted, text, fingerprints, family)
+    if found["problem"]:
+        raise Refused(f"{wanted['of']}: {found['problem']}. Way out: {found['hint']}")
+    return {**found, "fingerprints": fingerprints}
+
+
+def tried(wanted: Wanted, planned: Mapping[str, Any], family: str) -> None:
+    """Ask the repository for its index with this key and no other, without changing the host. Raises Refused."""
+    with tempfile.TemporaryDirectory(prefix="gpuprov-source-") as folder:
+        os.chmod(folder, 0o755)  # apt reads it as a user of its own
+        key = os.path.join(folder, "key.asc")
+        _write(key, planned["key"]["text"])
+        said = {"debian": _apt, "redhat": _dnf, "suse": _zypper}[family](folder, key, planned)
+    if said:
+        way_out = (
+            "the key that its owner signs it with now (key_file or key_url, and fingerprint)"
+            if UNPROVEN.search(said)
+            else f"mend the URL, the network or the host's proxy ({PROXIES[family]}), or name a mirror that the host can reach"
+        )
+        raise Refused(
+            f"{wanted['of']}: this host cannot use {wanted['url']} with the key {', '.join(planned['fingerprints'])}; nothing was "
+            f"written. {shortened(said, 600)}. Way out: {way_out}"
+        )
+
+
+def put(manager: Manager, wanted: Wanted, planned: Mapping[str, Any], family: str) -> None:
+    """Write all of it and fetch the lists, or leave everything as it was. Raises Refused."""
+    key, source = planned["key"], planned["source"]
+    try:
+        os.makedirs(os.path.dirname(key["path"]), mode=0o755, exist_ok=True)
+        for file in (key, source):
+            _write(file["path"], file["text"])
+        # zypper takes no other key than those in rpm's database.
+        if planned["imports"]:
+            _imported(key["path"])
+        manager.fetch(planned["name"])
+    except (OSError, Refused) as error:
+        for file in (source, key):
+            if file["before"] is not None:
+                _write(file["path"], file["before"])
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(file["path"])
+        raise Refused(
+            f"{wanted['of']}: {wanted['url']} could not be put among the package sources, and was taken away again: "
+            f"{shortened(str(error), 600)}. Way out: mend what it says, then apply again"
+        ) from error
+
+
+def _imported(path: str) -> None:
+    ran = run(["rpm", "--import", path])
+    if ran.status:
+        raise Refused(f"rpm --import {path}: {ran.said}")
+
+
+def _write(path: str, text: str) -> None:
+    with tempfile.NamedTemporaryFile(
+        "w", dir=os.path.dirname(path), prefix=".gpuprov-", delete=False, encoding="utf-8"
+    ) as file:
+        file.write(text)
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
+
+
+def _apt(folder: str, key: str, planned: Mapping[str, Any]) -> str:
+    lists, listed = os.path.join(folder, "lists"), os.path.join(folder, "gpuprov.sources")
+    os.makedirs(os.path.join(lists, "partial"))
+    _write(listed, re.sub(r"(?m)^Signed-By:.*$", f"Signed-By: {key}", planned["source"]["text"]))
+    return update(listed, "-o", f"Dir::State::lists={lists}")
+
+
+def _dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:
+    _write(
+        os.path.join(folder, "gpuprov.repo"),
+        re.sub(r"(?m)^gpgkey=.*$", f"gpgkey=file://{key}", planned["source"]["text"]),
+    )
+    options = ["--disablerepo=*", f"--enablerepo=gpuprov-{planned['name']}", "--noplugins"]
+    settings = ["timeout=30", "retries=2", f"reposdir={folder}", f"cachedir={folder}/cache"]
+    return _said(["dnf", "-q", "-y", *options, *(f"--setopt={one}" for one in settings), "makecache", "--refresh"])
+
+
+def _zypper(folder: str, key: str, planned: Mapping[str, Any]) -> str:
+    """In a system of its own, whose rpm knows this key alone: zypper asks nobody whether to trust another, and refuses it."""
+    repos = os.path.join(folder, "root", "etc", "zypp", "repos.d")
+    os.makedirs(repos)
+    root = os.path.join(folder, "root")
+    _write(os.path.join(repos, "gpuprov.repo"), re.sub(r"(?m)^gpgkey=.*\n", "", planned["source"]["text"]))
+    said = _said(["rpm", "--root", root, "--import", key])
+    return said or _said(["zypper", "--root", root, "--non-interactive", "refresh", "--force"])
+
+
+def _said(argv: Sequence[str]) -> str:
+    """What a program that failed said; empty if it did not fail."""
+    ran = run(argv)
+    lines: Iterator[str] = (line.strip() for line in (ran.err + "\n" + ran.out).splitlines())
+    return (" ".join(dict.fromkeys(filter(None, lines))) or "no answer") if ran.status else ""

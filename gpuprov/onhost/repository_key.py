@@ -1,0 +1,89 @@
+"""The key of a package source, on the machine that runs Ansible: read or fetched, kept, and judged. A host never asks for it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from typing import Any, Callable, Mapping
+
+from . import openpgp
+from .packages.model import Refused
+
+
+def cached(url: str, environment: Mapping[str, str]) -> str:
+    """Where this machine keeps a key that it has fetched."""
+    base = environment.get("XDG_CACHE_HOME") or os.path.join(environment.get("HOME", "/root"), ".cache")
+    return os.path.join(base, "gpuprov", "keys", hashlib.sha256(url.encode()).hexdigest())
+
+
+def key(
+    wanted: Mapping[str, Any], environment: Mapping[str, str], fetch: Callable[[str], bytes]
+) -> tuple[str, list[str]]:
+    """The key in base64, and what there is to warn of. Raises Refused."""
+    of, url = wanted["of"], wanted.get("key_url") or ""
+    if wanted.get("key"):
+        data = str(wanted["key"])
+    elif wanted.get("key_file"):
+        data = _encoded(_read(wanted["key_file"], of))
+    else:
+        data = _fetched(wanted, cached(url, environment), fetch)
+    judged = openpgp.judge(data, wanted.get("fingerprint") or "")
+    if judged["problem"]:
+        raise Refused(
+            f"{of}: the key of {wanted['url']}, {wanted.get('key_file') or url or 'as given'}, is "
+            f"refused: {judged['problem']}; nothing "
+            "was written. Way out: the right key, or, if its owner publishes another fingerprint now, that one in the inventory"
+        )
+    return data, [f"{of}: {'; '.join(judged['warnings'])}"] if judged["warnings"] else []
+
+
+def _fetched(wanted: Mapping[str, Any], place: str, fetch: Callable[[str], bytes]) -> str:
+    of, url, fingerprint = wanted["of"], wanted.get("key_url") or "", wanted.get("fingerprint") or ""
+    if not url.startswith("https://"):
+        raise Refused(
+            f"{of}: the key of {wanted['url']} is {url or 'nowhere'}; it comes from a file or over "
+            "https only, since anybody on the way "
+            "can change it otherwise. Way out: key_file, a file beside the inventory, or key_url with https and its fingerprint"
+        )
+    if not fingerprint:
+        raise Refused(
+            f"{of}: no fingerprint says which key {url} should have, and gpuprov knows none that is "
+            "confirmed. Way out: repository with "
+            "this url, key_url, and as fingerprint what the owner publishes (gpg --show-keys FILE shows a key's)"
+        )
+    kept = _encoded(_read(place, of)) if os.path.exists(place) else ""
+    judged = openpgp.judge(kept, fingerprint)
+    if not judged["problem"] and not judged["warnings"]:
+        return kept
+    try:
+        fresh = fetch(url)
+    except Exception as error:
+        if kept:
+            return kept
+        raise Refused(
+            f"{of}: this machine could not fetch the key {url}: {error}; nothing was written. Way "
+            "out: https_proxy in the environment of "
+            "gpuprov, or the key in a file beside the inventory (repository.key_file)"
+        ) from error
+    os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+    with open(f"{place}.{os.getpid()}", "wb") as file:
+        file.write(fresh)
+    os.replace(file.name, place)
+    return _encoded(fresh)
+
+
+def _read(path: str, of: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise Refused(
+            f"{of}: this machine cannot read the key {path}: {error.strerror}; nothing was written. "
+            "Way out: a file that is there, beside "
+            "the inventory (repository.key_file)"
+        ) from error
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()

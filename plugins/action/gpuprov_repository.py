@@ -1,0 +1,43 @@
+"""The controller's part of gpuprov_repository: the key is read or fetched here, and judged before the host hears of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import ansible.module_utils
+from ansible.module_utils.urls import open_url
+from ansible.plugins.action import ActionBase
+
+# Ansible finds module_utils of ours for modules alone.
+ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+from ansible.module_utils.gpuprov_onhost import repository_key
+from ansible.module_utils.gpuprov_onhost.packages.model import Refused
+
+MOST = 1 << 20
+"""Bytes of a key that is fetched: NVIDIA's have 3 KiB."""
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Add the key, and let the module do the rest."""
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        block = dict(self._task.args.get("repository") or {})
+        warnings: list[str] = []
+        if block.get("url"):
+            try:
+                block["key"], warnings = repository_key.key({"of": "", **block}, os.environ, _fetched)
+            except Refused as refused:
+                return {"failed": True, "msg": str(refused)}
+        arguments = {**self._task.args, "repository": block}
+        answer: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
+        return {**answer, "warnings": [*answer.get("warnings", []), *warnings]}
+
+
+def _fetched(url: str) -> bytes:
+    with open_url(url, timeout=30, follow_redirects="safe") as answer:
+        if not answer.geturl().startswith("https://"):
+            raise ValueError(f"it leads to {answer.geturl()}, which is not https")
+        return bytes(answer.read(MOST))
