@@ -15,7 +15,7 @@ SYSTEMCTL = """case "$*" in
 *ControlGroup*) sed -n 's/^0:://p' /proc/self/cgroup ;;
 *is-active*nvidia-fabricmanager*) [ -e {folder}/started ] ;;
 *is-active*) exit 3 ;;
-restart*) echo "start $2" >> {folder}/asked; touch {folder}/started ;;
+restart*) echo "start $3" >> {folder}/asked; touch {folder}/started ;;
 esac
 """
 
@@ -37,6 +37,7 @@ def test_gpus_of_nvlink_5_are_reset_after_the_start(
     given = {
         "gpuprov_catalog": {"fabric_manager": files},
         "host_platform": "x",
+        "gpuprov_services": ["*"],
         "host_gpu_services": ["*"],  # whatever else on this machine holds a GPU is no user of it
         "fabric_manager_imex": {"nodes": [], "service": "enabled"},
         "fabric_manager_fabric_mode": mode,

@@ -25,7 +25,6 @@ KNOWN = {
     "{{ __container_toolkit_specification }}": "a file in container_toolkit_cdi_directory",
     "{{ container_toolkit_cdi_directory }}": "one of two",
     "{{ __default }}": "an option or nothing",
-    "{{ host_boot_unit }}": "a unit, named by the role that includes it",
 }
 
 

@@ -1,0 +1,101 @@
+"""Units of this host: whether a daemon lives as it should now, and runs that say why they failed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import time
+from typing import Iterator, Sequence
+
+from .process import stat
+from .systemd import is_active, show, systemctl
+
+LATE = 0.2
+"""Seconds that a process's start may seem earlier than it was: the kernel counts in ticks, and the clock is read in between."""
+
+
+def daemon(unit: str, process: str, files: Sequence[str]) -> str:
+    """`dead`, `alive`, or `old`: alive, and one of the files (its program, its settings) has changed since it was started.
+
+    process: the program's name, looked for among all processes of the unit; empty for its main process.
+    """
+    ages = [age for pid in _processes(unit, process) for age in _started(pid)]
+    if not ages or not is_active(unit):
+        return "dead"
+    return "old" if any(changed > min(ages) for changed in _changes(files)) else "alive"
+
+
+def _processes(unit: str, process: str) -> Iterator[int]:
+    if not process:
+        main = show(unit, "MainPID")
+        if main.isdigit() and main != "0":
+            yield int(main)
+        return
+    group = show(unit, "ControlGroup")
+    named = re.compile(rf"(^|[ /]){re.escape(process)}( |\Z)")
+    for pid in filter(str.isdigit, os.listdir("/proc") if group else ()):
+        with contextlib.suppress(OSError):
+            mine = any(line.endswith(f":{group}") for line in _read(f"/proc/{pid}/cgroup").splitlines())
+            if mine and named.search(_read(f"/proc/{pid}/cmdline").replace("\0", " ")):
+                yield int(pid)
+
+
+def _started(pid: int) -> Iterator[float]:
+    """When a process was started, in seconds of the clock; nothing of one that has ended, though it may still be listed."""
+    fields = stat(pid)
+    if fields and fields[0] not in "ZX":
+        uptime = float(_read("/proc/uptime").split()[0])
+        yield time.time() - uptime + int(fields[19]) / os.sysconf("SC_CLK_TCK") + LATE
+
+
+def _changes(files: Sequence[str]) -> Iterator[float]:
+    """When each of the files, and of what is in a folder, was last changed."""
+    for path in files:
+        inside = (os.path.join(place, name) for place, folders, names in os.walk(path) for name in (*folders, *names))
+        for one in (path, *inside):
+            with contextlib.suppress(OSError):
+                yield os.lstat(one).st_ctime
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def enable(unit: str, *, check: bool = False) -> bool:
+    """Have the unit at each boot, as its file is now. Returns whether that changes anything."""
+    if not check and show(unit, "NeedDaemonReload") == "yes":
+        systemctl("daemon-reload")
+    if systemctl("is-enabled", "--", unit)[0] == 0:
+        return False
+    if not check:
+        status, _, errors = systemctl("enable", "--", unit)
+        if status:
+            raise OSError(f"{unit} cannot be enabled: {errors or f'systemctl ended with {status}'}")
+    return True
+
+
+def restart(unit: str) -> tuple[int, list[str]]:
+    """Restart the unit. Returns systemctl's exit status and, of a failure, what the journal has of this start."""
+    began = int(time.time())
+    status, _, errors = systemctl("restart", "--", unit)
+    if status == 0:
+        return 0, []
+    _journal("--sync")
+    lines = _journal("-q", "--no-pager", "-o", "cat", "--since", f"@{began}", "-u", unit).splitlines()
+    return status, [line for line in lines if line.strip()] or errors.splitlines()
+
+
+def _journal(*words: str) -> str:
+    with contextlib.suppress(FileNotFoundError):
+        done = subprocess.run(["journalctl", *words], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        return done.stdout.decode(errors="replace")
+    return ""
+
+
+def last_words(lines: Sequence[str], program: str) -> str:
+    """What a unit's program said last, under its own name; else the last lines that there are."""
+    own = [line for line in lines if program and line.startswith(f"{program}: ")]
+    return own[-1] if own else "; ".join(lines[-3:]) or "it said nothing"

@@ -1,0 +1,127 @@
+#!/usr/bin/python
+"""Have a unit of systemd as it should be, and say why it is not."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: gpuprov_unit
+short_description: Look at a daemon, keep it alive with its present program and settings, or run a unit that sets something
+description:
+  - A daemon is dead, alive, or old, which is alive while its program or its settings have changed since it was started.
+  - A failure is told with what the unit's program said last, from the journal of this start alone.
+  - Check mode says what would be done.
+author: gpuprov
+options:
+  name:
+    description: The unit.
+    type: str
+    required: true
+  state:
+    description: >-
+      observed only looks; alive starts a daemon that is dead and restarts one that is old; ran runs a unit that sets something, where
+      O(differs) says what is not set, or where it did not run.
+    type: str
+    choices: [observed, alive, ran]
+    required: true
+  enabled:
+    description: Whether it is to be enabled for every boot, with its file as it is now.
+    type: bool
+    default: false
+  process:
+    description: The name of a daemon's program among the processes of the unit; empty for the unit's main process.
+    type: str
+    default: ""
+  files:
+    description: A daemon's program, and the files or folders of its settings.
+    type: list
+    elements: str
+    default: []
+  differs:
+    description: What is not as asked for; empty if nothing differs.
+    type: str
+    default: ""
+  program:
+    description: The name that the unit's program puts before what it says.
+    type: str
+    default: ""
+  way_out:
+    description: What to do where it fails.
+    type: str
+    default: mend what it says, and apply again
+"""
+EXAMPLES = """
+- name: Have the exporter alive, with its present settings
+  gpuprov_unit: {name: nvidia-dcgm.service, state: alive, enabled: true, files: [/usr/bin/nv-hostengine, /etc/dcgm]}
+- name: Set the ports by the unit
+  gpuprov_unit: {name: gpuprov-roce.service, state: ran, differs: "mlx5_0 port 1 pfc: none -> 3", program: roce}
+"""
+RETURN = """
+daemon:
+  description: dead, alive or old, before anything was done.
+  type: str
+  returned: state is observed or alive
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost import systemd, units
+
+SPEC = {
+    "name": {"type": "str", "required": True},
+    "state": {"type": "str", "choices": ["observed", "alive", "ran"], "required": True},
+    "enabled": {"type": "bool", "default": False},
+    "process": {"type": "str", "default": ""},
+    "files": {"type": "list", "elements": "str", "default": []},
+    "differs": {"type": "str", "default": ""},
+    "program": {"type": "str", "default": ""},
+    "way_out": {"type": "str", "default": "mend what it says, and apply again"},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    asked, name = module.params, module.params["name"]
+    try:
+        enabled = asked["enabled"] and units.enable(name, check=module.check_mode)
+        if asked["state"] == "ran":
+            _run(module, enabled)
+        state = units.daemon(name, asked["process"], asked["files"])
+        if asked["state"] == "observed":
+            module.exit_json(changed=enabled, daemon=state)
+        _keep_alive(module, enabled, state)
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=f"{error}. Way out: systemctl status {name}, on the host")
+
+
+def _run(module: AnsibleModule, enabled: bool) -> None:
+    asked, name, differs = module.params, module.params["name"], module.params["differs"].strip()
+    ran = systemd.show(name, "ActiveState")
+    if not differs and ran == "active":
+        module.exit_json(changed=enabled)
+    would = f"would set {differs}" if differs else f"would run {name}, which is {ran or 'not there yet'}"
+    if module.check_mode:
+        module.exit_json(changed=True, msg=would)
+    status, lines = units.restart(name)
+    if status:
+        said = units.last_words(lines, asked["program"])
+        module.fail_json(
+            msg=f"{name} failed: {said}. Way out: {asked['way_out']}; else journalctl -u {name}, on the host"
+        )
+    module.exit_json(changed=True, msg=would.replace("would ", "", 1))
+
+
+def _keep_alive(module: AnsibleModule, enabled: bool, before: str) -> None:
+    asked, name = module.params, module.params["name"]
+    if before == "alive" or module.check_mode:
+        module.exit_json(changed=enabled or before != "alive", daemon=before)
+    lines = units.restart(name)[1]
+    after = units.daemon(name, asked["process"], asked["files"])
+    if after != "alive":
+        said = f" ({' | '.join(lines[-12:])})" if lines else ""
+        module.fail_json(
+            msg=f"{name} does not stay alive, it is {after}{said}. Way out: {asked['way_out']}", daemon=before
+        )
+    module.exit_json(changed=True, daemon=before)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Daemons of real processes of this machine, and units that set something; systemctl and journalctl are stand-ins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.here import program
+from tests.onhost.modules import ran
+
+SYSTEMCTL = """
+case "$*" in
+*NeedDaemonReload*) cat "$STATE/reload" ;;
+*ControlGroup*) cat "$STATE/group" ;;
+*MainPID*) cat "$STATE/main" ;;
+*ActiveState*) cat "$STATE/state" ;;
+is-active*) [ "$(cat "$STATE/state")" = active ] ;;
+is-enabled*) [ -e "$STATE/enabled" ] ;;
+enable*) [ ! -e "$STATE/masked" ] || { echo 'Unit is masked.' >&2; exit 1; }; touch "$STATE/enabled" ;;
+daemon-reload) echo no > "$STATE/reload"; echo reload >> "$STATE/log" ;;
+restart*) echo restart >> "$STATE/log"; [ ! -e "$STATE/after" ] || cp "$STATE/after" "$STATE/main"; exit "$(cat "$STATE/status")" ;;
+esac
+"""
+JOURNAL = """\
+roce: port 1: pfc is none, asked for is 3
+roce: mlx5_0 port 1 is not as asked for
+gpuprov-roce.service: Main process exited
+"""
+ROCE = {
+    "name": "gpuprov-roce.service",
+    "state": "ran",
+    "program": "roce",
+    "way_out": "mend what it says and apply again",
+}
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program(tmp_path, "systemctl", SYSTEMCTL)
+    journal(tmp_path, JOURNAL)
+    for name, text in {"reload": "no", "group": "", "main": "0", "state": "active", "status": "0"}.items():
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("STATE", str(tmp_path))
+    return tmp_path
+
+
+def journal(place: Path, text: str) -> None:
+    program(place, "journalctl", f"[ $1 != --sync ] || exit\necho \"$*\" >> $STATE/asked\ncat << 'END'\n{text}END\n")
+
+
+@pytest.fixture
+def ask(place: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
+    return lambda **asked: ran(capsys, "gpuprov_unit", **{"name": "thing.service", **asked})
+
+
+def log(place: Path) -> list[str]:
+    return (place / "log").read_text().split() if (place / "log").exists() else []
+
+
+def put(place: Path, name: str, text: object) -> None:
+    (place / name).write_text(f"{text}\n")
+
+
+@pytest.fixture
+def process(place: Path) -> Iterator[subprocess.Popen[bytes]]:
+    (place / "nv-thing").symlink_to("/bin/sleep")
+    (place / "settings").mkdir()
+    (place / "settings" / "conf").write_text("before")
+    time.sleep(0.05)
+    with subprocess.Popen([str(place / "nv-thing"), "60"]) as started:
+        put(place, "main", started.pid)
+        yield started
+        started.kill()
+
+
+def observed(ask: Ask, place: Path, **more: Any) -> str:
+    found = ask(state="observed", files=[str(place / "settings"), str(place / "nv-thing"), "/no/such/file"], **more)
+    assert found["changed"] is False
+    return str(found["daemon"])
+
+
+def test_a_daemon_is_alive_old_or_dead(place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:
+    assert observed(ask, place) == "alive"
+    put(place, "state", "failed")
+    assert observed(ask, place) == "dead"
+    put(place, "state", "active")
+    time.sleep(0.3)
+    (place / "settings" / "conf").write_text("after")
+    assert observed(ask, place) == "old"
+    put(place, "main", 0)
+    assert observed(ask, place) == "dead"
+
+
+def test_one_among_the_processes_of_a_unit(place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:
+    put(place, "group", Path(f"/proc/{process.pid}/cgroup").read_text().splitlines()[-1].partition("::")[2] or "/")
+    for name, wanted in (("nv-thing", "alive"), ("nv-thin", "dead"), ("thing", "dead"), ("nv.thing", "dead")):
+        assert observed(ask, place, process=name) == wanted, name
+    put(place, "group", "/no/such/group")
+    assert observed(ask, place, process="nv-thing") == "dead"
+    put(place, "group", "")
+    assert observed(ask, place, process="nv-thing") == "dead", "a unit without a group has no processes"
+
+
+def test_a_zombie_is_dead(place: Path, ask: Ask) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        put(place, "main", ended.pid)
+        assert ask(state="observed")["daemon"] == "dead"
+
+
+def test_a_daemon_that_lives_is_left_alone(place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:
+    assert ask(state="alive") == {**ask(state="alive"), "changed": False, "daemon": "alive"}
+    assert log(place) == []
+
+
+def test_a_dead_daemon_is_started(place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:
+    put(place, "main", 0)
+    put(place, "after", process.pid)
+    planned = ask(state="alive", check=True)
+    assert (planned["changed"], log(place)) == (True, [])
+    assert ask(state="alive") == {**planned, "changed": True, "daemon": "dead"}
+    assert log(place) == ["restart"]
+
+
+def test_a_daemon_that_does_not_stay_alive_is_said(place: Path, ask: Ask) -> None:
+    put(place, "status", 1)
+    said = " | ".join(JOURNAL.splitlines())
+    refused = ask(state="alive", way_out="journalctl -u thing")["msg"]
+    assert refused == f"thing.service does not stay alive, it is dead ({said}). Way out: journalctl -u thing"
+
+
+def test_it_is_enabled_with_its_file_as_it_is_now(place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:
+    put(place, "reload", "yes")
+    assert ask(state="alive", enabled=True, check=True)["changed"]
+    assert not (place / "enabled").exists()
+    assert ask(state="alive", enabled=True)["changed"]
+    assert (place / "enabled").exists()
+    assert log(place) == ["reload"]
+    assert not ask(state="alive", enabled=True)["changed"]
+    (place / "enabled").unlink()
+    (place / "masked").touch()
+    assert "thing.service cannot be enabled: Unit is masked." in ask(state="alive", enabled=True)["msg"]
+
+
+def test_nothing_is_done_where_nothing_differs(place: Path, ask: Ask) -> None:
+    for check in (False, True):
+        found = ask(**ROCE, check=check)
+        assert (found["changed"], "msg" in found, log(place)) == (False, False, [])
+
+
+@pytest.mark.parametrize(
+    ("differs", "state", "said"),
+    [
+        ("pfc: none -> 3", "active", "set pfc: none -> 3"),
+        ("", "failed", "run gpuprov-roce.service, which is failed"),
+        ("", "", "run gpuprov-roce.service, which is not there yet"),
+    ],
+)
+def test_it_runs_where_something_differs_or_it_did_not_run(
+    place: Path, ask: Ask, differs: str, state: str, said: str
+) -> None:
+    put(place, "state", state)
+    planned = ask(**ROCE, differs=differs, check=True)
+    assert (planned["changed"], planned["msg"], log(place)) == (True, f"would {said}", [])
+    found = ask(**ROCE, differs=differs)
+    assert (found["changed"], found["msg"], log(place)) == (True, said, ["restart"])
+
+
+def test_a_failure_is_told_with_what_the_program_said_last(place: Path, ask: Ask) -> None:
+    put(place, "status", 1)
+    refused = ask(**ROCE, differs="pfc: none -> 3")
+    assert refused["msg"].startswith(
+        "gpuprov-roce.service failed: roce: mlx5_0 port 1 is not as asked for. Way out: mend"
+    )
+    assert " --since @" in (place / "asked").read_text()
+
+
+def test_a_unit_that_was_ended_is_not_told_with_what_it_said_another_time(place: Path, ask: Ask) -> None:
+    """A unit that ran out of time leaves no line of its own: that of an earlier run, for another reason, would mislead."""
+    put(place, "status", 1)
+    ended = "gpuprov-roce.service: start operation timed out. Terminating.\ngpuprov-roce.service: Failed with result 'timeout'.\n"
+    journal(place, ended)
+    assert (
+        "failed: gpuprov-roce.service: start operation timed out. Terminating.; gpuprov-roce.service: Failed"
+        in ask(**ROCE, differs="pfc: none -> 3")["msg"]
+    )
+    journal(place, "")
+    assert "failed: it said nothing. Way out" in ask(**ROCE, differs="x")["msg"]
