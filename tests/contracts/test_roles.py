@@ -49,6 +49,26 @@ def test_errors_are_not_swallowed() -> None:
             assert not task.get("ignore_errors"), f"{path}: {task.get('name')}"
 
 
+def test_what_a_task_includes_of_a_role_is_there() -> None:
+    """A file of another role that is gone is found only when a host comes to the task."""
+    playbooks = [path for path in (ROOT / "playbooks").rglob("*.yml") if path.name == "site.yml"]
+    tasks = [(path, task) for path in TASKS for task in tasks_of(path)]
+    tasks += [
+        (path, inner)
+        for path in playbooks
+        for play in read(path)
+        for task in play["tasks"]
+        for inner in [task, *task.get("block", []), *task.get("always", [])]
+    ]
+    wrong = []
+    for path, task in tasks:
+        included = task.get("ansible.builtin.include_role") or {}
+        name, file = included.get("name", ""), included.get("tasks_from", "main")
+        if name and "{{" not in f"{name}{file}" and not (ROOT / "roles" / name / "tasks" / f"{file}.yml").is_file():
+            wrong.append(f"{path.relative_to(ROOT)}: {task['name']}: {name}/{file}")
+    assert not wrong
+
+
 ACTS_ON_MODULES = re.compile(r"(^|[ ;{])(rmmod|modprobe) (?!-c)")
 
 
