@@ -13,7 +13,7 @@ from gpuprov.errors import GpuprovError, UnreachableError, defect
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.topology.judge import Finding, findings, theirs
 from gpuprov.topology.links import told
-from gpuprov.topology.model import Gpu, Hca, Wiring, read
+from gpuprov.topology.model import Gpu, Hca, Wiring, read_and_told
 from gpuprov.topology.svg import as_svg
 from gpuprov.topology.text import as_text, cell
 
@@ -33,7 +33,7 @@ def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tup
             code = UNREACHABLE
             continue
         try:
-            wiring = read(facts)
+            wiring = read_and_told(facts)
             told_of = findings(wiring)
             data, text = as_data(wiring, told_of), as_text(name, wiring, told_of, plain=_is_plain())
             picture = as_svg(name, wiring, told_of)

@@ -141,7 +141,12 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 def read(facts: Facts) -> Wiring:
     """The wiring that a host's facts tell. Raises ProbeFailed where they could not be read."""
-    found = wiring(facts.get(PCI), facts.get(DEVICES), facts.get(NVLINKS))
+    return wiring(facts.get(PCI), facts.get(DEVICES), facts.get(NVLINKS))
+
+
+def read_and_told(facts: Facts) -> Wiring:
+    """The same, and what is wrong with the topology file that NCCL is told of. Raises ProbeFailed."""
+    found = read(facts)
     return msgspec.structs.replace(found, told_nccl=told_nccl(facts.get(NCCL_TOPOLOGY), found))
 
 

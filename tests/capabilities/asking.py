@@ -200,6 +200,7 @@ GOOD: dict[str, Output | str] = {
     "nccl": erdma_host.nccl(("NCCL_IB_HCA==ibp59s0,ibp94s0",)),
     "erdma": BARE["erdma"],
     "erdma_images": "",
+    "nccl_topology": "",
     **topology_host.PROBES,
     **gpu_settings_host.PROBES,
 }

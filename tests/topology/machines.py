@@ -103,7 +103,6 @@ class Machine:
             "topology_pci": Output(pci),
             "rdma_devices": devices,
             "topology_nvlinks": nvlinks,
-            "nccl_topology": Output(self.nccl),
         }
 
     def read(self) -> Wiring:

@@ -47,7 +47,13 @@ def ask(
                 "topology_nvlinks",
                 "nccl_topology",
             }
-            told = texts if texts is not None else machine.texts if machine else None
+            told = (
+                texts
+                if texts is not None
+                else {**machine.texts, "nccl_topology": Output(machine.nccl)}
+                if machine
+                else None
+            )
             return {
                 raw.name: Facts(told) if told is not None else UnreachableError(f"{raw.name}: refused")
                 for raw, _ in hosts
