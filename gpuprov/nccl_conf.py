@@ -73,6 +73,8 @@ def _speaks(fabric: str, device: dict[str, Any]) -> bool:
         return fabric == "soft" and soft
     if fabric == "erdma" or device["driver"] == "erdma":
         return fabric == "erdma" and bool(device["driver"] == "erdma")
+    if fabric == "efa" or device["driver"] == "efa":
+        return fabric == "efa" and bool(device["driver"] == "efa")
     if fabric == "infiniband":
         return "InfiniBand" in layers
     if fabric == "iwarp":
@@ -108,7 +110,10 @@ def lines(policy: Mapping[str, Any], every: Iterable[dict[str, Any]]) -> list[st
 
 
 def _network(fabric: str, nccl: Mapping[str, Any], chosen: Sequence[dict[str, Any]]) -> list[tuple[str, object]]:
-    """Which devices NCCL uses, and by which GIDs. It connects its queue pairs itself, which an iWARP device does not do."""
+    """Which devices NCCL uses, and by which GIDs. It connects its queue pairs itself, which an iWARP device does not do. AWS's EFA it
+    uses by a plugin, which finds the devices itself."""
+    if fabric == "efa":
+        return []
     usable = [device for device in chosen if device["node_type"] != IWARP]
     if not usable:
         return [("NCCL_IB_DISABLE", 1)]

@@ -57,6 +57,10 @@ def unit(test: str, client: Host, server: Host, mine: Rail, theirs: Rail) -> Uni
         return msgspec.structs.replace(
             made, skipped=f"no {program} on {' and '.join(lacking)}: gpuprov apply installs it"
         )
+    if "efa" in (mine.driver, theirs.driver):
+        # Its queue pairs are UD and SRD: https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/SRD.txt
+        told = f"{mine.device} is an EFA, which has no reliable connections (RC), as this test makes; the NCCL tests use it"
+        return msgspec.structs.replace(made, skipped=told)
     if problem := mine.problem or theirs.problem:
         where = client.name if mine.problem else server.name
         return msgspec.structs.replace(made, problem=f"{where}: {problem}")

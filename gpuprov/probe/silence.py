@@ -18,9 +18,9 @@ KNOWS_MISSING = frozenset({"gpu_settings", "mig", "nvidia_smi", "topology_nvlink
 SPEAKING = frozenset(
     {
         "bootloader", "cgpu", "clock", "command_line", "container", "container_engines", "cpu_frequency", "cuda_toolkits",
-        "dcgm", "dcgm_units", "default_hugepage", "dracut", "erdma", "fabric_manager", "gpu_settings", "gpu_settings_boot",
-        "gpudirect", "login", "machine", "mig", "mig_boot", "mps", "nccl", "ofed", "os_release", "pcie", "platform", "rdma_host",
-        "repositories", "roce", "space", "sysctl", "sysctl_fixed", "units",
+        "dcgm", "dcgm_units", "default_hugepage", "dracut", "efa", "erdma", "fabric_manager", "gpu_settings",
+        "gpu_settings_boot", "gpudirect", "login", "machine", "mig", "mig_boot", "mps", "nccl", "ofed", "os_release", "pcie",
+        "platform", "rdma_host", "repositories", "roce", "space", "sysctl", "sysctl_fixed", "units",
     }
 )  # fmt: skip
 """Probes that print something on every Linux host with systemd, whatever is installed there."""

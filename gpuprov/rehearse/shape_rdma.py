@@ -32,9 +32,9 @@ def hcas(spec: HostSpec, kind: Kind, gpus: int, notes: list[str]) -> dict[str, A
     asked = topology(spec)
     if not isinstance(rdma, Rdma):
         return {"hcas": min(asked, MOST)} if asked else {}
-    if rdma.fabric == "iwarp":
+    if rdma.fabric in ("iwarp", "efa"):
         raise GpuprovError(
-            f"{spec.name}: rdma.fabric is iwarp, whose devices are not simulated",
+            f"{spec.name}: rdma.fabric is {rdma.fabric}, whose devices are not simulated",
             f"rehearse the rest: {spec.name} with rdma: false, or without its group in the inventory",
         )
     if rdma.fabric == "soft":

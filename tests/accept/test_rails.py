@@ -75,6 +75,12 @@ def test_erdma_has_no_inline_data() -> None:
     assert all(line[line.index("-I") + 1] == "0" for line in lines)
 
 
+def test_an_efa_has_no_connections_that_perftest_could_make() -> None:
+    found = {f"gpu{n}": facts(n, rdma_devices=devices(n, layer="Ethernet", driver="efa")) for n in (1, 2)}
+    block = Acceptance(rdma=RdmaTests(tests=("write_bw",)))
+    assert asked(Fleet(ib_write_bw=GOOD), block, found=found) == []
+
+
 def test_ping_is_ibping_on_infiniband_by_lid_and_rping_elsewhere() -> None:
     block = Acceptance(rdma=RdmaTests(tests=("ping",)))
     lines = asked(Fleet(ibping=data("ibping")), block)

@@ -120,6 +120,7 @@ def initrd(*lines: str, fresh: bool = True, status: int = 0, release: str = "6.1
 
 BARE: dict[str, Output | str] = {
     "cpu_frequency": "LoadState|not-found\nActiveState|inactive\nUnitFileState|\n",
+    "efa": "product|\nkernel|6.1.0-47-amd64|1||\ncore|\n",
     "erdma": "tcp|2024\nephemeral|32768 60999\nreserved|\ncore|\n",
     "fabric_manager": f"clock|{BOOTED}.5|100000.5|100\n",
     "gpudirect": "running|6.1.0-47-amd64\n",
@@ -198,6 +199,7 @@ GOOD: dict[str, Output | str] = {
     "roce": roce_host.said(config=None, unit=("not-found", "inactive", "")),
     **vgpu_host.PROBES,
     "nccl": erdma_host.nccl(("NCCL_IB_HCA==ibp59s0,ibp94s0",)),
+    "efa": BARE["efa"],
     "erdma": BARE["erdma"],
     "erdma_images": "",
     "nccl_topology": "",

@@ -168,3 +168,11 @@ def test_the_catalogue() -> None:
 def test_the_last_word_of_the_kernel_decides(log: tuple[str, ...], key: str | None) -> None:
     said = catalogue.spoken(log)
     assert (said.key if said else None) == key
+
+
+def test_efa_has_no_part_in_peer_memory() -> None:
+    host = HostSpec(name="h", capabilities={"rdma": Rdma(fabric="efa"), "gpudirect_rdma": PEER})
+    (problem,) = gpudirect_rdma.CAPABILITY.rules(host, PEER)
+    assert problem.severity == "error"
+    assert problem.message.startswith("gpudirect_rdma.method nvidia_peermem: EFA has no part in peer memory")
+    assert "rdma.efa.gpudirect: true" in problem.hint

@@ -26,6 +26,7 @@ from gpuprov.probe import (
     container_toolkit,
     cuda_toolkit,
     dcgm,
+    efa,
     fabric,
     gpu_settings,
     modules,
@@ -436,6 +437,13 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "mlnx-qos": (Reading("roce.parse", lambda out: _roce(_QOS(out.text))),),
     "show-gids": _SYSFS,
     "ibstat": _SYSFS,
+    "fi-info": (
+        _of(
+            efa.EFA,
+            lambda found: {"devices": list(found.domains or ()), "complaint": found.complaint},
+            lambda text: "found|\n" + _prefixed("fi")(text),
+        ),
+    ),
     "ibv-devinfo": _SYSFS,
     "ibdev2netdev": _SYSFS,
     "ib-write-bw": (_measured(acceptance_outputs.bandwidth, "gbits", "size"),),

@@ -204,6 +204,8 @@ def ibv_devinfo(tree: Tree, text: str, _: str) -> None:
             values.get("fw_ver", ""),
             values.get("node_guid", ""),
             None if soft else int(values["vendor_part_id"]),
+            # Mellanox devices tell their OUI here, those of AWS the PCI vendor.
+            "0x1d0f" if values.get("vendor_id") == "0x1d0f" else "0x15b3",
         )
         if soft:
             tree.file(f"{CLASS}/{name[1]}/parent", "")
@@ -240,14 +242,14 @@ def ibdev2netdev(tree: Tree, text: str, _: str) -> None:
         tree.file(f"/sys/class/net/{netdev}/type", "\n")
 
 
-def _device(tree: Tree, name: str, firmware: str, guid: str, part: int | None) -> None:
+def _device(tree: Tree, name: str, firmware: str, guid: str, part: int | None, vendor: str = "0x15b3") -> None:
     digits = guid.removeprefix("0x").replace(":", "").rjust(16, "0")
     folder = f"{CLASS}/{name}"
     tree.file(f"{folder}/node_type", "1: CA\n")
     tree.file(f"{folder}/node_guid", ":".join(digits[n : n + 4] for n in (0, 4, 8, 12)) + "\n")
     tree.file(f"{folder}/fw_ver", firmware + "\n")
     if part is not None:
-        tree.file(f"{folder}/device/vendor", "0x15b3\n")
+        tree.file(f"{folder}/device/vendor", f"{vendor}\n")
         tree.file(f"{folder}/device/device", f"0x{part:04x}\n")
 
 

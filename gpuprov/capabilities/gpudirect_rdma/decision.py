@@ -16,6 +16,7 @@ from gpuprov.spec.model import HostSpec
 
 PROBES = (GPUDIRECT, pci.NVIDIA_FUNCTIONS)
 Flavour = Literal["", "open", "proprietary"]
+EFA = "gpudirect_rdma: false, and rdma.efa.gpudirect: true, which AWS's own driver does"
 OFED = "rdma: {stack: doca-ofed}"
 OPEN = "nvidia_driver: {kernel_modules: open}"
 
@@ -159,6 +160,11 @@ def decide(base: Ground, asked: GpudirectRdma) -> Decision:
         why = "software RDMA devices copy by the CPU and reach no GPU memory"
         return Decision(problem=why, hint="gpudirect_rdma: false, or a rdma.fabric of real devices")
     why, way = no_dmabuf(base)
+    if base.fabric == "efa" and (why or asked.method in ("nvidia_peermem", "nv_peer_mem")):
+        told = (
+            "EFA has no part in peer memory: its driver reaches GPU memory by dma-buf, or by NVIDIA's interface itself"
+        )
+        return Decision(problem=f"{told}; {why}" if why else told, hint=_or(way, EFA))
     if asked.method in ("nvidia_peermem", "nv_peer_mem"):
         other, out = no_peer(base, asked.method)
         return Decision(

@@ -1,10 +1,11 @@
-"""`rdma`: RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, or of software: stack, settings that outlive a boot, NCCL."""
+"""`rdma`: RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, AWS EFA, or software: stack, settings that outlive a boot, NCCL."""
 
 from __future__ import annotations
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.rdma import (
     devices,
+    efa,
     erdma,
     infiniband,
     limits,
@@ -44,7 +45,7 @@ def contribute(_host: HostSpec, block: Rdma) -> Kernel | None:
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, or of software: stack, settings that outlive a boot, NCCL",
+    summary="RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, AWS EFA, or software: stack, settings that outlive a boot, NCCL",
     fragment=Rdma,
     checks=(
         *devices.CHECKS,
@@ -54,6 +55,7 @@ CAPABILITY = Capability(
         *ofed.CHECKS,
         *roce.CHECKS,
         *erdma.CHECKS,
+        *efa.CHECKS,
         *nccl.CHECKS,
         *nccl_topology.CHECKS,
         *preflight.CHECKS,

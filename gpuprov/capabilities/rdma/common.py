@@ -17,6 +17,8 @@ def speaks(fabric: str, device: RdmaDevice) -> bool:
         return fabric == "soft" and device.soft
     if fabric == "erdma" or device.driver == "erdma":
         return fabric == "erdma" and device.driver == "erdma"
+    if fabric == "efa" or device.driver == "efa":
+        return fabric == "efa" and device.driver == "efa"
     if fabric == "infiniband":
         return "InfiniBand" in layers
     if fabric == "iwarp":

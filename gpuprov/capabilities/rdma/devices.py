@@ -119,6 +119,8 @@ def _absent(ctx: Ctx) -> str:
         return "see rdma.soft"
     if ctx.fragment.fabric == "erdma" and modules.get("erdma") != "loaded":
         return "modprobe erdma; dmesg | grep erdma"
+    if ctx.fragment.fabric == "efa":
+        return "lspci -nn -d 1d0f:; modprobe efa; dmesg | grep -w efa; see rdma.efa_function"
     if modules.get("mlx5_ib") == "there":
         return "modprobe mlx5_ib; dmesg | grep mlx5"
     return "lspci -nn | grep -iE 'infiniband|ethernet'; dmesg | grep -iE 'mlx5|infiniband'"

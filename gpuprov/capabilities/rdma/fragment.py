@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gpuprov.capabilities.rdma.fragment_efa import Efa
 from gpuprov.capabilities.rdma.fragment_erdma import Erdma
 from gpuprov.capabilities.rdma.fragment_nccl import Nccl
 from gpuprov.capabilities.rdma.fragment_ofed import Ofed
 from gpuprov.capabilities.rdma.fragment_roce import Roce
 from gpuprov.spec.model import Fragment
 
-FabricName = Literal["infiniband", "roce", "iwarp", "erdma", "soft"]
+FabricName = Literal["infiniband", "roce", "iwarp", "erdma", "efa", "soft"]
 Netdev = Annotated[
     str,
     msgspec.Meta(
@@ -84,8 +85,10 @@ class Rdma(Fragment, frozen=True):
 
     fabric: Annotated[FabricName, msgspec.Meta(description="what the devices speak")] = "infiniband"
     stack: Annotated[
-        Literal["auto", "inbox", "doca-ofed", "erdma-vendor"],
-        msgspec.Meta(description="whose drivers and libraries; auto: erdma-vendor for erdma, else inbox"),
+        Literal["auto", "inbox", "doca-ofed", "erdma-vendor", "efa-vendor"],
+        msgspec.Meta(
+            description="whose drivers and libraries; auto: erdma-vendor for erdma, efa-vendor for efa, else inbox"
+        ),
     ] = "auto"
     devices: Annotated[
         tuple[Selector, ...],
@@ -122,11 +125,20 @@ class Rdma(Fragment, frozen=True):
             " and packages the driver must be there already"
         ),
     ] = Erdma()
+    efa: Annotated[
+        Efa,
+        msgspec.Meta(
+            description="AWS's EFA: where driver, libfabric and the plugin for NCCL come from. Without installer, url and file they"
+            " must be there already"
+        ),
+    ] = Efa()
     nccl: Annotated[Nccl, msgspec.Meta(description="what NCCL is told of the devices, in /etc/nccl.conf")] = Nccl()
 
     @property
-    def own_stack(self) -> Literal["inbox", "doca-ofed", "erdma-vendor"]:
+    def own_stack(self) -> Literal["inbox", "doca-ofed", "erdma-vendor", "efa-vendor"]:
         """The stack, `auto` resolved."""
         if self.stack != "auto":
             return self.stack
-        return "erdma-vendor" if self.fabric == "erdma" else "inbox"
+        if self.fabric == "erdma":
+            return "erdma-vendor"
+        return "efa-vendor" if self.fabric == "efa" else "inbox"

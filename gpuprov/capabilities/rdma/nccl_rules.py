@@ -38,8 +38,11 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
                 yield _problem(key, "has no effect: manage is false", "leave one of the two out")
         return
     roce = [key for key in changed if key in ROCE]
-    if roce and (block.fabric == "infiniband" or iwarp(block)):
-        why = "InfiniBand needs no GID" if block.fabric == "infiniband" else "NCCL does not use iWARP devices"
+    if roce and (block.fabric in ("infiniband", "efa") or iwarp(block)):
+        of_plugin = "the plugin for EFA finds its devices itself"
+        why = {"infiniband": "InfiniBand needs no GID", "efa": of_plugin}.get(
+            block.fabric, "NCCL does not use iWARP devices"
+        )
         yield _problem(roce[0], f"has no effect: {why}", "leave it out")
     if asked.gid == "none" and len(roce) > 1:
         yield _problem(

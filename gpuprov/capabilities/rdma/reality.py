@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.capabilities.rdma import erdma, nccl, roce_reality
+from gpuprov.capabilities.rdma import efa, erdma, nccl, roce_reality
 from gpuprov.capabilities.rdma.common import IWARP, selected, speaks
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
@@ -19,7 +19,13 @@ from gpuprov.spec.model import Fragment
 PROBES = tuple(
     dict.fromkeys(
         (DEVICES, HOST, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS)
-        + (*erdma.EXPORT_PROBES, *nccl.EXPORT_PROBES, *roce_reality.ROCE_PROBES, *roce_reality.OFED_PROBES)
+        + (
+            *erdma.EXPORT_PROBES,
+            *efa.EXPORT_PROBES,
+            *nccl.EXPORT_PROBES,
+            *roce_reality.ROCE_PROBES,
+            *roce_reality.OFED_PROBES,
+        )
     )
 )
 
@@ -42,11 +48,15 @@ def export(facts: Facts) -> Fragment | None:
         if known is None:
             return None
         told |= known
+    elif fabric == "efa":
+        told |= efa.exported(facts)
     elif fabric in ("infiniband", "roce") and (known := roce_reality.ofed(facts)):
         told |= {"stack": "doca-ofed", "ofed": known}
     mine = selected(Rdma(fabric=fabric), devices)  # type: ignore[arg-type]
     rates = [port.rate for device in mine for port in device.ports]
-    if fabric not in ("soft", "erdma"):
+    if fabric == "efa":
+        told |= {"count": len(mine)}
+    elif fabric not in ("soft", "erdma"):
         told |= {"count": len(mine), "rate": int(min(rates)) if rates else 0}
     if fabric == "infiniband":
         lids = [port.sm_lid for device in mine for port in device.ports]
@@ -68,6 +78,8 @@ def _fabric(devices: tuple[RdmaDevice, ...]) -> str:
         return "infiniband"
     if "erdma" in drivers:
         return "erdma"
+    if "efa" in drivers:
+        return "efa"
     hardware = [device for device in devices if not device.soft]
     if hardware:
         return "iwarp" if all(device.node_type == IWARP for device in hardware) else "roce"

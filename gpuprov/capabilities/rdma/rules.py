@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuprov.capabilities.rdma import erdma, nccl, ofed, roce
+from gpuprov.capabilities.rdma import efa_rules, erdma, nccl, ofed, roce
 from gpuprov.capabilities.rdma.common import words
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Soft
 from gpuprov.spec.model import HostSpec
@@ -25,7 +25,7 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     yield from stacks(block)
     yield from fields(block)
     yield from selectors(block)
-    for part in (ofed, roce, erdma, nccl):
+    for part in (ofed, roce, erdma, efa_rules, nccl):
         yield from part.rules(host, block)
 
 
@@ -35,6 +35,8 @@ def stacks(block: Rdma) -> Iterable[Problem]:
         yield problem(
             ("stack",), f" is erdma-vendor, and rdma.fabric is {block.fabric}", "fabric: erdma, or stack: inbox"
         )
+    if block.stack == "efa-vendor" and block.fabric != "efa":
+        yield problem(("stack",), f" is efa-vendor, and rdma.fabric is {block.fabric}", "fabric: efa, or stack: inbox")
     if block.stack == "doca-ofed" and block.fabric in ("soft", "iwarp"):
         # DOCA-OFED replaces ib_core; what was built for the kernel's own does not load beside it.
         told = f" is doca-ofed, whose ib_core the kernel's {block.fabric} drivers do not load with"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpuprov.capabilities.base import scripts
-from gpuprov.catalog import erdma, rdma, rdma_ofed, roce
+from gpuprov.catalog import efa, erdma, rdma, rdma_ofed, roce
 from gpuprov.probe.erdma import ERDMA
 from gpuprov.probe.ofed import OFED
 from gpuprov.probe.rdma import DEVICES
@@ -18,5 +18,6 @@ def tables() -> Mapping[str, object]:
         "rdma": {**rdma.tables(), "scripts": scripts(DEVICES, HOST)},
         "rdma_ofed": {**rdma_ofed.tables(), "scripts": scripts(OFED)},
         "roce": {**roce.tables(), "scripts": {"reader": READER}},
+        "efa": efa.tables(),
         "erdma": {**erdma.tables(), "scripts": scripts(ERDMA)},
     }

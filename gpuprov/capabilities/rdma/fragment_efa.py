@@ -1,0 +1,57 @@
+"""The block `rdma.efa`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.spec.model import Fragment
+
+
+class Efa(Fragment, frozen=True):
+    """AWS's Elastic Fabric Adapter: where driver, libfabric and the plugin for NCCL come from.
+
+    Without installer, url and file they must be there already, as in AWS's own Deep Learning images.
+    """
+
+    installer: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^([0-9]+(\.[0-9]+){1,3})?$",
+            description='a version of AWS\'s installer whose checksum gpuprov knows: "1.47.0"',
+        ),
+    ] = ""
+    url: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^$|^https?://[^/@\s]+/[^\s]+\.tar\.gz$",
+            description="or the address of aws-efa-installer-VERSION.tar.gz, without user name and password; the host fetches it",
+        ),
+    ] = ""
+    file: Annotated[
+        str,
+        msgspec.Meta(
+            description="or aws-efa-installer-VERSION.tar.gz beside the inventory, which is copied to the host"
+        ),
+    ] = ""
+    sha256: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^([0-9A-Fa-f]{64})?$",
+            description="the 64 hexadecimal digits of sha256sum, required with url and file",
+        ),
+    ] = ""
+    plugin: Annotated[
+        bool, msgspec.Meta(description="aws-ofi-nccl, by which NCCL uses EFA; without it NCCL takes TCP sockets")
+    ] = True
+    mpi: Annotated[
+        Literal["none", "openmpi4", "openmpi5", "both"],
+        msgspec.Meta(description="which Open MPI the installer brings, in /opt/amazon/openmpi"),
+    ] = "none"
+    gpudirect: Annotated[
+        bool,
+        msgspec.Meta(
+            description="whether the driver must be able to reach GPU memory by itself (file p2p), not by DMA-BUF"
+        ),
+    ] = False

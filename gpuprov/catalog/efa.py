@@ -1,0 +1,85 @@
+"""AWS's Elastic Fabric Adapter: the installer's versions, devices by instance type, variables that do harm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Note, Source, load
+
+CACHE = "/var/cache/gpuprov/efa"
+FOLDER, PLUGIN = "/opt/amazon/efa", "/opt/amazon/ofi-nccl"
+"""Where the installer puts libfabric, and aws-ofi-nccl."""
+
+
+class Function(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A PCI function of EFA."""
+
+    id: str
+
+
+class Installer(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A version of aws-efa-installer-VERSION.tar.gz with its published checksum."""
+
+    version: str
+    sha256: str
+
+
+class Address(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the versions are."""
+
+    form: str
+
+
+class Instance(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many EFA devices an instance type can have."""
+
+    type: str
+    devices: int
+
+
+class Harmful(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A variable that does harm with a value of this pattern (empty: any)."""
+
+    name: str
+    value: str
+    text: str
+
+
+class EfaFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/efa.yaml"""
+
+    sources: dict[str, Source]
+    functions: tuple[Function, ...]
+    installers: tuple[Installer, ...]
+    address: Address
+    instances: tuple[Instance, ...]
+    harmful: tuple[Harmful, ...]
+    facts: tuple[Note, ...] = ()
+
+
+def efa_file() -> EfaFile:
+    """The file, read once."""
+    return load("efa", EfaFile)
+
+
+def installer(version: str) -> Installer | None:
+    """A published version."""
+    return next((one for one in efa_file().installers if one.version == version), None)
+
+
+def address(version: str) -> str:
+    """Where that version is."""
+    return efa_file().address.form.replace("{version}", version)
+
+
+def devices(instance: str) -> int:
+    """How many EFA devices an instance of this type can have; 0 where that is not known."""
+    return next((one.devices for one in efa_file().instances if one.type == instance), 0)
+
+
+def tables() -> dict[str, Any]:
+    """What the role is given."""
+    known = {one.version: {"url": address(one.version), "sha256": one.sha256} for one in efa_file().installers}
+    return {"installers": known, "cache": CACHE}

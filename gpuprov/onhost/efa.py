@@ -1,0 +1,146 @@
+"""AWS's EFA installer on this host: whether it has to run, the run itself, and the driver that is loaded afterwards.
+
+The judgement is pure, and the check rdma.efa_source asks it, too. Options of efa_installer.sh:
+https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html and its own --help.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import tarfile
+import tempfile
+from typing import Any, Mapping
+
+RECORD = "/var/lib/gpuprov/efa.json"
+"""What was run last: the archive's SHA-256 and the options."""
+MODULE = "/sys/module/efa"
+FOLDER, PROGRAM = "aws-efa-installer", "efa_installer.sh"
+MPI = {"none": ["--skip-mpi"], "openmpi4": ["--mpi=openmpi4"], "openmpi5": ["--mpi=openmpi5"], "both": []}
+PATIENCE = 1800
+
+
+class EfaError(Exception):
+    """Why it cannot be; one line."""
+
+
+def options(asked: Mapping[str, Any]) -> list[str]:
+    """The installer's options. `asked`: kmod, plugin (bools), mpi. Its own test is left out: the checks look further."""
+    kmod = [] if asked["kmod"] else ["--skip-kmod"]
+    plugin = [] if asked["plugin"] else ["--skip-plugin"]
+    return ["-y", "--no-verify", "--skip-limit-conf", *kmod, *plugin, *MPI[str(asked["mpi"])]]
+
+
+def due(record: str, sha256: str, wanted: list[str]) -> str:
+    """Why the installer has to run; empty where it ran already, just so. `record`: the text of the file RECORD."""
+    try:
+        last = json.loads(record) if record else {}
+    except ValueError:
+        last = {}
+    if not isinstance(last, dict) or not last.get("sha256"):
+        return "gpuprov has run no installer here"
+    if last["sha256"] != sha256:
+        return "gpuprov ran the one with SHA-256 {}".format(last["sha256"])
+    if last.get("options") != wanted:
+        return "it ran with {}".format(" ".join(str(one) for one in last.get("options") or ["no options"]))
+    return ""
+
+
+def read(path: str) -> str:
+    """A file's text; empty where there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def digest(path: str) -> str:
+    """A file's SHA-256."""
+    total = hashlib.sha256()
+    with open(path, "rb") as file:
+        for part in iter(lambda: file.read(1 << 20), b""):
+            total.update(part)
+    return total.hexdigest()
+
+
+def unpack(archive: str, into: str) -> str:
+    """The folder with the installer. Nothing of the archive may lie outside of it. Raises EfaError."""
+    try:
+        with tarfile.open(archive, "r:gz") as packed:
+            for entry in packed:
+                parts = entry.name.split("/")
+                if (
+                    entry.name.startswith("/")
+                    or ".." in parts
+                    or not (entry.isfile() or entry.isdir() or entry.issym())
+                ):
+                    raise EfaError(f"{archive} holds {entry.name[:80]}, which is not unpacked")
+                if entry.issym() and (entry.linkname.startswith("/") or ".." in entry.linkname.split("/")):
+                    raise EfaError(f"{archive} holds a link out of it: {entry.name[:80]}")
+                packed.extract(entry, into)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise EfaError(f"{archive} cannot be unpacked: {error}") from error
+    folder = os.path.join(into, FOLDER)
+    if not os.path.isfile(os.path.join(folder, PROGRAM)):
+        raise EfaError(f"{archive} holds no {FOLDER}/{PROGRAM}: it is no EFA installer")
+    return folder
+
+
+def install(archive: str, sha256: str, wanted: list[str]) -> str:
+    """Run the installer of this archive; its last words. Raises EfaError."""
+    found = digest(archive)
+    if found != sha256:
+        raise EfaError(f"{archive} has SHA-256 {found}, and the spec says {sha256}; nothing was run")
+    with tempfile.TemporaryDirectory(prefix="gpuprov-efa-", dir="/var/tmp") as into:
+        folder = unpack(archive, into)
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+        try:
+            done = subprocess.run(
+                ["bash", "./" + PROGRAM, *wanted], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise EfaError(f"{PROGRAM} did not end within {PATIENCE // 60} minutes") from error
+    said = done.stdout.decode("utf-8", "replace")
+    if done.returncode != 0:
+        last = " | ".join(said.split("\n")[-12:]).strip(" |")
+        raise EfaError(f"{PROGRAM} ended with {done.returncode}: {last}")
+    os.makedirs(os.path.dirname(RECORD), exist_ok=True)
+    with open(RECORD + ".new", "w", encoding="utf-8") as file:
+        json.dump({"sha256": sha256, "options": wanted}, file)
+    os.replace(RECORD + ".new", RECORD)
+    return said[-2000:]
+
+
+def said_by(*command: str) -> str:
+    """What a program prints; empty where it fails."""
+    try:
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace").strip() if done.returncode == 0 else ""
+
+
+def stale() -> bool:
+    """Whether another build of the driver is loaded than the one on disk."""
+    loaded = read(f"{MODULE}/srcversion").strip()
+    disk = said_by("modinfo", "-F", "srcversion", "efa")
+    return bool(loaded and disk and loaded != disk)
+
+
+def settle(*, change: bool) -> dict[str, Any]:
+    """Have the driver on disk loaded. `reboot`: why that takes one; empty where it does not."""
+    loaded = os.path.isdir(MODULE)
+    if loaded and not stale():
+        return {"changed": False, "reboot": ""}
+    if not change:
+        return {"changed": True, "reboot": ""}
+    if loaded and subprocess.run(["rmmod", "efa"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+        return {"changed": False, "reboot": "another build of efa is loaded, and in use"}
+    done = subprocess.run(["modprobe", "efa"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode != 0:
+        raise EfaError("modprobe efa: {}".format(done.stdout.decode("utf-8", "replace").strip()))
+    return {"changed": True, "reboot": ""}
