@@ -1,4 +1,4 @@
-"""A rendered project runs with plain ansible-playbook where gpuprov cannot be imported."""
+"""A rendered project runs with plain ansible-playbook, where gpuprov can be imported; elsewhere it says so and changes nothing."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from tests.e2e.lab import SPEC, Lab
 pytestmark = pytest.mark.e2e
 
 
+ANSIBLE = [sys.executable, "-m", "ansible", "playbook"]
+
+
 @pytest.fixture(scope="module")
-def ansible(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """A Python that sees our site-packages without its .pth files, and so without the editable gpuprov."""
+def bare(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """ansible-playbook of a Python that sees our site-packages without its .pth files, and so without the editable gpuprov."""
     folder = tmp_path_factory.mktemp("plain")
     venv.create(folder, with_pip=False)
     python = ["env", f"PYTHONPATH={sysconfig.get_path('purelib')}", str(folder / "bin" / "python")]
@@ -35,7 +38,7 @@ def recap(text: str) -> dict[str, int]:
     return {key: int(value) for key, value in re.findall(r"(ok|changed|unreachable|failed)=(\d+)", text)}
 
 
-def test_rendered_project_runs_without_gpuprov(lab: Lab, newest: str, ansible: list[str], tmp_path: Path) -> None:
+def test_rendered_project_runs_with_plain_ansible(lab: Lab, newest: str, bare: list[str], tmp_path: Path) -> None:
     machine = lab.simulated("render", newest)
     folder = lab.inventory(SPEC, machine)
     assert lab.run("render", folder, "--out", tmp_path / "project").code == 0
@@ -43,24 +46,27 @@ def test_rendered_project_runs_without_gpuprov(lab: Lab, newest: str, ansible: l
         "apt-mark unhold nvidia-smi >/dev/null; rm /etc/modprobe.d/gpuprov.conf; systemctl -q disable nvidia-persistenced"
     )
     command = ["-i", str(tmp_path / "project/inventory.yml"), str(tmp_path / "project/site.yml")]
-    mended = lab.finish(lab.start(*command, program=ansible))
+    refused = lab.finish(lab.start(*command, program=bare))
+    assert refused.code == 2, refused
+    assert "the Python that runs Ansible has no package gpuprov (No module named 'gpuprov" in refused.out
+    assert recap(refused.out)["changed"] == 0, refused
+    mended = lab.finish(lab.start(*command, program=ANSIBLE))
     assert mended.code == 0, mended
     assert recap(mended.out)["changed"] >= 3, mended
     told = lab.run("verify", folder)
     assert told.code == 0, told
-    second = lab.finish(lab.start(*command, program=ansible))
+    second = lab.finish(lab.start(*command, program=ANSIBLE))
     assert recap(second.out)["changed"] == recap(second.out)["failed"] == 0, second
     assert lab.run("apply", folder, "--yes", "--json").json["hosts"][0]["ran"] == {}
 
 
-def test_one_capability_has_its_own_playbook(lab: Lab, newest: str, ansible: list[str], tmp_path: Path) -> None:
+def test_one_capability_has_its_own_playbook(lab: Lab, newest: str, tmp_path: Path) -> None:
     machine = lab.simulated("single", newest)
     assert lab.run("render", lab.inventory(SPEC, machine), "--out", tmp_path / "project").code == 0
     machine.sh("rm /etc/modprobe.d/gpuprov.conf; systemctl -q disable nvidia-persistenced")
     command = ["-i", str(tmp_path / "project/inventory.yml"), str(tmp_path / "project/persistence.yml")]
-    ran = lab.finish(lab.start(*command, program=ansible))
+    ran = lab.finish(lab.start(*command, program=ANSIBLE))
     assert ran.code == 0, ran
     assert machine.sh("systemctl is-enabled nvidia-persistenced").strip() == "enabled"
     assert machine.sh("ls /etc/modprobe.d/gpuprov.conf 2>&1 || true").startswith("ls: cannot access")
     assert set(json.loads(machine.sh("cat /var/lib/gpuprov/receipt.json"))["capabilities"]) >= {"persistence"}
-    assert sys.executable not in ran.out
