@@ -20,7 +20,7 @@ SPEAKING = frozenset(
         "bootloader", "cgpu", "clock", "command_line", "container", "container_engines", "cpu_frequency", "cuda_toolkits",
         "dcgm", "dcgm_units", "default_hugepage", "dracut", "efa", "erdma", "fabric_manager", "gpu_settings",
         "gpu_settings_boot", "gpudirect", "login", "machine", "mig", "mig_boot", "mps", "nccl", "ofed", "os_release", "pcie",
-        "platform", "rdma_host", "repositories", "roce", "space", "sysctl", "sysctl_fixed", "units",
+        "persistenced", "platform", "rdma_host", "repositories", "roce", "space", "sysctl", "sysctl_fixed", "units",
     }
 )  # fmt: skip
 """Probes that print something on every Linux host with systemd, whatever is installed there."""
@@ -51,6 +51,7 @@ BLANK: dict[str, str] = {
     "repositories": r"@arch |@machine |@release |@end",
     "secure_boot": r"[\s\d]+$",
     "topology_pci": r"node\|",
+    "persistenced": r"gpus\|0$",
 }
 """How a line begins with which a probe says that there is nothing; other lines of which the parser understands none are garbage."""
 

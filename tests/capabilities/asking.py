@@ -203,6 +203,7 @@ GOOD: dict[str, Output | str] = {
     "erdma": BARE["erdma"],
     "erdma_images": "",
     "nccl_topology": "",
+    "persistenced": "unit|[Unit]\nunit|[Service]\nunit|ExecStart=/usr/bin/nvidia-persistenced\nunit|[Install]\npackage|ii \ngpus|1\n",
     **topology_host.PROBES,
     **gpu_settings_host.PROBES,
 }

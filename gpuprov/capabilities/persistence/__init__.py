@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-import msgspec
-
 from gpuprov.capabilities.base import Capability, Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.persistence.desired import DESIRED, offered
+from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, Persistence
 from gpuprov.probe import nvidia, pci, system, systemd
 from gpuprov.probe.base import Facts
 from gpuprov.spec.model import Fragment
 
-DAEMON = "nvidia-persistenced.service"
-LEGACY = "gpuprov-persistence.service"
-DROP_IN = "/etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf"
+__all__ = ["CAPABILITY", "Persistence"]
 WRITES = f"gpuprov apply writes {DROP_IN} with"
-IDLE = "--no-persistence-mode"
-"""Ubuntu's unit starts the daemon so: it is there, and every GPU's mode stays off."""
-
-
-class Persistence(Fragment, frozen=True):
-    """nvidia-persistenced, or `nvidia-smi -pm 1` at boot where there is no daemon."""
-
-    mode: Annotated[
-        Literal["auto", "daemon", "legacy"],
-        msgspec.Meta(
-            description="the daemon, the legacy mode, or auto: the daemon where the host's repositories have it, else "
-            "legacy"
-        ),
-    ] = "auto"
 
 
 def units_for(mode: str, facts: Facts) -> tuple[str, str]:
@@ -121,9 +103,10 @@ CAPABILITY = Capability(
     name="persistence",
     summary="GPUs kept initialised by nvidia-persistenced, or by the legacy mode where there is none",
     fragment=Persistence,
-    checks=(enabled, active, mode_on),
+    checks=(offered, enabled, active, mode_on),
     export=export,
     export_probes=(systemd.SYSTEMD_UNITS,),
+    desired=DESIRED,
     packages=True,
     needs_gpu=True,
 )

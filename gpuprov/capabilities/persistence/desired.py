@@ -1,0 +1,114 @@
+"""Which way of persistence the host gets, and what the role brings about for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.capabilities.base import Context, Desired, Outcome, check, fail, ok
+from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, Persistence
+from gpuprov.probe import persistence, system
+
+HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
+LEGACY_UNIT = f"""{HEADER}[Unit]
+Description=Persistence mode of the NVIDIA GPUs (legacy: nvidia-smi -pm 1)
+ConditionPathExists=/usr/bin/nvidia-smi
+After=systemd-modules-load.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/bin/nvidia-smi -pm 1
+ExecStop=/usr/bin/nvidia-smi -pm 0
+
+[Install]
+WantedBy=multi-user.target
+"""
+Ctx = Context[Persistence]
+PROBES = (persistence.PERSISTENCED, system.OS_RELEASE)
+
+
+def runfile(ctx: Ctx) -> bool:
+    """NVIDIA's .run file brings the daemon without a unit, and no package of it may stand beside."""
+    driver = ctx.host.capabilities.get("nvidia_driver")
+    return getattr(driver, "source", "") == "runfile"
+
+
+def brought(ctx: Ctx) -> bool:
+    """NVIDIA's and Ubuntu's driver packages depend on the daemon's, which has the driver's version; Debian's do not."""
+    driver = ctx.host.capabilities.get("nvidia_driver")
+    if driver is None or runfile(ctx):
+        return False
+    debian = ctx.facts.get(system.OS_RELEASE).id == "debian"
+    return not debian or getattr(driver, "source", "") in ("nvidia", "mirror")
+
+
+def own(ctx: Ctx) -> bool:
+    """Whether the daemon would come as Debian's own package."""
+    there = bool(ctx.facts.get(persistence.PERSISTENCED).unit)
+    return ctx.facts.get(system.OS_RELEASE).id == "debian" and not (there or brought(ctx) or runfile(ctx))
+
+
+def available(ctx: Ctx) -> bool:
+    """Whether the host has the daemon, or gets it."""
+    found = ctx.facts.get(persistence.PERSISTENCED)
+    return bool(found.unit) or brought(ctx) or (own(ctx) and (found.installed or bool(found.offered)))
+
+
+def by_daemon(ctx: Ctx) -> bool:
+    return ctx.fragment.mode == "daemon" or (ctx.fragment.mode == "auto" and available(ctx))
+
+
+@check(
+    "persistence.offered",
+    *PROBES,
+    fields=("mode",),
+    moment="preflight",
+    evidence=f"systemctl cat {DAEMON}; apt-cache policy {persistence.PACKAGE}",
+)
+def offered(ctx: Ctx) -> Outcome:
+    """The host has nvidia-persistenced, or gets it, where the spec wants the daemon."""
+    if not by_daemon(ctx) or available(ctx):
+        return ok(f"{DAEMON if by_daemon(ctx) else LEGACY}")
+    hint = (
+        "a unit of your own for the nvidia-persistenced of the .run file"
+        if runfile(ctx)
+        else "enable contrib and non-free"
+        if own(ctx)
+        else "apply nvidia_driver too, whose packages bring it"
+    )
+    return fail(DAEMON, "neither a unit of it, nor a package in the host's repositories", f"{hint}, or mode: auto")
+
+
+def drop_in(unit: tuple[str, ...]) -> str:
+    """What Ubuntu's unit lacks: it has no [Install] section, and starts the daemon with the mode left off. Empty where it does."""
+    start = next(
+        (line.partition("=")[2] for line in unit if line.startswith("ExecStart=") and line != "ExecStart="), ""
+    )
+    if not start:
+        return ""
+    text = f"[Service]\nExecStart=\nExecStart={start.replace(f' {IDLE}', '')}\n" if IDLE in start else ""
+    text += "" if "[Install]" in unit else "[Install]\nWantedBy=multi-user.target\n"
+    return text and HEADER + text
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`packages` to install, `download` to fetch before anything changes, `files`: text by path, `absent`: files that should not be
+    there. `unit` is on, `other` off; `there`: the unit exists by now. `state`: what it is brought to, empty without a GPU to hold."""
+    found, daemon = ctx.facts.get(persistence.PERSISTENCED), by_daemon(ctx)
+    more = drop_in(found.unit) if daemon else ""
+    files = {} if daemon else {LEGACY_FILE: LEGACY_UNIT}
+    files |= {DROP_IN: more} if more else {}
+    missing = daemon and own(ctx) and not found.installed
+    return {
+        "packages": [persistence.PACKAGE] if missing else [],
+        "download": [f"{persistence.PACKAGE}={found.offered[0]}"] if missing and found.offered else [],
+        "files": files,
+        "absent": [path for path in (LEGACY_FILE, DROP_IN) if path not in files],
+        "unit": DAEMON if daemon else LEGACY,
+        "other": LEGACY if daemon else DAEMON,
+        "there": bool(found.unit) or not daemon,
+        "state": "" if not found.gpus else "restarted" if daemon and found.idle else "started",
+    }
+
+
+DESIRED = Desired(PROBES, make)

@@ -1,0 +1,28 @@
+"""The `persistence` block."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.spec.model import Fragment
+
+DAEMON = "nvidia-persistenced.service"
+LEGACY = "gpuprov-persistence.service"
+LEGACY_FILE = f"/etc/systemd/system/{LEGACY}"
+DROP_IN = "/etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf"
+IDLE = "--no-persistence-mode"
+"""Ubuntu's unit starts the daemon so: it is there, and every GPU's mode stays off."""
+
+
+class Persistence(Fragment, frozen=True):
+    """nvidia-persistenced, or `nvidia-smi -pm 1` at boot where there is no daemon."""
+
+    mode: Annotated[
+        Literal["auto", "daemon", "legacy"],
+        msgspec.Meta(
+            description="the daemon, the legacy mode, or auto: the daemon where the host's repositories have it, else "
+            "legacy"
+        ),
+    ] = "auto"

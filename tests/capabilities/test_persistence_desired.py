@@ -1,0 +1,144 @@
+"""persistence: which way a host gets, and what the role brings about for it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.persistence.desired import drop_in, make, offered
+from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, LEGACY, LEGACY_FILE, Persistence
+from gpuprov.probe.base import Output
+from gpuprov.probe.persistence import PERSISTENCED, Persistenced, parse
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import Fragment, HostSpec
+from tests.capabilities.asking import facts
+
+DEBIAN, UBUNTU = 'ID="debian"\nVERSION_ID="12"\n', 'ID="ubuntu"\nID_LIKE="debian"\nVERSION_ID="24.04"\n'
+OFFER = (
+    "offer|nvidia-persistenced | 535.171.04-1~deb12u1 | http://deb.debian.org/debian bookworm/contrib amd64 Packages\n"
+)
+# https://sources.debian.org/src/nvidia-persistenced/535.171.04-1~deb12u1/debian/
+UNIT = (
+    "unit|[Unit]\nunit|Description=NVIDIA Persistence Daemon\nunit|[Service]\n"
+    "unit|ExecStart=/usr/bin/nvidia-persistenced --user nvpd\nunit|[Install]\n"
+)
+# Ubuntu's nvidia-compute-utils: started by udev, with the mode left off.
+UBUNTUS = (
+    "unit|[Service]\nunit|Type=forking\n"
+    "unit|ExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --no-persistence-mode --verbose\n"
+)
+
+
+def context(text: str, release: str = DEBIAN, mode: str = "auto", source: str = "") -> Context[Persistence]:
+    blocks: dict[str, Fragment] = {}
+    if source:
+        values: dict[str, object] = {"source": source}
+        values |= (
+            {"version": "580.95.05", "runfile": {"file": "a.run", "sha256": "0" * 64}} if source == "runfile" else {}
+        )
+        block, findings = convert(values, BY_NAME["nvidia_driver"].fragment)
+        assert block, findings
+        blocks["nvidia_driver"] = block
+    fragment, _ = convert({"mode": mode}, Persistence)
+    assert fragment
+    return Context(HostSpec(name="gpu1", capabilities=blocks), fragment, facts(persistenced=text, os_release=release))
+
+
+ROWS: list[tuple[str, Context[Persistence], dict[str, Any]]] = [
+    (
+        "Debian's package is to come",
+        context(f"{OFFER}gpus|8\n"),
+        {"unit": DAEMON, "packages": ["nvidia-persistenced"], "there": False, "state": "started"},
+    ),
+    (
+        "it is there",
+        context(f"{UNIT}package|ii \ngpus|8\n"),
+        {"unit": DAEMON, "packages": [], "there": True, "files": {}},
+    ),
+    ("no GPU to hold", context(f"{UNIT}package|ii \ngpus|0\n"), {"unit": DAEMON, "state": ""}),
+    ("no repository has it", context("gpus|8\n"), {"unit": LEGACY, "other": DAEMON, "absent": [DROP_IN]}),
+    ("the driver brings it", context("gpus|0\n", source="nvidia"), {"unit": DAEMON, "packages": []}),
+    ("a runfile brings no unit", context(f"{OFFER}gpus|8\n", source="runfile"), {"unit": LEGACY, "packages": []}),
+    ("Ubuntu's driver brings it", context("gpus|0\n", UBUNTU, source="auto"), {"unit": DAEMON, "packages": []}),
+    (
+        "Debian's driver does not",
+        context(f"{OFFER}gpus|0\n", source="auto"),
+        {"unit": DAEMON, "packages": ["nvidia-persistenced"]},
+    ),
+    (
+        "the legacy mode as asked for",
+        context(f"{UNIT}gpus|8\n", mode="legacy"),
+        {"unit": LEGACY, "packages": [], "there": True},
+    ),
+    (
+        "a daemon that leaves the mode off",
+        context(f"{UBUNTUS}idle|77\ngpus|8\n", UBUNTU),
+        {"unit": DAEMON, "state": "restarted", "absent": [LEGACY_FILE]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "ctx", "wanted"), ROWS, ids=[row[0] for row in ROWS])
+def test_what_a_host_gets(name: str, ctx: Context[Persistence], wanted: dict[str, Any]) -> None:
+    made = make(ctx)
+    assert {key: made[key] for key in wanted} == wanted, name
+    assert set(made["files"]) | set(made["absent"]) == {LEGACY_FILE, DROP_IN}
+    assert offered.run(ctx).status == "pass"
+
+
+def test_what_ubuntus_unit_lacks() -> None:
+    unit = parse(Output(f"{UBUNTUS}gpus|8\n")).unit
+    told = drop_in(unit)
+    assert "ExecStart=\nExecStart=/usr/bin/nvidia-persistenced --user nvidia-persistenced --verbose\n" in told
+    assert told.endswith("[Install]\nWantedBy=multi-user.target\n")
+    assert make(context(f"{UBUNTUS}gpus|8\n", UBUNTU))["files"] == {DROP_IN: told}
+    assert drop_in(parse(Output(f"{UNIT}gpus|8\n")).unit) == ""
+    assert drop_in(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("ctx", "hint"),
+    [
+        (context("gpus|8\n", mode="daemon"), "enable contrib and non-free, or mode: auto"),
+        (
+            context(f"{OFFER}gpus|8\n", mode="daemon", source="runfile"),
+            "a unit of your own for the nvidia-persistenced of the .run file",
+        ),
+        (context("gpus|8\n", UBUNTU, mode="daemon"), "apply nvidia_driver too, whose packages bring it"),
+    ],
+)
+def test_a_daemon_that_nobody_has_is_refused_before_anything_is_changed(ctx: Context[Persistence], hint: str) -> None:
+    outcome = offered.run(ctx)
+    assert outcome.status == "fail"
+    assert hint in outcome.hint
+
+
+def test_the_probe_reads_a_host(tmp_path: Path) -> None:
+    """Its own script, on programs that print what a Debian host's did."""
+    (tmp_path / "unit").write_text("[Service]\nExecStart=/usr/bin/nvidia-persistenced\n")
+    for name, text in {
+        "systemctl": f'case "$*" in *FragmentPath*) echo FragmentPath={tmp_path}/unit ;; *) echo MainPID=0 ;; esac',
+        "apt-cache": f"printf '%s\\n' '{OFFER.removeprefix('offer|').strip()}'",
+        "dpkg-query": "echo 'package|ii '",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", PERSISTENCED.script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+    )
+    found = parse(Output(done.stdout))
+    assert found == Persistenced(
+        unit=("[Service]", "ExecStart=/usr/bin/nvidia-persistenced"),
+        offered=("535.171.04-1~deb12u1",),
+        installed=True,
+        gpus=found.gpus,
+    )
