@@ -10,6 +10,7 @@ import msgspec
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE, house_fragment
 from gpuprov.errors import defect
 from gpuprov.inventory import load
+from gpuprov.spec import overrides
 from gpuprov.spec.across import conflict_problem
 from gpuprov.spec.build import convert, show, unknown_key
 from gpuprov.spec.connection import unusable
@@ -53,6 +54,8 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         if not raw.values:
             unmanaged.append(raw.name)
             continue
+        unset = overrides.problems(site_variables(raw.connection), [one.name for one in CAPABILITIES])
+        problems += [msgspec.structs.replace(problem, hosts=(raw.name,)) for problem in unset]
         if wrong := list(unusable(raw)):
             problems += wrong
             continue

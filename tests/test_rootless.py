@@ -15,7 +15,7 @@ import pytest
 
 from gpuprov.probe.base import Output
 from gpuprov.probe.container_toolkit import USERS, parse_users
-from gpuprov.render.project import FILTERS
+from gpuprov.render.reach import FILTERS
 from tests.here import ROLES, play, program
 
 pytestmark = [

@@ -20,16 +20,13 @@ from gpuprov.catalog.platforms import platforms
 from gpuprov.probe import fabric, house, packages, pci, system, systemd
 from gpuprov.probe.family import words
 from gpuprov.probe.login import LOGIN, PYTHON
+from gpuprov.spec import overrides
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, Reboot
 from gpuprov.spec.problem import Problem
 
-MAX_SKEW = 300
-"""Seconds: apt refuses an index from the future, and TLS a certificate that is not valid yet."""
 SNAPSHOTS = ("sle-micro", "sl-micro", "sle-micro-rancher", "opensuse-microos", "opensuse-leap-micro")
 """Distributions, by ID, whose packages change by transactional-update, into the snapshot that the next boot takes."""
 SNAPSHOTS_HINT = "gpuprov changes the running system: transactional-update pkg install on the host, or SLES 15 or Leap 15 in its place"
-BOOT_SPACE = 100
-"""MiB: one rebuilt initramfs stands beside the old one while it is written."""
 
 
 class House(Fragment, frozen=True):
@@ -170,12 +167,13 @@ def ansible_version() -> str:
 
 @check("host.clock", system.CLOCK, moment="preflight")
 def clock(ctx: Ctx) -> Outcome:
-    """The host's clock agrees with this machine's within five minutes."""
+    """The host's clock agrees with this machine's, within five minutes or as the site says (host_max_clock_skew)."""
+    allowed = overrides.max_clock_skew(ctx.host.site)
     skew = ctx.facts.get(system.CLOCK) - ctx.facts.read_at
-    if abs(skew) > MAX_SKEW:
+    if abs(skew) > allowed:
         told = f"{abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}"
-        return fail(f"within {MAX_SKEW} s of this machine", told, "set the clock: timedatectl set-ntp true")
-    return ok("within five minutes")
+        return fail(f"within {allowed} s of this machine", told, "set the clock: timedatectl set-ntp true")
+    return ok(f"within {allowed} s of this machine")
 
 
 @check("host.packages", packages.AUDIT, house.MARKER, system.OS_RELEASE, moment="preflight")
@@ -190,12 +188,17 @@ def package_database(ctx: Ctx) -> Outcome:
 
 @check("host.space", system.SPACE, system.OS_RELEASE, moment="preflight")
 def space(ctx: Ctx) -> Outcome:
-    """/boot has room for a rebuilt initramfs."""
-    free = ctx.facts.get(system.SPACE).get("/boot", 0)
-    if free < BOOT_SPACE:
-        hint = f"remove old kernels: {words(ctx.facts.get(system.OS_RELEASE)).old_kernels}"
-        return fail(f"{BOOT_SPACE} MiB free in /boot", f"{free} MiB", hint)
-    return ok(f"{free} MiB free in /boot")
+    """/boot has room for a rebuilt initramfs, and /boot and /var what the site says that a capability needs (host_free_space)."""
+    known = ctx.facts.get(system.SPACE)
+    family = words(ctx.facts.get(system.OS_RELEASE))
+    for name, room in overrides.free_space(ctx.host.site).items():
+        free = known.get(room.path, 0)
+        if name == "nvidia_driver" or name not in ctx.host.capabilities or free >= room.mib:
+            continue  # nvidia_driver.space asks, where there is something to install
+        boot = f"remove old kernels: {family.old_kernels}"
+        hint = boot if room.path == "/boot" else f"free space: {family.clean}; journalctl --vacuum-size=200M"
+        return fail(f"{room.mib} MiB free in {room.path} for {name}", f"{free} MiB", hint)
+    return ok(", ".join(f"{known.get(folder, 0)} MiB free in {folder}" for folder in overrides.FOLDERS))
 
 
 @check("host.receipt", house.RECEIPT, moment="preflight")
@@ -229,6 +232,8 @@ def tables(capabilities: Sequence[Capability]) -> Mapping[str, object]:
     return {
         "platforms": platforms(),
         "gpu_services": GPU_SERVICES,
+        "max_clock_skew": overrides.MAX_CLOCK_SKEW,
+        "free_space": msgspec.to_builtins(overrides.FREE_SPACE),
         "packaged": [one.name for one in capabilities if one.packages],
     }
 

@@ -9,7 +9,8 @@ import msgspec
 from gpuprov.capabilities import BY_NAME
 from gpuprov.probe import house
 from gpuprov.probe.base import Facts, Probe, ProbeFailed, T
-from gpuprov.render import digest
+from gpuprov.render import digests
+from gpuprov.render.digest import Digest, difference, read
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
 
@@ -44,9 +45,10 @@ def decide(
     waiting = _known(facts, house.REBOOT_REASONS) or {}
     permitted = reboot or spec.reboot == "if-needed"
     told = list(results)
+    present = digests(spec)
     run: dict[str, str] = {}
     skipped: dict[str, str] = {}
-    for name, fragment in spec.capabilities.items():
+    for name in spec.capabilities:
         bad = [
             r.check for r in told if r.capability == name and r.moment != "preflight" and r.status in ("fail", "error")
         ]
@@ -63,8 +65,8 @@ def decide(
             run[name] = "the receipt on the host is damaged"
         elif applied is None:
             run[name] = "never applied"
-        elif applied.digest != digest(name, fragment, pair[1].site):
-            run[name] = f"changed since it was applied ({applied.applied_at or 'unknown when'})"
+        elif changed := _changed(applied, present[name]):
+            run[name] = changed
         elif leaders := [leader for leader in BY_NAME[name].follows if leader in run]:
             run[name] = f"follows {', '.join(leaders)}"
         elif permitted and name in waiting:
@@ -76,6 +78,15 @@ def decide(
     if permitted and waiting and not run and not full:
         return Decision({name: "a reboot is required" for name in skipped if skipped[name] != "not selected"}, {})
     return Decision(run, skipped)
+
+
+def _changed(applied: house.Applied, present: Digest) -> str:
+    """Why what was applied is not what would be; empty where it is."""
+    when = applied.applied_at or "unknown when"
+    if (before := read(applied.digest)) is None:
+        return f"applied by an earlier gpuprov ({when}), whose receipt says too little: applied once more"
+    what = difference(before, present)
+    return f"{what} changed since it was applied ({when})" if what else ""
 
 
 def _known(facts: Facts, probe: Probe[T]) -> T | None:

@@ -1,6 +1,6 @@
 """Specs -> a plain Ansible project. Pure and byte-stable: the same specs give the same files."""
 
 from gpuprov.render.project import Rendered, render, write
-from gpuprov.render.variables import digest, role_variables
+from gpuprov.render.variables import digests, role_variables
 
-__all__ = ["Rendered", "digest", "render", "role_variables", "write"]
+__all__ = ["Rendered", "digests", "render", "role_variables", "write"]

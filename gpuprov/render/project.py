@@ -9,23 +9,11 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import (
-    assets,
-    certificates,
-    engine_files,
-    engine_output,
-    engines,
-    followers,
-    inert,
-    package_lists,
-    reach,
-    reload,
-    resolve,
-)
-from gpuprov.catalog import toolchain
+from gpuprov import assets, inert
 from gpuprov.errors import GpuprovError
 from gpuprov.render import checkout
 from gpuprov.render.carried import plugin_files, role_files
+from gpuprov.render.reach import FILTERS
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
 from gpuprov.spec.model import HostSpec, RawHost, is_secret
 
@@ -34,20 +22,6 @@ MARK = ".gpuprov-rendered"
 """The file that says that a folder was written by `render` and may be written over."""
 STEPS = "acts/capabilities.yml"
 """A task for each capability, which every act goes through."""
-
-FILTERS = (
-    resolve,
-    package_lists,
-    reach,
-    reload,
-    followers,
-    engines,
-    engine_files,
-    engine_output,
-    certificates,
-    toolchain,
-)
-"""Modules that are carried as filter plugins."""
 
 
 class Rendered(msgspec.Struct, frozen=True):

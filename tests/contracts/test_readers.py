@@ -14,8 +14,7 @@ OURS = {
     "engines.py": "carried to Ansible as a filter: standard library only, with limits of its own",
     "engine_files.py": "the same: what nvidia-ctk wrote, and what it was made of",
     "nccl_conf.py": "carried to hosts: reads what gpuprov gives it",
-    "explain/fields.py": "reads the roles' own argument specs",
-    "render/project.py": "reads the project's own playbooks",
+    "render/reach.py": "reads the project's own roles and playbooks",
     "inventory/duplicates.py": "composes a file that was read before, within the limits",
 }
 READERS = re.compile(

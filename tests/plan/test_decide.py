@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.plan import decide
 from gpuprov.probe.base import Facts, Output
-from gpuprov.render import digest
+from gpuprov.render import digests
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, ResultStatus
@@ -24,7 +25,8 @@ def receipt(**digests: str) -> str:
     return json.dumps({"applied_at": "2026-01-01T00:00:00Z", "capabilities": entries})
 
 
-SAME = receipt(**{name: digest(name, fragment) for name, fragment in SPEC.capabilities.items()})
+NOW = {name: str(made) for name, made in digests(SPEC).items()}
+SAME = receipt(**NOW)
 
 
 def facts(text: str = SAME, marker: str = "", reasons: str = "") -> Facts:
@@ -47,7 +49,7 @@ GOOD = [result("kernel.blacklist", "pass"), result("nouveau.running", "skip"), r
         ([result("kernel.blacklist", "error")], facts(), {"kernel": "fails: blacklist"}),
         ([result("nouveau.space", "fail", "preflight")], facts(), {}),
         (GOOD, facts(""), {"kernel": "never applied", "nouveau": "never applied"}),
-        (GOOD, facts(receipt(kernel=digest("kernel", Kernel()))), {"nouveau": "never applied"}),
+        (GOOD, facts(receipt(kernel=NOW["kernel"])), {"nouveau": "never applied"}),
         (GOOD, facts(SAME, marker="1"), dict.fromkeys(SPEC.capabilities, "the last apply was cut off")),
         (GOOD, facts("{"), dict.fromkeys(SPEC.capabilities, "the receipt on the host is damaged")),
         (GOOD, facts(reasons="kernel|new command line"), {}),
@@ -61,9 +63,25 @@ def test_decide(results: list[Result], known: Facts, run: dict[str, str]) -> Non
 
 
 def test_other_variables_run_only_that_capability() -> None:
-    other = receipt(kernel="0" * 64, nouveau=digest("nouveau", Kernel()))
-    decision = decide((RawHost(name="gpu1"), SPEC), GOOD, facts(other))
-    assert decision.run == {"kernel": "changed since it was applied (2026-01-01T00:00:00Z)"}
+    before = digests(msgspec.structs.replace(SPEC, capabilities={"kernel": Kernel(sysctl={"vm.swappiness": 1})}))
+    decision = decide((RawHost(name="gpu1"), SPEC), GOOD, facts(receipt(**NOW | {"kernel": str(before["kernel"])})))
+    assert decision.run == {"kernel": "what is asked for changed since it was applied (2026-01-01T00:00:00Z)"}
+
+
+def test_what_gpuprov_changed_is_said_apart() -> None:
+    made = digests(SPEC)["kernel"]
+    before = made._replace(tables="0" * 20, role="0" * 20)
+    decision = decide((RawHost(name="gpu1"), SPEC), GOOD, facts(receipt(**NOW | {"kernel": str(before)})))
+    told = "what gpuprov knows and gpuprov's role changed since it was applied (2026-01-01T00:00:00Z)"
+    assert decision.run == {"kernel": told}
+
+
+@pytest.mark.parametrize("digest", ["0" * 64, "", "3:a:b:c", "2:a:b", "2:a:b:c:d"])
+def test_a_receipt_that_cannot_be_compared_is_applied_once_more(digest: str) -> None:
+    """Up to 0.9 a digest was one sha256 over everything."""
+    decision = decide((RawHost(name="gpu1"), SPEC), GOOD, facts(receipt(**NOW | {"kernel": digest})))
+    why = "applied by an earlier gpuprov (2026-01-01T00:00:00Z), whose receipt says too little: applied once more"
+    assert decision.run == {"kernel": why}
 
 
 def test_full_runs_all_and_only_narrows() -> None:
@@ -87,7 +105,7 @@ def test_a_reboot_that_a_former_capability_asked_for_runs_what_there_is() -> Non
 
 def test_fabric_manager_runs_whenever_the_driver_does() -> None:
     spec = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(), "fabric_manager": FabricManager()})
-    applied = receipt(**{name: digest(name, fragment) for name, fragment in spec.capabilities.items()})
+    applied = receipt(**{name: str(made) for name, made in digests(spec).items()})
     moved = [result("nvidia_driver.packages", "fail")]
     decision = decide((RawHost(name="gpu1"), spec), moved, facts(applied))
     assert decision.run == {"nvidia_driver": "fails: packages", "fabric_manager": "follows nvidia_driver"}

@@ -34,7 +34,7 @@ REAL = {
     "ansible_become_password": "secret",
     "ansible_control_path": "/evil",
     "ansible_some_plugin_option": "evil",
-    "host_free_space": 100,
+    "host_free_space": {"kernel": {"path": "/boot", "mib": 200}},
 }
 SIMULATED = SimulatedHost("re-1f3a-gpu01", "10.88.0.5", 22, "gpuadmin", "/cache/id_ed25519")
 EVIL = ("192.0.2.17", "2222", "admin@", "secret", "evil", "bastion", "proxycommand", "/proxy", "/home/admin")
@@ -52,7 +52,7 @@ def test_no_connection_variable_of_the_real_host_is_left() -> None:
     told = str(connection).lower()
     assert not [word for word in EVIL if word in told]
     assert connection["ansible_host"] == "10.88.0.5"
-    assert connection["host_free_space"] == 100  # no connection variable: the roles read it
+    assert connection["host_free_space"] == REAL["host_free_space"]  # no connection variable: the roles read it
 
 
 def test_neither_environment_nor_configuration_of_the_user_counts(

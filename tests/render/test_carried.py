@@ -11,7 +11,7 @@ import yaml
 from gpuprov import assets, mig_fit, mig_layout
 from gpuprov.catalog.gpus import find_gpu, models_by_nvml_id
 from gpuprov.errors import GpuprovError
-from gpuprov.render import carried, render, variables
+from gpuprov.render import carried, reach, render
 
 BINDING = "roles/mig/files/pynvml.py"
 
@@ -34,12 +34,13 @@ def test_the_binding_keeps_its_licence() -> None:
 
 
 def test_the_digest_follows_what_is_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = variables.role_digest.__wrapped__("mig")
+    before = reach.of_role.__wrapped__("mig").texts
     other = tmp_path / "mig_fit.py"
     other.write_text("# another\n")
     mine = {**carried.carried("mig"), "files/mig_fit.py": other}
     monkeypatch.setattr(carried, "carried", lambda name: mine if name == "mig" else {})
-    assert variables.role_digest.__wrapped__("mig") != before
+    after = reach.of_role.__wrapped__("mig").texts
+    assert {place for place in before if before[place] != after[place]} == {"roles/mig/files/mig_fit.py"}
     assert carried.role_files("persistence").keys() == {
         str(path.relative_to(assets.root() / "roles/persistence"))
         for path in (assets.root() / "roles/persistence").rglob("*")

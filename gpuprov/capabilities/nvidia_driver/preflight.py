@@ -27,11 +27,9 @@ from gpuprov.probe.family import words
 from gpuprov.probe.packages import INDEX, PACKAGES
 from gpuprov.probe.prebuilt import SUFFIX
 from gpuprov.probe.precompiled import PRECOMPILED
+from gpuprov.spec.overrides import Room, free_space
 
 Ctx = Context[NvidiaDriver]
-BUILD_SPACE = 3000
-"""MiB that a driver's packages, their unpacked files and a DKMS build take in /var, measured with 535 on Debian 12 and rounded up."""
-
 
 DECISION_PROBES = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS)
 
@@ -123,12 +121,13 @@ def space(ctx: Ctx) -> Outcome:
     built = all(kernel.nvidia == decision.version for kernel in built_here(ctx.fragment, ctx.facts))
     if built and (decision.kept or ctx.fragment.source == "runfile"):
         return skip("nothing to install")
-    free = ctx.facts.get(system.SPACE).get("/var", 0)
-    if free < BUILD_SPACE:
+    room = free_space(ctx.host.site).get("nvidia_driver", Room(path="/var", mib=0))
+    free = ctx.facts.get(system.SPACE).get(room.path, 0)
+    if free < room.mib:
         clean = words(ctx.facts.get(system.OS_RELEASE)).clean
-        hint = f"free space in /var ({clean}; journalctl --vacuum-size=200M), then run again"
-        return fail(f"{BUILD_SPACE} MiB free in /var", f"{free} MiB", hint)
-    return ok(f"{free} MiB free in /var")
+        hint = f"free space in {room.path} ({clean}; journalctl --vacuum-size=200M), then run again"
+        return fail(f"{room.mib} MiB free in {room.path}", f"{free} MiB", hint)
+    return ok(f"{free} MiB free in {room.path}")
 
 
 @check(

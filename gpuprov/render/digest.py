@@ -1,0 +1,106 @@
+"""What a capability's role was applied with, as the receipt on the host remembers it: equal digests mean that applying again changes
+nothing. It covers what can change the role's result, and no more; in three parts, so that `plan` says which is another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+from gpuprov.capabilities import BY_NAME
+from gpuprov.catalog.gpus import find_gpu
+from gpuprov.render.reach import Reach, of_role
+from gpuprov.spec.model import HostSpec
+
+SCHEME = "2"
+"""Of this way to make one. What an earlier gpuprov wrote (sha256 over everything) has none, and says nothing about the present."""
+PCI_ID = re.compile(r"10de:[0-9a-f]{4}|0x[0-9A-F]{4}10DE")
+
+
+class Digest(NamedTuple):
+    """`asked`: variables. `tables`: of the catalogue. `role`: tasks, files and Python. Each is a word of 20 hexadecimal digits."""
+
+    asked: str
+    tables: str
+    role: str
+
+    def __str__(self) -> str:
+        return ":".join((SCHEME, *self))
+
+
+WORDS = Digest("what is asked for", "what gpuprov knows", "gpuprov's role")
+
+
+def read(text: str) -> Digest | None:
+    """A digest of a receipt; None for one of another scheme."""
+    scheme, *parts = text.split(":")
+    return Digest(*parts) if scheme == SCHEME and len(parts) == len(Digest._fields) else None
+
+
+def difference(before: Digest, now: Digest) -> str:
+    """What is another, in words; empty where nothing is."""
+    changed = [word for word, one, other in zip(WORDS, before, now, strict=True) if one != other]
+    return " and ".join([", ".join(changed[:-1]), changed[-1]] if changed[1:] else changed)
+
+
+def of_host(spec: HostSpec, variables: Mapping[str, Any]) -> dict[str, Digest]:
+    """By capability. `variables` are all of the host's."""
+    made = {}
+    for name in spec.capabilities:
+        reach = of_role(name)
+        made[name] = Digest(_hash(asked(name, spec, variables, reach)), _hash(tables(spec, reach)), _role(name))
+    return made
+
+
+def asked(name: str, spec: HostSpec, variables: Mapping[str, Any], reach: Reach) -> dict[str, object]:
+    """The role's own variables, and those of others that it names; which capabilities it has beside it, as far as it asks; what the
+    site set for it."""
+    own = {key: value for key, value in variables.items() if key.startswith(f"{name}_") or key in reach.words}
+    asks = {"host_capabilities", "gpuprov_capabilities"} & reach.words
+    beside = {other: other in spec.capabilities for other in BY_NAME if asks and other in reach.words and other != name}
+    site = {key: value for key, value in spec.site.items() if key.startswith(f"{name}_")}
+    own = {key: value for key, value in own.items() if key not in ("gpuprov_capabilities", "gpuprov_digests")}
+    return {"variables": own, "beside": beside, "site": site}
+
+
+def tables(spec: HostSpec, reach: Reach) -> dict[str, object]:
+    """The catalogue's tables that the role names; of those by PCI id the rows of the GPU that the spec names, if it names one."""
+    known = catalog()
+    model = find_gpu(spec.gpu.model) if spec.gpu else None
+    mine = {entry.id for entry in model.pci_ids} if model else None
+    return {name: _rows(known[name], mine) for name in reach.tables if name in known}
+
+
+def _rows(table: object, mine: set[str] | None) -> object:
+    if mine is None or not isinstance(table, Mapping):
+        return table
+    if table and all(PCI_ID.fullmatch(str(key)) for key in table):
+        return {key: value for key, value in table.items() if _plain(str(key)) in mine}
+    return {key: _rows(value, mine) for key, value in table.items()}
+
+
+def _plain(identifier: str) -> str:
+    """`10de:2330`, also of `0x233010DE`, as NVML writes it."""
+    return f"10de:{identifier[2:6].lower()}" if identifier.startswith("0x") else identifier
+
+
+@cache
+def catalog() -> dict[str, object]:
+    """The tables that roles decide by, of all capabilities, by name."""
+    found: dict[str, object] = {}
+    for capability in BY_NAME.values():
+        found |= capability.tables()
+    return dict(sorted(found.items()))
+
+
+@cache
+def _role(name: str) -> str:
+    return _hash(of_role(name).texts)
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:20]

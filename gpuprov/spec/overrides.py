@@ -1,0 +1,65 @@
+"""What a site may set beside `gpuprov` for checks that must hold before anything is changed: defaults, and what may be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+import msgspec
+
+from gpuprov.reading import is_whole
+from gpuprov.spec.model import Fragment
+from gpuprov.spec.problem import Problem
+
+FOLDERS = ("/boot", "/var")
+"""Whose free space is read of a host."""
+
+
+class Room(Fragment, frozen=True):
+    """Free space that must be there before anything is changed."""
+
+    path: str
+    mib: Annotated[int, msgspec.Meta(ge=0)]
+
+
+MAX_CLOCK_SKEW = 300
+"""Seconds: apt refuses an index from the future, and TLS a certificate that is not valid yet."""
+FREE_SPACE = {
+    "kernel": Room(path="/boot", mib=100),
+    "nvidia_driver": Room(path="/var", mib=3000),
+}
+"""By the capability that needs it. One rebuilt initramfs stands beside the old one while it is written: 40 to 90 MiB with GPU firmware
+inside. Packages of a driver, their unpacked files, and the objects of one module build: 535 on Debian 12, rounded up."""
+
+
+def max_clock_skew(site: Mapping[str, object]) -> int:
+    """How far a host's clock may be off, in seconds."""
+    return int(str(site.get("host_max_clock_skew", MAX_CLOCK_SKEW)))
+
+
+def free_space(site: Mapping[str, object]) -> dict[str, Room]:
+    """The room that each capability needs; those that are not named need none."""
+    given = site.get("host_free_space")
+    return FREE_SPACE if given is None else msgspec.convert(given, dict[str, Room])
+
+
+def problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterable[Problem]:
+    """What is wrong with what a site set."""
+    skew = site.get("host_max_clock_skew", MAX_CLOCK_SKEW)
+    if not is_whole(str(skew)):
+        message = f'host_max_clock_skew is "{skew}"; allowed: seconds, a whole number'
+        yield Problem(message=message, hint="such as host_max_clock_skew: 600")
+    hint = f"such as host_free_space: {{kernel: {{path: /boot, mib: 200}}}}; {' or '.join(FOLDERS)}, in MiB"
+    try:
+        rooms = free_space(site)
+    except msgspec.ValidationError as error:
+        yield Problem(message=f'host_free_space is "{site["host_free_space"]}": {error}', hint=hint)
+        return
+    known = list(capabilities)
+    for name, room in rooms.items():
+        if name not in known:
+            yield Problem(message=f'host_free_space has "{name}"; allowed: {", ".join(known)}', hint=hint)
+        if room.path not in FOLDERS:
+            yield Problem(
+                message=f'host_free_space.{name}.path is "{room.path}"; allowed: {", ".join(FOLDERS)}', hint=hint
+            )

@@ -1,0 +1,166 @@
+"""The digest in the receipt covers what can change a role's result, and no more: each of these is changed, and somebody notices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuprov import assets
+from gpuprov.capabilities import CAPABILITIES
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.render import code, digest, digests, reach
+from gpuprov.render.digest import Digest
+from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
+
+ALL = {one.name: one.fragment() for one in CAPABILITIES}
+PACKAGED = {one.name for one in CAPABILITIES if one.packages}
+Edit = Callable[[str, str, str], set[str]]
+
+
+def host(gpu: str = "", site: dict[str, object] | None = None, **blocks: Fragment) -> HostSpec:
+    return HostSpec(name="gpu1", gpu=GpuSpec(model=gpu) if gpu else None, capabilities=ALL | blocks, site=site or {})
+
+
+def differ(one: HostSpec, other: HostSpec) -> set[str]:
+    return between(digests(one), digests(other))
+
+
+def between(before: dict[str, Digest], after: dict[str, Digest]) -> set[str]:
+    return {name for name in before if before[name] != after[name]}
+
+
+@pytest.fixture(autouse=True)
+def forget() -> Iterator[None]:
+    yield
+    for kept in (reach.of_role, reach.of_entry, code._module, digest._role, digest.catalog):
+        kept.cache_clear()
+
+
+@pytest.fixture
+def edit(monkeypatch: pytest.MonkeyPatch) -> Edit:
+    """Who has another digest where a file of gpuprov has another text."""
+
+    def edited(path: str, old: str, new: str) -> set[str]:
+        before = digests(host())
+        place, real = assets.root() / path, Path.read_text
+        assert old in real(place)
+
+        def read(file: Path, *args: str, **kinds: str) -> str:
+            text = real(file, *args, **kinds)
+            return text.replace(old, new, 1) if file == place else text
+
+        monkeypatch.setattr(Path, "read_text", read)
+        for kept in (reach.of_role, reach.of_entry, code._module, digest._role):
+            kept.cache_clear()
+        return between(before, digests(host()))
+
+    return edited
+
+
+def test_a_gpu_that_a_host_does_not_have_changes_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new PCI id in the catalogue, as the roles' tables have it."""
+    known, unknown = host("H100-SXM5-80GB"), host()
+    before = digests(known), digests(unknown)
+    tables = digest.catalog()
+    more: dict[str, object] = {"flavours": {**tables["flavours"], "10de:ffff": "open-required"}}  # type: ignore[dict-item]
+    more["mig"] = {"models": {**tables["mig"]["models"], "0xFFFF10DE": "X1"}}  # type: ignore[index]
+    monkeypatch.setattr(digest, "catalog", lambda: tables | more)
+    assert not between(before[0], digests(known))
+    assert between(before[1], digests(unknown)) == {"nvidia_driver", "mig"}, "whose GPUs the spec does not name"
+
+
+def test_a_gpu_that_a_host_has_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, tables = digests(host("H100-SXM5-80GB")), digest.catalog()
+    more = {"flavours": {**tables["flavours"], "10de:2330": "proprietary-required"}}  # type: ignore[dict-item]
+    monkeypatch.setattr(digest, "catalog", lambda: tables | more)
+    assert between(before, digests(host("H100-SXM5-80GB"))) == {"nvidia_driver"}
+
+
+def test_a_changed_resolver_is_noticed_where_it_resolves(edit: Edit) -> None:
+    found = edit("gpuprov/resolve.py", 'kind, reason = "proprietary", f"', 'kind, reason = "open", f"')
+    assert found == {"nvidia_driver"}
+
+
+def test_what_several_resolve_by_is_noticed_by_all(edit: Edit) -> None:
+    found = edit("gpuprov/resolve.py", "def order(", "def order(\n    # other code\n    _other: int = 1,\n    *,\n")
+    assert {"nvidia_driver", "fabric_manager"} <= found
+    assert not found & {"kernel", "nouveau", "persistence", "topology"}
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "found"),
+    [
+        ("gpuprov/resolve.py", '"""Which kernel modules: ', '"""Other words: ', set()),
+        ("gpuprov/resolve.py", "def flavour(", "# A comment.\n\n\ndef flavour(", set()),
+        ("gpuprov/engines.py", "CRUN_SINCE = (1, 31)", "CRUN_SINCE = (1, 32)", {"container_toolkit"}),
+        ("gpuprov/mig_fit.py", "def ", "ANOTHER = 1\n\n\ndef ", {"mig"}),
+        ("gpuprov/reach.py", "import re", "import re, sys", set()),
+        ("gpuprov/cli.py", "import", "import sys; import", set()),
+        ("gpuprov/capabilities/base.py", "import", "import sys; import", set()),
+        ("roles/host/tasks/reboot.yml", "---", "---\n- name: Another", set()),
+        ("roles/host/tasks/unlock.yml", "---", "---\n- name: Another", set()),
+        ("roles/nouveau/tasks/configure.yml", "is in use", "is busy", {"nouveau"}),
+        ("roles/nouveau/meta/argument_specs.yml", "Kernel modules", "Modules", set()),
+        ("playbooks/site.yml", "Reboot the host, or say why it should be", "Reboot", set()),
+        ("playbooks/site.yml", "gpuprov_stage: service", "gpuprov_stage: configure", set(ALL)),
+    ],
+)
+def test_who_notices_what(edit: Edit, path: str, old: str, new: str, found: set[str]) -> None:
+    if old not in (assets.root() / path).read_text():
+        pytest.fail(f"{path} has no {old!r}: name something else of it")
+    assert edit(path, old, new) == found
+
+
+def test_a_step_of_the_house_is_noticed_by_the_roles_that_take_it(edit: Edit) -> None:
+    found = edit("plugins/modules/gpuprov_packages.py", "def main() -> None:", "def main(_other: int = 1) -> None:")
+    assert found >= PACKAGED
+    assert not found & {"nouveau", "kernel", "topology", "cgpu", "vgpu_guest"}
+
+
+def test_an_entry_takes_of_its_role_what_it_names_and_no_more() -> None:
+    texts = reach.of_entry("host", "unlock")
+    assert "roles/host/tasks/unlock.yml" in texts
+    assert not [place for place in texts if "reboot" in place or "reach" in place]
+
+
+def test_what_the_site_set_for_a_role_counts_for_it() -> None:
+    assert differ(host(), host(site={"container_toolkit_repository": "https://mirror /"})) == {"container_toolkit"}
+    assert not differ(host(), host(site={"host_reboot_timeout": 60, "host_max_clock_skew": 600}))
+
+
+def test_a_variable_of_another_role_counts_where_it_is_named() -> None:
+    assert "gpudirect_rdma" in differ(host(), host(nvidia_driver=NvidiaDriver(kernel_modules="open")))
+    assert "gpudirect_rdma" not in differ(host(), host(nvidia_driver=NvidiaDriver(version="580")))
+    assert differ(host(), host(container_toolkit=ContainerToolkit(hold=False))) == {"container_toolkit"}
+
+
+def test_what_stands_beside_counts_where_it_is_asked_for() -> None:
+    without = HostSpec(name="gpu1", capabilities={k: v for k, v in ALL.items() if k != "nvidia_driver"})
+    found = between(digests(without), digests(host()))
+    assert {"dcgm", "fabric_manager"} <= found
+    assert not found & {"nouveau", "topology", "acceptance"}
+
+
+def test_a_program_for_hosts_rests_on_what_it_imports() -> None:
+    names = code.imported_by(assets.root() / "plugins" / "modules" / "gpuprov_lock.py")
+    assert {place.module for place in code.rests_on(names)} >= {"gpuprov.onhost.lock"}
+
+
+def test_every_include_of_another_role_is_followed() -> None:
+    """An include that `reach` cannot read would leave out what it brings."""
+    for file in (assets.root() / "roles").glob("*/tasks/**/*.yml"):
+        text = file.read_text(encoding="utf-8")
+        asked = len(re.findall(r"(?:include|import)_role:(?!\s*\*)", text))
+        assert len(reach.ROLE.findall(text)) == asked, f"{file}: write include_role: {{name: ROLE, tasks_from: ENTRY}}"
+        for role, entry in reach.ROLE.findall(text):
+            there = assets.root() / "roles" / role / "tasks" / f"{entry}.yml"
+            assert there.is_file(), f"{file} includes {entry} of {role}, which is not there"
+        for value in reach.TASKS.findall(text):
+            assert list(reach._files(value, file, file.parents[len(file.relative_to(assets.root()).parts) - 4])), (
+                file,
+                value,
+            )
