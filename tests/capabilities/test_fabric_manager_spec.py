@@ -163,11 +163,29 @@ def test_ib_umad_is_asked_of_the_kernel_where_the_spec_names_such_gpus() -> None
     ],
 )
 def test_export(unit: tuple[str, str], settings: dict[str, object], block: FabricManager | None) -> None:
-    told = facts(units=units(fabric=unit), fabric_manager=daemon(settings=settings), imex="")
+    told = facts(units=units(fabric=unit), fabric_manager=daemon(settings=settings), imex="", **PLAIN)
     assert fabric_manager.export(told) == block
+
+
+PLAIN = {"dcgm_packages": "native|amd64\n", "fabric_packages": "native|amd64\n"}
+
+
+@pytest.mark.parametrize(("library", "asked"), [("", "never"), ("hi |libnvidia-nscq|580.178.04-1|x|amd64\n", "auto")])
+def test_dcgm_without_the_library_is_exported_as_it_is(library: str, asked: str) -> None:
+    there = {
+        "dcgm_packages": "native|amd64\nii |datacenter-gpu-manager-4-core|1:4.4.1-1|x|amd64\n",
+        "fabric_packages": f"native|amd64\n{library}",
+    }
+    block = fabric_manager.export(
+        facts(units=units(fabric=("active", "enabled")), fabric_manager=daemon(), imex="", **there)
+    )
+    assert isinstance(block, FabricManager)
+    assert block.query_library == asked
 
 
 def test_what_was_exported_holds() -> None:
     text = daemon(settings={"FABRIC_MODE": 1, "LOG_LEVEL": 3, "UNIX_SOCKET_PATH": "/run/fm.sock"})
-    block = fabric_manager.export(facts(units=units(fabric=("active", "enabled")), fabric_manager=text, imex=""))
+    block = fabric_manager.export(
+        facts(units=units(fabric=("active", "enabled")), fabric_manager=text, imex="", **PLAIN)
+    )
     assert ask(fm("settings"), block, fabric_manager=text).status == "pass"

@@ -66,7 +66,7 @@ def test_the_good_host() -> None:
         "persistence": {"mode": "daemon"},
         "cuda_toolkit": {"versions": ["12.4.1"], "default": "12.4", "cudnn": "9.5.1.17", "nccl": "2.21.5"},
         "rdma": {"count": 2, "rate": 400, "opensm": {"elsewhere": True}},
-        "fabric_manager": {},
+        "fabric_manager": {"query_library": "never"},
         "gpudirect_rdma": {"method": "nvidia_peermem"},
         "container_toolkit": {
             "version": "1.20.1",

@@ -187,7 +187,7 @@ def test_export(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_topology(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(command, "read", lambda found: crash() if vars(found)["name"] == BAD else found)
+    monkeypatch.setattr(command, "read_and_told", lambda found: crash() if vars(found)["name"] == BAD else found)
     monkeypatch.setattr(command, "findings", lambda _: ())
     monkeypatch.setattr(command, "as_data", lambda *_: {"gpus": []})
     monkeypatch.setattr(command, "as_text", lambda *_, **__: "text")

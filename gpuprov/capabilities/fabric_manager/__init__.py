@@ -11,7 +11,8 @@ from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog.driver_sets import MODULE_NAMES, all_driver_packages
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.probe import fabric, systemd
+from gpuprov.followers import LIBRARIES
+from gpuprov.probe import dcgm, fabric, systemd
 from gpuprov.probe.base import Facts
 from gpuprov.probe.imex import IMEX
 from gpuprov.reading import is_whole
@@ -123,7 +124,13 @@ def export(facts: Facts) -> Fragment | None:
         if key in known and known[key].kind != "unit" and key != "FABRIC_MODE" and value != known[key].default
         and not catalogue.refused(known[key], value)
     }  # fmt: skip
-    block, _ = convert({"fabric_mode": mode or "bare-metal", "settings": mine}, FabricManager)
+    asked = {"fabric_mode": mode or "bare-metal", "settings": mine}
+    # DCGM without it is a choice of that host's, or a fault; as a spec, `auto` would ask for what it does not have.
+    if facts.get(dcgm.PACKAGES) and not [
+        n for n in facts.get(fabric.PACKAGES) if n.startswith(tuple(LIBRARIES.values()))
+    ]:
+        asked["query_library"] = "never"
+    block, _ = convert(asked, FabricManager)
     return block if isinstance(block, FabricManager) else None
 
 
@@ -140,7 +147,7 @@ CAPABILITY = Capability(
     fleet_rules=imex_rules.fleet_rules,
     contribute=contribute,
     export=export,
-    export_probes=(systemd.SYSTEMD_UNITS, fabric.DAEMON, IMEX),
+    export_probes=(systemd.SYSTEMD_UNITS, fabric.DAEMON, fabric.PACKAGES, dcgm.PACKAGES, IMEX),
     follows=("nvidia_driver",),
     tables=lambda: {HERE: catalogue.tables(), "driver_packages": all_driver_packages()},
     packages=True,
