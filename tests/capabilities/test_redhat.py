@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.host import House
 from gpuprov.probe.base import Output
 from gpuprov.spec.kernel import Kernel
-from tests.capabilities.asking import Row, judge
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import CHECKS, Row, facts, judge
 from tests.probe import captured
 
 ROCKY = {"os_release": 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5"\n'}
@@ -58,15 +61,6 @@ ROWS = [
         "fail",
         "in database main",
         "rpm --rebuilddb",
-    ),
-    Row(
-        "no space in /boot",
-        "host.space",
-        None,
-        {**ROCKY, "space": "51200 /boot\n10485760 /var\n"},
-        "fail",
-        "50 MiB",
-        "dnf remove --oldinstallonly",
     ),
     Row(
         "every entry carries it, by file or by grub's environment",
@@ -175,3 +169,11 @@ LOCK_ROWS = [
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in LOCK_ROWS])
 def test_locks_of_the_container_toolkit(row: Row) -> None:
     judge(row)
+
+
+def test_no_space_in_boot() -> None:
+    told = facts(os_release=str(ROCKY["os_release"]), space="51200 /boot\n10485760 /var\n")
+    host = HostSpec(name="gpu1", capabilities={"kernel": Kernel()})
+    outcome = CHECKS["host.space"].run(Context(host, House(), told))
+    assert (outcome.status, outcome.found) == ("fail", "50 MiB")
+    assert "dnf remove --oldinstallonly" in outcome.hint
