@@ -10,26 +10,32 @@ from tests.e2e.machine import Machine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-switches"
-HOST = Description(gpu=Gpus(model="H100-SXM5-80GB", count=2), nvswitch=3)
+HOST = Description(
+    distribution="ubuntu2404",
+    gpu=Gpus(model="H100-SXM5-80GB", count=2),
+    driver="580",
+    repositories=("nvidia",),
+    nvswitch=3,
+)
 SEEN = "dcgmi discovery -l | grep NvSwitch"
 LIBRARY = "readlink -f /usr/lib/x86_64-linux-gnu/libnvidia-nscq.so.2"
-VERSION = "dpkg-query -W -f '${Version}' libnvidia-nscq-535"
+VERSION = "dpkg-query -W -f '${Version}' libnvidia-nscq"
 
 
 def test_dcgm_sees_the_switches(lab: Lab, site: Machine) -> None:
-    spec = {"nouveau": {}, "nvidia_driver": {"version": "535"}, "fabric_manager": {}, "dcgm": {}}
+    spec = {"nouveau": {}, "nvidia_driver": {"version": "580"}, "fabric_manager": {}, "dcgm": {}}
     folder = lab.inventory(spec, site)
     plan = lab.run("plan", folder, "--quick")
-    assert "libnvidia-nscq-535" in plan.text, plan
+    assert "libnvidia-nscq" in plan.text, plan
     done = lab.run("apply", folder, "--yes")
     assert done.code == 0, done
     version = site.sh(VERSION).strip()
     assert site.sh(LIBRARY).strip().endswith(version.rpartition("-")[0])
-    assert "libnvidia-nscq-535" in site.sh("apt-mark showhold")
+    assert "libnvidia-nscq" in site.sh("apt-mark showhold")
     assert site.sh(SEEN).startswith("4 NvSwitches found.")
 
     # What a monitoring image has: everything works, and no switch is seen.
-    site.sh("apt-get -y -q --allow-change-held-packages purge libnvidia-nscq-535; systemctl restart nvidia-dcgm")
+    site.sh("apt-get -y -q --allow-change-held-packages purge libnvidia-nscq; systemctl restart nvidia-dcgm")
     found = lab.run("verify", folder, "--json").failed()
     assert "0 NvSwitches" in found["dcgm.switches"]["found"]
     assert "no libnvidia-nscq" in found["fabric_manager.query_library"]["found"]
