@@ -1,6 +1,8 @@
 # make setup | demo | check | test | test-slow | fresh | molecule | bench; PYTHON chooses the interpreter.
 PYTHON ?= python3
 VENV := .venv
+# Python starts hundreds of times here, and compiles gpuprov each time where this is set.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 

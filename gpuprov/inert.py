@@ -31,7 +31,7 @@ def document(value: object) -> str:
     """YAML for Ansible alone: nothing in it is a template, whatever it looks like."""
     import yaml
 
-    return f"--- {TAG}\n{yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120)}"
+    return f"--- {TAG}\n{yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=120)}"
 
 
 def text(value: object) -> str:

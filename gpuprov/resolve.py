@@ -1,21 +1,22 @@
 """One driver version for which every needed package exists, and the module flavour. Standard library only.
 
 Rendered projects carry it as an Ansible filter plugin: checks and roles decide by the same code. It touches no host. A set of
-packages is a list of rules `{name, min, max}`: `{branch}` and `{version}` in a name are filled in, min and max are branches. The
-first rule that fits a branch names the kernel modules' package; its `way_out` is for hosts that are offered none. `like`: a pattern of
-its archive's package versions. `companion`: no part of the set, but moves with it where it is there. With `proof`, names by
-`{kernel}`, the flavour is there where one is installed. `{driver}`: `{version}`, and to be offered.
+packages is a list of rules `{name, min, max}`: `{branch}` and `{version}` in a name are filled in, min and max are branches. The first
+rule that fits a branch names the kernel modules' package; its `way_out` is for hosts that are offered none. `like`: a pattern of its
+archive's package versions. `companion`: moves with the set where it is there, and is no part of it. With `proof`, names by `{kernel}`,
+the flavour is there where one is installed. `{driver}`: `{version}`, and to be offered.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, product
 from typing import Any
 
 # The first branch with open kernel modules, and the one where they became the default: open-gpu-kernel-modules' README
-OPEN_SINCE, DEFAULT_OPEN_SINCE = 515, 560
+OPEN_SINCE, DEFAULT_OPEN_SINCE, NO_LIMIT = 515, 560, 9999
 # Device ids are given out by generation: those below have no GSP, which open modules need, and a branch that is their last.
 OLDER = ((0x1340, 470), (0x1E00, 580))
 
@@ -24,7 +25,6 @@ Rules = Sequence[Rule]
 Sets = Mapping[str, Rules]
 Names = dict[str, str]
 Index = Mapping[str, list[str]]
-NO_LIMIT = 9999
 PLACES = {"branch": r"\d+", "kernel": r"\d+\.\S+", "kernel_flavour": r"(?!open-)[a-z]\S*"}
 NO_FOLLOWER = "NVIDIA's repository has it: nvidia_driver: {source: nvidia}, or {source: mirror, repository: ...} for a mirror of it"
 FLAVOURS = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have; source runfile has both flavours"
@@ -35,6 +35,7 @@ def upstream(version: str) -> str:  # `535.309.01-0+deb12u1` -> `535.309.01`, `3
     return version.rpartition(":")[2].partition("-")[0]
 
 
+@lru_cache(maxsize=4096)
 def order(version: str) -> tuple[int, ...]:  # a part that is no number counts as 0
     return tuple(int(part) if re.fullmatch("[0-9]{1,18}", part) else 0 for part in upstream(version).split("."))
 
@@ -87,8 +88,8 @@ def is_of(rule: Rule, package_version: str, version: str) -> bool:
 
 def fitting(rules: Rules, version: str, *, companions: bool = False) -> dict[str, Rule]:
     """The rules for the branch of a version, by the name that the package has there; the kernel modules' first."""
-    mine, branch = upstream(version), upstream(version).partition(".")[0]
-    now = [r for r in rules if r["min"] <= order(mine)[0] <= r["max"] and bool(r.get("companion")) == companions]
+    (number, *_), mine, branch = order(version), upstream(version), upstream(version).partition(".")[0]
+    now = [r for r in rules if r["min"] <= number <= r["max"] and bool(r.get("companion")) == companions]
     return {re.sub("{(version|driver)}", mine, r["name"].replace("{branch}", branch)): r for r in now}
 
 
@@ -284,12 +285,11 @@ def _missing(wanted: str, rules: Rules, index: Index, offered: list[Names], besi
     else:
         told = fitting(rules, wanted) or dict.fromkeys(rule["name"] for rule in rules if not rule.get("companion"))
         problem = f"the host's repositories have none of {', '.join(told).replace('{branch}', 'BRANCH')}"
+    hint = NO_FOLLOWER if unfollowed else next((rule["way_out"] for rule in rules if "way_out" in rule), NO_DRIVER)
     if listed:
         number = order(wanted if re.fullmatch(r"[0-9.]+", wanted) else floor or "0")
         nearest = min(map(_first, offered), key=lambda v: [abs(a - b) for a, b in zip(order(v), number, strict=False)])
         hint = f"the nearest version with the whole set is {upstream(nearest)}; whole sets: {listed}"
-    else:
-        hint = NO_FOLLOWER if unfollowed else next((rule["way_out"] for rule in rules if "way_out" in rule), NO_DRIVER)
     return {**_answer("", {}), "problem": problem, "hint": hint}
 
 

@@ -1,4 +1,4 @@
-"""The roles beside NVIDIA's .run file: the installer's options, no package of the daemon, what comes back after a failure."""
+"""The role beside NVIDIA's .run file: the installer's options, what is wanted anew, what comes back after a failure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ pytestmark = pytest.mark.install
 ROOT = Path(__file__).parent.parent
 GIVEN: dict[str, Any] = {
     "ansible_facts": {"kernel": "6.1.0-47-amd64", "distribution": "Debian"},
-    "gpuprov_capabilities": ["nvidia_driver", "persistence"],
-    "host_capabilities": ["nvidia_driver", "persistence"],
+    "gpuprov_capabilities": ["nvidia_driver"],
+    "host_capabilities": ["nvidia_driver"],
     "gpuprov_catalog": {"signing": {"key_file": KEY_FILE, "certificate_file": CERTIFICATE_FILE}},
     "nvidia_driver_source": "runfile",
     "__nvidia_driver_kernels": [["kernel", "6.1.0-47-amd64", "1", "1"]],
-    "__persistence_found": {"rc": 4},
 }
 
 
@@ -51,7 +50,7 @@ def shown(name: str, **more: object) -> dict[str, Any]:
     }
 
 
-def test_the_installers_options_and_no_package_of_the_daemon(tmp_path: Path) -> None:
+def test_the_installers_options(tmp_path: Path) -> None:
     def options(branch: str, flavour: str, *, secure: bool = False) -> dict[str, Any]:
         return shown(
             "__nvidia_driver_runfile_options",
@@ -65,9 +64,6 @@ def test_the_installers_options_and_no_package_of_the_daemon(tmp_path: Path) -> 
         options("535", "open"),
         options("535", "proprietary", secure=True),
         options("580", "open", secure=True),
-        variables("persistence"),
-        shown("__persistence_brought, __persistence_own, 'of a runfile'"),
-        shown("__persistence_brought, __persistence_own, 'of packages'", nvidia_driver_source="nvidia"),
     ]
     told, status = play(tmp_path, tasks)
     assert status == 0, told
@@ -77,8 +73,6 @@ def test_the_installers_options_and_no_package_of_the_daemon(tmp_path: Path) -> 
     assert f"({first} --kernel-module-build-directory=kernel-open)" in told, told
     assert f"({first} {signs})" in told, "it loads its modules for a trial: without a signature the kernel refuses them"
     assert f"({first} --kernel-module-type=open {running})" in told
-    assert "(False False of a runfile)" in told, "Debian's package would overwrite the .run file's daemon"
-    assert "(True False of packages)" in told
 
 
 def test_a_failed_installer_leaves_the_old_driver_loaded(tmp_path: Path) -> None:
@@ -128,7 +122,7 @@ def test_no_installer_runs_under_a_loaded_driver(
         "__nvidia_driver_parameters": [],
         "nvidia_driver_runfile": {"sha256": "AB"},
         "nvidia_driver_module_parameters": {},
-        "__nvidia_driver_on_host": {"installed": {"dkms": "3"}},
+        "__nvidia_driver_on_host": {"installed": {"dkms": "3"}, "index": {}},
     }
     told, status = play(tmp_path, [sorting, shown("__nvidia_driver_runfile_wanted, __nvidia_driver_reload")], **facts)
     assert status == 0, told

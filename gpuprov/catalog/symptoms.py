@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import msgspec
 
@@ -33,6 +34,7 @@ class SymptomsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 XID = re.compile(r"(?<!\w)xid\s*(?:\([^)]*\))?\s*:?\s*(\d+)", re.IGNORECASE)
 
 
+@cache
 def symptoms() -> tuple[Symptom, ...]:
     """All symptoms: messages first, then Xids by subject, then what the kernel says of peer memory modules."""
     known = gpudirect_file()
@@ -57,6 +59,11 @@ def fold(text: str) -> str:
     return " ".join(text.replace('"', " ").split()).casefold()
 
 
+@cache
+def _folded(symptom: Symptom) -> tuple[str, ...]:
+    return tuple(map(fold, symptom.signatures))
+
+
 def _words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9_]+", text)
 
@@ -66,7 +73,7 @@ def _score(wanted: str, symptom: Symptom) -> int:
     signature; 0: no match."""
     best = 3 if wanted == symptom.key else 0
     asked = _words(wanted)
-    for signature in map(fold, symptom.signatures):
+    for signature in _folded(symptom):
         said = _words(signature)
         if wanted == signature:
             best = max(best, 3)
@@ -91,15 +98,18 @@ def find_symptom(words: str) -> list[Symptom]:
         return [symptom for symptom in symptoms() if number in symptom.xids]
     if is_whole(wanted):
         exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
-        held = [s for s in symptoms() if not s.xids and any(wanted in _words(fold(text)) for text in s.signatures)]
-        return exact + held
-    scored = [(symptom, _score(wanted, symptom)) for symptom in symptoms() if not _outdone(wanted, symptom)]
+        spoken = [s for s in symptoms() if not s.xids and any(wanted in _words(text) for text in _folded(s))]
+        return exact + spoken
+    held = [(symptom.key, text) for symptom in symptoms() for text in _folded(symptom) if text in wanted]
+    scored = [(symptom, _score(wanted, symptom)) for symptom in symptoms() if not _outdone(symptom, held)]
     return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score]
 
 
-def _outdone(wanted: str, symptom: Symptom) -> bool:
-    """Whether all that the words hold of a symptom is part of a longer signature of another that they hold whole."""
-    held = [text for text in map(fold, symptom.signatures) if text in wanted]
-    others = [text for other in symptoms() if other.key != symptom.key for text in map(fold, other.signatures)]
-    longer = [text for text in others if text in wanted]
-    return bool(held) and all(any(text != other and text in other for other in longer) for text in held)
+def _outdone(symptom: Symptom, held: list[tuple[str, str]]) -> bool:
+    """Whether all that the words hold of a symptom is part of a longer signature of another that they hold whole.
+
+    `held`: the signatures that the words hold, each with the key of its symptom.
+    """
+    own = [text for key, text in held if key == symptom.key]
+    others = [text for key, text in held if key != symptom.key]
+    return bool(own) and all(any(text != other and text in other for other in others) for text in own)

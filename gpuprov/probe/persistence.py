@@ -32,7 +32,7 @@ def parse(output: Output) -> Persistenced:
         offered=tuple(parse_madison("\n".join(rows.get("offer", ()))).get(PACKAGE, ())),
         installed=any(state[1:2] == "i" for state in rows.get("package", ())),
         idle="idle" in rows,
-        gpus=int(rows["gpus"][0]),
+        gpus=int(rows.get("gpus", ["0"])[0]),
     )
 
 

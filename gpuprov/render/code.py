@@ -38,6 +38,7 @@ class Module:
         self._definitions: dict[str, list[ast.stmt]] = {}
         self._loose: list[ast.stmt] = []
         self.imports: dict[str, Name] = dict(_imports(tree, package))
+        self._named: dict[ast.stmt, tuple[Name, ...]] = {}
         for statement in tree.body:
             names = _defined(statement)
             for name in names:
@@ -61,16 +62,22 @@ class Module:
     def named(self, statements: Iterable[ast.stmt], own: str) -> Iterator[Name]:
         """What the statements name, here and in other modules of gpuprov."""
         for statement in statements:
-            for node in ast.walk(statement):
-                if isinstance(node, ast.Name):
-                    if node.id in self._definitions:
-                        yield Name(own, node.id)
-                    elif (found := self.imports.get(node.id)) and found.symbol:
-                        yield found
-                elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                    found = self.imports.get(node.value.id)
-                    if found and not found.symbol:
-                        yield Name(found.module, node.attr)
+            if statement not in self._named:
+                self._named[statement] = tuple(dict.fromkeys(self._names(statement)))
+            yield from (name if name.module else Name(own, name.symbol) for name in self._named[statement])
+
+    def _names(self, statement: ast.stmt) -> Iterator[Name]:
+        """What a statement names; without a module where it is defined here."""
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Name):
+                if node.id in self._definitions:
+                    yield Name("", node.id)
+                elif (found := self.imports.get(node.id)) and found.symbol:
+                    yield found
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                found = self.imports.get(node.value.id)
+                if found and not found.symbol:
+                    yield Name(found.module, node.attr)
 
 
 def rests_on(names: Iterable[Name]) -> dict[Name, str]:
@@ -89,7 +96,7 @@ def rests_on(names: Iterable[Name]) -> dict[Name, str]:
 
 def imported_by(file: Path) -> list[Name]:
     """What of gpuprov a program names that is no module of gpuprov: one that Ansible takes to a host."""
-    module = Module(file.read_text(encoding="utf-8"), "")
+    module = _parsed(file.read_text(encoding="utf-8"), "")
     return [name for name in module.named(module.statements(), "") if name.module]
 
 
@@ -102,7 +109,12 @@ def _module(name: str) -> Module | None:
     ):
         return None
     package = name if found.submodule_search_locations is not None else name.rpartition(".")[0]
-    return Module(Path(found.origin).read_text(encoding="utf-8"), package)
+    return _parsed(Path(found.origin).read_text(encoding="utf-8"), package)
+
+
+@cache
+def _parsed(source: str, package: str) -> Module:
+    return Module(source, package)
 
 
 def _imports(tree: ast.Module, package: str) -> Iterator[tuple[str, Name]]:

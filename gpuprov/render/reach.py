@@ -144,7 +144,12 @@ def _named(settings: dict[str, str], text: str) -> Iterator[tuple[str, str]]:
 
 def _acts() -> dict[str, str]:
     """The plays of site.yml in which capabilities act: in which order, under which conditions."""
-    plays = yaml.load(_read(assets.root() / "playbooks" / "site.yml"), Loader=yaml.CSafeLoader)
+    return _acts_in(_read(assets.root() / "playbooks" / "site.yml"))
+
+
+@cache
+def _acts_in(site: str) -> dict[str, str]:
+    plays = yaml.load(site, Loader=yaml.CSafeLoader)
     return {f"site.yml {number}": text for number, play in enumerate(plays) if ACTS in (text := str(play))}
 
 

@@ -128,7 +128,7 @@ TABLE: tuple[Fault, ...] = (
     ),
     Fault(
         "gpu-settings-forgotten",
-        "the driver let go of the GPUs, whose limits, clocks and compute modes are their own again",
+        "the GPUs have their own power limits and clocks again, as after the driver let go of them",
         "gpu_settings.power_limit",
         plant=settings.FORGET,
         heal=settings.AGAIN,

@@ -6,8 +6,9 @@ FORGET = (
     "for file in /var/lib/gpuprov-sim/settings/[0-9]*; do\n"
     "  [ -e \"$file\" ] || { echo 'nothing is set on the GPUs' >&2; exit 1; }\n"
     "  sed -i 's/^power .*/power 0/; s/^application .*/application 0 0/; s/^\\(graphics\\|memory\\) .*/\\1 0 0/' \"$file\"\n"
-    "done\n"
-    "nvidia-smi -c DEFAULT >/dev/null"
+    "done"
 )
-"""What the stand-in NVML keeps of settings that a real driver forgets with its last client; ECC modes stay."""
+"""What the stand-in NVML keeps of settings that a real driver forgets with its last client; ECC modes stay.
+
+Compute modes stay, too: MPS may own them, and `exclusive-mode-lost` takes them away."""
 AGAIN = "systemctl restart gpuprov-gpu-settings"

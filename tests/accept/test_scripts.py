@@ -130,7 +130,7 @@ def test_two_acceptances_never_overlap(here: Here, lock: Lock) -> None:
     assert other.release() == {}
     assert (here.root / "run" / "lock" / "owner.json").exists(), "another's lock is not given back"
     assert lock.phase({"gpu1": ("true", 5.0)})["gpu1"].status == 0
-    assert "lock run1: that is another lock than --break-lock names" in str(
+    assert "lock run1; that is another lock than --break-lock names" in str(
         other.take(["gpu1"], broken=["run3"])["gpu1"]
     )
     assert "--break-lock run1" in str(other.take(["gpu1"], broken=[""])["gpu1"])

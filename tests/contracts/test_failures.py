@@ -15,7 +15,7 @@ Met = tuple[Task, tuple[list[Task], ...], bool]
 
 
 def load(path: Path) -> list[Task]:
-    return list(yaml.safe_load(path.read_text(encoding="utf-8")) or [])
+    return list(yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader) or [])
 
 
 def asks(task: Task, of: str) -> bool:

@@ -28,7 +28,7 @@ KNOWN = {
 }
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.CSafeLoader):
     """Takes Ansible's tags for text."""
 
 

@@ -67,8 +67,9 @@ def test_only_the_console_writes_to_the_terminal() -> None:
         words
         for path in FILES
         if shown(path) not in {"console.py", *ON_HOSTS}
+        for name in [shown(path)]
         for node in nodes(path)
-        for words in told(node, shown(path))
+        for words in told(node, name)
     ]
     assert not wrong
 
