@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
-from gpuprov import certificates
+from gpuprov.shared import certificates
 from tests import key_pairs
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov import followers
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.catalog import fabric
-from gpuprov.resolve import fitting
+from gpuprov.shared import followers
+from gpuprov.shared.resolve import fitting
 from gpuprov.spec.model import Fragment
 
 A100, H100, B200, V100 = "10de:20b2", "10de:2330", "10de:2901", "10de:1db8"

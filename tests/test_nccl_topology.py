@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import nccl_topology
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.rdma import nccl_topology as part
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.fragment_nccl import Nccl
-from gpuprov.nccl_topology import TopologyError
 from gpuprov.probe import nccl_topology as probe
 from gpuprov.probe.base import Output
+from gpuprov.shared import nccl_topology
+from gpuprov.shared.nccl_topology import TopologyError
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import asking
 from tests.capabilities.asking import CHECKS

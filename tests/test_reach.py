@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gpuprov import reach
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.login import LOGIN, MARKER
+from gpuprov.shared import reach
 from tests.here import play, program
 
 NOISE = (

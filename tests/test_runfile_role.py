@@ -105,7 +105,7 @@ def test_no_installer_runs_under_a_loaded_driver(
     tmp_path: Path, version: str, sha256: str, loaded: str, *, wanted: bool, reload: bool
 ) -> None:
     (tmp_path / "filter_plugins").mkdir()
-    for name in ("reload.py", "package_lists.py"):
+    for name in ("shared/reload.py", "shared/package_lists.py"):
         shutil.copy(ROOT / "gpuprov" / name, tmp_path / "filter_plugins")
     tasks = yaml.safe_load((ROOT / "roles/nvidia_driver/tasks/runfile/assert.yml").read_text(encoding="utf-8"))
     sorting = next(

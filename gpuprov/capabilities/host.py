@@ -9,7 +9,6 @@ from typing import Annotated
 
 import msgspec
 
-from gpuprov import reach
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.repositories_checks import package_sources
 from gpuprov.catalog import fabric as nvswitches
@@ -20,6 +19,7 @@ from gpuprov.catalog.platforms import platforms
 from gpuprov.probe import fabric, house, packages, pci, system, systemd
 from gpuprov.probe.family import words
 from gpuprov.probe.login import LOGIN, PYTHON
+from gpuprov.shared import reach
 from gpuprov.spec import overrides
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, Reboot
 from gpuprov.spec.problem import Problem

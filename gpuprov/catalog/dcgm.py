@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from gpuprov import resolve
 from gpuprov.catalog import gpus
-from gpuprov.followers import LIBRARY_FILES
+from gpuprov.shared import resolve
+from gpuprov.shared.followers import LIBRARY_FILES
 
 Line = Literal["3", "4"]
 Parts = Mapping[str, bool]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from gpuprov import resolve
 from gpuprov.catalog.driver_sets import BUILDS, SOURCES, driver_packages, managed
+from gpuprov.shared import resolve
 
 
 def installed_driver(os_id: str, version_id: str, installed: dict[str, str]) -> str:

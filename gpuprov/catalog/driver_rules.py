@@ -1,4 +1,4 @@
-"""How the catalogue's package sets become the rules that the resolver takes (see `gpuprov.resolve`)."""
+"""How the catalogue's package sets become the rules that the resolver takes (see `gpuprov.shared.resolve`)."""
 
 from __future__ import annotations
 

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov import resolve
 from gpuprov.catalog.driver_data import Distribution, PackageSet, origin_of
 from gpuprov.catalog.driver_rules import FLAVOURS, NO_LIMIT, PARTS, asked, entries, of_driver, rule
 from gpuprov.catalog.driver_traits import PREBUILT, TRAITS
 from gpuprov.catalog.gpus import Flavour, gpus
 from gpuprov.catalog.packages import distributions, find_distribution, origins
+from gpuprov.shared import resolve
 
 Source = Literal["distribution", "nvidia", "mirror", "runfile"]
 """Its own archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, where no packages are confirmed."""
@@ -58,7 +58,7 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     """The packages of one distribution and source.
 
     `proprietary` and `open`: rules `{name, min, max}` of what must share one version, kernel modules first (see
-    `gpuprov.resolve`). `extra`: names with a version line of their own. `ask`: every name that an index is asked for.
+    `gpuprov.shared.resolve`). `extra`: names with a version line of their own. `ask`: every name that an index is asked for.
     `others`: rules of the set that another source has for this distribution, under names that this one's has not; `mark` is on
     those that no other archive has, `built` on those of this source that bring its modules built in another way.
     `sources` and `conflicts`: patterns of source packages that the set is built from, and of packages that bring another driver.
@@ -66,7 +66,7 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     flavour. `pin`: globs of names that may come in the set's version only. `headers` (`{kernel}` is a kernel's release) and
     `dkms`: what a module build needs; `compilers`: what else, by flavour. `precompiled`: names of packages of modules for one
     kernel, by flavour; where it has some, the set is that of a host that builds none (see
-    `gpuprov.package_lists.precompiled_sets`). `builds_from`: what a host does that has no DKMS on offer.
+    `gpuprov.shared.package_lists.precompiled_sets`). `builds_from`: what a host does that has no DKMS on offer.
     """
 
     proprietary: tuple[dict[str, Any], ...]

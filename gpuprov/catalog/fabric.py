@@ -8,14 +8,14 @@ from functools import cache
 from ipaddress import AddressValueError, IPv4Address
 from typing import Any
 
-from gpuprov import followers
 from gpuprov.catalog.driver_data import Setting, drivers_file
 from gpuprov.catalog.driver_sets import managed
 from gpuprov.catalog.drivers import branches
 from gpuprov.catalog.gpus import Gpu, gpus
 from gpuprov.catalog.packages import find_distribution, origins, package_sets
 from gpuprov.reading import is_whole
-from gpuprov.resolve import Rules
+from gpuprov.shared import followers
+from gpuprov.shared.resolve import Rules
 
 UNIT = "nvidia-fabricmanager.service"
 PROGRAM = "/usr/bin/nv-fabricmanager"
@@ -78,8 +78,8 @@ def why_not(gpu: Gpu) -> str:
 
 @cache
 def rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[dict[str, Any], ...]:
-    """The package's names on a distribution (`part` imex: nvidia-imex's), as `gpuprov.resolve` takes them: `name` with {branch}, `min`
-    and `max` branch, and `needs` where it goes with the driver of one archive only: a package of that driver."""
+    """The package's names on a distribution (`part` imex: nvidia-imex's), as `gpuprov.shared.resolve` takes them: `name` with
+    {branch}, `min` and `max` branch, and `needs` where it goes with the driver of one archive only: a package of that driver."""
     distribution = find_distribution(os_id, version_id)
     if distribution is None:
         return ()
@@ -112,7 +112,7 @@ def libraries() -> dict[str, str]:
 
 
 def followed(platforms: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """What `gpuprov.followers` decides by. `platforms`: ID and VERSION_ID of /etc/os-release by the platform's key."""
+    """What `gpuprov.shared.followers` decides by. `platforms`: ID and VERSION_ID of /etc/os-release by the platform's key."""
     told: dict[str, Any] = {"library": libraries()}
     for prefix, part in (("", "fabric-manager"), ("imex_", "imex"), ("nscq_", "nscq"), ("nvsdm_", "nvsdm")):
         known = {key: pair for key, pair in platforms.items() if part == "imex" or rules(*pair, part)}

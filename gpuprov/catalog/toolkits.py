@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.catalog import cuda, toolchain
+from gpuprov.catalog import cuda
 from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.shared import toolchain
 
 Part = Literal["toolkit", "minimal-build", "libraries"]
 LINK = "/usr/local/cuda"
@@ -102,7 +103,7 @@ def dropped(version: str, architecture: str) -> bool:
 
 
 def tables() -> dict[str, Any]:
-    """What checks and role decide by (`gpuprov.catalog.toolchain`)."""
+    """What checks and role decide by (`gpuprov.shared.toolchain`)."""
     known = toolkits_file()
     plain: dict[str, Any] = {
         "parts": {entry.part: {"package": entry.package, "nvcc": entry.nvcc, **_size(entry)} for entry in known.parts},

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gpuprov import console, mig_fit
+from gpuprov import console
 from gpuprov.errors import GpuprovError
 from gpuprov.mig.judge import judge, of_driver, of_model
 from gpuprov.mig.model import Model, find
 from gpuprov.mig.text import as_picture, as_strips
-from gpuprov.mig_layout import Instance, LayoutError, normalise
+from gpuprov.shared import mig_fit
+from gpuprov.shared.mig_layout import Instance, LayoutError, normalise
 
 NO = 2
 WORD = re.compile(r"(?P<profile>[^@=]+)(?:@(?P<start>\d+))?(?:=(?P<count>\d+))?")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gpuprov import mig_fit
 from gpuprov.mig import picture
 from gpuprov.mig.model import Model
 from gpuprov.mig.picture import Part
-from gpuprov.mig_fit import Placed, Profile
-from gpuprov.mig_layout import Instance
+from gpuprov.shared import mig_fit
+from gpuprov.shared.mig_fit import Placed, Profile
+from gpuprov.shared.mig_layout import Instance
 
 
 def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed], *, width: int, plain: bool) -> str:

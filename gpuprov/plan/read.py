@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from gpuprov import reach
 from gpuprov.capabilities.base import Moment
 from gpuprov.capabilities.host import ansible_version
 from gpuprov.errors import UnreachableError
@@ -17,6 +16,7 @@ from gpuprov.gather.settings import Settings
 from gpuprov.plan.decide import PROBES
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.login import PYTHON
+from gpuprov.shared import reach
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, evaluate, probes_of
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuprov.engine_output import Engine, parse
 from gpuprov.probe.base import Probe
+from gpuprov.shared.engine_output import Engine, parse
 
 # What containerd's dump lists as imports are the files that it read (1.x, the main file among them) or the patterns that it looks
 # for (2.x). Without a main file, 1.x dumps nothing, and its defaults are in force. Two opening braces would be Ansible's own: the

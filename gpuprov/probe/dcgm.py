@@ -6,13 +6,13 @@ import re
 
 import msgspec
 
-from gpuprov.followers import LIBRARY_FILES
 from gpuprov.probe import zypper
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
 from gpuprov.probe.packages import packages_script, parse_index, parse_packages
 from gpuprov.probe.systemd import parse_units
 from gpuprov.reading import is_whole
+from gpuprov.shared.followers import LIBRARY_FILES
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):

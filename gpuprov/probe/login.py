@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuprov import reach
 from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.shared import reach
 
 MARKER = "login"
 

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.reload import shown_name
+from gpuprov.shared.reload import shown_name
 
 
 class LoadedDriver(msgspec.Struct, frozen=True):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.package_lists import parse_precompiled
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
+from gpuprov.shared.package_lists import parse_precompiled
 
 
 class Precompiled(msgspec.Struct, frozen=True):

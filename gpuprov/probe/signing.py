@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.certificates import serial
 from gpuprov.probe.base import Output, Probe
+from gpuprov.shared.certificates import serial
 
 FOLDER = "/var/lib/gpuprov/signing"
 KEY_FILE, CERTIFICATE_FILE = f"{FOLDER}/modules.key", f"{FOLDER}/modules.crt"

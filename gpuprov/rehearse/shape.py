@@ -17,7 +17,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse import shape_rdma
 from gpuprov.rehearse.model import Options
-from gpuprov.resolve import upstream
+from gpuprov.shared.resolve import upstream
 from gpuprov.simulate import distributions, faults
 from gpuprov.simulate.description import MOST_GPUS, Description, convert
 from gpuprov.simulate.distributions import Distribution

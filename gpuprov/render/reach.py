@@ -4,6 +4,8 @@ that it names as filters, as modules that Ansible takes to hosts, or as what its
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -13,34 +15,15 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from gpuprov import (
-    assets,
-    certificates,
-    engine_files,
-    engine_output,
-    engines,
-    followers,
-    package_lists,
-    reach,
-    reload,
-    resolve,
-)
+from gpuprov import assets, shared
 from gpuprov.capabilities import BY_NAME
-from gpuprov.catalog import toolchain
 from gpuprov.render import code
 from gpuprov.render.carried import role_files
 
-FILTERS: tuple[ModuleType, ...] = (
-    resolve,
-    package_lists,
-    reach,
-    reload,
-    followers,
-    engines,
-    engine_files,
-    engine_output,
-    certificates,
-    toolchain,
+FILTERS: tuple[ModuleType, ...] = tuple(
+    module
+    for found in pkgutil.iter_modules(shared.__path__)
+    if hasattr(module := importlib.import_module(f"{shared.__name__}.{found.name}"), "FilterModule")
 )
 """Modules that are carried as filter plugins."""
 ROLE = re.compile(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from gpuprov import certificates
+from gpuprov.shared import certificates
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, Problem, dotted
 

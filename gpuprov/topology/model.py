@@ -13,13 +13,13 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov import nccl_topology
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.nccl_topology import NCCL_TOPOLOGY, TopologyFile
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
 from gpuprov.probe.topology import PCI, Function, PciTree
 from gpuprov.probe.topology_nvlink import NVLINKS, LinkedGpu, NvLinks
+from gpuprov.shared import nccl_topology
 
 Distance = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
 DISTANCES: tuple[Distance, ...] = ("PIX", "PXB", "PHB", "NODE", "SYS")

@@ -192,7 +192,7 @@ def test_break_lock_names_locks_and_without_a_name_breaks_none() -> None:
         (["--break-lock", "0a1b2c3d", "--break-lock=r2"], ("0a1b2c3d", "r2")),
     ]
     for words, named in rows:
-        with mock.patch("gpuprov.options.load"), mock.patch("gpuprov.apply.run", return_value=0) as run:
+        with mock.patch("gpuprov.cli.options.load"), mock.patch("gpuprov.apply.run", return_value=0) as run:
             ended = CliRunner().invoke(cli, ["apply", "inventory.yaml", *words, "--yes"])
         assert ended.exit_code == 0, ended.output
         assert run.call_args.args[1].break_lock == named

@@ -14,12 +14,13 @@ import msgspec
 import pytest
 
 import gpuprov
-from gpuprov import assets, mig_layout
+from gpuprov import assets
 from gpuprov.capabilities.mig import host
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import profiles_for
 from gpuprov.probe import mig
 from gpuprov.probe.base import Output
+from gpuprov.shared import mig_layout
 from tests.capabilities import mig_host as mh
 
 ROLE = assets.root() / "roles" / "mig" / "files"

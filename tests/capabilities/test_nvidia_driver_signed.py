@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import certificates
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.probe.base import Output
 from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE, MODULE_SIGNING
+from gpuprov.shared import certificates
 from tests import key_pairs
 from tests.capabilities.asking import PODMAN, Row, ask, judge
 from tests.probe import captured

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuprov import resolve
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog.driver_sets import driver_packages
 from gpuprov.onhost import sources
 from gpuprov.probe.base import ProbeFailed
+from gpuprov.shared import resolve
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
 from tests.capabilities.asking import H100, PODMAN, Row, ask, facts, judge, packages

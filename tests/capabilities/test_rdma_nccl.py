@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpuprov import nccl_conf
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.rdma import common, nccl
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector, Soft
 from gpuprov.capabilities.rdma.fragment_nccl import Nccl
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.rdma import parse
+from gpuprov.shared import nccl_conf
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import erdma_host as host
 from tests.capabilities.asking import CHECKS

@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.catalog import fabric
 from gpuprov.catalog.gpus import find_gpu, gpus
-from gpuprov.resolve import fitting
+from gpuprov.shared.resolve import fitting
 
 
 def test_the_generations() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpuprov.catalog import toolchain, toolkits
+from gpuprov.catalog import toolkits
+from gpuprov.shared import toolchain
 from gpuprov.simulate import extras_cuda
 
 REQUIRES = """\

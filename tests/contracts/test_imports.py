@@ -14,8 +14,6 @@ PACKAGE = Path(__file__).parents[2] / "gpuprov"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
-    ("cli_accept", "cli_capture", "cli_mig", "cli_reference", "cli_topology"),
-    ("options",),
     ("rehearse",),
     ("accept", "apply"),
     ("plan", "judge"),
@@ -25,28 +23,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("capabilities",),
     ("mig", "topology"),
     ("inventory", "spec", "probe", "catalog", "simulate"),
-    (
-        "resolve",
-        "reload",
-        "followers",
-        "reach",
-        "package_lists",
-        "engines",
-        "engine_files",
-        "engine_output",
-        "reading",
-        "certificates",
-        "console",
-        "inert",
-        "assets",
-        "keep",
-        "limits",
-        "mig_layout",
-        "mig_fit",
-        "nccl_conf",
-        "nccl_topology",
-    ),
-    ("errors", "shown", "onhost"),
+    ("reading", "console", "inert", "assets", "keep", "limits"),
+    ("errors", "shown", "onhost", "shared"),
 )
 RANK = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for name in layer}
 SIDEWAYS = {
@@ -139,18 +117,7 @@ def test_verify_needs_no_ansible() -> None:
     assert not {"ansible", "rich", "jinja2", "pytest"} & loaded_by("import gpuprov.fleet, gpuprov.verify")
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "resolve.py",
-        "package_lists.py",
-        "reload.py",
-        "engines.py",
-        "engine_files.py",
-        "engine_output.py",
-        "catalog/toolchain.py",
-    ],
-)
-def test_what_ansible_carries_as_a_filter_is_standard_library_only(name: str) -> None:
+@pytest.mark.parametrize("path", sorted((PACKAGE / "shared").glob("[!_]*.py")), ids=lambda path: path.stem)
+def test_what_is_shared_is_standard_library_only(path: Path) -> None:
     third = {"msgspec", "yaml", "ansible", "click", "gpuprov"}
-    assert not third & loaded_by(f"import runpy; runpy.run_path({str(PACKAGE / name)!r})")
+    assert not third & loaded_by(f"import runpy; runpy.run_path({str(path)!r})")

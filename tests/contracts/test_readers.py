@@ -12,9 +12,9 @@ OURS = {
     "onhost": "runs on hosts, with the standard library alone",
     "reading": "the readers themselves",
     "simulate": "runs on simulated hosts, and reads its own files",
-    "engines.py": "carried to Ansible as a filter: standard library only, with limits of its own",
-    "engine_files.py": "the same: what nvidia-ctk wrote, and what it was made of",
-    "nccl_conf.py": "carried to hosts: reads what gpuprov gives it",
+    "shared/engines.py": "carried to Ansible as a filter: standard library only, with limits of its own",
+    "shared/engine_files.py": "the same: what nvidia-ctk wrote, and what it was made of",
+    "shared/nccl_conf.py": "carried to hosts: reads what gpuprov gives it",
     "render/reach.py": "reads the project's own roles and playbooks",
     "inventory/duplicates.py": "composes a file that was read before, within the limits",
 }

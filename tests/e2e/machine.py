@@ -8,8 +8,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from gpuprov import resolve
 from gpuprov.onhost.packages import lists
+from gpuprov.shared import resolve
 from gpuprov.simulate import container
 from gpuprov.simulate.host import SimulatedHost
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from gpuprov import engine_files, engine_output, engines
+from gpuprov.shared import engine_files, engine_output, engines
 
 FILES = {
     "docker": ["/etc/docker/daemon.json"],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov import engine_files, engine_output, engines
+from gpuprov.shared import engine_files, engine_output, engines
 from tests.capabilities.toolkit_host import CLOCK, CRIO, DAEMON, DROP_IN, MAIN, containerd, crio, docker, podman
 from tests.probe import captured
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpuprov import engine_output, engines
+from gpuprov.shared import engine_output, engines
 from tests.engines.cases import Case, every
 from tests.engines.flow import DONE, NOTHING, register
 

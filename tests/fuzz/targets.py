@@ -10,13 +10,14 @@ from random import Random
 from types import ModuleType
 from typing import Any
 
-from gpuprov import certificates, package_lists, reading, shown
+from gpuprov import reading, shown
 from gpuprov.gather import reasons, script
 from gpuprov.gather.unreached import without_host
 from gpuprov.onhost import openpgp, sources
 from gpuprov.plan.events import Ledger
 from gpuprov.probe import acceptance_outputs
 from gpuprov.probe.base import UNREADABLE, Output, ProbeFailed
+from gpuprov.shared import certificates, package_lists
 from tests import public_keys
 from tests.fuzz import corpus, mutate
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gpuprov import engine_output, engines
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.probe.base import Output
+from gpuprov.shared import engine_output, engines
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import H100
 from tests.capabilities.toolkit_host import (

@@ -11,9 +11,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from gpuprov import mig_fit, mig_layout
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import profiles_for
+from gpuprov.shared import mig_fit, mig_layout
 from tests.simulate.nvml_host import Host
 
 FILES = Path(__file__).parents[2] / "roles" / "mig" / "files"

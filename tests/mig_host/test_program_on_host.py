@@ -14,7 +14,7 @@ from gpuprov.render.carried import role_files
 from tests.mig_host.on_host import FILES, USUAL, Given, Machine, program
 from tests.simulate.nvml_host import ROOT
 
-SHARED = ("mig_fit.py", "mig_layout.py")
+SHARED = ("shared/mig_fit.py", "shared/mig_layout.py")
 
 
 def test_without_a_driver(h100: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,7 +154,7 @@ def test_texts_become_well_formed() -> None:
 
 
 def test_versions_that_nobody_wrote_have_an_order_too() -> None:
-    from gpuprov.package_lists import rpm_order
+    from gpuprov.shared.package_lists import rpm_order
 
     odd = ["cat: no such file", "²:1-1", "9" * 5000 + ":1-1", ":", "1:2-3", "2-3"]
     assert sorted(odd, key=rpm_order)[-1] == "1:2-3"

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpuprov import engines
 from gpuprov.catalog import find_gpu
 from gpuprov.catalog.drivers import find_branch
 from gpuprov.probe import (
@@ -42,6 +41,7 @@ from gpuprov.probe import (
 )
 from gpuprov.probe.base import Output, Probe
 from gpuprov.records import adapt
+from gpuprov.shared import engines
 
 Facts = dict[str, Any]
 

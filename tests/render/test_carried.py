@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpuprov import assets, mig_fit, mig_layout
+from gpuprov import assets
 from gpuprov.catalog.gpus import find_gpu, models_by_nvml_id
 from gpuprov.errors import GpuprovError
 from gpuprov.render import carried, reach, render
+from gpuprov.shared import mig_fit, mig_layout
 
 BINDING = "roles/mig/files/pynvml.py"
 

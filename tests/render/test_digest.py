@@ -81,12 +81,14 @@ def test_a_gpu_that_a_host_has_does(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_changed_resolver_is_noticed_where_it_resolves(edit: Edit) -> None:
-    found = edit("gpuprov/resolve.py", 'kind, reason = "proprietary", f"', 'kind, reason = "open", f"')
+    found = edit("gpuprov/shared/resolve.py", 'kind, reason = "proprietary", f"', 'kind, reason = "open", f"')
     assert found == {"nvidia_driver"}
 
 
 def test_what_several_resolve_by_is_noticed_by_all(edit: Edit) -> None:
-    found = edit("gpuprov/resolve.py", "def order(", "def order(\n    # other code\n    _other: int = 1,\n    *,\n")
+    found = edit(
+        "gpuprov/shared/resolve.py", "def order(", "def order(\n    # other code\n    _other: int = 1,\n    *,\n"
+    )
     assert {"nvidia_driver", "fabric_manager"} <= found
     assert not found & {"kernel", "nouveau", "persistence", "topology"}
 
@@ -94,12 +96,12 @@ def test_what_several_resolve_by_is_noticed_by_all(edit: Edit) -> None:
 @pytest.mark.parametrize(
     ("path", "old", "new", "found"),
     [
-        ("gpuprov/resolve.py", '"""Which kernel modules: ', '"""Other words: ', set()),
-        ("gpuprov/resolve.py", "def flavour(", "# A comment.\n\n\ndef flavour(", set()),
-        ("gpuprov/engines.py", "CRUN_SINCE = (1, 31)", "CRUN_SINCE = (1, 32)", {"container_toolkit"}),
-        ("gpuprov/mig_fit.py", "def ", "ANOTHER = 1\n\n\ndef ", {"mig"}),
-        ("gpuprov/reach.py", "import re", "import re, sys", set()),
-        ("gpuprov/cli.py", "import", "import sys; import", set()),
+        ("gpuprov/shared/resolve.py", '"""Which kernel modules: ', '"""Other words: ', set()),
+        ("gpuprov/shared/resolve.py", "def flavour(", "# A comment.\n\n\ndef flavour(", set()),
+        ("gpuprov/shared/engines.py", "CRUN_SINCE = (1, 31)", "CRUN_SINCE = (1, 32)", {"container_toolkit"}),
+        ("gpuprov/shared/mig_fit.py", "def ", "ANOTHER = 1\n\n\ndef ", {"mig"}),
+        ("gpuprov/shared/reach.py", "import re", "import re, sys", set()),
+        ("gpuprov/cli/__init__.py", "import", "import sys; import", set()),
         ("gpuprov/capabilities/base.py", "import", "import sys; import", set()),
         ("roles/host/tasks/reboot.yml", "---", "---\n- name: Another", set()),
         ("roles/host/tasks/unlock.yml", "---", "---\n- name: Another", set()),

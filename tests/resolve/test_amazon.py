@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov import package_lists, resolve
 from gpuprov.catalog import fabric
 from gpuprov.catalog.driver_sets import default_source, driver_packages, sources
 from gpuprov.catalog.packages import find_distribution
 from gpuprov.catalog.platforms import platforms
+from gpuprov.shared import package_lists, resolve
 from tests.resolve.test_distributions import decide, names
 
 # What AWS's archive has of the driver: https://docs.aws.amazon.com/linux/al2023/release-notes/relnotes-2023.10.20260302.html

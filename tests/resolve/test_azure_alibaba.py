@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gpuprov import package_lists
 from gpuprov.catalog import fabric
 from gpuprov.catalog.driver_any import installed_driver
 from gpuprov.catalog.driver_sets import default_source, driver_packages, sources
 from gpuprov.catalog.packages import find_distribution
 from gpuprov.catalog.platforms import platforms
+from gpuprov.shared import package_lists
 from tests.resolve.test_distributions import decide, names, offer
 
 V100 = "10de:1db4"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuprov import resolve
 from gpuprov.catalog import cuda, fabric
 from gpuprov.catalog.driver_sets import DriverPackages, driver_packages
+from gpuprov.shared import resolve
 
 H100, B200 = "10de:2330", "10de:2901"
 TABLE = {H100: "either", B200: "open-required"}

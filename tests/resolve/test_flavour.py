@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import package_lists, reload, resolve
 from gpuprov.catalog.driver_sets import kernel_module_table
+from gpuprov.shared import package_lists, reload, resolve
 
 
 def rule(name: str) -> dict[str, object]:

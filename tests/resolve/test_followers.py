@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpuprov import resolve
 from gpuprov.catalog import fabric
 from gpuprov.catalog.driver_sets import driver_packages
 from gpuprov.onhost.packages import lists
+from gpuprov.shared import resolve
 from tests.probe import captured
 
 NAMES = driver_packages("debian", "12")

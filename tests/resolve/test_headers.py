@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov import package_lists
+from gpuprov.shared import package_lists
 from tests.probe import published
 
 EL, DEBIAN = ["kernel-devel-{kernel}"], ["linux-headers-{kernel}"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gpuprov import resolve
 from gpuprov.catalog.driver_sets import kernel_module_table
 from gpuprov.catalog.drivers import settled
+from gpuprov.shared import resolve
 from tests.probe import published
 
 P4, P40, P100, TITAN_V, GT_1030 = "10de:1bb3", "10de:1b38", "10de:15f8", "10de:1d81", "10de:1d01"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov import package_lists
 from gpuprov.onhost.packages import lists
+from gpuprov.shared import package_lists
 
 
 def test_index_lines_of_dnf_in_any_order() -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuprov import package_lists, resolve
 from gpuprov.catalog.driver_any import installed_driver
 from gpuprov.catalog.driver_sets import DriverPackages, driver_packages
+from gpuprov.shared import package_lists, resolve
 
 H100 = "10de:2330"
 TABLE = {H100: "either", "10de:2901": "open-required"}

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpuprov import package_lists, resolve
 from gpuprov.catalog import fabric, repositories
 from gpuprov.catalog.driver_sets import driver_packages
 from gpuprov.catalog.platforms import platforms
+from gpuprov.shared import package_lists, resolve
 
 H100 = "10de:2330"
 SLES = driver_packages("sles", "15.7")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpuprov import resolve
 from gpuprov.catalog.driver_sets import driver_packages
 from gpuprov.onhost.packages import lists
+from gpuprov.shared import resolve
 from tests.probe import captured
 
 BOOKWORM = lists.parse_madison(captured("package_index", "bookworm").text)

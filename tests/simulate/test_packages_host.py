@@ -9,7 +9,7 @@ import pytest
 
 from gpuprov.catalog.driver_sets import driver_packages
 from gpuprov.errors import GpuprovError
-from gpuprov.resolve import fitting
+from gpuprov.shared.resolve import fitting
 from gpuprov.simulate import hosts
 from gpuprov.simulate.description import Description, Gpus
 

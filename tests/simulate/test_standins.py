@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpuprov.errors import GpuprovError
-from gpuprov.package_lists import parse_precompiled
+from gpuprov.shared.package_lists import parse_precompiled
 from gpuprov.simulate import debs, rpms, standins, standins_driver, standins_el, standins_rpm_kernels
 from gpuprov.simulate import standins_nvidia_apt as nvidia_apt
 from gpuprov.simulate import standins_nvidia_dnf as nvidia_dnf

@@ -11,7 +11,7 @@ from gpuprov.catalog.driver_sets import driver_packages
 from gpuprov.errors import GpuprovError
 from gpuprov.probe import boot as probe
 from gpuprov.probe.base import Output
-from gpuprov.resolve import fitting
+from gpuprov.shared.resolve import fitting
 from gpuprov.simulate import image, sources, standins_suse
 from gpuprov.simulate import standins_nvidia_zypper as nvidia
 from gpuprov.simulate.description import Description, check

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.cli.options import raw_hosts
 from gpuprov.fleet import judge, load_fleet
-from gpuprov.options import raw_hosts
 from gpuprov.spec.connection import unusable
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import SpecError

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov import engines as files
-from gpuprov import resolve
 from gpuprov.capabilities.base import Capability, scripts
 from gpuprov.capabilities.container_toolkit import cdi, now, preflight
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
@@ -14,6 +12,8 @@ from gpuprov.probe import packages
 from gpuprov.probe.base import Facts
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import CDI, TOOLKIT, USERS
+from gpuprov.shared import engines as files
+from gpuprov.shared import resolve
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
 

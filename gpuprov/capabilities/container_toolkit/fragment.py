@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov import resolve
 from gpuprov.catalog import toolkit as catalogue
-from gpuprov.engines import Engine
 from gpuprov.probe import packages
 from gpuprov.probe.base import Facts
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import TOOLKIT
+from gpuprov.shared import resolve
+from gpuprov.shared.engines import Engine
 from gpuprov.spec.model import Fragment
 
 Runtime = Literal["docker", "containerd", "crio", "podman"]

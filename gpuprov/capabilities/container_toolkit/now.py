@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from gpuprov import engines as files
-from gpuprov import resolve
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.container_toolkit.fragment import (
@@ -19,6 +17,8 @@ from gpuprov.probe import system
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import TOOLKIT, USERS, User
 from gpuprov.probe.family import words
+from gpuprov.shared import engines as files
+from gpuprov.shared import resolve
 
 Ctx = Context[ContainerToolkit]
 APPLY = "gpuprov apply"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from gpuprov import engines as files
-from gpuprov import resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, engines, installed, modern
 from gpuprov.catalog import toolkit as catalogue
@@ -11,6 +9,8 @@ from gpuprov.probe import packages, system
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import TOOLKIT, USERS
 from gpuprov.probe.family import words
+from gpuprov.shared import engines as files
+from gpuprov.shared import resolve
 
 Ctx = Context[ContainerToolkit]
 NO_REPOSITORY = (

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gpuprov.catalog import cuda, toolchain
+from gpuprov.catalog import cuda
 from gpuprov.catalog import toolkits as catalogue
 from gpuprov.probe import cuda_toolkit, family, nvidia, system
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.packages import Package
+from gpuprov.shared import toolchain
 from gpuprov.spec.model import Fragment, HostSpec
 
 Version = Annotated[
@@ -84,7 +85,7 @@ class CudaToolkit(Fragment, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """What the host shall have (`gpuprov.catalog.toolchain.decide`)."""
+    """What the host shall have (`gpuprov.shared.toolchain.decide`)."""
 
     releases: dict[str, str]
     default: str

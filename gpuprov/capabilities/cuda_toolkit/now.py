@@ -15,10 +15,10 @@ from gpuprov.capabilities.cuda_toolkit.fragment import (
     wanted_minors,
 )
 from gpuprov.capabilities.cuda_toolkit.preflight import judged
-from gpuprov.catalog import toolchain
 from gpuprov.catalog import toolkits as catalogue
 from gpuprov.probe import family
 from gpuprov.probe.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
+from gpuprov.shared import toolchain
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]

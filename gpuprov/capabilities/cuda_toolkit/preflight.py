@@ -7,10 +7,11 @@ import msgspec
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.cuda_toolkit.fragment import BASE, CudaToolkit, decide, driver_of, installed, kind, way_to
-from gpuprov.catalog import cuda, toolchain
+from gpuprov.catalog import cuda
 from gpuprov.catalog import toolkits as catalogue
 from gpuprov.probe import family, system
 from gpuprov.probe.cuda_toolkit import INDEX, PACKAGES, TOOLKITS
+from gpuprov.shared import toolchain
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov import resolve
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.dcgm import now, preflight
 from gpuprov.capabilities.dcgm.fragment import Dcgm, branch_wanted, listens, mine
@@ -12,6 +11,7 @@ from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe import dcgm, systemd
 from gpuprov.probe.base import Facts
 from gpuprov.reading import is_whole
+from gpuprov.shared import resolve
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem

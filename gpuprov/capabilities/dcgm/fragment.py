@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gpuprov import resolve
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe import dcgm, nvidia, pci
 from gpuprov.probe.base import Facts
 from gpuprov.probe.packages import Package
+from gpuprov.shared import resolve
 from gpuprov.spec.model import Fragment, HostSpec
 
 VERSION = r"^(any|3|4|[34]\.[0-9]{1,2}\.[0-9]{1,2})$"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from gpuprov import followers, resolve
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, branch_now, builds, installed, listens, mine, needed
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import fabric as board
 from gpuprov.probe import dcgm, fabric, nvidia, pci, system, systemd
+from gpuprov.shared import followers, resolve
 
 Ctx = Context[Dcgm]
 UNIT, EXPORTER_UNIT = catalogue.UNIT, catalogue.EXPORTER_UNIT

@@ -11,11 +11,11 @@ from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog.driver_sets import MODULE_NAMES, all_driver_packages
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.followers import LIBRARIES
 from gpuprov.probe import dcgm, fabric, systemd
 from gpuprov.probe.base import Facts
 from gpuprov.probe.imex import IMEX
 from gpuprov.reading import is_whole
+from gpuprov.shared.followers import LIBRARIES
 from gpuprov.spec.build import convert, show, unknown_key
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import Fragment, HostSpec

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov import followers, resolve
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog.driver_any import installed_driver
 from gpuprov.probe import fabric, nvidia, pci, system
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.packages import PACKAGES, Package
+from gpuprov.shared import followers, resolve
 from gpuprov.spec.model import Fragment, HostSpec
 
 SettingName = Annotated[

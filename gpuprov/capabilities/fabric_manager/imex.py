@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpuprov import resolve
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.fabric_manager.fragment import DRIVER_PROBES, FabricManager, driver_version, hold, package
@@ -14,6 +13,7 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.family import words
 from gpuprov.probe.imex import IMEX
 from gpuprov.probe.imex import Imex as State
+from gpuprov.shared import resolve
 
 Ctx = Context[FabricManager]
 HERE = "fabric_manager"

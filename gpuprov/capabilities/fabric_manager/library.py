@@ -6,7 +6,6 @@ transaction of the driver's set, and which one it is follows from the board, whi
 
 from __future__ import annotations
 
-from gpuprov import resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
@@ -16,8 +15,9 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     package,
     rules,
 )
-from gpuprov.followers import LIBRARIES
 from gpuprov.probe import fabric, pci
+from gpuprov.shared import resolve
+from gpuprov.shared.followers import LIBRARIES
 
 Ctx = Context[FabricManager]
 WHOLE = "mend the package database, then gpuprov apply"

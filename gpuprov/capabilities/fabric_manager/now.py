@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from gpuprov import resolve
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.fabric_manager.fragment import (
@@ -23,6 +22,7 @@ from gpuprov.catalog import fabric as catalogue
 from gpuprov.probe import boot, fabric, modules, nvidia, pci, system, systemd
 from gpuprov.probe.family import family, words
 from gpuprov.probe.modules import underscored
+from gpuprov.shared import resolve
 
 Ctx = Context[FabricManager]
 UNIT, DAEMON = catalogue.UNIT, "nv-fabricmanager"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpuprov import resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
@@ -19,6 +18,7 @@ from gpuprov.catalog import gpus
 from gpuprov.probe import fabric, pci, system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.packages import INDEX
+from gpuprov.shared import resolve
 
 Ctx = Context[FabricManager]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpuprov import resolve
 from gpuprov.capabilities.gpu_settings.fragment import HERE, Entry, GpuSettings, Settings, asks, settings
 from gpuprov.catalog import gpu_settings as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.onhost.gpu_settings.wanted import canonical
+from gpuprov.shared import resolve
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, dotted
 

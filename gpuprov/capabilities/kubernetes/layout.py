@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import mig_layout, reading
+from gpuprov import reading
 from gpuprov.catalog.gpus import Gpu, find_gpu
+from gpuprov.shared import mig_layout
 from gpuprov.spec.model import Fragment, HostSpec
 
 Entry = dict[str, Any]

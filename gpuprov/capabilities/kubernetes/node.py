@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpuprov import engines, resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.kubernetes.documents import CDI
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
@@ -12,6 +11,7 @@ from gpuprov.catalog.gpus import by_pci_id
 from gpuprov.probe import kubernetes, nvidia, pci
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import TOOLKIT
+from gpuprov.shared import engines, resolve
 
 Ctx = Context[Kubernetes]
 APPLY = "gpuprov apply"

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gpuprov import resolve
 from gpuprov.capabilities.kubernetes import documents, fit, layout
 from gpuprov.capabilities.kubernetes.fragment import (
     DevicePlugin,
@@ -21,6 +20,7 @@ from gpuprov.capabilities.kubernetes.fragment import (
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.reading import is_whole
+from gpuprov.shared import resolve
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, dotted
 

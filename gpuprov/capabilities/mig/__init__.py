@@ -19,5 +19,5 @@ CAPABILITY = Capability(
     export_probes=(mig.STATE, mig.BOOT, pci.NVIDIA_FUNCTIONS),
     follows=("nvidia_driver",),
     tables=lambda: {"mig": {"models": models_by_nvml_id()}, "gpu_services": GPU_SERVICES},
-    carried=("gpuprov.mig_layout", "gpuprov.mig_fit", "pynvml"),
+    carried=("gpuprov.shared.mig_layout", "gpuprov.shared.mig_fit", "pynvml"),
 )

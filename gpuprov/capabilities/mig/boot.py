@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpuprov import mig_layout, reading
+from gpuprov import reading
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.probe import mig
+from gpuprov.shared import mig_layout
 
 Ctx = Context[Mig]
 APPLY = "gpuprov apply"

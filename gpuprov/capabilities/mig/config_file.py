@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gpuprov import mig_layout, reading
+from gpuprov import reading
+from gpuprov.shared import mig_layout
 from gpuprov.spec.build import show, unknown_key
 
 KEYS = ("version", "mig-configs")

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import mig_layout
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.mig import model_of
 from gpuprov.mig.judge import instead, judge, of_driver
+from gpuprov.shared import mig_layout
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem
 

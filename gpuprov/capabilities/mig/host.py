@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
 
-from gpuprov import mig_fit, mig_layout
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig import config_file
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
@@ -15,6 +14,7 @@ from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.driver_sets import GPU_SERVICES
 from gpuprov.mig import model_of
 from gpuprov.probe.mig import GpuInstance, MigGpu, MigState, User
+from gpuprov.shared import mig_fit, mig_layout
 from gpuprov.spec.model import HostSpec
 
 OWN = ("gpuprov-persistence.service",)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuprov import mig_fit, mig_layout
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
@@ -12,6 +11,7 @@ from gpuprov.catalog import toolkit
 from gpuprov.probe import mig, pci, system
 from gpuprov.probe.container_toolkit import CDI
 from gpuprov.probe.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
+from gpuprov.shared import mig_fit, mig_layout
 
 Ctx = Context[Mig]
 APPLY = "gpuprov apply"

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from gpuprov import mig_layout
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.probe import mig, pci
 from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.shared import mig_layout
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpuprov import mig_layout
 from gpuprov.capabilities.mig import config_file
 from gpuprov.capabilities.mig.fitting import HERE, driver_of, entry_problems
 from gpuprov.capabilities.mig.fragment import GpuInstances, Mig, ProfileCounts, plain_entry
@@ -13,6 +12,7 @@ from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.mig import model_of
 from gpuprov.mig.judge import of_model
+from gpuprov.shared import mig_layout
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem

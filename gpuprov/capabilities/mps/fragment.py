@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov import resolve
 from gpuprov.probe import pci
 from gpuprov.probe.base import Facts
 from gpuprov.probe.mps import MPS, Gpu, MpsState
 from gpuprov.probe.nvidia import DRIVER, LIBRARIES
 from gpuprov.probe.system import CONTAINER
 from gpuprov.reading import is_whole
+from gpuprov.shared import resolve
 from gpuprov.spec.model import Fragment, HostSpec
 
 Scope = Literal["none", "host", "gpu", "groups", "mig"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpuprov import resolve
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.mps.fragment import Mps, branch_now, branch_wanted, selects, wanted
@@ -10,6 +9,7 @@ from gpuprov.catalog import by_pci_id
 from gpuprov.catalog import mps as catalogue
 from gpuprov.probe import mps, nvidia, pci, system
 from gpuprov.probe.family import family
+from gpuprov.shared import resolve
 
 Ctx = Context[Mps]
 DRIVER = (nvidia.LIBRARIES, nvidia.DRIVER)

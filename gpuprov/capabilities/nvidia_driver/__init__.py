@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov import resolve
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.nvidia_driver import built_once, machine, now, origin, precompiled, preflight, runfile, signed
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, package_names, versions
@@ -15,6 +14,7 @@ from gpuprov.probe import modules, system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.packages import PACKAGES
 from gpuprov.probe.runfile import RUNFILE
+from gpuprov.shared import resolve
 from gpuprov.spec import repository, signing
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec

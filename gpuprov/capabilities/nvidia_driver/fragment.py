@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gpuprov import package_lists, resolve
 from gpuprov.catalog import cuda, drivers, fabric, find_distribution
 from gpuprov.catalog.driver_sets import DriverPackages, default_source, driver_packages, kernel_module_table
 from gpuprov.probe import modules, pci, system
@@ -15,6 +14,7 @@ from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.modules import KernelModules
 from gpuprov.probe.packages import PACKAGES, Package
 from gpuprov.probe.precompiled import Precompiled
+from gpuprov.shared import package_lists, resolve
 from gpuprov.spec.kernel import ParameterName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
@@ -114,7 +114,7 @@ class NvidiaDriver(Fragment, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The one version and flavour for a host (`gpuprov.resolve.decide`), with the package versions of the set."""
+    """The one version and flavour for a host (`gpuprov.shared.resolve.decide`), with the package versions of the set."""
 
     flavour: str
     reason: str

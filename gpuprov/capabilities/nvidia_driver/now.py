@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpuprov import package_lists, reload, resolve
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
@@ -22,6 +21,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 from gpuprov.probe import modules, nvidia, pci, system
 from gpuprov.probe.family import words
 from gpuprov.probe.packages import NO_AUTOINSTALL, PACKAGES
+from gpuprov.shared import package_lists, reload, resolve
 
 Ctx = Context[NvidiaDriver]
 LISTED = "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*'"

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gpuprov import resolve
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
@@ -28,6 +27,7 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.family import family, words
 from gpuprov.probe.packages import PACKAGES
 from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.shared import resolve
 
 Ctx = Context[NvidiaDriver]
 

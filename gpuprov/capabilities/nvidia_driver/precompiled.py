@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpuprov import package_lists, resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
@@ -19,6 +18,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 from gpuprov.probe import modules, system
 from gpuprov.probe.family import words
 from gpuprov.probe.packages import PACKAGES
+from gpuprov.shared import package_lists, resolve
 from gpuprov.spec.problem import Problem
 
 Ctx = Context[NvidiaDriver]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from gpuprov import reload, resolve
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import (
@@ -27,6 +26,7 @@ from gpuprov.probe.family import words
 from gpuprov.probe.packages import INDEX, PACKAGES
 from gpuprov.probe.prebuilt import SUFFIX
 from gpuprov.probe.precompiled import PRECOMPILED
+from gpuprov.shared import reload, resolve
 from gpuprov.spec.overrides import Room, free_space
 
 Ctx = Context[NvidiaDriver]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gpuprov import certificates, resolve
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, built_here, served, versions
 from gpuprov.probe import house, modules, system
 from gpuprov.probe.family import family, words
 from gpuprov.probe.packages import INDEX, PACKAGES
 from gpuprov.probe.signing import CERTIFICATE_FILE, DKMS_SINCE, ENROLLED, KEY_FILE, MODULE_SIGNING, SETTINGS_FILE, SHORT
+from gpuprov.shared import certificates, resolve
 
 Ctx = Context[NvidiaDriver]
 KEY_STATE = "root 600"

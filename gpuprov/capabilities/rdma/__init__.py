@@ -68,5 +68,5 @@ CAPABILITY = Capability(
     tables=tables,
     packages=True,
     driverless=True,
-    carried=("gpuprov.nccl_conf",),
+    carried=("gpuprov.shared.nccl_conf",),
 )

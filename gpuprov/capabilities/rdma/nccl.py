@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import nccl_conf
 from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl_rules import rules
@@ -16,6 +15,7 @@ from gpuprov.catalog.nccl import CONFIG
 from gpuprov.probe.base import Facts
 from gpuprov.probe.nccl import NCCL, NcclHost, Setting
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
+from gpuprov.shared import nccl_conf
 
 Ctx = Context[Rdma]
 APPLY = "gpuprov apply"

@@ -9,13 +9,13 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path as File
 
-from gpuprov import nccl_topology
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe import pci
 from gpuprov.probe.nccl_topology import NCCL_TOPOLOGY
 from gpuprov.probe.rdma import DEVICES
+from gpuprov.shared import nccl_topology
 from gpuprov.spec.problem import Path, Problem
 
 Ctx = Context[Rdma]

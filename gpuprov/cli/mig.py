@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gpuprov import options
+from gpuprov.cli import options
 
 
 @click.group()

@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from gpuprov import __version__, options
-from gpuprov.cli_accept import accept
-from gpuprov.cli_capture import capture
-from gpuprov.cli_mig import mig
-from gpuprov.cli_reference import catalog, explain, schema
-from gpuprov.cli_topology import topology
+from gpuprov import __version__
+from gpuprov.cli import options
+from gpuprov.cli.accept import accept
+from gpuprov.cli.capture import capture
+from gpuprov.cli.mig import mig
+from gpuprov.cli.reference import catalog, explain, schema
+from gpuprov.cli.topology import topology
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 

@@ -42,7 +42,7 @@ def library(gpus: Iterable[str], known: Mapping[str, Any]) -> str:
 
 def followers(gpus: Iterable[str], capabilities: Collection[str], imex: Mapping[str, Any], asked: str,
               known: Mapping[str, Any], platform: str) -> dict[str, Any]:  # fmt: skip
-    """`{rules, names}`: of each package its rules, as `gpuprov.resolve` takes them, and all names that an index is asked for.
+    """`{rules, names}`: of each package its rules, as `gpuprov.shared.resolve` takes them, and all names that an index is asked for.
 
     imex, asked: the fields `imex` and `query_library` of fabric_manager. known: the catalogue's tables by platform."""
     if FABRIC_MANAGER not in capabilities:

@@ -160,7 +160,8 @@ def real_versions(packages: dict[str, str], exact: Mapping[str, dict[str, str]])
 def precompiled_sets(
     sets: Mapping[str, Iterable[Any]], names: Mapping[str, Iterable[str]], kernels: Iterable[str]
 ) -> dict[str, list[Any]]:
-    """A driver's sets (see `gpuprov.resolve`) with the modules of these kernels, whose `names` by flavour have `{kernel}` in them.
+    """A driver's sets (see `gpuprov.shared.resolve`) with the modules of these kernels, whose `names` by flavour have
+    `{kernel}` in them.
 
     NVIDIA's packages for dnf name the kernel without the distribution's tag and what is behind it.
     """

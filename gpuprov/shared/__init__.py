@@ -1,0 +1,1 @@
+"""Rules that the controller and Ansible share. Standard library only: rendered projects carry them as filters and beside programs."""
