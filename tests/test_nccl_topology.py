@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.capabilities.rdma import nccl_topology as part
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.rdma.fragment_nccl import Nccl
+from gpuprov.capabilities.rdma.nccl import topology as part
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.probe import nccl_topology as probe
 from gpuprov.probe.base import Output
 from gpuprov.shared import nccl_topology

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpuprov.simulate import tools
 from gpuprov.simulate.parts.base import File
-from gpuprov.simulate.standin import Standin
+from gpuprov.simulate.standins.model import Standin
 
 MAINTAINER = "gpuprov <gpuprov@localhost>"
 MARK = "gpuprov stand-in"

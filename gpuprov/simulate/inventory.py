@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from gpuprov.onhost import openpgp
-from gpuprov.simulate import repository_signing
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
 from gpuprov.simulate.parts.packages import URL
-from gpuprov.simulate.repository import repository
-from gpuprov.simulate.repository_others import nvidia_place
+from gpuprov.simulate.repository import signing as repository_signing
+from gpuprov.simulate.repository.build import repository
+from gpuprov.simulate.repository.others import nvidia_place
 
 # Each host is made afresh, so its host key is never the one seen before.
 SSH_ARGS = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gpuprov.simulate import debs, tools
-from gpuprov.simulate.standin import Standin
+from gpuprov.simulate.standins.model import Standin
 
 SCRIPTS = {"post": "%post", "preun": "%preun", "postun": "%postun"}
 DEFINES = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.rdma.efa.fragment import Efa
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.rdma.fragment_efa import Efa
-from gpuprov.capabilities.rdma.fragment_nccl import Nccl
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 
 KERNEL = "6.8.0-1021-aws"
 KO = f"/lib/modules/{KERNEL}/updates/dkms/efa.ko"

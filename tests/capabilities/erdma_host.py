@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.rdma.erdma.fragment import Erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.rdma.fragment_erdma import Erdma
-from gpuprov.capabilities.rdma.fragment_nccl import Nccl
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 
 KERNEL = "5.15.0-119-generic"
 KO = f"/lib/modules/{KERNEL}/updates/dkms/erdma.ko"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.capabilities.rdma import common, efa, nccl
+from gpuprov.capabilities.rdma import common
+from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.catalog import efa as catalogue
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.rdma import DEVICES

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities.rdma import efa_rules, nccl_rules
+from gpuprov.capabilities.rdma.efa import rules as efa_rules
+from gpuprov.capabilities.rdma.efa.fragment import Efa
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.rdma.fragment_efa import Efa
-from gpuprov.capabilities.rdma.fragment_nccl import Nccl
+from gpuprov.capabilities.rdma.nccl import rules as nccl_rules
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.capabilities.rdma.rules import stacks
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.capabilities.rdma import erdma
+from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import HostSpec

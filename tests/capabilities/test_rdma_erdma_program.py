@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov import assets
-from gpuprov.simulate import standins_erdma
+from gpuprov.simulate.standins import erdma as standins_erdma
 from tests.probe.erdma_tree import run, tree, write
 
 FILES = assets.root() / "roles/rdma/files"

@@ -9,10 +9,11 @@ import pytest
 from jinja2 import Environment
 
 from gpuprov import assets
-from gpuprov.capabilities.rdma import erdma, nccl
-from gpuprov.capabilities.rdma.erdma_state import lines, wanted
+from gpuprov.capabilities.rdma.erdma import checks as erdma
+from gpuprov.capabilities.rdma.erdma.state import lines, wanted
 from gpuprov.capabilities.rdma.fragment import Rdma, Soft
-from gpuprov.capabilities.rdma.fragment_nccl import Nccl
+from gpuprov.capabilities.rdma.nccl import checks as nccl
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.catalog import erdma as catalogue
 from gpuprov.catalog import nccl as variables
 from gpuprov.spec.model import HostSpec

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.capabilities.rdma import common, nccl
+from gpuprov.capabilities.rdma import common
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector, Soft
-from gpuprov.capabilities.rdma.fragment_nccl import Nccl
+from gpuprov.capabilities.rdma.nccl import checks as nccl
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.rdma import parse
 from gpuprov.shared import nccl_conf

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.capabilities.rdma import ofed
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.rdma.fragment_ofed import Ofed
-from gpuprov.capabilities.rdma.ofed import rules
+from gpuprov.capabilities.rdma.ofed import checks as ofed
+from gpuprov.capabilities.rdma.ofed.checks import rules
+from gpuprov.capabilities.rdma.ofed.fragment import Ofed
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import facts

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.capabilities.rdma import roce
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector
-from gpuprov.capabilities.rdma.fragment_roce import Roce
-from gpuprov.capabilities.rdma.roce_lines import lines
+from gpuprov.capabilities.rdma.roce import checks as roce
+from gpuprov.capabilities.rdma.roce.fragment import Roce
+from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import ofed_host
 from tests.capabilities.asking import facts

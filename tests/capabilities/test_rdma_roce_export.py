@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.capabilities.rdma import roce_reality
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.rdma.fragment_ofed import Ofed
-from gpuprov.capabilities.rdma.fragment_roce import Roce
-from gpuprov.capabilities.rdma.roce_lines import wanted
+from gpuprov.capabilities.rdma.ofed.fragment import Ofed
+from gpuprov.capabilities.rdma.roce import reality as roce_reality
+from gpuprov.capabilities.rdma.roce.fragment import Roce
+from gpuprov.capabilities.rdma.roce.lines import wanted
 from gpuprov.spec.build import convert
 from tests.capabilities import ofed_host
 from tests.capabilities.asking import facts

@@ -10,9 +10,9 @@ from jinja2 import Environment
 
 from gpuprov import assets
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector
-from gpuprov.capabilities.rdma.fragment_roce import Roce
-from gpuprov.capabilities.rdma.roce import rules
-from gpuprov.capabilities.rdma.roce_lines import lines
+from gpuprov.capabilities.rdma.roce.checks import rules
+from gpuprov.capabilities.rdma.roce.fragment import Roce
+from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.catalog import roce as catalogue
 from gpuprov.render import role_variables
 from gpuprov.spec.build import convert

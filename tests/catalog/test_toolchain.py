@@ -9,7 +9,7 @@ import pytest
 
 from gpuprov.catalog import toolkits
 from gpuprov.shared import toolchain
-from gpuprov.simulate import extras_cuda
+from gpuprov.simulate.standins import extras_cuda
 
 REQUIRES = """\
 @cuda-toolkit-12-4|12.4.1-1

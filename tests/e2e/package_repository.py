@@ -7,8 +7,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpuprov.simulate import debs, repository_index
-from gpuprov.simulate.repository_signing import Signer
+from gpuprov.simulate import debs
+from gpuprov.simulate.repository import index as repository_index
+from gpuprov.simulate.repository.signing import Signer
 
 NAME, VERSION = "gpuprov-nothing", "1.2"
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.simulate import hosts, standins_erdma
+from gpuprov.simulate import hosts
 from gpuprov.simulate.description import Description, Gpus
+from gpuprov.simulate.standins import erdma as standins_erdma
 from tests.e2e.lab import Lab
 from tests.e2e.machine import Machine
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from gpuprov.probe.container_engines import ENGINES
-from gpuprov.simulate import engines_built, standins_toolkit
+from gpuprov.simulate import engines_built
+from gpuprov.simulate.standins import toolkit as standins_toolkit
 from tests.engines.cases import Case, every
 
 TAPES = Path(__file__).parent / "data" / "tapes.json.xz"

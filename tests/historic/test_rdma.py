@@ -7,7 +7,7 @@ from typing import Any
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.rdma.fragment_nccl import Nccl
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import erdma_host, ofed_host, pcie_host, rdma_host

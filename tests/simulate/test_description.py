@@ -12,7 +12,7 @@ from gpuprov.explain import all_checks
 from gpuprov.simulate import faults
 from gpuprov.simulate.description import Description, Gpus, convert, read
 from gpuprov.simulate.devices import devices, table
-from gpuprov.simulate.faults_base import Fault
+from gpuprov.simulate.faults.base import Fault
 
 H100 = Gpus(model="H100-SXM5-80GB", count=8)
 

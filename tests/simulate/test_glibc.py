@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.simulate import nvml_build, repository_standins
+from gpuprov.simulate import nvml_build
+from gpuprov.simulate.repository import standins as repository_standins
 
 DEBIAN_12 = (2, 36)
 PARTS = Path(nvml_build.__file__).parent

@@ -13,8 +13,8 @@ import pytest
 from gpuprov.probe import gpu_settings
 from gpuprov.probe.base import Output
 from gpuprov.simulate import debs, image, sources
-from gpuprov.simulate.repository_debian import Archive
-from gpuprov.simulate.repository_plan import upstream
+from gpuprov.simulate.repository.debian import Archive
+from gpuprov.simulate.repository.plan import upstream
 from tests.simulate.nvml_host import ROOT, Host, holding
 
 pytestmark = pytest.mark.e2e

@@ -15,7 +15,7 @@ import pytest
 
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import packages
-from gpuprov.simulate.repository_signing import KEYRING
+from gpuprov.simulate.repository.signing import KEYRING
 
 CONTENT = b"x" * 100_000
 

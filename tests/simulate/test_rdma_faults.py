@@ -11,15 +11,15 @@ import pytest
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.rdma.fragment_nccl import Nccl
-from gpuprov.capabilities.rdma.fragment_roce import Roce
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
+from gpuprov.capabilities.rdma.roce.fragment import Roce
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.explain import all_checks
 from gpuprov.probe import pcie, rdma, roce, topology
 from gpuprov.probe.base import Facts, Output, Probe
 from gpuprov.simulate import faults
 from gpuprov.simulate.description import Description, Gpus
-from gpuprov.simulate.faults_rdma import TABLE
+from gpuprov.simulate.faults.rdma import TABLE
 from gpuprov.simulate.parts.silicon_files import bus_container as program
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.simulate.sysfs_host import SysfsHost

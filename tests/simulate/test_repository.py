@@ -11,9 +11,9 @@ import pytest
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate import debs
 from gpuprov.simulate.parts.base import File, text
-from gpuprov.simulate.repository_debian import Package, closure, parse
-from gpuprov.simulate.repository_plan import Plan, plan
-from gpuprov.simulate.repository_standins import Content, standin
+from gpuprov.simulate.repository.debian import Package, closure, parse
+from gpuprov.simulate.repository.plan import Plan, plan
+from gpuprov.simulate.repository.standins import Content, standin
 
 INDEX = """\
 Package: nvidia-smi

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.simulate import standins_driver, standins_runfile
 from gpuprov.simulate.parts import nvml
 from gpuprov.simulate.parts.base import File
+from gpuprov.simulate.standins import driver as standins_driver
+from gpuprov.simulate.standins import runfile as standins_runfile
 
 ROLE = Path(__file__).parents[2] / "roles/nvidia_driver/files"
 VERSION = "580.95.05"

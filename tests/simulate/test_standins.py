@@ -11,19 +11,20 @@ import yaml
 
 from gpuprov.errors import GpuprovError
 from gpuprov.shared.package_lists import parse_precompiled
-from gpuprov.simulate import debs, rpms, standins, standins_driver, standins_el, standins_rpm_kernels
-from gpuprov.simulate import standins_nvidia_apt as nvidia_apt
-from gpuprov.simulate import standins_nvidia_dnf as nvidia_dnf
-from gpuprov.simulate import standins_precompiled as precompiled
-from gpuprov.simulate import standins_ubuntu as ubuntu
+from gpuprov.simulate import debs, rpms
 from gpuprov.simulate.distributions import DISTRIBUTIONS, Distribution, Repository
 from gpuprov.simulate.parts import nvml
 from gpuprov.simulate.parts.base import File, text
-from gpuprov.simulate.repository_index import NVIDIA, Release
-from gpuprov.simulate.repository_versions import versions
-from gpuprov.simulate.standin import Standin
-from gpuprov.simulate.standins import Extra, Packaged
-from gpuprov.simulate.standins_catalogue import names
+from gpuprov.simulate.repository.index import NVIDIA, Release
+from gpuprov.simulate.repository.versions import versions
+from gpuprov.simulate.standins import driver as standins_driver
+from gpuprov.simulate.standins import el as standins_el
+from gpuprov.simulate.standins import extras as standins
+from gpuprov.simulate.standins import nvidia_apt, nvidia_dnf, precompiled, ubuntu
+from gpuprov.simulate.standins import rpm_kernels as standins_rpm_kernels
+from gpuprov.simulate.standins.catalogue import names
+from gpuprov.simulate.standins.extras import Extra, Packaged
+from gpuprov.simulate.standins.model import Standin
 from tests.simulate.needs import needs_dpkg, needs_rpmbuild
 
 Make = Callable[[Distribution, str], list[Standin]]

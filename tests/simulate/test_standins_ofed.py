@@ -7,9 +7,9 @@ import pytest
 from gpuprov.catalog import rdma_ofed as catalogue
 from gpuprov.errors import GpuprovError
 from gpuprov.probe.ofed import release
-from gpuprov.simulate import standins_ofed
 from gpuprov.simulate.description import Description, Gpus, check
 from gpuprov.simulate.parts import ofed
+from gpuprov.simulate.standins import ofed as standins_ofed
 
 PACKAGES = {package.name: package for package in standins_ofed.packages()}
 

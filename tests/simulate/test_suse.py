@@ -12,12 +12,13 @@ from gpuprov.errors import GpuprovError
 from gpuprov.probe import boot as probe
 from gpuprov.probe.base import Output
 from gpuprov.shared.resolve import fitting
-from gpuprov.simulate import image, sources, standins_suse
-from gpuprov.simulate import standins_nvidia_zypper as nvidia
+from gpuprov.simulate import image, sources
 from gpuprov.simulate.description import Description, check
 from gpuprov.simulate.distributions import DISTRIBUTIONS
 from gpuprov.simulate.parts import boot, identity
-from gpuprov.simulate.repository_others import nvidia_place
+from gpuprov.simulate.repository.others import nvidia_place
+from gpuprov.simulate.standins import nvidia_zypper as nvidia
+from gpuprov.simulate.standins import suse as standins_suse
 from tests.simulate.test_standins import by_name, without_programs
 
 SLES, LEAP = DISTRIBUTIONS["sles15"], DISTRIBUTIONS["leap15"]

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.rdma import (
-    devices,
-    efa,
-    erdma,
-    infiniband,
-    limits,
-    nccl,
-    nccl_topology,
-    ofed,
-    preflight,
-    reality,
-    roce,
-    soft,
-)
+from gpuprov.capabilities.rdma import devices, infiniband, limits, preflight, reality, soft
+from gpuprov.capabilities.rdma.efa import checks as efa
+from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.nccl import checks as nccl
+from gpuprov.capabilities.rdma.nccl import topology as nccl_topology
+from gpuprov.capabilities.rdma.ofed import checks as ofed
+from gpuprov.capabilities.rdma.roce import checks as roce
 from gpuprov.capabilities.rdma.rules import HERE, fleet_rules, rules
 from gpuprov.capabilities.rdma.tables import tables
 from gpuprov.catalog import rdma as catalogue

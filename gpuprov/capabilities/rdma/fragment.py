@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov.capabilities.rdma.fragment_efa import Efa
-from gpuprov.capabilities.rdma.fragment_erdma import Erdma
-from gpuprov.capabilities.rdma.fragment_nccl import Nccl
-from gpuprov.capabilities.rdma.fragment_ofed import Ofed
-from gpuprov.capabilities.rdma.fragment_roce import Roce
+from gpuprov.capabilities.rdma.efa.fragment import Efa
+from gpuprov.capabilities.rdma.erdma.fragment import Erdma
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
+from gpuprov.capabilities.rdma.ofed.fragment import Ofed
+from gpuprov.capabilities.rdma.roce.fragment import Roce
 from gpuprov.spec.model import Fragment
 
 FabricName = Literal["infiniband", "roce", "iwarp", "erdma", "efa", "soft"]

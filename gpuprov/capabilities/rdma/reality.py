@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.capabilities.rdma import efa, erdma, nccl, roce_reality
 from gpuprov.capabilities.rdma.common import IWARP, selected, speaks
+from gpuprov.capabilities.rdma.efa import checks as efa
+from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.nccl import checks as nccl
+from gpuprov.capabilities.rdma.roce import reality as roce_reality
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.probe import boot, systemd
 from gpuprov.probe.base import Facts

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuprov.capabilities.rdma import efa_rules, erdma, nccl, ofed, roce
 from gpuprov.capabilities.rdma.common import words
+from gpuprov.capabilities.rdma.efa import rules as efa_rules
+from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Soft
+from gpuprov.capabilities.rdma.nccl import checks as nccl
+from gpuprov.capabilities.rdma.ofed import checks as ofed
+from gpuprov.capabilities.rdma.roce import checks as roce
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpuprov.catalog.packages import package_names, package_sets
-from gpuprov.simulate import switch_libraries
 from gpuprov.simulate.debs import standin_deb
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts.base import File, Part
+from gpuprov.simulate.standins import switch_libraries
 
 ASSETS = Path(__file__).with_name("fabric_files")
 STATE = "/run/gpuprov-sim/fabric"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuprov.simulate import repository_index, repository_signing, standins_nvidia_apt
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts.base import PROGRAMS, File, Part, text
-from gpuprov.simulate.repository import repository
-from gpuprov.simulate.repository_others import DRIVER, nvidia_place
+from gpuprov.simulate.repository import index as repository_index
+from gpuprov.simulate.repository import signing as repository_signing
+from gpuprov.simulate.repository.build import repository
+from gpuprov.simulate.repository.others import DRIVER, nvidia_place
+from gpuprov.simulate.standins import nvidia_apt as standins_nvidia_apt
 
 ASSETS = Path(__file__).with_name("packages_files")
 PLACE = "/usr/share/gpuprov-sim/repository"

@@ -1,0 +1,1 @@
+"""The part `rdma.efa`: AWS's Elastic Fabric Adapter."""

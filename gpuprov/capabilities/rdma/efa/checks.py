@@ -1,0 +1,283 @@
+"""Checks of the part `rdma.efa`: AWS's Elastic Fabric Adapter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.rdma.efa.rules import installer_sha256, vendor
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog import efa as catalogue
+from gpuprov.onhost import efa as onhost
+from gpuprov.probe import nvidia, pci
+from gpuprov.probe.base import Facts
+from gpuprov.probe.efa import EFA
+from gpuprov.probe.rdma import DEVICES
+
+Ctx = Context[Rdma]
+APPLY = "gpuprov apply"
+DRIVER = "efa"
+
+
+def of_efa(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
+    """The question, asked of hosts with this fabric only."""
+
+    def asked(ctx: Ctx) -> Outcome:
+        return question(ctx) if ctx.fragment.fabric == "efa" else not_asked(f"the fabric is {ctx.fragment.fabric}")
+
+    asked.__doc__ = question.__doc__
+    return asked
+
+
+def options(block: Rdma) -> dict[str, Any]:
+    """What the module gpuprov_efa is given, too."""
+    return {"kmod": vendor(block), "plugin": block.efa.plugin, "mpi": block.efa.mpi}
+
+
+@check("rdma.efa_function", EFA, fields=("fabric",), moment="preflight", evidence="lspci -nn -d 1d0f:; modinfo efa")
+@of_efa
+def function(ctx: Ctx) -> Outcome:
+    """The instance has EFA interfaces (PCI 1d0f:efaX), and a driver that is there or comes with the installer."""
+    state, digest = ctx.facts.get(EFA), installer_sha256(ctx.fragment)
+    if not state.functions:
+        hint = (
+            f"{state.product or 'the instance'}: launch it with network interfaces of type efa or efa-only; types that can are in the "
+            "list of aws ec2 describe-instance-types --filters Name=network-info.efa-supported,Values=true"
+        )
+        known = catalogue.efa_file().functions
+        return fail(f"PCI functions {known[0].id} to {known[-1].id}", "none", hint)
+    mine = state.mine
+    if not (mine and mine.path) and not state.loaded and not (vendor(ctx.fragment) and digest):
+        return fail(
+            "a driver efa", "the kernel has none, and the spec names no installer", 'rdma.efa.installer: "1.47.0"'
+        )
+    return ok(f"{len(state.functions)} functions")
+
+
+@check("rdma.efa_ofed", EFA, fields=("stack",), moment="preflight", evidence="modinfo -n ib_core")
+@of_efa
+def ofed(ctx: Ctx) -> Outcome:
+    """The ib_core of the kernel is its own: with the one of OFED the driver efa brings up no device."""
+    core = ctx.facts.get(EFA).core
+    if core and "/kernel/drivers/" not in core and core != "(builtin)":
+        hint = "remove OFED or DOCA-OFED (mlnx-ofed-kernel-dkms, ofed_uninstall.sh): AWS's instances have no adapter for it"
+        return fail("the kernel's own ib_core", core, hint)
+    return ok(core or "ib_core is not on disk")
+
+
+@check(
+    "rdma.efa_source", EFA, fields=("efa", "stack"), evidence=f"cat {onhost.RECORD} /opt/amazon/efa_installed_packages"
+)
+@of_efa
+def source(ctx: Ctx) -> Outcome:
+    """The installer with that checksum was run with these options, and its packages are still the ones that it noted."""
+    state, digest = ctx.facts.get(EFA), installer_sha256(ctx.fragment)
+    if not digest:
+        return not_asked("the spec names no installer: the software was there")
+    expected = f"the installer with SHA-256 {digest}"
+    if why := onhost.due(state.record, digest, onhost.options(options(ctx.fragment))):
+        change = Change(
+            kind="package",
+            name="aws-efa-installer",
+            before=state.installer,
+            after=ctx.fragment.efa.installer or digest[:12],
+        )
+        return fail(expected, why, APPLY, changes=[change])
+    if ctx.fragment.efa.installer and state.installer != ctx.fragment.efa.installer:
+        told = f"/opt/amazon/efa_installed_packages says {state.installer or 'nothing'}: somebody ran another since"
+        hint = f"rm {onhost.RECORD}, on the host, then {APPLY}"
+        return fail(f"installer {ctx.fragment.efa.installer}", told, hint)
+    return ok(f"{expected}, version {state.installer or 'unknown'}")
+
+
+@check(
+    "rdma.efa_driver",
+    EFA,
+    fields=("stack", "efa"),
+    evidence="modinfo efa; cat /sys/module/efa/version; lspci -nnk -d 1d0f:",
+)
+@of_efa
+def driver(ctx: Ctx) -> Outcome:
+    """The driver is loaded, is the build on disk and the one that is asked for, and every EFA function is bound to it."""
+    state, asked = ctx.facts.get(EFA), vendor(ctx.fragment)
+    whose = "AWS's" if asked else "the kernel's own"
+    expected = f"{whose} driver efa, loaded"
+    if not state.loaded:
+        change = Change(kind="module", name=DRIVER, after="loaded")
+        return fail(expected, "not loaded", f"modprobe efa; dmesg | grep -w efa; {APPLY}", changes=[change])
+    if state.stale:
+        used = ", ".join(f"{name} ({pid})" for pid, name in state.users)
+        change = Change(kind="module", name=DRIVER, before="another build", after="that on disk")
+        reason = f"another build of efa is loaded, and {used} use it" if used else ""
+        hint = "reboot, or end them, then gpuprov apply" if used else APPLY
+        return fail(
+            expected, "the loaded module is another build than the one on disk", hint, changes=[change], reboot=reason
+        )
+    # AWS's driver has a version, the kernel's own has none.
+    if asked and installer_sha256(ctx.fragment) and not state.version:
+        hint = f"{APPLY}; modinfo -n efa says which one modprobe takes; dkms status efa"
+        return fail(expected, "the kernel's own driver is loaded, which has no version", hint)
+    unbound = [address for address, name in state.functions if name != DRIVER]
+    if unbound:
+        return fail("each EFA function bound to efa", f"not bound: {' '.join(unbound)}", "dmesg | grep -w efa")
+    return ok(f"efa {state.version}".strip() if state.version else "the kernel's own efa", expected)
+
+
+@check(
+    "rdma.efa_interfaces",
+    EFA,
+    DEVICES,
+    fields=("count",),
+    evidence="cat /sys/class/dmi/id/product_name; ls /sys/class/infiniband",
+)
+@of_efa
+def interfaces(ctx: Ctx) -> Outcome:
+    """The host has as many EFA devices as its instance type can have, unless rdma.count says another number.
+
+    One that the launch left out costs its share of the bandwidth, and nothing reports it.
+    """
+    state = ctx.facts.get(EFA)
+    found = sum(device.driver == DRIVER for device in ctx.facts.get(DEVICES))
+    most = catalogue.devices(state.product)
+    if ctx.fragment.count:
+        return not_asked("rdma.count says how many, and rdma.devices compares it")
+    if not most:
+        return skip(
+            f"how many {state.product or 'this machine'} can have is not in the catalogue; rdma.count: {found} says it"
+        )
+    if found != most:
+        hint = f"a network interface of type efa or efa-only on each network card of the launch template; or rdma.count: {found}"
+        return fail(f"{most} EFA devices on {state.product}", str(found), hint)
+    return ok(f"{found} on {state.product}")
+
+
+@check("rdma.efa_libfabric", EFA, DEVICES, fields=("efa",), evidence="/opt/amazon/efa/bin/fi_info -p efa -t FI_EP_RDM")
+@of_efa
+def libfabric(ctx: Ctx) -> Outcome:
+    """libfabric's provider efa finds a reliable endpoint on each EFA device: what NCCL's plugin and MPI go through."""
+    state = ctx.facts.get(EFA)
+    names = [device.name for device in ctx.facts.get(DEVICES) if device.driver == DRIVER]
+    expected = f"an endpoint FI_EP_RDM of provider efa on {len(names)} devices"
+    if state.domains is None:
+        return fail(expected, "no fi_info", f'rdma.efa.installer: "1.47.0", then {APPLY}')
+    if not state.domains:
+        hint = 'gpuprov explain "fi_getinfo: -61"; dmesg | grep -w efa; ls /dev/infiniband'
+        return fail(expected, f"fi_info: {state.complaint or 'nothing'}", hint)
+    missing = [name for name in names if name not in state.domains]
+    if missing or not names:
+        return fail(expected, f"none on {' '.join(missing) or 'any device'}", "rdma link; dmesg | grep -w efa")
+    return ok(f"{len(state.domains)} devices", expected)
+
+
+@check(
+    "rdma.efa_plugin",
+    EFA,
+    fields=("efa",),
+    evidence="ldconfig -p | grep libnccl-net; cat /etc/ld.so.conf.d/100_ofinccl.conf",
+)
+@of_efa
+def plugin(ctx: Ctx) -> Outcome:
+    """The dynamic linker finds AWS's plugin before any other; without it NCCL takes TCP sockets, and only its debug output tells."""
+    if not ctx.fragment.efa.plugin:
+        return not_asked("plugin is false")
+    state, expected = ctx.facts.get(EFA), f"{catalogue.PLUGIN}/lib/libnccl-net.so"
+    names = [path for path in state.plugins if re.search(r"/libnccl-net\.so", path)]
+    if not names:
+        named = f", but {' '.join(state.plugins)}" if state.plugins else ""
+        hint = f'{APPLY} with rdma.efa.installer ("1.38.0" or newer has it); ldconfig'
+        return fail(expected, f"no libnccl-net.so{named}", hint)
+    if not names[0].startswith(f"{catalogue.PLUGIN}/"):
+        return fail(
+            expected,
+            f"{names[0]} comes first",
+            "take its folder out of /etc/ld.so.conf.d, or its package away; ldconfig",
+        )
+    version = next((value for name, value in state.packages.items() if name.startswith("libnccl-ofi")), "")
+    return ok(f"{names[0]} {version}".strip(), expected)
+
+
+@check(
+    "rdma.efa_gpudirect",
+    EFA,
+    pci.NVIDIA_FUNCTIONS,
+    nvidia.DRIVER,
+    fields=("efa",),
+    evidence="cat /sys/class/infiniband/*/device/p2p",
+)
+@of_efa
+def gpudirect(ctx: Ctx) -> Outcome:
+    """Where asked for, the driver shows a provider of GPU memory on each device, as it does once NVIDIA's driver is loaded."""
+    if not ctx.fragment.efa.gpudirect:
+        return not_asked("by DMA-BUF, or not asked for: gpudirect_rdma")
+    state = ctx.facts.get(EFA)
+    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return skip("no NVIDIA GPU on the PCI bus")
+    expected = "a provider of GPU memory in the file p2p of each EFA device"
+    if not state.p2p:
+        return fail(
+            expected,
+            "the driver has no such file: it is the kernel's own",
+            "stack: efa-vendor; or gpudirect: false, and DMA-BUF",
+        )
+    without = [name for name, told in state.p2p.items() if told in ("", "0")]
+    if without:
+        told = "" if ctx.facts.get(nvidia.DRIVER).version else "; NVIDIA's driver is not loaded"
+        hint = (
+            "load NVIDIA's driver first; from its branch 580 on, efa 2.17.3 or newer is needed; rmmod efa; modprobe efa"
+        )
+        return fail(expected, f"empty on {' '.join(without)}{told}", hint)
+    return ok(", ".join(sorted(set(state.p2p.values()))), expected)
+
+
+@check("rdma.efa_environment", EFA, fields=("efa",), evidence="grep -rE '(FI|RDMAV)_' /etc/environment /etc/profile.d")
+@of_efa
+def environment(ctx: Ctx) -> Outcome:
+    """No login sets a variable by which libfabric leaves EFA out, or does without RDMA."""
+    wrong = [
+        (file, name, value, one.text)
+        for file, name, value in ctx.facts.get(EFA).environment
+        for one in catalogue.efa_file().harmful
+        if one.name == name and (not one.value or re.fullmatch(one.value, value))
+    ]
+    if wrong:
+        told = "; ".join(f"{file} says {name}={value}: {text}" for file, name, value, text in wrong)
+        return fail("nothing that leaves EFA out", told, f"take the line out of {wrong[0][0]}")
+    return ok("nothing in the way")
+
+
+@check(
+    "rdma.efa_kernels", EFA, fields=("stack",), moment="next-boot", evidence="dkms status efa; modinfo -k KERNEL efa"
+)
+@of_efa
+def kernels(ctx: Ctx) -> Outcome:
+    """Each installed kernel has the driver that is asked for, so that another kernel's boot has EFA, too."""
+    state = ctx.facts.get(EFA)
+    needs_version = vendor(ctx.fragment) and bool(installer_sha256(ctx.fragment))
+    without = [one.release for one in state.kernels if not one.path or (needs_version and not one.version)]
+    expected = f"{'AWS' if needs_version else 'a'} driver efa for each installed kernel"
+    if without or not state.kernels:
+        changes = [Change(kind="module", name=f"efa for {release}", after="built") for release in without]
+        hint = "the kernel's headers, then dkms autoinstall -k KERNEL; or remove that kernel"
+        return fail(expected, f"none for {' '.join(without) or 'any kernel'}", hint, changes=changes)
+    return ok(f"{len(state.kernels)} kernels", expected)
+
+
+CHECKS: tuple[Check, ...] = (
+    *(function, ofed, source, driver, interfaces, libfabric, plugin),
+    *(gpudirect, environment, kernels),
+)
+EXPORT_PROBES = (EFA,)
+
+
+def exported(facts: Facts) -> dict[str, Any]:
+    """What the host's EFA is, as `stack` and `efa` of a spec; a version whose checksum is not known is left out."""
+    state = facts.get(EFA)
+    known = state.installer if catalogue.installer(state.installer) else ""
+    plugin = any(path.startswith(f"{catalogue.PLUGIN}/") for path in state.plugins)
+    ran = onhost.due(state.record, getattr(catalogue.installer(known), "sha256", "?"), []).startswith("it ran")
+    return {
+        "stack": "efa-vendor" if state.version else "inbox",
+        "efa": {"installer": known if ran else "", "plugin": plugin},
+    }

@@ -1,0 +1,91 @@
+"""What cannot be of AWS's EFA, whatever the host; and what follows from the block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path as File
+
+from gpuprov.capabilities.rdma.efa.fragment import Efa
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog import efa as catalogue
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Path, Problem
+
+HERE: Path = ("rdma", "efa")
+
+
+def vendor(block: Rdma) -> bool:
+    """Whether AWS's driver is asked for, not the kernel's."""
+    return block.own_stack == "efa-vendor"
+
+
+def installer_sha256(block: Rdma) -> str:
+    """The SHA-256 of the installer that is asked for; empty for none."""
+    known = catalogue.installer(block.efa.installer) if block.efa.installer else None
+    return known.sha256 if known else block.efa.sha256.lower()
+
+
+def _problem(key: str, message: str, hint: str, *, warning: bool = False) -> Problem:
+    path = (*HERE, key) if key else HERE
+    place = ".".join(map(str, path))
+    return Problem(path=path, message=f"{place} {message}", hint=hint, severity="warning" if warning else "error")
+
+
+def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
+    """Everything that is wrong with `rdma.efa`."""
+    asked = block.efa
+    if block.fabric != "efa":
+        if asked != Efa():
+            hint = "fabric: efa, or leave it out (efa: false, where an outer group has it)"
+            yield _problem("", f"has no effect: rdma.fabric is {block.fabric}", hint)
+        return
+    if block.stack == "doca-ofed":
+        message = "rdma.stack is doca-ofed, whose ib_core AWS's driver does not load with"
+        yield Problem(path=("rdma", "stack"), message=message, hint="stack: efa-vendor")
+    yield from _sources(asked)
+    if not vendor(block) and asked.gpudirect:
+        message = "is true, and rdma.stack inbox is the kernel's driver, which reaches GPU memory by DMA-BUF alone"
+        yield _problem("gpudirect", message, "stack: efa-vendor, or gpudirect: false")
+    yield from _neighbours(host, block)
+
+
+def _sources(asked: Efa) -> Iterable[Problem]:
+    named = [key for key in ("installer", "url", "file") if getattr(asked, key)]
+    known = catalogue.installer(asked.installer) if asked.installer else None
+    if len(named) > 1:
+        yield _problem(named[1], f"and {named[0]} both name the installer", "one of installer, url and file")
+    if asked.installer and known is None:
+        listed = ", ".join(one.version for one in catalogue.efa_file().installers[:4])
+        hint = f"allowed: {listed} and older, down to 1.38.0; or url or file with sha256"
+        yield _problem("installer", f'is "{asked.installer}", whose checksum gpuprov does not know', hint)
+    if known and asked.sha256 and asked.sha256.lower() != known.sha256:
+        yield _problem("sha256", f"is not the one of {asked.installer}", "leave it out: installer brings its own")
+    if (asked.url or asked.file) and not asked.sha256:
+        key = "url" if asked.url else "file"
+        hint = "sha256sum FILE, compared with https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-verify.html"
+        yield _problem("sha256", f"is missing: {key} names a program that is run as root", hint)
+    if asked.sha256 and not named:
+        yield _problem("sha256", "is of no file", "name url or file, or leave it out")
+    if asked.file and not File(asked.file).is_file():
+        yield _problem("file", f"{asked.file} is not there", "put aws-efa-installer-VERSION.tar.gz there, or name url")
+    if asked.mpi != "none" and not named:
+        yield _problem(
+            "mpi", "has no effect: it comes with the installer", "name installer, url or file; or leave it out"
+        )
+
+
+def _neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
+    nccl = block.nccl
+    if nccl.net_plugin == "none":
+        message = "rdma.nccl.net_plugin is none, and NCCL uses EFA by a plugin alone"
+        yield Problem(path=("rdma", "nccl", "net_plugin"), message=message, hint="leave it out")
+    if nccl.topo_file:
+        message = "rdma.nccl.topo_file overrules the topology that aws-ofi-nccl makes itself"
+        yield Problem(path=("rdma", "nccl", "topo_file"), message=message, hint="leave it out", severity="warning")
+    kernel = host.capabilities.get("kernel")
+    if isinstance(kernel, Kernel) and (
+        bad := [one for one in ("efa", "ib_uverbs", "ib_core") if one in kernel.blacklist]
+    ):
+        message = f"kernel.blacklist has {', '.join(bad)}, which EFA needs"
+        yield Problem(path=("kernel", "blacklist"), message=message, hint="take it out, or rdma: false")

@@ -1,0 +1,1 @@
+"""The part `rdma.erdma`: Alibaba's eRDMA."""

@@ -1,0 +1,141 @@
+"""Will eRDMA be as asked for after the next boot, and with another kernel."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.rdma.erdma.state import APPLY, Ctx, lines, of_vendor, same, wanted
+from gpuprov.catalog import erdma as catalogue
+from gpuprov.probe.erdma import ERDMA, IMAGES, ErdmaKernel
+from gpuprov.probe.erdma import Erdma as State
+
+
+@check(
+    "rdma.erdma_kernels",
+    ERDMA,
+    fields=("erdma",),
+    moment="next-boot",
+    evidence="dkms status erdma; modinfo -k KERNEL erdma",
+)
+@of_vendor
+def kernels(ctx: Ctx) -> Outcome:
+    """Each installed kernel has Alibaba's driver, in compat mode built with MAD; DKMS knows it, so that the next kernel gets it."""
+    state, compat = ctx.facts.get(ERDMA), bool(ctx.fragment.erdma.compat_mode)
+    expected = "Alibaba's driver for each installed kernel, by DKMS"
+    without = [kernel for kernel in state.kernels if not kernel.vendor]
+    if without or not state.kernels:
+        told = "; ".join(_lacks(kernel) for kernel in without) or "no kernel in /lib/modules"
+        changes = [Change(kind="module", name=f"erdma for {kernel.release}", after="built") for kernel in without]
+        return fail(expected, told, f"{APPLY}; or dkms install erdma/VERSION -k KERNEL", changes=changes)
+    if not state.registered:
+        hint = "run Alibaba's installer again: its package registers erdma with DKMS"
+        return fail(expected, "dkms status does not know erdma: the next kernel will have none", hint)
+    simple = [kernel.release for kernel in state.kernels if not kernel.mad] if compat else []
+    if simple:
+        told = f"built without MAD for {' '.join(simple)}: no address handles, and so no rdma_cm, in compat mode"
+        changes = [
+            Change(kind="module", name=f"erdma for {release}", before="without MAD", after="with MAD")
+            for release in simple
+        ]
+        hint = f"{APPLY}; or ERDMA_FORCE_MAD_ENABLE=1 dkms build --force erdma/VERSION -k KERNEL, then dkms install --force"
+        return fail(expected, told, hint, changes=changes)
+    return ok(f"{len(state.kernels)} kernels; {state.registered[0]}", expected)
+
+
+def _lacks(kernel: ErdmaKernel) -> str:
+    if kernel.path:
+        return f"{kernel.release} has the kernel's own driver, {kernel.path}"
+    return f"{kernel.release} has none" + ("" if kernel.headers else " and no headers to build it with")
+
+
+@check(
+    "rdma.erdma_options",
+    ERDMA,
+    fields=("erdma",),
+    moment="next-boot",
+    evidence="modprobe -c | grep erdma; cat /etc/modprobe.d/*erdma*",
+)
+@of_vendor
+def options(ctx: Ctx) -> Outcome:
+    """modprobe gives the driver the mode and the parameters that are asked for, from gpuprov's own file; the driver package's file
+    still has its softdep, and nobody else's options are in the way."""
+    state, asked = ctx.facts.get(ERDMA), wanted(ctx.fragment)
+    expected = "options erdma " + " ".join(f"{name}={value}" for name, value in asked.items())
+    if wrong := _options(state, asked, expected):
+        return wrong
+    foreign = [(file, line) for file, line in state.files if file != catalogue.OPTIONS]
+    if foreign:
+        file, line = foreign[0]
+        told = f'{file} says "{line}", too'
+        return fail(
+            f"{catalogue.OPTIONS} alone says it", told, f"take that line out of {file}: of two, the later file counts"
+        )
+    if state.vendor_file and not state.vendor_softdep:
+        told = (
+            f"{catalogue.VENDOR_OPTIONS} has lost its softdep: it was overwritten, perhaps by a recipe for compat_mode"
+        )
+        hint = f"echo '{catalogue.SOFTDEP}' > {catalogue.VENDOR_OPTIONS}"
+        return fail(catalogue.SOFTDEP, told, hint)
+    if not state.softdep:
+        change = Change(kind="file", name=catalogue.OPTIONS, after=catalogue.SOFTDEP)
+        return fail(catalogue.SOFTDEP, "modprobe knows no softdep of erdma", APPLY, changes=[change])
+    return ok(expected)
+
+
+def _options(state: State, asked: dict[str, str], expected: str) -> Outcome | None:
+    wrong = {name: state.options.get(name, "") for name in asked if not same(state.options.get(name, ""), asked[name])}
+    spare = sorted(set(state.options) - set(asked))
+    if not wrong and not spare:
+        return None
+    told = " ".join(
+        [f"{name} is {value or 'left to the build'}" for name, value in wrong.items()]
+        + [f"{name} is set" for name in spare]
+    )
+    change = Change(
+        kind="file",
+        name=catalogue.OPTIONS,
+        after=expected,
+        before=" ".join(f"{name}={value}" for name, value in state.options.items()),
+    )
+    return fail(
+        expected, told, f"{APPLY}; modprobe -c | grep '^options erdma' says what modprobe gives it", changes=[change]
+    )
+
+
+@check(
+    "rdma.erdma_boot",
+    ERDMA,
+    fields=("erdma",),
+    moment="next-boot",
+    evidence=f"systemctl status {catalogue.UNIT}; cat {catalogue.CONFIG}",
+)
+def boot(ctx: Ctx) -> Outcome:
+    """The unit that loads the driver and sets the MTU at boot is enabled, has what is asked for, and did not fail; with another fabric
+    there is none."""
+    state = ctx.facts.get(ERDMA)
+    if ctx.fragment.fabric != "erdma":
+        if state.file == "enabled":
+            gone = Change(kind="service", name=catalogue.UNIT, before="enabled", after="removed")
+            return fail("no eRDMA at boot", f"{catalogue.UNIT} is enabled", APPLY, changes=[gone])
+        return not_asked(f"the fabric is {ctx.fragment.fabric}")
+    return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, lines(ctx.fragment), state, "erdma")
+
+
+@check("rdma.erdma_initramfs", IMAGES, fields=("erdma",), moment="next-boot")
+@of_vendor
+def initramfs(ctx: Ctx) -> Outcome:
+    """An initramfs that holds erdma holds gpuprov's options for it, too: else the boot loads it in the mode of its build."""
+    images = [image for image in ctx.facts.get(IMAGES) if "erdma" in image.modules]
+    if not images:
+        return ok("no initramfs holds erdma")
+    armed = [image for image in images if not image.holds_configuration]
+    if armed:
+        changes = [Change(kind="initramfs", name=image.image, after="rebuilt") for image in armed]
+        told = (
+            f"{' '.join(image.image for image in armed)} holds erdma without {catalogue.OPTIONS}, or is older than it"
+        )
+        return fail(f"{catalogue.OPTIONS} inside", told, armed[0].rebuild, changes=changes)
+    return ok(f"{len(images)} images hold erdma and its options")
+
+
+CHECKS = (kernels, options, boot, initramfs)

@@ -1,0 +1,38 @@
+"""Rules and checks of the part `rdma.erdma`: Alibaba's eRDMA."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.capabilities.base import Check
+from gpuprov.capabilities.rdma.erdma import boot as erdma_boot
+from gpuprov.capabilities.rdma.erdma import now as erdma_now
+from gpuprov.capabilities.rdma.erdma import preflight as erdma_preflight
+from gpuprov.capabilities.rdma.erdma.rules import fleet_rules, rules
+from gpuprov.catalog import erdma as catalogue
+from gpuprov.probe.base import Facts
+from gpuprov.probe.erdma import ERDMA
+
+CHECKS: tuple[Check, ...] = erdma_now.CHECKS + erdma_boot.CHECKS + erdma_preflight.CHECKS
+EXPORT_PROBES = (ERDMA,)
+
+
+def exported(facts: Facts) -> dict[str, Any] | None:
+    """What the host's eRDMA is, as `stack` and `erdma` of a spec; None where it is not as gpuprov makes it."""
+    state = facts.get(ERDMA)
+    mtus = {pair.mtu for pair in state.pairs}
+    known = catalogue.erdma_file().mtu
+    setting = {known.jumbo: "jumbo", known.standard: "standard"}.get(next(iter(mtus), 0)) if len(mtus) == 1 else None
+    if not state.loaded or setting is None or state.config is None:
+        return None
+    value = state.parameters.get("compat_mode", "")
+    said = dict(line.split()[1:] for line in state.config if line.startswith("parameter ") and len(line.split()) == 3)
+    others = {name: shown for name, shown in said.items() if name != "compat_mode"}
+    parameters = {name: shown == "Y" if shown in ("Y", "N") else int(shown) for name, shown in others.items()}
+    return {
+        "stack": "erdma-vendor" if value else "inbox",
+        "erdma": {"compat_mode": value == "Y", "mtu": setting, "parameters": parameters},
+    }
+
+
+__all__ = ["CHECKS", "EXPORT_PROBES", "exported", "fleet_rules", "rules"]

@@ -1,0 +1,98 @@
+"""Can the host have eRDMA as asked for: decided before anything is changed."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.rdma.erdma.now import clashes
+from gpuprov.capabilities.rdma.erdma.state import Ctx, holders, of_erdma, of_vendor, same, vendor, wanted, way_out
+from gpuprov.catalog import erdma as catalogue
+from gpuprov.probe import system
+from gpuprov.probe.erdma import ERDMA
+from gpuprov.probe.rdma import DEVICES
+
+
+@check(
+    "rdma.erdma_function",
+    ERDMA,
+    system.OS_RELEASE,
+    fields=("fabric",),
+    moment="preflight",
+    evidence="lspci -nn -d 1ded:107f; modinfo erdma",
+)
+@of_erdma
+def function(ctx: Ctx) -> Outcome:
+    """The instance has an eRDMA interface (PCI 1ded:107f), and a driver that is there or can be had."""
+    state, block = ctx.facts.get(ERDMA), ctx.fragment.erdma
+    identifier = catalogue.erdma_file().functions[0].id
+    if not state.functions:
+        hint = "bind an elastic RDMA interface (ERI) to the instance; DescribeInstanceTypes.EriQuantity 0: the type has none"
+        return fail(f"a PCI function {identifier}", "none", hint)
+    mine = state.mine
+    if not vendor(ctx.fragment) and not (mine and mine.path):
+        release = mine.release if mine else "this kernel"
+        told = f"{release} is built without erdma"
+        return fail(
+            "the kernel's own driver erdma",
+            told,
+            "stack: erdma-vendor, with rdma.erdma.installer; Debian's kernels have none",
+        )
+    sources = (block.installer, block.url, block.file, *block.packages)
+    there = any(kernel.vendor for kernel in state.kernels)
+    if vendor(ctx.fragment) and not any(sources) and not there:
+        told = "the host has none, and the spec names no installer"
+        return fail("Alibaba's driver", told, 'rdma.erdma.installer: "1.5.7", or url or file with sha256, or packages')
+    return ok(f"{identifier} at {' '.join(address for address, _ in state.functions)}")
+
+
+@check(
+    "rdma.erdma_users",
+    ERDMA,
+    fields=("erdma",),
+    moment="preflight",
+    evidence="rdma res show qp; cat /sys/module/erdma/parameters/compat_mode",
+)
+@of_vendor
+def users(ctx: Ctx) -> Outcome:
+    """Nobody holds a device of a driver that must be loaded anew: its mode and parameters are read-only while it is loaded."""
+    state = ctx.facts.get(ERDMA)
+    asked = wanted(ctx.fragment)
+    wrong = [name for name, value in asked.items() if state.loaded and not same(state.parameters.get(name, ""), value)]
+    used = holders(state)
+    if wrong and used:
+        told = f"{', '.join(wrong)} must change, and {used} hold its devices"
+        return fail("nobody uses erdma", told, f"end them, then apply again{way_out(state, ctx.fragment)}")
+    return ok(f"{used} hold it, and nothing must change" if used else "nobody uses it")
+
+
+@check("rdma.erdma_free", ERDMA, DEVICES, fields=("erdma",), moment="preflight", evidence="ss -tlnp; rdma link")
+@of_vendor
+def free(ctx: Ctx) -> Outcome:
+    """In compat mode, nobody else has the driver's TCP ports, and no rxe device has RoCE's UDP port."""
+    if not ctx.fragment.erdma.compat_mode:
+        return not_asked("only compat mode needs ports")
+    return clashes(ctx) or ok("free, or eRDMA's own")
+
+
+@check(
+    "rdma.erdma_ofed",
+    ERDMA,
+    fields=("erdma",),
+    moment="preflight",
+    evidence="ls /usr/src/ofa_kernel; modinfo -n ib_core",
+)
+@of_vendor
+def ofed(ctx: Ctx) -> Outcome:
+    """A tree of OFED's sources is of the ib_core that the kernel has: else erdma is built for symbols that nobody has."""
+    state = ctx.facts.get(ERDMA)
+    if not state.ofed:
+        return skip("no tree of OFED: erdma is built for the kernel's own ib_core")
+    if "/kernel/drivers/" in state.core or not state.core:
+        told = (
+            f"{state.ofed} is there, and ib_core is {state.core or 'not there'}: erdma would not load (Unknown symbol)"
+        )
+        hint = "rdma.stack doca-ofed first, or remove its packages (mlnx-ofed-kernel-dkms); or move that folder away for the build"
+        return fail("OFED's sources and OFED's ib_core, or neither", told, hint)
+    return ok(f"{state.ofed} and {state.core}")
+
+
+CHECKS = (function, users, free, ofed)

@@ -1,0 +1,154 @@
+"""What cannot be of eRDMA, whatever the host: the block by itself, beside others, and the hosts of a fleet together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path as File
+
+from gpuprov.capabilities.rdma.erdma.fragment import Erdma
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog import erdma as catalogue
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Path, Problem
+
+HERE: Path = ("rdma", "erdma")
+
+
+def _problem(key: str, message: str, hint: str, *, warning: bool = False) -> Problem:
+    path = (*HERE, *key.split(".")) if key else HERE
+    place = ".".join(map(str, path))
+    return Problem(path=path, message=f"{place} {message}", hint=hint, severity="warning" if warning else "error")
+
+
+def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
+    """Everything that is wrong with `rdma.erdma`."""
+    asked = block.erdma
+    if block.fabric != "erdma":
+        if asked != Erdma():
+            yield _problem(
+                "",
+                f"has no effect: rdma.fabric is {block.fabric}",
+                "fabric: erdma, or leave it out (erdma: false, where an outer group has it)",
+            )
+        return
+    vendor = block.own_stack == "erdma-vendor"
+    if asked.compat_mode is None:
+        hint = "true: RoCE-like, for NCCL on GPU instances; false: iWARP, as ordinary instances are. The two do not talk to each other"
+        yield _problem("compat_mode", "is not said, and the driver's default depends on how it was built", hint)
+    if not asked.mtu:
+        hint = "jumbo where the instance has jumbo frames enabled (MTU 8500), else standard (1400): a wrong one corrupts NCCL's LL128"
+        yield _problem("mtu", "is not said", hint)
+    yield from _stack(block, vendor=vendor)
+    yield from _sources(asked)
+    yield from _parameters(asked)
+    yield from _neighbours(host, block)
+
+
+def _stack(block: Rdma, *, vendor: bool) -> Iterable[Problem]:
+    asked = block.erdma
+    if block.stack == "doca-ofed":
+        hint = "stack: erdma-vendor; where OFED is installed already, its driver is built against it"
+        yield Problem(
+            path=("rdma", "stack"), message="rdma.stack is doca-ofed, which has no driver of eRDMA", hint=hint
+        )
+    elif not vendor:
+        way = "stack: erdma-vendor, or leave it out"
+        if asked.compat_mode:
+            yield _problem(
+                "compat_mode",
+                "is true, and rdma.stack inbox is the kernel's driver, which has no such mode",
+                "stack: erdma-vendor, or compat_mode: false",
+            )
+        for key in ("installer", "url", "file", "sha256", "packages", "parameters"):
+            if getattr(asked, key):
+                yield _problem(key, "goes with Alibaba's driver, and rdma.stack is inbox", way)
+
+
+def _sources(asked: Erdma) -> Iterable[Problem]:
+    named = [key for key in ("installer", "url", "file", "packages") if getattr(asked, key)]
+    if len(named) > 1:
+        yield _problem(named[1], f"and {named[0]} both name the driver", "one of installer, url, file and packages")
+    if asked.installer and catalogue.installer(asked.installer) is None:
+        known = ", ".join(one.version for one in catalogue.erdma_file().installers)
+        yield _problem(
+            "installer",
+            f'is "{asked.installer}", whose checksum gpuprov does not know',
+            f"allowed: {known}; or url or file with sha256",
+        )
+    published = catalogue.installer(asked.installer) if asked.installer else None
+    if asked.sha256 and published and asked.sha256.lower() != published.sha256:
+        yield _problem(
+            "sha256",
+            f"is not the one that Alibaba publishes of {asked.installer}",
+            "leave it out: installer brings its own",
+        )
+    if (asked.url or asked.file) and not asked.sha256:
+        key = "url" if asked.url else "file"
+        yield _problem(
+            "sha256",
+            f"is missing: {key} names a program that is run as root",
+            "sha256sum FILE, compared with what Alibaba publishes",
+        )
+    if asked.sha256 and not (asked.url or asked.file or asked.installer):
+        yield _problem("sha256", "is of no file", "name url or file, or leave it out")
+    if asked.file and not File(asked.file).is_file():
+        yield _problem("file", f"{asked.file} is not there", "put erdma_installer-VERSION.tar.gz there, or name url")
+
+
+def _parameters(asked: Erdma) -> Iterable[Problem]:
+    for key, value in asked.parameters.items():
+        known = catalogue.parameter(key)
+        is_bool = known.least is None
+        if is_bool != isinstance(value, bool):
+            kind = "true or false" if is_bool else f"a whole number from {known.least} to {known.most}"
+            yield _problem(f"parameters.{key}", f"is {str(value).lower()}", f"allowed: {kind}")
+        elif known.least is not None and known.most is not None and not known.least <= value <= known.most:
+            yield _problem(
+                f"parameters.{key}", f"is {value}", f"allowed: a whole number from {known.least} to {known.most}"
+            )
+
+
+def _neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
+    if block.nccl.addr_family == "ipv6":
+        told = "rdma.nccl.addr_family is ipv6, and an eRDMA interface has no IPv6 address"
+        yield Problem(path=("rdma", "nccl", "addr_family"), message=told, hint="addr_family: ipv4")
+    kernel = host.capabilities.get("kernel")
+    if not isinstance(kernel, Kernel):
+        return
+    if options := kernel.module_options.get("erdma"):
+        hint = "rdma.erdma.compat_mode and rdma.erdma.parameters"
+        told = f"kernel.module_options.erdma sets {', '.join(options)}, which rdma.erdma does in a file of its own"
+        yield Problem(path=("kernel", "module_options", "erdma"), message=told, hint=hint)
+    if block.erdma.compat_mode and "rdma_rxe" in kernel.modules_load:
+        port = catalogue.erdma_file().ports.udp
+        told = f"kernel.modules_load has rdma_rxe, which binds UDP {port}, as eRDMA's compat mode does"
+        yield Problem(path=("kernel", "modules_load"), message=told, hint="take rdma_rxe out, or compat_mode: false")
+    blacklisted = [name for name in ("erdma", "ib_uverbs", "ib_core") if name in kernel.blacklist]
+    if blacklisted:
+        told = f"kernel.blacklist has {', '.join(blacklisted)}, which eRDMA needs"
+        yield Problem(path=("kernel", "blacklist"), message=told, hint="take it out, or rdma: false")
+
+
+def fleet_rules(hosts: Sequence[HostSpec]) -> Iterable[tuple[str, Problem]]:
+    """eRDMA hosts of one fleet run in one mode: those in compat mode and those in iWARP mode cannot talk to each other."""
+    blocks = [(host.name, block) for host in hosts if isinstance(block := host.capabilities.get("rdma"), Rdma)]
+    asked = [(name, block.erdma) for name, block in blocks if block.fabric == "erdma"]
+    modes = {mode: [name for name, one in asked if one.compat_mode is mode] for mode in (True, False)}
+    if modes[True] and modes[False]:
+        few = min((True, False), key=lambda mode: len(modes[mode]))
+        other = modes[not few]
+        words = f"is {str(few).lower()} on {_some(modes[few])}, and {str(not few).lower()} on {_some(other)}"
+        for name in modes[few]:
+            told = f"{words}: they cannot talk to each other"
+            yield name, _problem("compat_mode", told, "one mode for all; or an inventory for each fabric")
+    frames = {mtu: [name for name, one in asked if one.mtu == mtu] for mtu in ("jumbo", "standard")}
+    if frames["jumbo"] and frames["standard"]:
+        for name in frames["standard"]:
+            told = f"is standard on {_some(frames['standard'])}, and jumbo on {_some(frames['jumbo'])}"
+            hint = "jumbo frames are of use between instances that both have them"
+            yield name, _problem("mtu", told, hint, warning=True)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

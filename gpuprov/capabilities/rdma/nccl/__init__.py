@@ -1,0 +1,1 @@
+"""The part `rdma.nccl`: what NCCL is told of this host."""

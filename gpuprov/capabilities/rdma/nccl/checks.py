@@ -1,0 +1,207 @@
+"""Rules and checks of the part `rdma.nccl`: /etc/nccl.conf says what is true of this host, and nothing stands before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import unified_diff
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.nccl.rules import rules
+from gpuprov.catalog.nccl import CONFIG
+from gpuprov.probe.base import Facts
+from gpuprov.probe.nccl import NCCL, NcclHost, Setting
+from gpuprov.probe.rdma import DEVICES, RdmaDevice
+from gpuprov.shared import nccl_conf
+
+Ctx = Context[Rdma]
+APPLY = "gpuprov apply"
+EXPORT_PROBES = (NCCL, DEVICES)
+
+
+def policy(block: Rdma) -> dict[str, Any]:
+    """What the program on the host is given, too."""
+    return {
+        "fabric": block.fabric,
+        "devices": msgspec.to_builtins(block.devices),
+        "nccl": msgspec.to_builtins(block.nccl),
+    }
+
+
+def wanted(block: Rdma, devices: Iterable[RdmaDevice]) -> tuple[str, ...]:
+    """The lines of the file. Raises nccl_conf.ConfError."""
+    return tuple(nccl_conf.lines(policy(block), [msgspec.to_builtins(device) for device in devices]))
+
+
+def effective(lines: Iterable[str]) -> dict[str, str]:
+    """What NCCL takes of a file: of two lines the first counts, and the name is all before the first =."""
+    found: dict[str, str] = {}
+    for line in lines:
+        name, _, value = line.partition("=")
+        found.setdefault(name, value)
+    return found
+
+
+def gone(value: str, names: Iterable[str]) -> list[str]:
+    """Entries of an NCCL_IB_HCA that mean no device of the host; an entry is a prefix, without = before the first."""
+    if value.startswith("^"):
+        return []
+    exact = value.startswith("=")
+    there = tuple(names)
+    entries = [entry.partition(":")[0] for entry in value.lstrip("=").split(",")]
+    return [one for one in entries if not any(name == one if exact else name.startswith(one) for name in there)]
+
+
+@check("rdma.nccl_file", NCCL, DEVICES, fields=("nccl", "devices"), evidence=f"cat {CONFIG}")
+def file(ctx: Ctx) -> Outcome:
+    """/etc/nccl.conf says exactly what follows from the devices that are there and from the spec, and no more."""
+    if not ctx.fragment.nccl.manage:
+        return not_asked("rdma.nccl.manage is false")
+    found = ctx.facts.get(NCCL).lines
+    try:
+        asked = wanted(ctx.fragment, ctx.facts.get(DEVICES))
+    except nccl_conf.ConfError as error:
+        return fail(f"{CONFIG} of this host's devices", str(error), "see rdma.devices; or rdma.nccl: {manage: false}")
+    if found == asked:
+        return ok(f"{len(asked)} variables: {asked[0]}" if asked else "no variable is needed", "; ".join(asked))
+    diff = "\n".join(unified_diff(found or (), asked, "as it is", "as it shall be", lineterm="", n=0))
+    change = Change(kind="file", name=CONFIG, before="; ".join(found or ()), after="; ".join(asked), diff=diff)
+    return fail("; ".join(asked), f"{CONFIG} {_told(found, asked)}", APPLY, changes=[change])
+
+
+def _told(found: tuple[str, ...] | None, asked: tuple[str, ...]) -> str:
+    if found is None:
+        return "does not exist"
+    has, wants = effective(found), effective(asked)
+    missing = [f"lacks {name}" for name in wants if name not in has]
+    other = [f"says {name}={has[name]}" for name in wants if name in has and has[name] != wants[name]]
+    foreign = [f"also says {name}={value}" for name, value in has.items() if name not in wants]
+    return ", ".join(missing + other + foreign) or "says the same in another order, or a line twice"
+
+
+@check(
+    "rdma.nccl_stale",
+    *(NCCL, DEVICES),
+    fields=("nccl",),
+    evidence=f"ls /sys/class/infiniband; cat {CONFIG} /root/.nccl.conf; grep -r NCCL_ /etc/environment /etc/profile.d",
+)
+def stale(ctx: Ctx) -> Outcome:
+    """No file of NCCL's, nor the environment of logins, names RDMA devices that are gone, or overrules /etc/nccl.conf."""
+    state = ctx.facts.get(NCCL)
+    names = [device.name for device in ctx.facts.get(DEVICES)]
+    mine = effective(state.lines or ())
+    said = [Setting(file=CONFIG, name=name, value=value) for name, value in mine.items()]
+    for setting in [*state.others, *said]:
+        lost = gone(setting.value, names) if setting.name == "NCCL_IB_HCA" else []
+        if lost:
+            told = (
+                f"{setting.file} says NCCL_IB_HCA={setting.value}; the host has {' '.join(names) or 'no RDMA device'}"
+            )
+            hint = (
+                f"{APPLY}"
+                if setting.file == CONFIG and ctx.fragment.nccl.manage
+                else f"take the line out of {setting.file}"
+            )
+            return fail("NCCL_IB_HCA of devices that are there", told, f"{hint}: even one host by itself fails with it")
+    return _overruled(state, mine, manage=ctx.fragment.nccl.manage)
+
+
+def _overruled(state: NcclHost, mine: dict[str, str], *, manage: bool) -> Outcome:
+    over = [one for one in state.others if manage and one.name in mine and mine[one.name] != one.value]
+    if over:
+        first = over[0]
+        told = f"{first.file} says {first.name}={first.value}, which counts before {CONFIG}"
+        return fail(
+            f"{first.name}={mine[first.name]}", told, f"take the line out of {first.file}, or say it in rdma.nccl"
+        )
+    lost = [one for one in state.others if one.name == "NCCL_CONF_FILE" and not state.files.get(one.value, True)]
+    if lost:
+        told = f"{lost[0].file} says NCCL_CONF_FILE={lost[0].value}, which is not there"
+        return fail("NCCL_CONF_FILE of a file that is there", told, f"take the line out of {lost[0].file}")
+    return ok(
+        f"{len(state.others)} other settings of NCCL, none in the way" if state.others else "nothing but /etc/nccl.conf"
+    )
+
+
+@check(
+    "rdma.nccl_gid",
+    DEVICES,
+    fields=("nccl",),
+    evidence="grep . /sys/class/infiniband/*/ports/*/gids/* /sys/class/infiniband/*/ports/*/gid_attrs/types/*",
+)
+def gid(ctx: Ctx) -> Outcome:
+    """Each port has a GID of the type and the address by which NCCL is to choose it."""
+    asked = policy(ctx.fragment)["nccl"]
+    chosen = nccl_conf.selected(
+        ctx.fragment.fabric,
+        policy(ctx.fragment)["devices"],
+        [msgspec.to_builtins(device) for device in ctx.facts.get(DEVICES)],
+    )
+    ports = [
+        (f"{device['name']} port {port['number']}", port)
+        for device in chosen
+        for port in device["ports"]
+        if port["link_layer"] == "Ethernet" and device["node_type"] != nccl_conf.IWARP
+    ]
+    if not ctx.fragment.nccl.manage or asked["gid"] == "none" or not ports:
+        return not_asked("NCCL chooses no RoCE GID here")
+    without = [place for place, port in ports if not nccl_conf.indices(asked, port["gids"])]
+    expected = f"a GID of {nccl_conf.wanted(asked)}"
+    if without:
+        hint = "ip addr show: its network interface must be up and have that address; or correct rdma.nccl.addr_range"
+        return fail(expected, f"none on {', '.join(without)}", hint)
+    shown = [f"{place}: {nccl_conf.indices(asked, port['gids'])[0]}" for place, port in ports]
+    return ok("; ".join(shown), expected)
+
+
+@check(
+    "rdma.nccl_parts", NCCL, fields=("nccl",), evidence="ls -l TOPO_FILE; ldconfig -p | grep libnccl-net; ip -br link"
+)
+def parts(ctx: Ctx) -> Outcome:
+    """What the settings name is there: the topology file, the network plugin (SHARP's), the interfaces."""
+    asked, state = ctx.fragment.nccl, ctx.facts.get(NCCL)
+    if not asked.manage:
+        return not_asked("rdma.nccl.manage is false")
+    lost = [
+        name
+        for name in ("" if asked.topo_source else asked.topo_file, asked.net_plugin)
+        if name.startswith("/") and not state.files.get(name, False)
+    ]
+    if lost and state.lines is not None:
+        return fail(f"{lost[0]} is there", f"{lost[0]} is not there", "put it there, or take it out of rdma.nccl")
+    library = plugin(asked.net_plugin, sharp=asked.sharp)
+    if library and library not in state.plugins:
+        told = f"the dynamic linker finds no {library}" + (f", but {', '.join(state.plugins)}" if state.plugins else "")
+        hint = "install nccl-rdma-sharp-plugins (HPC-X has it), and its folder in /etc/ld.so.conf.d; ldconfig"
+        return fail(library, told, hint)
+    strange = [name for name in asked.socket_ifname if name not in state.netdevs]
+    if strange:
+        told = f"no {', '.join(strange)}; the host has {' '.join(state.netdevs)}"
+        return fail(" ".join(asked.socket_ifname), told, "correct rdma.nccl.socket_ifname")
+    named = [name for name in (asked.topo_file, asked.net_plugin, library, *asked.socket_ifname) if name]
+    return ok(" ".join(dict.fromkeys(named))) if named else not_asked("nothing is named")
+
+
+def plugin(name: str, *, sharp: bool) -> str:
+    """The library that must be found; empty for none, or where a path is named."""
+    if name == "none" or name.startswith("/") or not (name or sharp):
+        return ""
+    if name.endswith(".so"):
+        return name
+    return f"libnccl-net-{name}.so" if name else "libnccl-net.so"
+
+
+def exported(facts: Facts, block: Rdma) -> dict[str, Any]:
+    """`nccl` of a spec for the host as it is: gpuprov's file with its defaults, or else left alone."""
+    try:
+        same = facts.get(NCCL).lines == wanted(block, facts.get(DEVICES))
+    except nccl_conf.ConfError:
+        same = False
+    return {} if same else {"manage": False}
+
+
+CHECKS: tuple[Check, ...] = (file, stale, gid, parts)
+__all__ = ["CHECKS", "EXPORT_PROBES", "exported", "rules"]

@@ -1,0 +1,105 @@
+"""What cannot be of `rdma.nccl`, whatever the host."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.nccl import topology as nccl_topology
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
+from gpuprov.catalog import nccl as catalogue
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Path, Problem
+
+HERE: Path = ("rdma", "nccl")
+ROCE = ("gid", "addr_family", "roce_version", "addr_range")
+
+
+def _problem(key: str, message: str, hint: str, *more: str, warning: bool = False) -> Problem:
+    path = (*HERE, key, *more)
+    place = ".".join(map(str, path))
+    return Problem(path=path, message=f"{place} {message}", hint=hint, severity="warning" if warning else "error")
+
+
+def iwarp(block: Rdma) -> bool:
+    """Whether the spec asks for iWARP, by which NCCL cannot connect."""
+    soft = block.fabric == "soft" and block.soft.driver == "siw"
+    return soft or block.fabric == "iwarp" or (block.fabric == "erdma" and block.erdma.compat_mode is False)
+
+
+def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
+    """Everything that is wrong with `rdma.nccl`."""
+    asked, default = block.nccl, Nccl()
+    changed = [str(key) for key in Nccl.__struct_fields__ if getattr(asked, key) != getattr(default, key)]
+    if not asked.manage:
+        for key in changed:
+            if key != "manage":
+                yield _problem(key, "has no effect: manage is false", "leave one of the two out")
+        return
+    roce = [key for key in changed if key in ROCE]
+    if roce and (block.fabric in ("infiniband", "efa") or iwarp(block)):
+        of_plugin = "the plugin for EFA finds its devices itself"
+        why = {"infiniband": "InfiniBand needs no GID", "efa": of_plugin}.get(
+            block.fabric, "NCCL does not use iWARP devices"
+        )
+        yield _problem(roce[0], f"has no effect: {why}", "leave it out")
+    if asked.gid == "none" and len(roce) > 1:
+        yield _problem(
+            next(key for key in roce if key != "gid"), "has no effect: gid is none", "gid: automatic, or index"
+        )
+    if asked.sharp and block.fabric != "infiniband":
+        told = f"is true, and rdma.fabric is {block.fabric}: SHARP is InfiniBand switches'"
+        yield _problem("sharp", told, "fabric: infiniband, or leave it out")
+    if asked.sharp and asked.net_plugin == "none":
+        yield _problem("net_plugin", "is none, and sharp is a plugin", "sharp: false, or leave net_plugin out")
+    yield from nccl_topology.rules(block)
+    yield from _range(asked)
+    yield from _settings(block)
+
+
+def _range(asked: Nccl) -> Iterable[Problem]:
+    if not asked.addr_range:
+        return
+    try:
+        network = ipaddress.ip_network(asked.addr_range)
+    except ValueError as error:
+        yield _problem("addr_range", f'is "{asked.addr_range}": {error}', 'allowed: a network, "192.168.4.0/24"')
+        return
+    family = "ipv4" if network.version == 4 else "ipv6"
+    if family != asked.addr_family:
+        yield _problem(
+            "addr_range", f'is "{asked.addr_range}", and addr_family is {asked.addr_family}', f"addr_family: {family}"
+        )
+
+
+def _settings(block: Rdma) -> Iterable[Problem]:
+    for name, value in block.nccl.settings.items():
+        if name in catalogue.FIELDS:
+            field = catalogue.FIELDS[name]
+            hint = (
+                f"rdma.nccl.{field}"
+                if field and " " not in field
+                else "take it out: it follows from the devices; rdma.devices chooses them"
+            )
+            yield _problem("settings", f"has {name}, which gpuprov writes itself", hint, name)
+        elif name == "NCCL_CONF_FILE":
+            yield _problem("settings", f"has {name}, which NCCL reads of the environment alone", "take it out", name)
+        elif near := catalogue.nearest(name):
+            yield _problem(
+                "settings",
+                f"has {name}, which NCCL's documentation does not",
+                f"did you mean {near}?",
+                name,
+                warning=True,
+            )
+        if (
+            name == "NCCL_PROTO"
+            and block.fabric == "erdma"
+            and "LL128" in str(value).upper()
+            and not str(value).startswith("^")
+        ):
+            told = f"forces LL128 ({value}): with a wrong MTU on any host, eRDMA corrupts its data"
+            yield _problem(
+                "settings", told, "leave NCCL_PROTO out; rdma.erdma_mtu proves the MTU of each host", name, warning=True
+            )

@@ -1,0 +1,185 @@
+"""DOCA-OFED: is it the release that is asked for, are its modules the loaded ones, and will they be at the next boot."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.ofed.beside import BESIDE
+from gpuprov.capabilities.rdma.ofed.fragment import Key
+from gpuprov.capabilities.rdma.ofed.rules import rules
+from gpuprov.catalog import rdma_ofed as catalogue
+from gpuprov.probe import ofed as probe
+from gpuprov.probe import system
+from gpuprov.probe.base import Facts
+from gpuprov.probe.family import family
+from gpuprov.probe.ofed import OFED, PACKAGES, Ofed
+
+Ctx = Context[Rdma]
+APPLY = "gpuprov apply"
+FIELDS = ("stack", "ofed")
+SKIPPED_HINT = (
+    "dkms autoinstall -k KERNEL builds OFED's modules; FORCE_MODE=yes in openib.conf would load the kernel's own"
+)
+
+
+def other_stack(ctx: Ctx) -> Outcome | None:
+    """The answer of every check here for another stack."""
+    return None if ctx.fragment.own_stack == "doca-ofed" else not_asked(f"the stack is {ctx.fragment.own_stack}")
+
+
+def release_of(facts: Facts, state: Ofed) -> str:
+    """OFED's release: what ofed_info says, or else what the version of its kernel package does. Empty without OFED."""
+    if state.release:
+        return state.release
+    names = catalogue.packages("debian", kernel=True) + catalogue.packages("redhat", kernel=True)
+    found = facts.get(PACKAGES)
+    return next((probe.release(found[name].version) for name in names if name in found), "")
+
+
+@check("rdma.ofed_release", OFED, PACKAGES, fields=FIELDS, evidence="ofed_info -s; dpkg -l doca-ofed; rpm -q doca-ofed")
+def release(ctx: Ctx) -> Outcome:
+    """DOCA-OFED is installed whole, in the release that is asked for."""
+    if answer := other_stack(ctx):
+        return answer
+    state, found = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
+    asked = ctx.fragment.ofed.version
+    expected = f"{catalogue.PROFILE}, OFED {asked or 'of any release'}"
+    told = release_of(ctx.facts, state)
+    change = Change(kind="package", name=catalogue.PROFILE, before=told, after=asked or "newest")
+    if catalogue.PROFILE not in found:
+        what = f"OFED {told} without {catalogue.PROFILE}" if told else f"{catalogue.PROFILE} is not installed"
+        way = f"{catalogue.UNINSTALL}, then {APPLY}" if told else APPLY
+        return fail(expected, what, way, changes=[change])
+    broken = sorted(name for name, package in found.items() if not package.whole)
+    if broken:
+        return fail(
+            expected, f"not whole: {' '.join(broken)}", "dpkg --configure -a; or dnf reinstall them", changes=[change]
+        )
+    if not catalogue.fits(told, asked):
+        hint = f"{APPLY}, with the doca-host package of OFED {asked} in rdma.ofed, or its repository on the host"
+        return fail(expected, f"OFED {told or 'of an unknown release'}", hint, changes=[change])
+    return ok(
+        f"{catalogue.PROFILE} {found[catalogue.PROFILE].version}, OFED {told or 'of an unknown release'}", expected
+    )
+
+
+@check("rdma.ofed_held", PACKAGES, *answers.HOLDING, fields=("ofed",), moment="next-boot", evidence=answers.SHOWN)
+def held(ctx: Ctx) -> Outcome:
+    """Its packages are held, so that the distribution's own do not take their place; or none is, where that is asked for."""
+    if answer := other_stack(ctx):
+        return answer
+    kind = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
+    mine = {name: one for name, one in ctx.facts.get(PACKAGES).items() if name in catalogue.packages(kind, held=True)}
+    return answers.held(ctx.facts, mine, "DOCA-OFED", wanted=ctx.fragment.ofed.hold)
+
+
+@check(
+    "rdma.ofed_loaded",
+    OFED,
+    system.CONTAINER,
+    fields=FIELDS,
+    evidence="modinfo -n ib_core; cat /sys/module/ib_core/srcversion",
+)
+def loaded(ctx: Ctx) -> Outcome:
+    """The RDMA modules in memory are OFED's, all of them: not the kernel's own, and not some of each."""
+    if answer := other_stack(ctx):
+        return answer
+    if kind := ctx.facts.get(system.CONTAINER):
+        return skip(f"{kind} container: kernel modules are the machine's")
+    state = ctx.facts.get(OFED)
+    expected = f"{', '.join(catalogue.modules('core'))} of OFED"
+    if not state.loaded:
+        return fail(expected, "none of them is loaded", "systemctl restart openibd; journalctl -u openibd")
+    wrong = [one.name for one in state.loaded if not one.of_ofed]
+    if not wrong:
+        return ok(f"{', '.join(one.name for one in state.loaded)} of OFED", expected)
+    right = [one.name for one in state.loaded if one.of_ofed]
+    mixed = f", beside OFED's {' '.join(right)}: symbols of two stacks" if right else ""
+    told = f"{' '.join(wrong)}: the kernel's own, or of another OFED{mixed}"
+    if not all(probe.of_ofed(one.file) for one in state.loaded):
+        return fail(
+            expected, told, f"OFED is not built for {state.running}: {SKIPPED_HINT.replace('KERNEL', state.running)}"
+        )
+    if held_by := holders(state):
+        why = f"DOCA-OFED's modules are not loaded, and openibd cannot restart: {held_by}"
+        return fail(expected, told, f"end what uses RDMA, then {APPLY}; or a reboot", reboot=why)
+    return fail(expected, told, f"systemctl restart openibd ({APPLY} does)",
+                changes=[Change(kind="service", name=catalogue.UNIT, before="the kernel's modules",
+                 after="OFED's modules")])  # fmt: skip
+
+
+def holders(state: Ofed) -> str:
+    """What keeps openibd from being restarted, in words; empty for nothing."""
+    told = [f"{name} is in use" for name in state.busy]
+    told += [f"RDMA devices are open in {', '.join(state.clients)}"] if state.clients else []
+    told += [f"the default route runs over {state.uplink}, which would go down"] if state.uplink else []
+    told += [f"{count} TCP connections run over {name}, which would go down" for name, count in state.talks.items()]
+    return "; ".join(told)
+
+
+@check("rdma.ofed_built", OFED, fields=FIELDS, moment="next-boot", evidence="dkms status; modinfo -k KERNEL -n ib_core")
+def built(ctx: Ctx) -> Outcome:
+    """OFED's modules are built for every installed kernel: whichever boots next has them."""
+    if answer := other_stack(ctx):
+        return answer
+    state = ctx.facts.get(OFED)
+    targets = state.targets()
+    names = [name for name in catalogue.modules("dkms") if name in state.dkms] or ["OFED's modules"]
+    expected = f"{', '.join(names)} for each of {len(targets)} kernels"
+    if not targets:
+        return fail(expected, "no kernel that modules could be built for", "install a kernel, and its headers")
+    told = []
+    for kernel in targets:
+        file = kernel.files.get("ib_core", "")
+        lacking = [name for name in state.dkms if name not in kernel.built]
+        if not probe.of_ofed(file):
+            told.append(
+                f"{kernel.release} would load {'the kernel' + chr(39) + 's own ib_core' if file else 'no ib_core'}"
+            )
+        elif lacking:
+            told.append(f"{kernel.release} has no {' '.join(lacking)}")
+    if told:
+        return fail(
+            expected,
+            "; ".join(told),
+            "headers of that kernel, then dkms autoinstall -k KERNEL; its log: /var/lib/dkms/*/*/build/make.log",
+        )
+    return ok(f"{', '.join(kernel.release for kernel in targets)}", expected)
+
+
+@check("rdma.ofed_openibd", OFED, fields=("ofed",), moment="next-boot")
+def openibd(ctx: Ctx) -> Outcome:
+    """openibd starts at boot, has the settings that are asked for, and loaded OFED's modules without skipping any."""
+    if answer := other_stack(ctx):
+        return answer
+    state = ctx.facts.get(OFED)
+    asked = conf(ctx.fragment)
+    if state.settings is None:
+        return fail(f"{catalogue.CONFIG}", "it does not exist", f"{APPLY}: it comes with OFED's packages")
+    wrong = {key: value for key, value in {"ONBOOT": "yes", **asked}.items() if state.settings.get(key) != value}
+    if wrong:
+        told = ", ".join(f"{key}={state.settings.get(key, 'not set')}" for key in wrong)
+        changes = [
+            Change(kind="setting", name=f"{catalogue.CONFIG} {key}", before=state.settings.get(key, ""), after=value)
+            for key, value in wrong.items()
+        ]
+        return fail(", ".join(f"{key}={value}" for key, value in wrong.items()), told, APPLY, changes=changes)
+    if state.skipped:
+        told = f"openibd skipped {' '.join(state.skipped)}, as not OFED's"
+        return fail("OFED's modules loaded by openibd", told, SKIPPED_HINT.replace("KERNEL", state.running or "KERNEL"))
+    if state.active == "failed":
+        return fail(
+            f"{catalogue.UNIT} ran", f"{catalogue.UNIT} failed", "journalctl -u openibd; /etc/init.d/openibd status"
+        )
+    return answers.enabled(catalogue.UNIT, state.load, state.file)
+
+
+def conf(block: Rdma) -> dict[Key, str]:
+    """Keys of openib.conf as the file has them."""
+    words = {True: "yes", False: "no"}
+    return {key: value if isinstance(value, str) else words[value] for key, value in block.ofed.openib_conf.items()}
+
+
+CHECKS = (release, held, loaded, built, openibd, *BESIDE)
+__all__ = ("CHECKS", "rules")

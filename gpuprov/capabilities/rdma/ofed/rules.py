@@ -1,0 +1,66 @@
+"""What cannot be in the block `rdma.ofed`, whatever the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path as File
+
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.ofed.fragment import Ofed
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Path, Problem
+
+HERE: Path = ("rdma", "ofed")
+AUTO = "SET_IPOIB_CM"
+
+
+def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
+    """Errors for what cannot be installed or configured, a warning for what defeats the stack."""
+    asked = block.ofed
+    if block.own_stack != "doca-ofed":
+        if asked != Ofed():
+            message = f"rdma.ofed is set, and rdma.stack is {block.stack}"
+            yield Problem(
+                path=HERE,
+                message=message,
+                hint="stack: doca-ofed, or leave ofed out (ofed: false, where an outer group has it)",
+            )
+        return
+    yield from _source(asked)
+    for key, value in asked.openib_conf.items():
+        place = (*HERE, "openib_conf", key)
+        if value == "auto" and key != AUTO:
+            yield Problem(path=place, message=f"rdma.ofed.openib_conf.{key} is auto", hint="allowed: yes, no")
+    if asked.openib_conf.get("ONBOOT") is False:
+        message = (
+            "rdma.ofed.openib_conf.ONBOOT is no: openibd loads nothing at boot, and the host comes up without RDMA"
+        )
+        yield Problem(path=(*HERE, "openib_conf", "ONBOOT"), message=message, hint="yes, or leave it out")
+    if asked.openib_conf.get("FORCE_MODE") is True:
+        message = "rdma.ofed.openib_conf.FORCE_MODE is yes: openibd also loads modules that are not OFED's, which then go unnoticed"
+        hint = "leave it out: OFED's modules are built for every kernel"
+        yield Problem(path=(*HERE, "openib_conf", "FORCE_MODE"), message=message, hint=hint, severity="warning")
+    if block.ipoib and asked.openib_conf.get("IPOIB_LOAD") is False:
+        message = "rdma.ofed.openib_conf.IPOIB_LOAD is no, and rdma.ipoib is true"
+        yield Problem(path=(*HERE, "openib_conf", "IPOIB_LOAD"), message=message, hint="yes, or ipoib: false")
+
+
+def _source(asked: Ofed) -> Iterable[Problem]:
+    if asked.url and asked.file:
+        yield Problem(path=HERE, message="rdma.ofed has both url and file", hint="one of them")
+    elif (asked.url or asked.file) and not asked.sha256:
+        message = "rdma.ofed names a package without its sha256: whatever comes would be installed"
+        hint = "sha256: the 64 digits that NVIDIA's download page shows, or sha256sum of the file"
+        yield Problem(path=(*HERE, "sha256"), message=message, hint=hint)
+    elif asked.sha256 and not (asked.url or asked.file):
+        message = "rdma.ofed.sha256 without url or file"
+        yield Problem(
+            path=(*HERE, "sha256"), message=message, hint="url: https://... of the doca-host package, or its file"
+        )
+    if asked.file and not asked.url:
+        if not asked.file.endswith((".deb", ".rpm")):
+            message = f"rdma.ofed.file is {asked.file}"
+            yield Problem(path=(*HERE, "file"), message=message, hint="the doca-host package, .deb or .rpm")
+        elif not File(asked.file).is_file():
+            message = f"rdma.ofed.file {asked.file} does not exist"
+            yield Problem(path=(*HERE, "file"), message=message, hint="put the doca-host package there")

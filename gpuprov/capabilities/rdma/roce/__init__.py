@@ -1,0 +1,1 @@
+"""The part `rdma.roce`: what RDMA over Ethernet asks of each port."""

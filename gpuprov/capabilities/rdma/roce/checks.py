@@ -1,0 +1,197 @@
+"""RoCE: can the host have the settings that are asked for, has it them, and will it have them after a reboot."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities import answers
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.roce.lines import lines, wanted
+from gpuprov.capabilities.rdma.roce.rules import rules
+from gpuprov.catalog import roce as catalogue
+from gpuprov.probe import rdma
+from gpuprov.probe.ofed import OFED
+from gpuprov.probe.roce import ROCE, RocePort
+
+Ctx = Context[Rdma]
+APPLY = "gpuprov apply"
+FIELDS = ("roce",)
+NO_PORT = "no RoCE port"
+NO_PORT_HINT = (
+    "rdma link shows what there is; a port in InfiniBand mode: mlxconfig -d PCI set LINK_TYPE_P1=ETH, then a reboot; "
+    "a wrong one: correct rdma.devices"
+)
+DCB = ("trust", "dscp", "pfc")
+MANAGER = ("mode", "tos")
+
+
+def ports(ctx: Ctx) -> list[RocePort]:
+    """The ports of the block's devices, as the probe read them."""
+    names = {device.name for device in selected(ctx.fragment, ctx.facts.get(rdma.DEVICES))}
+    return [port for port in ctx.facts.get(ROCE).ports if port.device in names]
+
+
+def _elsewhere(ctx: Ctx) -> Outcome | None:
+    return None if ctx.fragment.fabric == "roce" else not_asked(f"the fabric is {ctx.fragment.fabric}")
+
+
+@check("rdma.roce_settings", ROCE, rdma.DEVICES, fields=FIELDS)
+def settings(ctx: Ctx) -> Outcome:
+    """Each RoCE port has, read back from driver and kernel, every setting that is asked for."""
+    if answer := _elsewhere(ctx):
+        return answer
+    asked = wanted(ctx.fragment.roce)
+    if not asked:
+        return not_asked("no setting of RoCE in the spec: all are left as they are")
+    expected = " ".join(f"{key}={value}" for key, value in asked.items())
+    mine = ports(ctx)
+    if not mine:
+        return fail(expected, NO_PORT, NO_PORT_HINT)
+    told, changes = [], []
+    for port in mine:
+        differs = {key: port.values.get(key, "not shown") for key in asked if port.values.get(key) != asked[key]}
+        told += [f"{port.name} {', '.join(f'{key} is {found}' for key, found in differs.items())}"] * bool(differs)
+        changes += [
+            Change(kind="setting", name=f"{port.name} {key}", before=found, after=asked[key])
+            for key, found in differs.items()
+        ]
+    if told:
+        hint = f"systemctl restart {catalogue.UNIT} ({APPLY} does); what it says: journalctl -u {catalogue.UNIT}"
+        return fail(expected, "; ".join(told), hint, changes=changes)
+    return ok(f"{expected}, on {', '.join(port.name for port in mine)}", expected)
+
+
+@check(
+    "rdma.roce_boot",
+    ROCE,
+    fields=FIELDS,
+    moment="next-boot",
+    evidence=f"systemctl status {catalogue.UNIT}; cat {catalogue.CONFIG}",
+)
+def boot(ctx: Ctx) -> Outcome:
+    """The unit that sets them at boot is enabled, has what is asked for, and did not fail; without settings there is none."""
+    state = ctx.facts.get(ROCE)
+    asked = lines(ctx.fragment)
+    if not asked:
+        if state.file == "enabled":
+            change = Change(kind="service", name=catalogue.UNIT, before="enabled", after="disabled")
+            told = f"{catalogue.UNIT} is enabled, and sets {'; '.join(state.config or ()) or 'nothing'}"
+            hint = f"systemctl disable {catalogue.UNIT} ({APPLY} does)"
+            return fail("no setting of RoCE at boot", told, hint, changes=[change])
+        return not_asked("no setting of RoCE in the spec")
+    hint = f"then systemctl restart {catalogue.UNIT}"
+    return answers.set_at_boot(catalogue.UNIT, catalogue.CONFIG, asked, state, "roce", hint)
+
+
+@check("rdma.roce_gids", rdma.DEVICES, fields=("fabric",), evidence="rdma link; ibv_devinfo -v | grep -A99 GID")
+def gids(ctx: Ctx) -> Outcome:
+    """Each port of a RoCE device is an Ethernet port, and has a GID of the RoCE version that is asked for, or else of v2."""
+    if answer := _elsewhere(ctx):
+        return answer
+    mine = selected(ctx.fragment, ctx.facts.get(rdma.DEVICES))
+    kind = "IB/RoCE v1" if ctx.fragment.roce.mode == "v1" else "RoCE v2"
+    expected = f"a GID of {kind} on each Ethernet port"
+    if not mine:
+        return fail(expected, NO_PORT, NO_PORT_HINT)
+    told, hints, good = [], [], []
+    for device in mine:
+        for port in device.ports:
+            name = f"{device.name} port {port.number}"
+            found = [gid for gid in port.gids if gid.kind == kind]
+            if port.link_layer != "Ethernet":
+                told.append(f"{name} is {port.link_layer or 'of no link layer'}")
+                hints.append(f"mlxconfig -d {device.address or 'PCI'} set LINK_TYPE_P{port.number}=ETH, then a reboot")
+            elif not found:
+                told.append(f"{name} has none")
+                hints.append(f"ip link set {' '.join(device.netdevs) or 'NETDEV'} up, and give it an address")
+            else:
+                address = next((gid.ipv4 for gid in found if gid.ipv4), "no IPv4 address")
+                good.append(f"{name} ({address})")
+    if told:
+        return fail(expected, ", ".join(told), "; ".join(dict.fromkeys(hints)))
+    return ok(", ".join(good), expected)
+
+
+@check("rdma.roce_filter", ROCE, fields=("fabric",), evidence="nft list ruleset | grep 4791; iptables-save | grep 4791")
+def packet_filter(ctx: Ctx) -> Outcome:
+    """No rule of the host's own packet filter drops UDP port 4791, RoCE v2's.
+
+    Switches and security groups cannot be seen from here."""
+    if answer := _elsewhere(ctx):
+        return answer
+    state = ctx.facts.get(ROCE)
+    if ctx.fragment.roce.mode == "v1":
+        return not_asked("RoCE v1 is not UDP")
+    if state.blocking:
+        hint = f"take the rule out: RoCE v2 needs UDP port {catalogue.UDP_PORT} on every hop"
+        return fail(f"no rule against UDP port {catalogue.UDP_PORT}", "; ".join(state.blocking), hint)
+    if not state.filter:
+        return skip("neither nft nor iptables-save shows a packet filter")
+    return ok(f"{state.filter} shows no rule against UDP port {catalogue.UDP_PORT}")
+
+
+@check("rdma.roce_alone", ROCE, fields=FIELDS, evidence="pgrep -x lldpad; dcb dcbx show dev NETDEV")
+def alone(ctx: Ctx) -> Outcome:
+    """lldpad, which sets trust and PFC too, does not run beside gpuprov's unit."""
+    if answer := _elsewhere(ctx):
+        return answer
+    asked = [key for key in wanted(ctx.fragment.roce) if key.partition(".")[0] in DCB]
+    if not asked:
+        return not_asked("neither trust, dscp2prio nor pfc in the spec")
+    if ctx.facts.get(ROCE).lldpad:
+        hint = "systemctl disable --now lldpad.socket lldpad.service; or leave trust, dscp2prio and pfc to it"
+        return fail("no lldpad", "lldpad runs, and may overwrite what is set", hint)
+    return ok("no lldpad")
+
+
+@check("rdma.roce_ways", ROCE, OFED, rdma.DEVICES, fields=FIELDS, moment="preflight")
+def ways(ctx: Ctx) -> Outcome:
+    """Every setting that is asked for can be set on this host: the program, or the file, is there.
+
+    Judged where the stack is installed."""
+    if answer := _elsewhere(ctx):
+        return answer
+    asked = wanted(ctx.fragment.roce)
+    state, mine = ctx.facts.get(ROCE), ports(ctx)
+    if not asked:
+        return not_asked("no setting of RoCE in the spec")
+    if ctx.fragment.own_stack == "doca-ofed" and not _ofed_runs(ctx):
+        return skip("its tools and drivers come with DOCA-OFED, and openibd")
+    if not mine:
+        return fail("RoCE ports", NO_PORT, NO_PORT_HINT)
+    lacking: dict[str, list[str]] = {}
+    for port in mine:
+        for key in asked:
+            field = "dscp2prio" if key.startswith("dscp.") else key
+            shown = "trust" if field == "dscp2prio" else field
+            if shown not in port.values and not (key in MANAGER and "rdma_cm" not in state.tools):
+                lacking.setdefault(field, []).append(port.name)
+    if lacking:
+        told = "; ".join(f"nothing sets {key} of {', '.join(dict.fromkeys(names))}" for key, names in lacking.items())
+        return fail(f"{', '.join(asked)} can be set", told, _way_out(ctx.fragment, lacking))
+    return ok(f"{', '.join(asked)} can be set")
+
+
+def _ofed_runs(ctx: Ctx) -> bool:
+    """Whether DOCA-OFED's drivers are the loaded ones already, so that what they do not show is not to come."""
+    state = ctx.facts.get(OFED)
+    return (
+        "mlnx_qos" in ctx.facts.get(ROCE).tools
+        and state.active == "active"
+        and all(one.of_ofed for one in state.loaded)
+    )
+
+
+def _way_out(block: Rdma, lacking: dict[str, list[str]]) -> str:
+    ofed = block.own_stack == "doca-ofed"
+    known = [catalogue.setting(key) for key in lacking]
+    by = ", ".join(dict.fromkeys(one.ofed if ofed else one.inbox or "nothing" for one in known))
+    if ofed:
+        return f"they are set by {by}: have openibd load DOCA-OFED's drivers; or leave {', '.join(lacking)} out"
+    return (
+        f"with the kernel's drivers they are set by {by}; stack: doca-ofed has all; or leave {', '.join(lacking)} out"
+    )
+
+
+CHECKS = (settings, boot, gids, packet_filter, alone, ways)
+__all__ = ("CHECKS", "rules")

@@ -1,0 +1,57 @@
+"""What the block `rdma.roce` asks of each port, and the lines of its configuration on the host."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.roce.fragment import UNSET, Priority, Roce
+
+NONE: Priority = "none"
+LOSSLESS_STEP = 8
+"""A port that trusts the DSCP gives DSCP n the priority n / 8 until it is mapped otherwise (catalogue: roce, default-map)."""
+
+
+def priorities(asked: tuple[Priority, ...]) -> str:
+    """A list of priorities as the probe tells it: "3,4", or "none"."""
+    return ",".join(str(one) for one in sorted({int(one) for one in asked if one != NONE})) or "none"
+
+
+def wanted(block: Roce) -> dict[str, str]:
+    """What each port shall have, by the probe's keys, in the order in which it is set."""
+    values: dict[str, str] = {}
+    if block.mtu != UNSET:
+        values["mtu"] = str(block.mtu)
+    if block.trust:
+        values["trust"] = block.trust
+    for dscp, priority in sorted(block.dscp2prio.items(), key=lambda item: int(item[0])):
+        values[f"dscp.{dscp}"] = str(priority)
+    if block.pfc:
+        values["pfc"] = priorities(block.pfc)
+    if block.mode:
+        values["mode"] = block.mode
+    for key in ("tos", "traffic_class"):
+        if (value := getattr(block, key)) != UNSET:
+            values[key] = str(value)
+    if block.ecn:
+        values["ecn"] = priorities(block.ecn)
+    for key in ("cnp_dscp", "cnp_802p_prio"):
+        if (value := getattr(block, key)) != UNSET:
+            values[key] = str(value)
+    return values
+
+
+def lines(block: Rdma) -> tuple[str, ...]:
+    """The configuration on the host: which devices, how many, and `set KEY VALUE`; nothing where nothing is asked for."""
+    values = wanted(block.roce)
+    if not values or block.fabric != "roce":
+        return ()
+    chosen = [
+        " ".join(["device", *(f"{key}={value}" for key in ("pci", "driver", "netdev") if (value := getattr(one, key)))])
+        for one in block.devices
+    ]
+    counted = [f"count {block.count}"] if block.count else []
+    return (*chosen, *counted, *(f"set {key} {value}" for key, value in values.items()))
+
+
+def priority_of(block: Roce, dscp: int) -> int:
+    """The priority that a port which trusts the DSCP gives it."""
+    return block.dscp2prio.get(str(dscp), dscp // LOSSLESS_STEP)

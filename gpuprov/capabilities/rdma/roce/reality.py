@@ -1,0 +1,66 @@
+"""What RoCE ports and DOCA-OFED are now, as the blocks of a spec."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.ofed.fragment import Key
+from gpuprov.capabilities.rdma.roce.lines import LOSSLESS_STEP, NONE
+from gpuprov.catalog import rdma_ofed as catalogue
+from gpuprov.probe import rdma
+from gpuprov.probe.base import Facts
+from gpuprov.probe.ofed import OFED, PACKAGES, release
+from gpuprov.probe.roce import ROCE
+from gpuprov.reading import is_whole
+
+ROCE_PROBES = (ROCE, rdma.DEVICES)
+OFED_PROBES = (OFED, PACKAGES)
+NUMBERS = ("tos", "traffic_class", "cnp_dscp", "cnp_802p_prio", "mtu")
+WORDS = {True: "yes", False: "no"}
+
+
+def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
+    """What all of the block's ports have alike; a setting in which they differ, or that nothing shows, is left out."""
+    if block.fabric != "roce":
+        return {}
+    names = {device.name for device in selected(block, facts.get(rdma.DEVICES))}
+    ports = [port.values for port in facts.get(ROCE).ports if port.device in names]
+    if not ports:
+        return {}
+    common = {key: value for key, value in ports[0].items() if all(port.get(key) == value for port in ports)}
+    told: dict[str, Any] = {key: common[key] for key in ("trust", "mode") if key in common}
+    told |= {key: int(common[key]) for key in NUMBERS if is_whole(common.get(key, ""))}
+    for key in ("pfc", "ecn"):
+        if key in common and (common[key] == NONE or is_whole(common[key].replace(",", ""))):
+            told[key] = [NONE] if common[key] == NONE else [int(one) for one in common[key].split(",")]
+    mapped = {key.removeprefix("dscp."): int(value) for key, value in common.items() if key.startswith("dscp.")}
+    own = {dscp: priority for dscp, priority in mapped.items() if priority != int(dscp) // LOSSLESS_STEP}
+    return {**told, "dscp2prio": own} if own else told
+
+
+def ofed(facts: Facts) -> dict[str, Any] | None:
+    """The block of a host with DOCA-OFED; None without it. Where its package came from, the host does not tell."""
+    state, found = facts.get(OFED), facts.get(PACKAGES)
+    if catalogue.PROFILE not in found:
+        return None
+    names = catalogue.packages("debian", kernel=True) + catalogue.packages("redhat", kernel=True)
+    packaged = next((release(found[name].version) for name in names if name in found), "")
+    keys = {key: value for key, value in (state.settings or {}).items() if key in get_args(Key)}
+    values = {key: value == WORDS[True] if value in WORDS.values() else value for key, value in keys.items()}
+    known = {
+        key: value
+        for key, value in values.items()
+        if isinstance(value, bool) or (key, value) == ("SET_IPOIB_CM", "auto")
+    }
+    mine = [
+        one
+        for name, one in found.items()
+        if name in catalogue.packages("debian", held=True) + catalogue.packages("redhat", held=True)
+    ]
+    return {
+        "version": state.release or packaged,
+        "hold": all(one.held for one in mine),
+        "openib_conf": {key: value for key, value in known.items() if key not in ("ONBOOT",) or value is True},
+    }

@@ -1,0 +1,89 @@
+"""What cannot be, or does not fit together, in the block `rdma.roce`, whatever the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.roce.fragment import UNSET, Roce
+from gpuprov.capabilities.rdma.roce.lines import NONE, priority_of
+from gpuprov.catalog import roce as catalogue
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Path, Problem
+
+HERE: Path = ("rdma", "roce")
+LEAST_MTU = 68
+"""Bytes: the smallest that the kernel takes for an Ethernet interface (ETH_MIN_MTU)."""
+WITHOUT_INBOX = [one.key for one in catalogue.roce_file().settings if not one.inbox]
+
+
+def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
+    """Errors for what cannot be set, warnings for what would work against itself."""
+    asked = block.roce
+    if block.fabric != "roce":
+        if asked != Roce():
+            message = f"rdma.roce is set, and rdma.fabric is {block.fabric}"
+            yield Problem(
+                path=HERE,
+                message=message,
+                hint="fabric: roce, or leave roce out (roce: false, where an outer group has it)",
+            )
+        return
+    yield from _lists(asked)
+    yield from _trust(asked)
+    if asked.mtu != UNSET and asked.mtu < LEAST_MTU:
+        message = f"rdma.roce.mtu is {asked.mtu}"
+        yield Problem(
+            path=(*HERE, "mtu"), message=message, hint=f"allowed: {LEAST_MTU} to 65535, or -1, which leaves it"
+        )
+    if block.own_stack == "inbox":
+        for key in WITHOUT_INBOX:
+            if getattr(asked, key) != getattr(Roce(), key):
+                message = f"rdma.roce.{key}: the kernel's own drivers of most releases have nothing to set it by"
+                hint = "stack: doca-ofed; without it, apply refuses where the host has no such file"
+                yield Problem(path=(*HERE, key), message=message, hint=hint, severity="warning")
+    yield from _classes(asked)
+
+
+def _lists(asked: Roce) -> Iterable[Problem]:
+    for key in ("pfc", "ecn"):
+        values = getattr(asked, key)
+        if NONE in values and len(values) > 1:
+            message = f"rdma.roce.{key} has none beside priorities"
+            yield Problem(path=(*HERE, key), message=message, hint=f"{key}: [none], or the priorities alone")
+        elif len(set(values)) != len(values):
+            message = f"rdma.roce.{key} names a priority twice"
+            yield Problem(path=(*HERE, key), message=message, hint="each once")
+
+
+def _trust(asked: Roce) -> Iterable[Problem]:
+    if asked.dscp2prio and asked.trust == "pcp":
+        message = "rdma.roce.dscp2prio maps DSCPs, and trust is pcp: the first mapping makes a port trust the DSCP"
+        yield Problem(path=(*HERE, "dscp2prio"), message=message, hint="trust: dscp, or leave dscp2prio out")
+    if asked.mode == "v1" and asked.trust == "dscp":
+        message = "rdma.roce.mode is v1, whose packets have no IP header, and trust is dscp"
+        yield Problem(path=(*HERE, "mode"), message=message, hint="mode: v2, or trust: pcp", severity="warning")
+
+
+def _classes(asked: Roce) -> Iterable[Problem]:
+    """Whether RoCE traffic gets the priorities that are lossless and controlled."""
+    classes = {key: getattr(asked, key) for key in ("tos", "traffic_class") if getattr(asked, key) != UNSET}
+    if len({value >> 2 for value in classes.values()}) > 1:
+        message = (
+            f"rdma.roce.traffic_class {asked.traffic_class} is DSCP {asked.traffic_class >> 2}, and tos {asked.tos} is DSCP "
+            f"{asked.tos >> 2}: traffic_class wins"
+        )
+        hint = "the same DSCP in both, or one of them"
+        yield Problem(path=(*HERE, "traffic_class"), message=message, hint=hint, severity="warning")
+    if asked.trust == "pcp":
+        return
+    for key, value in classes.items():
+        dscp = value >> 2
+        priority = priority_of(asked, dscp)
+        for policy, what in (("pfc", "has no PFC"), ("ecn", "has no ECN")):
+            listed = getattr(asked, policy)
+            if listed and NONE not in listed and priority not in listed:
+                message = f"rdma.roce.{key} {value} is DSCP {dscp}, of priority {priority}, which {what}"
+                shown = ", ".join(str(one) for one in listed)
+                hint = f'dscp2prio: {{"{dscp}": {listed[0]}}}, or a DSCP of the priorities of {policy}: {shown}'
+                yield Problem(path=(*HERE, key), message=message, hint=hint, severity="warning")

@@ -1,0 +1,97 @@
+"""Repositories that are stand-ins throughout: those of Ubuntu and of the dnf and zypper families, and NVIDIA's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuprov.simulate import debs, rpms
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.distributions import Distribution
+from gpuprov.simulate.repository import index as repository_index
+from gpuprov.simulate.repository.index import Release
+from gpuprov.simulate.repository.signing import Signer
+from gpuprov.simulate.repository.versions import versions
+from gpuprov.simulate.standins import el as standins_el
+from gpuprov.simulate.standins import extras as standins
+from gpuprov.simulate.standins import nvidia_apt as standins_nvidia_apt
+from gpuprov.simulate.standins import nvidia_dnf as standins_nvidia_dnf
+from gpuprov.simulate.standins import nvidia_zypper as standins_nvidia_zypper
+from gpuprov.simulate.standins import precompiled as standins_precompiled
+from gpuprov.simulate.standins import suse as standins_suse
+from gpuprov.simulate.standins import toolkit as standins_toolkit
+from gpuprov.simulate.standins import ubuntu as standins_ubuntu
+from gpuprov.simulate.standins.model import Standin
+
+Rows = list[tuple[str, str]]
+ARCHIVE = "ubuntu"
+EL = "el"
+SUSE = "suse"
+DRIVER = "driver"
+"""The folder of a distribution's own archive of NVIDIA's packages, where it is not the one of all its packages."""
+INSTALLED = "installed"
+"""The folder of what a host of the dnf or zypper family has from the start."""
+
+
+def nvidia_place(distribution: Distribution) -> str:
+    """Where NVIDIA's repository lies, below the folder that is served: as on NVIDIA's server."""
+    return f"nvidia/{distribution.catalogue}/x86_64"
+
+
+def distribution(folder: Path, description: Description, signer: Signer) -> Rows:
+    """The distribution's own packages."""
+    known = description.known
+    if known.family == "redhat":
+        own = known.driver_source and "distribution" in description.served
+        driver = _nvidia_rpms(folder / DRIVER, description, signer, modular=False) if own else []
+        there = _rpms(folder / EL, known, signer, standins_el.installed(known), standins_el.offered(known))
+        return [*there, *driver]
+    if known.family == "suse":
+        return _rpms(folder / SUSE, known, signer, standins_suse.installed(known), standins_suse.offered(known))
+    pool = folder / ARCHIVE / "pool"
+    made = standins_ubuntu.headers(known)
+    if "distribution" in description.served:
+        made += [
+            package for version in versions(description.driver) for package in standins_ubuntu.packages(known, version)
+        ]
+        made += standins_precompiled.ubuntu(known, versions(description.driver))
+    made += standins.extras(known, "distribution")
+    files = debs.build(pool, made)
+    release = Release("Ubuntu", "Ubuntu", known.codename, "restricted")
+    repository_index.apt(folder / ARCHIVE, release, signer)
+    return [(file.name, "stand-in") for file in files]
+
+
+def nvidia(folder: Path, description: Description, signer: Signer) -> Rows:
+    """NVIDIA's repository for the distribution."""
+    known, place = description.known, folder / nvidia_place(description.known)
+    offered = versions(description.driver)
+    if known.family == "redhat":
+        return _nvidia_rpms(place, description, signer, modular=known.modular)
+    if known.family == "suse":
+        made = [package for version in offered for package in standins_nvidia_zypper.packages(known, version)]
+        files = rpms.build(place, [*made, *standins_nvidia_zypper.beside(), *standins.extras(known, "nvidia")])
+        repository_index.rpm(place, signer)
+        return [(file.name, "stand-in") for file in files]
+    made = [package for version in offered for package in standins_nvidia_apt.packages(known, version)]
+    made += [*standins_nvidia_apt.pinning(offered), *standins.extras(known, "nvidia")]
+    made += standins_toolkit.packages("deb") if description.container_toolkit else []
+    rows = [(file.name, "stand-in") for file in debs.build(place, made)]
+    repository_index.apt(place, repository_index.NVIDIA, signer)
+    return rows
+
+
+def _nvidia_rpms(place: Path, description: Description, signer: Signer, *, modular: bool) -> Rows:
+    known, offered = description.known, versions(description.driver)
+    made = [package for version in offered for package in standins_nvidia_dnf.packages(known, version)]
+    made += standins_nvidia_dnf.precompiled(known, offered)
+    made += standins_toolkit.packages("rpm") if description.container_toolkit else []
+    files = rpms.build(place, [*made, *standins.extras(known, "nvidia")])
+    repository_index.rpm(place, signer, standins_nvidia_dnf.modulemd(known, offered) if modular else "")
+    return [(file.name, "stand-in") for file in files]
+
+
+def _rpms(folder: Path, known: Distribution, signer: Signer, installed: list[Standin], offered: list[Standin]) -> Rows:
+    there = rpms.build(folder / INSTALLED, installed)
+    more = rpms.build(folder, [*offered, *standins.extras(known, "distribution")])
+    repository_index.rpm(folder, signer)
+    return [(file.name, "stand-in") for file in (*there, *more)]

@@ -1,0 +1,61 @@
+"""Which driver versions a simulated host's repository offers: Debian's own, or a set that is rewritten to another version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gpuprov.catalog.drivers import Version, branch_of
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate.repository.debian import Package
+from gpuprov.simulate.repository.versions import newest
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Driver versions as NVIDIA counts them (`535.261.03`): those offered as Debian has them, and those made up from `base`."""
+
+    real: tuple[str, ...]
+    rewritten: tuple[str, ...]
+    base: str
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.real, *self.rewritten)
+
+
+def upstream(version: str) -> str:
+    """`535.261.03` of the package version `535.261.03-1`."""
+    return re.sub(r"[-+~].*", "", version)
+
+
+def plan(driver: str, offered: Iterable[Package], names: Sequence[str]) -> Plan:
+    """`driver`: empty for all that Debian has, or branches and exact versions, separated by commas. `names`: the whole set.
+
+    A branch that Debian does not have stands for the newest release of it that the catalogue knows.
+    """
+    having: dict[str, set[str]] = {}
+    for package in offered:
+        if package.name in names:
+            having.setdefault(upstream(package.version), set()).add(package.name)
+    known = sorted(having, key=Version.parse)
+    base = max((v for v in known if having[v] >= set(names)), key=Version.parse, default="")
+    if not base:
+        raise GpuprovError("Debian has no version of the driver with all of its packages", hint=", ".join(names))
+    real: list[str] = []
+    rewritten: list[str] = []
+    for word in driver.replace(",", " ").split():
+        of_branch = [version for version in known if branch_of(version) == branch_of(word)]
+        if word in known:
+            real.append(word)
+        elif not Version.parse(word).is_branch:
+            rewritten.append(word)
+        elif of_branch:
+            real += of_branch
+        else:
+            rewritten.append(newest(word))
+    if not real and not rewritten:
+        real = known
+    return Plan(tuple(dict.fromkeys(real)), tuple(dict.fromkeys(rewritten)), base)

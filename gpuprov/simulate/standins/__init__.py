@@ -1,0 +1,1 @@
+"""Packages that stand in for those that cannot be had, or that want a GPU."""

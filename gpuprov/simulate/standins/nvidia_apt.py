@@ -1,0 +1,153 @@
+"""NVIDIA's CUDA repository for apt as stand-ins: branch suffixes below 590, none from 590 on, and the metapackages that drag a
+driver in. https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/recent-updates.html
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gpuprov.catalog.drivers import Version, branch_of
+from gpuprov.catalog.packages import package_names, package_sets
+from gpuprov.simulate.distributions import Distribution
+from gpuprov.simulate.parts import fabric
+from gpuprov.simulate.parts.base import text
+from gpuprov.simulate.standins import driver as pieces
+from gpuprov.simulate.standins import switch_libraries
+from gpuprov.simulate.standins.catalogue import PERSISTENCE, nvidia_for_debian, whole
+from gpuprov.simulate.standins.driver import DEB
+from gpuprov.simulate.standins.model import Standin
+from gpuprov.simulate.standins.ubuntu import (
+    FABRIC_SCRIPTS,
+    FLAVOURS,
+    HOLLOW,
+    exact,
+    headless,
+    kernel,
+    kernel_common,
+    user_space,
+)
+
+DKMS = "nvidia"
+UNSUFFIXED = 590
+"""The first branch whose packages have no branch in their names."""
+SPLIT = 580
+"""The first branch with packages of their own for the daemon and nvidia-modprobe, and one name for the firmware."""
+FIRST_PINNED = 580
+"""The first branch that has packages which pin it."""
+REVISED = Version.parse("580.126.09")
+"""From here on, versions for Ubuntu end with -1ubuntu1; they ended with -0ubuntu1."""
+PIN = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
+PREFERENCES = "/etc/apt/preferences.d/cuda-repository-pin-600"
+"""What cuda-keyring brings: NVIDIA's repository outranks the distribution's."""
+
+
+def packages(distribution: Distribution, version: str) -> list[Standin]:
+    """The set of one driver version."""
+    one = partial(Standin, version=full_version(distribution, version), source="nvidia-graphics-drivers")
+    made = (
+        _ubuntu(distribution, version, one)
+        if distribution.id == "ubuntu"
+        else nvidia_for_debian(distribution, version, one)
+    )
+    for name in _names(distribution, "fabric-manager", version):
+        made.append(
+            one(name, summary=f"Fabric Manager for NVSwitch based systems {version}", requires=("python3",),
+                files=fabric.fabric_manager_files(version), scripts=FABRIC_SCRIPTS).instead_of("nvidia-fabricmanager-any")
+        )  # fmt: skip
+    for name in _names(distribution, "imex", version):
+        scripts = {key: script.replace("nvidia-fabricmanager", "nvidia-imex") for key, script in FABRIC_SCRIPTS.items()}
+        files = {**fabric.imex_files(version), "/DEBIAN/conffiles": text("/etc/nvidia-imex/config.cfg\n")}
+        made.append(one(name, summary=f"NVIDIA IMEX service {version}", requires=("python3",),
+                        files=files, scripts=scripts))  # fmt: skip
+    for part, told in switch_libraries.SUMMARIES.items():
+        files = switch_libraries.files(part, version, DEB.libraries)
+        made += [
+            one(name, summary=f"{told} {version}", files=files, scripts=switch_libraries.DEB_SCRIPTS)
+            for name in _names(distribution, part, version)
+        ]
+    return made
+
+
+def _ubuntu(distribution: Distribution, version: str, one: partial[Standin]) -> list[Standin]:
+    branch = branch_of(version)
+    end = "" if int(branch) >= UNSUFFIXED else f"-{branch}"
+    firmware = f"nvidia-firmware{end}" if int(branch) >= SPLIT else f"nvidia-firmware-{branch}-{version}"
+    made = [
+        *_user_space(one, version, end, split=int(branch) >= SPLIT),
+        one(f"libnvidia-gpucomp{end}", summary="NVIDIA GPU compiler library").instead_of("libnvidia-gpucomp"),
+        one(firmware, summary="Firmware files used by the kernel module", files=pieces.firmware(version)),
+        kernel_common(one, end, firmware),
+    ]
+    for flavour, is_open in FLAVOURS:
+        made += [*kernel(one, version, end, flavour, DKMS), *headless(one, end, is_open)]
+    return whole(distribution, "nvidia", version, [*made, *_metapackages(one, branch, end)], one)
+
+
+def _user_space(one: partial[Standin], version: str, end: str, *, split: bool) -> list[Standin]:
+    """`split`: the daemon and nvidia-modprobe have packages of their own."""
+    made = user_space(one, version, end)
+    if not split:
+        return made
+    utils = f"nvidia-compute-utils{end}"
+    full = one.keywords["version"]
+    # Which package has MPS from 590 on is not known; here it keeps the one of before.
+    mps = pieces.programs("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
+    return [
+        *(package for package in made if package.name != utils),
+        one(utils, summary="NVIDIA compute utilities", files=mps,
+            requires=exact(full, f"libnvidia-compute{end}", "nvidia-persistenced")),
+        one("nvidia-persistenced", summary="NVIDIA Persistence Daemon", files=dict(pieces.persistence(DEB, on=True)),
+            requires=("passwd",), scripts=PERSISTENCE),
+        one("nvidia-modprobe", summary="NVIDIA kernel module loader", files=pieces.programs("nvidia-modprobe")),
+    ]  # fmt: skip
+
+
+def full_version(distribution: Distribution, version: str) -> str:
+    """The package version."""
+    if distribution.id != "ubuntu":
+        return f"{version}-1"
+    return f"{version}-{1 if Version.parse(version) >= REVISED else 0}ubuntu1"
+
+
+def pinning(versions: tuple[str, ...]) -> list[Standin]:
+    """The packages that pin a branch or a version: they hold a file of apt preferences."""
+    wanted = {branch_of(version): f"{branch_of(version)}.*" for version in versions} | {v: f"{v}-*" for v in versions}
+    made = []
+    for name, pattern in wanted.items():
+        if int(branch_of(name)) >= FIRST_PINNED:
+            pin = f"Package: *nvidia* *cuda-drivers* libnvsdm*\nPin: version {pattern}\nPin-Priority: 1000\n"
+            path = f"/etc/apt/preferences.d/nvidia-driver-pinning-{name}"
+            package = Standin(
+                f"nvidia-driver-pinning-{name}", f"{name}-1", f"Pins the driver to {name}", {path: text(pin)}
+            )
+            made.append(package.instead_of("nvidia-driver-pinning"))
+    return made
+
+
+def _metapackages(one: partial[Standin], branch: str, end: str) -> list[Standin]:
+    full = one.keywords["version"]
+    meta = partial(one, summary="NVIDIA driver metapackage")
+    made = []
+    for _, is_open in FLAVOURS:
+        parts = [f"nvidia-dkms{end}{is_open}", f"nvidia-kernel-source{end}{is_open}"]
+        parts += [f"libnvidia-{part}{end}" for part in ("compute", "cfg1", *HOLLOW)]
+        parts += [f"nvidia-compute-utils{end}", f"nvidia-utils{end}"]
+        made.append(meta(f"nvidia-driver{end}{is_open}", requires=exact(full, *parts)))
+    if not end:
+        return [
+            *made,
+            meta("nvidia-open", requires=exact(full, "nvidia-driver-open")),
+            meta("cuda-drivers", requires=exact(full, "nvidia-driver")),
+        ]
+    return [
+        *made,
+        meta("nvidia-open", requires=exact(full, f"nvidia-open-{branch}")),
+        meta("cuda-drivers", requires=exact(full, f"cuda-drivers-{branch}")),
+        meta(f"nvidia-open-{branch}", requires=exact(full, f"nvidia-driver-{branch}-open")),
+        meta(f"cuda-drivers-{branch}", requires=exact(full, f"nvidia-driver-{branch}")),
+    ]
+
+
+def _names(distribution: Distribution, part: str, version: str) -> list[str]:
+    sets = package_sets(distribution.catalogue, part, version, origin="nvidia")
+    return [name for entry in sets for name in package_names(entry, version)]
