@@ -11,7 +11,7 @@ from gpuprov.onhost import openpgp
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
 from gpuprov.simulate.parts.packages import URL
-from gpuprov.simulate.repository import signing as repository_signing
+from gpuprov.simulate.repository import signing
 from gpuprov.simulate.repository.build import repository
 from gpuprov.simulate.repository.others import nvidia_place
 
@@ -42,7 +42,7 @@ def text(hosts: Iterable[SimulatedHost], spec: dict[str, Any] | None = None) -> 
 
 def mirror(description: Description, folder: Path) -> dict[str, Any]:
     """The spec of a driver from the mirror that the host serves; `folder` holds its key. Signed are packages and index."""
-    key = folder / f"{repository_signing.VENDOR}.asc"
+    key = folder / f"{signing.VENDOR}.asc"
     block = {
         "url": f"{URL}/{nvidia_place(description.known)}",
         "key_file": str(key),

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts.base import PROGRAMS, File, Part, text
-from gpuprov.simulate.repository import index as repository_index
-from gpuprov.simulate.repository import signing as repository_signing
+from gpuprov.simulate.repository import index, signing
 from gpuprov.simulate.repository.build import repository
 from gpuprov.simulate.repository.others import DRIVER, nvidia_place
-from gpuprov.simulate.standins import nvidia_apt as standins_nvidia_apt
+from gpuprov.simulate.standins import nvidia_apt
 
 ASSETS = Path(__file__).with_name("packages_files")
 PLACE = "/usr/share/gpuprov-sim/repository"
@@ -25,7 +24,7 @@ DEBIAN = f"""\
 # Of a gpuprov simulated host: Debian's own driver packages, and stand-ins for those that touch a GPU.
 Types: deb
 URIs: {URL}/debian
-Suites: {repository_index.OWN.suite}
+Suites: {index.OWN.suite}
 Components: main
 Signed-By: {KEYRING}
 """
@@ -107,11 +106,11 @@ def _apt(description: Description, folder: Path) -> dict[str, File]:
         sources["ubuntu.sources"] = UBUNTU.format(codename=known.codename)
     elif "distribution" in description.configured:
         sources["gpuprov-sim.sources"] = DEBIAN
-    files = {KEYRING: File((folder / repository_signing.KEYRING).read_bytes())}
+    files = {KEYRING: File((folder / signing.KEYRING).read_bytes())}
     if "nvidia" in description.configured:
         sources["cuda.sources"] = NVIDIA.format(place=nvidia_place(known))
-        files[NVIDIA_KEYRING] = File((folder / f"{repository_signing.VENDOR}.gpg").read_bytes())
-        files[standins_nvidia_apt.PREFERENCES] = text(standins_nvidia_apt.PIN)
+        files[NVIDIA_KEYRING] = File((folder / f"{signing.VENDOR}.gpg").read_bytes())
+        files[nvidia_apt.PREFERENCES] = text(nvidia_apt.PIN)
     for name, content in sources.items():
         files |= {f"{PROGRAMS}/sources/{name}": text(content), f"/etc/apt/sources.list.d/{name}": text(content)}
     return {**files, "/etc/apt/apt.conf.d/90gpuprov-sim": text('Acquire::http::Proxy::127.0.0.1 "DIRECT";\n')}
@@ -123,7 +122,7 @@ def _dnf(description: Description, folder: Path) -> dict[str, File]:
         f"{REPOSITORIES[known.family]}/{known.base_source}.repo": text(
             EL.format(name=known.base_source, what="the distribution's packages", place=FOLDERS[known.family])
         ),
-        f"{RPM_KEYS}/RPM-GPG-KEY-gpuprov-sim": File((folder / repository_signing.ARMOURED).read_bytes()),
+        f"{RPM_KEYS}/RPM-GPG-KEY-gpuprov-sim": File((folder / signing.ARMOURED).read_bytes()),
     }
     if known.driver_source and "distribution" in description.configured:
         source = EL.format(name=known.driver_source, what="its own archive of NVIDIA's packages", place=DRIVER)
@@ -131,7 +130,7 @@ def _dnf(description: Description, folder: Path) -> dict[str, File]:
     if "nvidia" in description.configured:
         source = NVIDIA_EL.format(catalogue=known.catalogue, place=nvidia_place(known))
         files[f"{REPOSITORIES[known.family]}/cuda-{known.catalogue}.repo"] = text(source)
-        files[f"{RPM_KEYS}/RPM-GPG-KEY-nvidia"] = File((folder / f"{repository_signing.VENDOR}.asc").read_bytes())
+        files[f"{RPM_KEYS}/RPM-GPG-KEY-nvidia"] = File((folder / f"{signing.VENDOR}.asc").read_bytes())
     return files
 
 

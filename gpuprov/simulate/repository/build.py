@@ -15,17 +15,13 @@ from gpuprov.errors import GpuprovError
 from gpuprov.simulate import debs, image, sources, tools
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import fabric
-from gpuprov.simulate.repository import index as repository_index
-from gpuprov.simulate.repository import others as repository_others
-from gpuprov.simulate.repository import signing as repository_signing
+from gpuprov.simulate.repository import index, others, signing
 from gpuprov.simulate.repository.debian import Archive, Package, closure
 from gpuprov.simulate.repository.plan import Plan, plan, upstream
 from gpuprov.simulate.repository.standins import CHANGED, KERNEL, Content, keep, standin
 from gpuprov.simulate.repository.versions import versions
 from gpuprov.simulate.standins import driver as standins_driver
-from gpuprov.simulate.standins import ofed as standins_ofed
-from gpuprov.simulate.standins import runfile as standins_runfile
-from gpuprov.simulate.standins import toolkit as standins_toolkit
+from gpuprov.simulate.standins import ofed, runfile, toolkit
 
 RUNFILES = "runfile"
 """The folder of NVIDIA's .run files, below the one that is served."""
@@ -58,21 +54,21 @@ def _build(made: Path, description: Description, content: Content) -> None:
         folder = Path(temporary) / "repository"
         folder.mkdir()
         rows: list[tuple[str, str]] = []
-        with repository_signing.signer() as signer:
+        with signing.signer() as signer:
             if not known.stands_in:
                 rows += _debian(folder / "debian", Path(temporary) / "apt", description, content)
-                repository_index.apt(folder / "debian", repository_index.OWN, signer)
+                index.apt(folder / "debian", index.OWN, signer)
             else:
-                rows += repository_others.distribution(folder, description, signer)
+                rows += others.distribution(folder, description, signer)
             signer.export(folder)
         if "nvidia" in description.served:
-            with repository_signing.signer(repository_signing.VENDOR) as signer:
-                rows += repository_others.nvidia(folder, description, signer)
+            with signing.signer(signing.VENDOR) as signer:
+                rows += others.nvidia(folder, description, signer)
                 signer.export(folder)
         for version in versions(description.driver):
-            rows.append((standins_runfile.write(folder / RUNFILES, version).name, "stand-in"))
+            rows.append((runfile.write(folder / RUNFILES, version).name, "stand-in"))
         if description.ofed:
-            rows.append((standins_ofed.write(folder / DOCA).name, "stand-in"))
+            rows.append((ofed.write(folder / DOCA).name, "stand-in"))
         table = "".join(f"{name}\t{kind}\n" for name, kind in sorted(rows))
         (folder / "CONTENT.tsv").write_text(table, encoding="utf-8")
         for path in (folder, *folder.rglob("*")):
@@ -91,7 +87,7 @@ def _debian(folder: Path, scratch: Path, description: Description, content: Cont
     chosen = plan(description.driver, driver, _set(names))
     rows = _packages(archive, pool, offered, names, chosen, content)
     if description.container_toolkit:
-        rows += [(file.name, "stand-in") for file in debs.build(pool, standins_toolkit.packages("deb"))]
+        rows += [(file.name, "stand-in") for file in debs.build(pool, toolkit.packages("deb"))]
     for version in chosen.versions:
         rows += [(f.name, "stand-in") for f in fabric.packages(pool, description.distribution, version)]
     return [*rows, (fabric.subnet_manager(pool).name, "stand-in")]
@@ -157,7 +153,7 @@ def _key(description: Description, content: Content) -> str:
         for flavour in sorted(set(KERNEL.values())):
             digest.update(repr(sorted(content.kernel_source(version, flavour).items())).encode())
     if description.container_toolkit:
-        digest.update(standins_toolkit.key().encode())
+        digest.update(toolkit.key().encode())
     for path, entry in sorted(content.nvml("1").items()):
         body = entry.content.read_bytes() if isinstance(entry.content, Path) else entry.content
         digest.update(path.encode() + body)

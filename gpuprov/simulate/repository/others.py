@@ -7,19 +7,12 @@ from pathlib import Path
 from gpuprov.simulate import debs, rpms
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.distributions import Distribution
-from gpuprov.simulate.repository import index as repository_index
+from gpuprov.simulate.repository import index
 from gpuprov.simulate.repository.index import Release
 from gpuprov.simulate.repository.signing import Signer
 from gpuprov.simulate.repository.versions import versions
-from gpuprov.simulate.standins import el as standins_el
+from gpuprov.simulate.standins import el, nvidia_apt, nvidia_dnf, nvidia_zypper, precompiled, suse, toolkit, ubuntu
 from gpuprov.simulate.standins import extras as standins
-from gpuprov.simulate.standins import nvidia_apt as standins_nvidia_apt
-from gpuprov.simulate.standins import nvidia_dnf as standins_nvidia_dnf
-from gpuprov.simulate.standins import nvidia_zypper as standins_nvidia_zypper
-from gpuprov.simulate.standins import precompiled as standins_precompiled
-from gpuprov.simulate.standins import suse as standins_suse
-from gpuprov.simulate.standins import toolkit as standins_toolkit
-from gpuprov.simulate.standins import ubuntu as standins_ubuntu
 from gpuprov.simulate.standins.model import Standin
 
 Rows = list[tuple[str, str]]
@@ -43,21 +36,19 @@ def distribution(folder: Path, description: Description, signer: Signer) -> Rows
     if known.family == "redhat":
         own = known.driver_source and "distribution" in description.served
         driver = _nvidia_rpms(folder / DRIVER, description, signer, modular=False) if own else []
-        there = _rpms(folder / EL, known, signer, standins_el.installed(known), standins_el.offered(known))
+        there = _rpms(folder / EL, known, signer, el.installed(known), el.offered(known))
         return [*there, *driver]
     if known.family == "suse":
-        return _rpms(folder / SUSE, known, signer, standins_suse.installed(known), standins_suse.offered(known))
+        return _rpms(folder / SUSE, known, signer, suse.installed(known), suse.offered(known))
     pool = folder / ARCHIVE / "pool"
-    made = standins_ubuntu.headers(known)
+    made = ubuntu.headers(known)
     if "distribution" in description.served:
-        made += [
-            package for version in versions(description.driver) for package in standins_ubuntu.packages(known, version)
-        ]
-        made += standins_precompiled.ubuntu(known, versions(description.driver))
+        made += [package for version in versions(description.driver) for package in ubuntu.packages(known, version)]
+        made += precompiled.ubuntu(known, versions(description.driver))
     made += standins.extras(known, "distribution")
     files = debs.build(pool, made)
     release = Release("Ubuntu", "Ubuntu", known.codename, "restricted")
-    repository_index.apt(folder / ARCHIVE, release, signer)
+    index.apt(folder / ARCHIVE, release, signer)
     return [(file.name, "stand-in") for file in files]
 
 
@@ -68,30 +59,30 @@ def nvidia(folder: Path, description: Description, signer: Signer) -> Rows:
     if known.family == "redhat":
         return _nvidia_rpms(place, description, signer, modular=known.modular)
     if known.family == "suse":
-        made = [package for version in offered for package in standins_nvidia_zypper.packages(known, version)]
-        files = rpms.build(place, [*made, *standins_nvidia_zypper.beside(), *standins.extras(known, "nvidia")])
-        repository_index.rpm(place, signer)
+        made = [package for version in offered for package in nvidia_zypper.packages(known, version)]
+        files = rpms.build(place, [*made, *nvidia_zypper.beside(), *standins.extras(known, "nvidia")])
+        index.rpm(place, signer)
         return [(file.name, "stand-in") for file in files]
-    made = [package for version in offered for package in standins_nvidia_apt.packages(known, version)]
-    made += [*standins_nvidia_apt.pinning(offered), *standins.extras(known, "nvidia")]
-    made += standins_toolkit.packages("deb") if description.container_toolkit else []
+    made = [package for version in offered for package in nvidia_apt.packages(known, version)]
+    made += [*nvidia_apt.pinning(offered), *standins.extras(known, "nvidia")]
+    made += toolkit.packages("deb") if description.container_toolkit else []
     rows = [(file.name, "stand-in") for file in debs.build(place, made)]
-    repository_index.apt(place, repository_index.NVIDIA, signer)
+    index.apt(place, index.NVIDIA, signer)
     return rows
 
 
 def _nvidia_rpms(place: Path, description: Description, signer: Signer, *, modular: bool) -> Rows:
     known, offered = description.known, versions(description.driver)
-    made = [package for version in offered for package in standins_nvidia_dnf.packages(known, version)]
-    made += standins_nvidia_dnf.precompiled(known, offered)
-    made += standins_toolkit.packages("rpm") if description.container_toolkit else []
+    made = [package for version in offered for package in nvidia_dnf.packages(known, version)]
+    made += nvidia_dnf.precompiled(known, offered)
+    made += toolkit.packages("rpm") if description.container_toolkit else []
     files = rpms.build(place, [*made, *standins.extras(known, "nvidia")])
-    repository_index.rpm(place, signer, standins_nvidia_dnf.modulemd(known, offered) if modular else "")
+    index.rpm(place, signer, nvidia_dnf.modulemd(known, offered) if modular else "")
     return [(file.name, "stand-in") for file in files]
 
 
 def _rpms(folder: Path, known: Distribution, signer: Signer, installed: list[Standin], offered: list[Standin]) -> Rows:
     there = rpms.build(folder / INSTALLED, installed)
     more = rpms.build(folder, [*offered, *standins.extras(known, "distribution")])
-    repository_index.rpm(folder, signer)
+    index.rpm(folder, signer)
     return [(file.name, "stand-in") for file in (*there, *more)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts.base import text
-from gpuprov.simulate.standins import rpm_kernels as standins_rpm_kernels
+from gpuprov.simulate.standins import rpm_kernels
 from gpuprov.simulate.standins.model import Standin
 
 # Programs that rpm packages may require: Debian's do the work.
@@ -65,7 +65,7 @@ def installed(distribution: Distribution) -> list[Standin]:
         Standin(program, f"{version}.{tag}", f"{program}: the host's is Debian's", provides=provides)
         for program, (version, provides) in USERLAND.items()
     ]
-    return [release, *rows, *standins_rpm_kernels.installed(distribution)]
+    return [release, *rows, *rpm_kernels.installed(distribution)]
 
 
 def offered(distribution: Distribution) -> list[Standin]:
@@ -75,7 +75,7 @@ def offered(distribution: Distribution) -> list[Standin]:
         Standin(name, f"{version}.{tag}", f"{summary}: the host's is Debian's", requires=requires)
         for name, (version, summary, requires) in OFFERED.items()
     ]
-    rows += standins_rpm_kernels.offered(distribution)
+    rows += rpm_kernels.offered(distribution)
     rows.append(
         Standin("gcc-c++", f"11.5.0-5.{tag}", "C++ support for GCC: as much as the stand-ins' source needs",
                 files={"/usr/bin/g++": text(COMPILER, 0o755)}, requires=("gcc",))

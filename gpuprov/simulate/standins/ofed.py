@@ -14,7 +14,7 @@ from pathlib import Path
 from gpuprov.simulate import debs
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.repository import index as repository_index
-from gpuprov.simulate.repository import signing as repository_signing
+from gpuprov.simulate.repository import signing
 from gpuprov.simulate.repository.index import Release
 from gpuprov.simulate.standins.model import Standin
 
@@ -86,13 +86,13 @@ def write(folder: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as temporary:
         repo = Path(temporary) / "repo"
         debs.build(repo / "pool", packages())
-        with repository_signing.signer(repository_signing.VENDOR) as signer:
+        with signing.signer(signing.VENDOR) as signer:
             repository_index.apt(repo, Release("NVIDIA", "DOCA-HOST", "main", "main"), signer)
             signer.export(Path(temporary))
         files = {
             f"{HOME}/repo/{path.relative_to(repo)}": File(path) for path in sorted(repo.rglob("*")) if path.is_file()
         }
-        files[KEYRING] = File(Path(temporary) / f"{repository_signing.VENDOR}.gpg")
+        files[KEYRING] = File(Path(temporary) / f"{signing.VENDOR}.gpg")
         files["/etc/apt/sources.list.d/doca.list"] = text(SOURCE)
         (deb,) = debs.build(
             folder, [Standin("doca-host", f"{DOCA}-010000-{OFED}", "NVIDIA DOCA host repository", files)]

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.base import Check
-from gpuprov.capabilities.rdma.erdma import boot as erdma_boot
-from gpuprov.capabilities.rdma.erdma import now as erdma_now
-from gpuprov.capabilities.rdma.erdma import preflight as erdma_preflight
+from gpuprov.capabilities.rdma.erdma import boot, now, preflight
 from gpuprov.capabilities.rdma.erdma.rules import fleet_rules, rules
 from gpuprov.catalog import erdma as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.erdma import ERDMA
 
-CHECKS: tuple[Check, ...] = erdma_now.CHECKS + erdma_boot.CHECKS + erdma_preflight.CHECKS
+CHECKS: tuple[Check, ...] = now.CHECKS + boot.CHECKS + preflight.CHECKS
 EXPORT_PROBES = (ERDMA,)
 
 

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable
 
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.rdma.nccl import topology as nccl_topology
+from gpuprov.capabilities.rdma.nccl import topology
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.catalog import nccl as catalogue
 from gpuprov.spec.model import HostSpec
@@ -53,7 +53,7 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
         yield _problem("sharp", told, "fabric: infiniband, or leave it out")
     if asked.sharp and asked.net_plugin == "none":
         yield _problem("net_plugin", "is none, and sharp is a plugin", "sharp: false, or leave net_plugin out")
-    yield from nccl_topology.rules(block)
+    yield from topology.rules(block)
     yield from _range(asked)
     yield from _settings(block)
 
