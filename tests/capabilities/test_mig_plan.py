@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import pytest
 
-import gpuprov
 from gpuprov import assets
 from gpuprov.capabilities.mig import host
 from gpuprov.catalog.gpus import find_gpu
@@ -31,7 +30,7 @@ HELD = mig.Holder(701, "python3", "", ())
 def role() -> Iterator[tuple[Any, Any]]:
     """The role's modules, beside gpuprov's own as on a host."""
     before, path = set(sys.modules), list(sys.path)
-    sys.path[:0] = [str(ROLE), str(Path(gpuprov.__file__).parent)]
+    sys.path[:0] = [str(ROLE), str(Path(mig_layout.__file__).parent)]
     yield importlib.import_module("mig_plan"), importlib.import_module("mig_state")
     sys.path[:] = path
     for name in set(sys.modules) - before:
