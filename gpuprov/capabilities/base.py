@@ -132,10 +132,14 @@ def check(
 @dataclass(frozen=True)
 class Desired(Generic[F]):
     """What a capability's role brings about on a host, worked out where all else is decided: `make` turns the fragment and the facts
-    of `probes` into plain values, which the role gets as `gpuprov_judged.desired.NAME`. It may raise ProbeFailed."""
+    of `probes` into plain values, which the role gets as `gpuprov_judged.desired.NAME`. It may raise ProbeFailed.
+
+    `reads`: what of the spec it looks at beyond its own block, as the names of roles' variables: `nvidia_driver_source`.
+    """
 
     probes: tuple[Probe[Any], ...]
     make: Callable[[Context[F]], Mapping[str, object]]
+    reads: tuple[str, ...] = ()
 
 
 def _no_rules(_host: HostSpec, _fragment: Any) -> Iterable[Problem]:

@@ -57,13 +57,15 @@ def of_host(spec: HostSpec, variables: Mapping[str, Any]) -> dict[str, Digest]:
 
 
 def asked(name: str, spec: HostSpec, variables: Mapping[str, Any], reach: Reach) -> dict[str, object]:
-    """The role's own variables, and those of others that it names; which capabilities it has beside it, as far as it asks; what the
-    site set for it."""
+    """The role's own variables, and those of others that it names, or that what is worked out for it reads; which capabilities it has
+    beside it, as far as it asks; what the site set for it."""
     own = {key: value for key, value in variables.items() if key.startswith(f"{name}_") or key in reach.words}
     asks = {"host_capabilities", "gpuprov_capabilities"} & reach.words
     beside = {other: other in spec.capabilities for other in BY_NAME if asks and other in reach.words and other != name}
     site = {key: value for key, value in spec.site.items() if key.startswith(f"{name}_")}
     own = {key: value for key, value in own.items() if key not in ("gpuprov_capabilities", "gpuprov_digests")}
+    worked_out = BY_NAME[name].desired
+    own |= {key: variables.get(key) for key in (worked_out.reads if worked_out else ())}
     return {"variables": own, "beside": beside, "site": site}
 
 

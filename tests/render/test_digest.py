@@ -11,9 +11,11 @@ import pytest
 from gpuprov import assets
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.render import code, digest, digests, reach
 from gpuprov.render.digest import Digest
+from gpuprov.render.variables import host_variables
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 
 ALL = {one.name: one.fragment() for one in CAPABILITIES}
@@ -138,6 +140,23 @@ def test_a_variable_of_another_role_counts_where_it_is_named() -> None:
     assert "gpudirect_rdma" in differ(host(), host(nvidia_driver=NvidiaDriver(kernel_modules="open")))
     assert "gpudirect_rdma" not in differ(host(), host(nvidia_driver=NvidiaDriver(version="580")))
     assert differ(host(), host(container_toolkit=ContainerToolkit(hold=False))) == {"container_toolkit"}
+
+
+def test_what_is_worked_out_of_another_block_counts() -> None:
+    source = differ(host(), host(nvidia_driver=NvidiaDriver(source="nvidia")))
+    assert "persistence" in source
+    assert "persistence" not in differ(host(), host(nvidia_driver=NvidiaDriver(version="580")))
+    layout = Mig(layout=(LayoutEntry(gpus="all", instances={"3g.40gb": 2}),))
+    assert differ(host(mig=Mig()), host(mig=layout)) == {"mig", "kubernetes"}, (
+        "the operator's MIG manager has the layout"
+    )
+
+
+def test_what_is_read_beyond_the_own_block_is_a_variable() -> None:
+    variables = set(host_variables(host("H100-SXM5-80GB")))
+    for one in CAPABILITIES:
+        for read in one.desired.reads if one.desired else ():
+            assert read in variables, (one.name, read)
 
 
 def test_what_stands_beside_counts_where_it_is_asked_for() -> None:

@@ -42,4 +42,6 @@ def label(ctx: Context[Kubernetes]) -> list[str]:
     return [*command, *wrong] if wrong else []
 
 
-DESIRED = Desired((kubernetes.NODE,), make)
+DESIRED = Desired(
+    (kubernetes.NODE,), make, reads=("gpuprov_gpu", "mig_config_file", "mig_layout", "mig_mode", "mig_selected")
+)

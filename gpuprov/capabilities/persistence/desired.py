@@ -111,4 +111,4 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-DESIRED = Desired(PROBES, make)
+DESIRED = Desired(PROBES, make, reads=("nvidia_driver_source",))
