@@ -177,7 +177,7 @@ class Capability:
     their Python names. `packages`: it installs some.
 
     `driverless`: it makes sense on a host without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec
-    names none. `scenario`: the Molecule scenario that shows it, where that is not one of its own name.
+    names none. `shown_by`: the tests that show it, where no host of a Molecule scenario has it.
     """
 
     name: str
@@ -196,5 +196,5 @@ class Capability:
     packages: bool = False
     driverless: bool = False
     needs_gpu: bool = False
-    scenario: str = ""
+    shown_by: str = ""
     desired: Desired[Any] | None = None

@@ -8,6 +8,7 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.explain import all_checks, fields
+from gpuprov.fleet import load_fleet
 
 ROOT = Path(__file__).parents[2]
 NAMES = [capability.name for capability in CAPABILITIES]
@@ -32,6 +33,22 @@ def test_the_module_has_the_capabilitys_name() -> None:
     folder = ROOT / "gpuprov" / "capabilities"
     found = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
     assert set(NAMES) <= found
+
+
+def test_a_scenario_shows_it_or_tests_that_it_names() -> None:
+    shown = {
+        name
+        for file in (ROOT / "molecule").glob("*/inventory.yaml")
+        for _, spec in load_fleet([str(file)], None, cache=False).pairs
+        for name in spec.capabilities
+    }
+    for capability in CAPABILITIES:
+        if capability.name in shown or capability.name == "host":
+            assert not capability.shown_by, f"{capability.name}: a scenario shows it"
+        else:
+            file = ROOT / (capability.shown_by or "nothing")
+            assert file.is_file(), f"{capability.name}: neither a scenario's host has it, nor does shown_by name tests"
+            assert capability.name in file.read_text(encoding="utf-8"), file
 
 
 def test_no_room_without_a_capability() -> None:

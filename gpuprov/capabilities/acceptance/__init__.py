@@ -18,4 +18,5 @@ CAPABILITY = Capability(
     tables=lambda: {HERE: catalogue.tables()},
     packages=True,
     driverless=True,
+    shown_by="tests/capabilities/test_acceptance.py",
 )

@@ -47,4 +47,5 @@ CAPABILITY = Capability(
     tables=lambda: {"gpudirect": {**catalogue.tables(), "scripts": scripts(GPUDIRECT, pci.NVIDIA_FUNCTIONS)}},
     packages=True,
     needs_gpu=True,
+    shown_by="tests/e2e/test_gpudirect.py",
 )

@@ -20,4 +20,5 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(kubernetes.FILES,),
     desired=DESIRED,
+    shown_by="tests/capabilities/test_kubernetes_host.py",
 )

@@ -91,4 +91,5 @@ CAPABILITY = Capability(
     packages=True,
     driverless=True,
     needs_gpu=True,
+    shown_by="tests/e2e/test_rdma_traps.py",
 )

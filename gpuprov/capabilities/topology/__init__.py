@@ -120,4 +120,5 @@ CAPABILITY = Capability(
     export=export,
     export_probes=PROBES,
     needs_gpu=True,
+    shown_by="tests/e2e/test_rdma_traps.py",
 )

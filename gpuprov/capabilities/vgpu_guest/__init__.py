@@ -111,4 +111,5 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(GRIDD,),
     tables=lambda: {HERE: {**catalogue.tables(), "scripts": scripts(FUNCTIONS, GRIDD)}},
+    shown_by="tests/capabilities/test_vgpu_guest.py",
 )
