@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,38 @@ def test_imports_run_one_way() -> None:
         if RANK[mine] <= RANK[other] and (mine, other) not in SIDEWAYS
     }
     assert not wrong
+
+
+def test_the_drawing_of_the_house_is_true() -> None:
+    drawn = (PACKAGE.parent / "docs" / "README.md").read_text(encoding="utf-8").split("```text\n")[1].split("```")[0]
+    rows = [line.split()[: len(layer)] for line, layer in zip(drawn.splitlines(), LAYERS, strict=True)]
+    assert [set(row) for row in rows] == [set(layer) for layer in LAYERS]
+
+
+def loaded_first(path: Path) -> frozenset[str]:
+    """The modules of gpuprov that a module imports as it is loaded: not inside of functions."""
+    found: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("gpuprov"):
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if module_file(name) else str(node.module) for name in inner}
+        quiet = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if not quiet and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            waiting += ast.iter_child_nodes(node)
+    return frozenset(found)
+
+
+@cache
+def module_file(name: str) -> Path | None:
+    place = PACKAGE.parent.joinpath(*name.split("."))
+    return next((path for path in (place.with_suffix(".py"), place / "__init__.py") if path.is_file()), None)
+
+
+def test_there_are_no_circles() -> None:
+    graph = {path: {found for name in loaded_first(path) if (found := module_file(name))} - {path} for path in FILES}
+    TopologicalSorter(graph).prepare()
 
 
 def test_capabilities_never_import_each_other() -> None:
