@@ -50,13 +50,13 @@ FAILS = {"ansible.builtin.fail": {"msg": "no compiler"}}
 GIVES = {"ansible.builtin.set_fact": {"__nvidia_driver_gave_out": True}}
 
 
-@pytest.mark.e2e
+@pytest.mark.install
 def test_a_build_host_that_failed_gives_out_nothing_of_an_earlier_run(tmp_path: Path) -> None:
     told = play(tmp_path, [builder(FAILS)], PACKED)
     assert "builder failed in this run; nothing was installed on served" in told
 
 
-@pytest.mark.e2e
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("known", "reason"),
     [
@@ -70,7 +70,7 @@ def test_what_lies_in_the_cache_is_judged_itself(tmp_path: Path, known: dict[str
     assert reason in play(tmp_path, [builder(GIVES)], known)
 
 
-@pytest.mark.e2e
+@pytest.mark.install
 def test_what_stands_for_the_dkms_package_is_not_brought_again(tmp_path: Path) -> None:
     """Also where another role has read the packages since: they have it under its own name."""
     own = "nvidia-kernel-dkms-prebuilt"
@@ -101,7 +101,7 @@ def test_what_is_known_of_packages_is_not_lost_where_a_task_is_skipped() -> None
 HELD, NEW, OWN = "linux-image-amd64", "linux-image-6.1.0-48-amd64", "linux-image-6.1.0-47-amd64"
 
 
-@pytest.mark.e2e
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("held", "ours", "recorded"),
     [
