@@ -1,7 +1,8 @@
 """Writes what follows from the code: `python docs/generate.py`.
 
 docs/reference/ from the model, the checks and the command line; in roles/ and playbooks/ what follows from the registry and the model.
-In docs/explanation/limits.md it writes the list of parsers that real outputs (tests/real) have hardly tried.
+In docs/explanation/limits.md it writes the list of parsers that real outputs (tests/real) have hardly tried, in .ansible-lint that
+of our own modules.
 """
 
 from __future__ import annotations
@@ -122,6 +123,12 @@ def pages() -> dict[str, str]:
     return generated
 
 
+def with_modules(lint: str) -> str:
+    """ansible-lint's settings, with gpuprov's own modules as the only ones beside Ansible's that a role may use."""
+    names = sorted(path.stem for path in (assets.root() / "plugins" / "modules").glob("*.py"))
+    return re.sub(r"(?<=allow_modules:\n)(?:  - \w+\n)*", "".join(f"  - {name}\n" for name in names), lint)
+
+
 def main() -> None:
     folder = Path(__file__).parent / "reference"
     folder.mkdir(exist_ok=True)
@@ -137,6 +144,8 @@ def main() -> None:
 
     limits = Path(__file__).parent / "explanation" / "limits.md"
     limits.write_text(with_summary(limits.read_text(encoding="utf-8")), encoding="utf-8")
+    lint = assets.root() / ".ansible-lint"
+    lint.write_text(with_modules(lint.read_text(encoding="utf-8")), encoding="utf-8")
     sys.stdout.write(f"{len(pages())} pages in {folder}, {len(sources)} files in roles/ and playbooks/\n")
 
 

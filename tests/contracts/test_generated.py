@@ -33,6 +33,13 @@ def test_what_follows_from_the_code_is_what_it_says_now() -> None:
         )
 
 
+def test_the_modules_that_roles_may_use_are_those_that_there_are() -> None:
+    settings = (ROOT / ".ansible-lint").read_text(encoding="utf-8")
+    assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["with_modules"](settings) == settings
+    fewer = settings.replace("  - gpuprov_lock\n", "")
+    assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["with_modules"](fewer) == settings
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "reference").glob("*.md")), ids=lambda page: page.stem)
 def test_no_row_of_a_table_is_broken(page: Path) -> None:
     """A docstring of several lines, or a `|` in it, ends a row early, and what follows is no table any more."""
