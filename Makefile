@@ -34,7 +34,7 @@ check: style           ## everything fast: under 90 seconds
 
 test: lint check tools ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
 	$(BIN)/pytest -n 2 --dist loadfile -m 'install and not e2e and not slow'
-	$(BIN)/pytest -n 2 --dist loadgroup -m 'e2e and not slow' --durations=25 --durations-min=20
+	$(BIN)/pytest -n 2 --dist loadscope -m 'e2e and not slow' --durations=25 --durations-min=20
 
 fuzz: setup            ## a million mutated outputs, inventories, specs and command lines; CASES=N for another number
 	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),1000000)
