@@ -269,7 +269,8 @@ def test_an_interrupt_ends_every_child() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         code = (
-            "from gpuprov.gather import gather\nfrom gpuprov.spec.model import RawHost\n"
+            "import signal\nfrom gpuprov.gather import gather\nfrom gpuprov.spec.model import RawHost\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's job in the background ignores it
             f"gather([(RawHost(name=str(n), connection={{'ansible_host': '127.0.0.1', 'ansible_port': {port}}}), ())"
             " for n in range(5)])\n"
         )
