@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+LAB = re.compile(r"\b(?:lab: Lab|first: First|moved: Moved|(?:newest|older): str)\b")
+"""Fixtures of tests/e2e that are, or come of, the lab."""
+
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
-    """Files are kept together, and all of tests/e2e, whose lab is one on a machine: other tests go on beside it."""
+    """Files are kept together, and so are all that use the lab, which is one on a machine: other tests go on beside it."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "lab" if file.startswith("tests/e2e/") else file
+        return "lab" if _uses_lab(file) else file
+
+
+@cache
+def _uses_lab(file: str) -> bool:
+    return file.startswith("tests/e2e/") and LAB.search(Path(file).read_text(encoding="utf-8")) is not None
 
 
 @pytest.hookimpl(optionalhook=True)
