@@ -31,7 +31,11 @@ def document(value: object) -> str:
     """YAML for Ansible alone: nothing in it is a template, whatever it looks like."""
     import yaml
 
-    return f"--- {TAG}\n{yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=120)}"
+    try:
+        written: str = yaml.dump(value, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True, width=120)
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON may hold: all is ASCII
+        written = yaml.safe_dump(value, sort_keys=False, width=120)
+    return f"--- {TAG}\n{written}"
 
 
 def text(value: object) -> str:

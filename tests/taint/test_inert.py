@@ -79,6 +79,19 @@ def test_a_document_is_data_as_a_whole(nest: Nest) -> None:
     assert is_trusted_as_template(DataLoader().load(_trusted("a: b"))["a"])  # and without it, it would be
 
 
+@pytest.mark.parametrize("odd", ["\x00\x07\x1b[31m", "\x85\u2028", "\ufeff", "\U0001f600", " a: b #c\n\n d "])
+def test_odd_characters_are_read_as_they_were(odd: str) -> None:
+    from ansible.parsing.dataloader import DataLoader
+
+    assert DataLoader().load(_trusted(inert.document({"a": odd, odd: 1}))) == {"a": odd, odd: 1}
+
+
+def test_half_of_a_surrogate_pair_is_written_as_an_escape() -> None:
+    told = inert.document({"a": "\ud800"})
+    assert told.isascii()
+    assert yaml.safe_load(told.replace(inert.TAG, "")) == {"a": "\ud800"}
+
+
 def _trusted(text: str) -> Any:
     from ansible.template import trust_as_template
 
