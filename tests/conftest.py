@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-LAB = re.compile(r"\b(?:lab: Lab|first: First|moved: Moved|(?:newest|older): str)\b")
+LAB = re.compile(r"\b(?:lab: Lab|first: First|moved: Moved|(?:newest|older): str|versions: tuple)\b")
 """Fixtures of tests/e2e that are, or come of, the lab."""
 
 

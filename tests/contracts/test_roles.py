@@ -10,6 +10,9 @@ from typing import Any
 
 import yaml
 
+from gpuprov.capabilities import BY_NAME
+from gpuprov.render.carried import carried
+
 ROOT = Path(__file__).parents[2]
 TASKS = sorted((ROOT / "roles").glob("*/tasks/**/*.yml"))
 TEMPLATES = sorted(path for path in (ROOT / "roles").glob("*/templates/**/*") if path.is_file())
@@ -81,6 +84,20 @@ def tasks_of(path: Path) -> list[dict[str, Any]]:
         found.append(task)
         waiting += [*task.get("block", []), *task.get("rescue", []), *task.get("always", [])]
     return found
+
+
+def test_what_a_role_looks_up_it_has() -> None:
+    """Its own files, and those that it carries: a name that is wrong is found only when a host comes to the task."""
+    named = re.compile(r"lookup\('ansible\.builtin\.(file|template)', '([^']+)'")
+    found = 0
+    for path in sorted((ROOT / "roles").glob("*/*/**/*.yml")):
+        role = path.relative_to(ROOT / "roles").parts[0]
+        has = {str(file.relative_to(ROOT / "roles" / role)) for file in (ROOT / "roles" / role).rglob("*")}
+        has |= set(carried(role)) if role in BY_NAME else set()
+        for kind, name in named.findall(path.read_text(encoding="utf-8")):
+            found += 1
+            assert f"{kind}s/{name}" in has, f"{path.relative_to(ROOT)} looks up {name}"
+    assert found > 30
 
 
 def test_no_role_acts_on_modules_from_within_a_container() -> None:

@@ -152,11 +152,18 @@ def test_what_is_worked_out_of_another_block_counts() -> None:
     )
 
 
-def test_what_is_read_beyond_the_own_block_is_a_variable() -> None:
-    variables = set(host_variables(host("H100-SXM5-80GB")))
+def test_what_is_read_beyond_the_own_block_is_named_and_a_variable() -> None:
+    variables, asks = set(host_variables(host("H100-SXM5-80GB"))), re.compile(r"""capabilities(?:\.get\(|\[)"(\w+)\"""")
+    found = set()
     for one in CAPABILITIES:
-        for read in one.desired.reads if one.desired else ():
-            assert read in variables, (one.name, read)
+        if one.desired:
+            make = code.Name(one.desired.make.__module__, one.desired.make.__qualname__)
+            blocks = set(asks.findall("\n".join(code.rests_on([make]).values()))) - {one.name}
+            found |= blocks
+            unnamed = {block for block in blocks if not any(read.startswith(f"{block}_") for read in one.desired.reads)}
+            assert not unnamed, f"{one.name}: `reads` names nothing of {unnamed}"
+            assert set(one.desired.reads) <= variables, one.name
+    assert found >= {"mig", "nvidia_driver"}
 
 
 def test_what_stands_beside_counts_where_it_is_asked_for() -> None:
