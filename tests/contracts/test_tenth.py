@@ -27,6 +27,7 @@ PARTS = (
     "tests",
     "pyproject.toml",
     "ansible.cfg",
+    ".ansible-lint",
 )
 MOST = 9
 HOST = "tenth"
