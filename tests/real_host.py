@@ -1,4 +1,4 @@
-"""Usage: python tests/real_host.py OUT [INVENTORY HOST]. What gpuprov says of a real GPU host against what the host says itself.
+"""What gpuprov says of a real GPU host against what the host says itself.
 
 Without INVENTORY the host is this machine (`ansible_connection: local`). Everything is read-only: export, verify of what was exported,
 topology, capture; then NVML's own reader against nvidia-smi, GPU by GPU, and the MIG profiles and placements that NVML gives against
@@ -7,6 +7,7 @@ the catalogue. All outputs are written into the folder OUT. Exit code 1 where an
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -73,12 +74,11 @@ def disagreements(facts: RecordedFacts) -> Iterator[str]:
         yield f"{bus}: NVML's reader does not list it"
 
 
-def main(arguments: list[str]) -> int:
+def main(out: Path, inventory: str = "", host: str = "this") -> int:
     """The exit code."""
-    out = Path(arguments[0])
     out.mkdir(parents=True, exist_ok=True)
-    inventory, host = (arguments[1], arguments[2]) if len(arguments) > 2 else (str(out / "inventory.yaml"), "this")
-    if len(arguments) < 3:
+    if not inventory:
+        inventory = str(out / "inventory.yaml")
         Path(inventory).write_text(LOCAL % sys.executable, encoding="utf-8")
         for name, line in RAW.items():
             (out / f"{name}.txt").write_text(_said(["sh", "-c", line])[1], encoding="utf-8")
@@ -119,6 +119,10 @@ def _said(command: list[str]) -> tuple[int, str]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 4):
-        sys.exit(__doc__)
-    sys.exit(main(sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", type=Path, help="the folder for the outputs")
+    parser.add_argument("host", nargs="*", metavar="INVENTORY HOST", help="another host than this machine")
+    given = parser.parse_args()
+    if len(given.host) not in (0, 2):
+        parser.error("INVENTORY and HOST go together")
+    sys.exit(main(given.out, *given.host))

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from gpuprov.onhost import lock
 
-_PYTHON = "for python in python3 /usr/libexec/platform-python; do command -v $python >/dev/null && break; done"
+# EL 8's python3 is 3.6, too old for the program; a newer one that Ansible is told to use lies beside it.
+_PYTHON = """for python in python3 /usr/bin/python3.? /usr/bin/python3.?? /usr/local/bin/python3.?? /usr/libexec/platform-python; do
+  "$python" -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && break
+done"""
 
 
 def command(action: str, owner: Mapping[str, object], **more: object) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 from gpuprov.simulate import debs, tools
 from gpuprov.simulate.standins.model import Standin
 
+STAND_INS = "gpuprov-stand-ins"
+"""How the name of each source package ends; one without an ending would be a package of its own beside what is made of it."""
 SCRIPTS = {"post": "%post", "preun": "%preun", "postun": "%postun"}
 DEFINES = {
     "_rpmfilename": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
@@ -30,16 +32,21 @@ def build(target: Path, packages: Sequence[Standin]) -> list[Path]:
 
 
 def _without_doubles(packages: Iterable[Standin]) -> list[list[Standin]]:
-    """One run of rpmbuild makes many packages, but only one of a name, and one of a file."""
+    """One run of rpmbuild makes many packages, but only one of a name, and one of a file; and of one source package."""
     runs: list[list[Standin]] = []
     for package in packages:
         for run in runs:
-            if not any(package.name == other.name or package.files.keys() & other.files.keys() for other in run):
+            if not any(_apart(package, other) for other in run):
                 run.append(package)
                 break
         else:
             runs.append([package])
     return runs
+
+
+def _apart(package: Standin, other: Standin) -> bool:
+    same = package.name == other.name or package.source != other.source
+    return same or bool(package.files.keys() & other.files.keys())
 
 
 def _build(target: Path, packages: Sequence[Standin]) -> list[Path]:
@@ -48,7 +55,7 @@ def _build(target: Path, packages: Sequence[Standin]) -> list[Path]:
         content.mkdir()
         lines = [
             *(
-                "Name: gpuprov-stand-ins",
+                f"Name: {'-'.join(filter(None, (packages[0].source, STAND_INS)))}",
                 "Version: 1",
                 "Release: 1",
                 "Summary: none",

@@ -229,6 +229,25 @@ def test_rpms_of_two_versions_with_scripts_and_marks(tmp_path: Path) -> None:
         assert words in told
 
 
+@needs_rpmbuild
+def test_an_rpm_says_its_source_package(tmp_path: Path) -> None:
+    packages = [
+        Standin("nvidia-driver", "580.95.05-1.el9", "A", source="nvidia-driver"),
+        Standin("nvidia-modprobe", "580.95.05-1.el9", "B", source="nvidia-driver"),
+        Standin("dkms", "3.2.1-1", "C"),
+    ]
+    made = rpms.build(tmp_path, packages)
+    assert [file.name.partition("-5")[0] for file in made[:2]] == ["nvidia-driver", "nvidia-modprobe"]
+    query = ["rpm", "-qp", "--qf", "%{NAME} %{SOURCERPM}\n", *made]
+    told = subprocess.run(query, check=True, capture_output=True, text=True).stdout.split("\n")
+    of_driver = "nvidia-driver-gpuprov-stand-ins-1-1.src.rpm"
+    assert told[:3] == [
+        f"nvidia-driver {of_driver}",
+        f"nvidia-modprobe {of_driver}",
+        "dkms gpuprov-stand-ins-1-1.src.rpm",
+    ]
+
+
 def test_a_flat_repository_has_no_suite() -> None:
     assert NVIDIA.suite == ""
     assert Release("Ubuntu", "Ubuntu", "noble", "restricted").component == "restricted"

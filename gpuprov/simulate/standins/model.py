@@ -13,7 +13,8 @@ class Standin:
     """`version` with revision or release, without epoch: `580.159.03-0ubuntu0.24.04.1`, `580.95.05-1.el9`.
 
     `requires`, `provides`, `conflicts` and `replaces` (rpm: obsoletes) are relations as the format writes them. `scripts` by
-    name: `postinst`, `prerm`, `postrm` of a deb; `post`, `preun`, `postun` of an rpm. `source`: the source package of a deb.
+    name: `postinst`, `prerm`, `postrm` of a deb; `post`, `preun`, `postun` of an rpm. `source`: the source package (an rpm's
+    gets an ending).
     """
 
     name: str

@@ -24,6 +24,8 @@ from gpuprov.simulate.standins.model import Standin
 
 EPOCH = 3
 """NVIDIA's driver packages for dnf carry this epoch."""
+SOURCE = "nvidia-driver"
+"""Their source package. The real ones are of several (nvidia-driver, nvidia-kmod-common, ...), all of which tell the driver's."""
 MODULES: dict[str, Flavour] = {"kmod-nvidia-open-dkms": "open", "kmod-nvidia-latest-dkms": "proprietary"}
 LDCONFIG = {"post": "/sbin/ldconfig\n", "postun": "/sbin/ldconfig\n"}
 UNIT = "nvidia-persistenced.service"
@@ -42,7 +44,7 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
     release = f"{version}-1.{distribution.tag}"
     upstream, full = f"= {EPOCH}:{version}", f"= {EPOCH}:{release}"
 
-    one = partial(Standin, version=release, epoch=EPOCH)
+    one = partial(Standin, version=release, epoch=EPOCH, source=SOURCE)
     base = libraries(distribution, one, version)
     nvml, cfg = base[0].name, base[-1].name  # of newer branches: one
     made = [
