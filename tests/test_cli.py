@@ -57,6 +57,36 @@ def test_every_command_shows_an_example(name: str) -> None:
     assert f"gpuprov {name}" in text
 
 
+def test_the_list_of_commands_is_whole_at_80_columns() -> None:
+    lines = CliRunner().invoke(cli, ["--help"], terminal_width=80).stdout.partition("Commands:")[2].splitlines()
+    assert len(lines) >= len(cli.commands)
+    assert not [line for line in lines if line.endswith("...") or len(line) > 80]
+
+
+LOG = b"""[ 11.0] usb 1-1: new device
+[ 12.3] NVRM: Xid (PCI:0000:3b:00): 79, pid=0, GPU has fallen off the bus.
+[ 12.4] \x1b[31m\xff
+[ 13.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=0, GPU has fallen off the bus.
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "said"),
+    [
+        (LOG, 0, "symptom: Xid 79\n  seen    2 times in standard input: [ 12.3] NVRM: Xid"),
+        (b"all is well\n", 2, "error: standard input holds no message that gpuprov knows"),
+        (b"", 2, "error: standard input holds no message that gpuprov knows"),
+        (b"x" * ((64 << 20) + 1), 2, "error: standard input is too large; allowed: 64 MiB"),
+    ],
+)
+def test_explain_reads_a_log_that_is_piped_in(log: bytes, code: int, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpuprov", "explain", "-"], input=log, capture_output=True, check=False
+    )
+    assert (done.returncode, said in (done.stdout + done.stderr).decode()) == (code, True), done
+    assert b"\x1b" not in done.stdout
+
+
 def test_check_of_a_good_inventory(good: Path) -> None:
     done = gpuprov("check", good)
     assert (done.returncode, done.stdout) == (0, "1 host valid\n")

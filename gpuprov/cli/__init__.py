@@ -42,7 +42,7 @@ def cli() -> None:
     """
 
 
-@cli.command()
+@cli.command(short_help="Judge the inventory offline. Touches no host.")
 @options.inventory
 @options.json_flag
 def check(sources: tuple[str, ...], as_json: bool, **reading: Any) -> int:
@@ -59,7 +59,7 @@ def check(sources: tuple[str, ...], as_json: bool, **reading: Any) -> int:
     return specs.show_check(lambda: options.load(sources, reading), as_json=as_json, verbose=reading["verbose"])
 
 
-@cli.command()
+@cli.command(short_help="Write the plain Ansible project that apply runs.")
 @options.inventory
 @click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
 def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
@@ -82,7 +82,7 @@ def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
     return 0
 
 
-@cli.command()
+@cli.command(short_help="Show what apply would change, and why. Changes nothing.")
 @options.inventory
 @options.capabilities
 @click.option("--quick", is_flag=True, help="From the checks alone, without Ansible's --check --diff.")
@@ -105,7 +105,7 @@ def plan(sources: tuple[str, ...], only: str | None, quick: bool, timeout: float
     return planning.exit_code(plans)
 
 
-@cli.command()
+@cli.command(short_help="Make the hosts what their specs say, then verify.")
 @options.inventory
 @options.capabilities
 @click.option("--full", is_flag=True, help="Run every role, also where every check passes.")
@@ -148,7 +148,7 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     return applying.run(fleet.pairs, applying.Options(**chosen))
 
 
-@cli.command()
+@cli.command(short_help="Prove that hosts are what their specs say, also after a boot.")
 @options.inventory
 @options.capabilities
 @click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
@@ -197,7 +197,7 @@ def verify(
     return exit_code(results)
 
 
-@cli.command()
+@cli.command(short_help="Do it all on simulated hosts first.")
 @options.inventory
 @click.option("--kind", type=click.Choice(["container", "machine"]), help="What simulated hosts are (container).")
 @click.option("--distribution", metavar="NAME", help="What they run (debian12).")
@@ -229,7 +229,7 @@ def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: 
     return rehearsing.run(fleet.pairs, rehearsing.Options(**chosen), plain=as_json, junit=junit, html=html)
 
 
-@cli.command()
+@cli.command(short_help="Write what hosts are now as an inventory with specs.")
 @options.inventory
 @click.option("-o", "--out", type=FILE, help="Write to this file instead of standard output.")
 @click.option("--mig-parted", type=FILE, help="Also write the MIG layouts as a mig-parted v1 file, one label per host.")

@@ -12,7 +12,7 @@ from gpuprov.cli import options
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Run acceptance tests: do the hosts perform as specified?")
 @options.inventory
 @click.option("--only", metavar="NAME,...", help="Only these: rdma, nccl, nvbandwidth, dcgm.")
 @click.option(

@@ -10,7 +10,7 @@ import click
 from gpuprov.cli import options
 
 
-@click.command()
+@click.command(short_help="Record what the checks read, to judge it elsewhere.")
 @click.argument("hosts", metavar="HOST...", nargs=-1, required=True)
 @click.option(
     "-i", "--inventory", "sources", multiple=True, metavar="INVENTORY", help="An inventory of them; repeatable."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +11,38 @@ import click
 from gpuprov.cli import options
 
 
-@click.command()
+@click.command(short_help="What a field, check, exit code or message means.")
 @click.argument("words", nargs=-1)
 @options.recorded
 @options.json_flag
 @options.common
 def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **_given: Any) -> int:
-    """Explain a capability, a field, a check, an exit code, or a symptom; or each symptom that a record of a host holds.
+    """Explain a capability, a field, a check, an exit code, or a symptom; or each symptom that a record of a host holds, or a
+    log on standard input (-).
 
     \b
     Example: gpuprov explain nvidia_driver.version
              gpuprov explain 802
              gpuprov explain "Driver/library version mismatch"
              gpuprov explain --from nvidia-bug-report.log.gz
+             dmesg | gpuprov explain -
     """
     from gpuprov import explain as explaining
     from gpuprov.report import specs
 
     if bool(words) == bool(records):
-        raise click.UsageError("name what to explain, or a record with --from: one of the two")
+        raise click.UsageError("name what to explain, - for standard input, or a record with --from: one of them")
     if records:
         found = [one for record in options.read_records(records) for one in explaining.in_record(record)]
-        specs.show_explanations(found, as_json=as_json)
-        return 0
-    specs.show_explanations(explaining.explain(" ".join(words)), as_json=as_json)
+    elif words == ("-",):
+        found = explaining.in_stream(sys.stdin.buffer)
+    else:
+        found = explaining.explain(" ".join(words))
+    specs.show_explanations(found, as_json=as_json)
     return 0
 
 
-@click.command()
+@click.command(short_help="What gpuprov knows of GPUs, drivers, CUDA and MIG.")
 @click.argument("table", type=click.Choice(["gpus", "drivers", "cuda", "mig"]))
 @click.argument("word", required=False)
 @options.json_flag

@@ -10,7 +10,7 @@ import click
 from gpuprov.cli import options
 
 
-@click.command()
+@click.command(short_help="Draw a host's wiring: GPUs, NVLinks, PCIe, NUMA, HCAs.")
 @click.argument("host", metavar="HOST")
 @options.inventory
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also write a picture to this file.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from typing import IO
 
 import msgspec
 
@@ -12,7 +13,7 @@ from gpuprov.catalog.symptoms import Symptom, find_symptom
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import fields
 from gpuprov.explain.messages import symptoms_in
-from gpuprov.reading import is_whole
+from gpuprov.reading import FILE, is_whole
 from gpuprov.records import Record
 
 
@@ -44,13 +45,26 @@ def in_record(record: Record) -> list[Explanation]:
     """Every symptom that a record of a host holds, the most telling first. Raises GpuprovError where it holds none."""
     if record.fault:
         raise GpuprovError(f"{record.path} cannot be read: {record.fault}", "leave it out of the folder")
-    found = symptoms_in(record.text)
-    if not found:
+    return in_text(record.text, record.path)
+
+
+def in_stream(stream: IO[bytes]) -> list[Explanation]:
+    """The same for a log that is piped in, up to FILE bytes of it. Raises GpuprovError also where it is longer."""
+    data = stream.read(FILE + 1)
+    if len(data) > FILE:
         raise GpuprovError(
-            f"{record.path} holds no message that gpuprov knows", 'gpuprov explain "MESSAGE" asks for one'
+            f"standard input is too large; allowed: {FILE >> 20} MiB", "tail -n 100000 LOG | gpuprov explain -"
         )
+    return in_text(data.decode("utf-8", "replace"), "standard input")
+
+
+def in_text(text: str, where: str) -> list[Explanation]:
+    """The same for a text; `where` it is from. Raises GpuprovError where it holds none."""
+    found = symptoms_in(text)
+    if not found:
+        raise GpuprovError(f"{where} holds no message that gpuprov knows", 'gpuprov explain "MESSAGE" asks for one')
     return [
-        _symptom(one.symptom, ("seen", f"{one.count} time{'s' if one.count != 1 else ''} in {record.path}: {one.line}"))
+        _symptom(one.symptom, ("seen", f"{one.count} time{'s' if one.count != 1 else ''} in {where}: {one.line}"))
         for one in found
     ]
 
