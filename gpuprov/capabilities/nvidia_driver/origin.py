@@ -25,7 +25,7 @@ from gpuprov.onhost import sources
 from gpuprov.probe import nvidia, system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.family import family, words
-from gpuprov.probe.packages import PACKAGES
+from gpuprov.probe.packages import INDEX, PACKAGES
 from gpuprov.probe.repositories import REPOSITORIES
 from gpuprov.shared import resolve
 
@@ -103,13 +103,14 @@ def repository(ctx: Ctx) -> Outcome:
 
 @check(
     "nvidia_driver.source_offered",
-    *(system.OS_RELEASE, system.PLATFORM, REPOSITORIES),
+    *(system.OS_RELEASE, system.PLATFORM, REPOSITORIES, INDEX),
     fields=("source", "repository", "build"),
     moment="preflight",
     evidence="cat /etc/os-release; uname -m",
 )
 def source_offered(ctx: Ctx) -> Outcome:
-    """The wanted source has a driver for this distribution and architecture, and its key is known, or it is there already."""
+    """The wanted source has a driver for this distribution and architecture, and its key is known, or it is there already: it, or
+    a mirror of it whose packages are on offer."""
     release, machine = ctx.facts.get(system.OS_RELEASE), ctx.facts.get(system.PLATFORM).machine
     told = release.name or f"{release.id} {release.version}"
     distribution = find_distribution(release.id, release.version)
@@ -127,7 +128,9 @@ def source_offered(ctx: Ctx) -> Outcome:
         hint = "source: mirror with a repository that has packages for it"
         return fail(f"NVIDIA's repository for {told} on {machine}", "NVIDIA has none", hint)
     kind = family(release)
-    there = asked and kind and sources.others(ctx.facts.get(REPOSITORIES), asked, kind)
+    there = bool(asked and kind and sources.others(ctx.facts.get(REPOSITORIES), asked, kind))
+    if not there and not ctx.fragment.repository.url:
+        there = bool(resolve.kernel_versions(package_names(ctx.fragment, ctx.facts).sets, ctx.facts.get(INDEX)))
     if asked and not (asked["fingerprint"] or asked["key_file"] or there):
         hint = "repository: {url, key_file or key_url, fingerprint}, the last compared with NVIDIA's own page"
         return fail("a key with a known fingerprint", f"gpuprov knows none for {asked['url']}", hint)
