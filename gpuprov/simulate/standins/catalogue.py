@@ -7,6 +7,7 @@ from functools import partial
 
 from gpuprov.catalog.driver_sets import driver_packages
 from gpuprov.catalog.drivers import branch_of
+from gpuprov.catalog.packages import package_names, package_sets
 from gpuprov.simulate.distributions import Distribution, Repository
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.repository.standins import Flavour
@@ -36,6 +37,12 @@ def names(distribution: Distribution, source: Repository, version: str) -> list[
     rules = [rule for of_flavour in found.sets.values() for rule in of_flavour] if found else []
     fits = [rule for rule in rules if rule["min"] <= int(branch) <= rule["max"]]
     return list(dict.fromkeys(rule["name"].format(branch=branch, version=version) for rule in fits))
+
+
+def part_names(distribution: Distribution, part: str, version: str) -> list[str]:
+    """What the packages of a part beside the driver are called in NVIDIA's repository."""
+    sets = package_sets(distribution.catalogue, part, version, origin="nvidia")
+    return [name for entry in sets for name in package_names(entry, version)]
 
 
 def whole(distribution: Distribution, source: Repository, version: str, made: Iterable[Standin],

@@ -7,13 +7,12 @@ from __future__ import annotations
 from functools import partial
 
 from gpuprov.catalog.drivers import Version, branch_of
-from gpuprov.catalog.packages import package_names, package_sets
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric
 from gpuprov.simulate.parts.base import text
 from gpuprov.simulate.standins import driver as pieces
 from gpuprov.simulate.standins import switch_libraries
-from gpuprov.simulate.standins.catalogue import PERSISTENCE, nvidia_for_debian, whole
+from gpuprov.simulate.standins.catalogue import PERSISTENCE, nvidia_for_debian, part_names, whole
 from gpuprov.simulate.standins.driver import DEB
 from gpuprov.simulate.standins.model import Standin
 from gpuprov.simulate.standins.ubuntu import (
@@ -49,12 +48,12 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
         if distribution.id == "ubuntu"
         else nvidia_for_debian(distribution, version, one)
     )
-    for name in _names(distribution, "fabric-manager", version):
+    for name in part_names(distribution, "fabric-manager", version):
         made.append(
             one(name, summary=f"Fabric Manager for NVSwitch based systems {version}", requires=("python3",),
                 files=fabric.fabric_manager_files(version), scripts=FABRIC_SCRIPTS).instead_of("nvidia-fabricmanager-any")
         )  # fmt: skip
-    for name in _names(distribution, "imex", version):
+    for name in part_names(distribution, "imex", version):
         scripts = {key: script.replace("nvidia-fabricmanager", "nvidia-imex") for key, script in FABRIC_SCRIPTS.items()}
         files = {**fabric.imex_files(version), "/DEBIAN/conffiles": text("/etc/nvidia-imex/config.cfg\n")}
         made.append(one(name, summary=f"NVIDIA IMEX service {version}", requires=("python3",),
@@ -63,7 +62,7 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
         files = switch_libraries.files(part, version, DEB.libraries)
         made += [
             one(name, summary=f"{told} {version}", files=files, scripts=switch_libraries.DEB_SCRIPTS)
-            for name in _names(distribution, part, version)
+            for name in part_names(distribution, part, version)
         ]
     return made
 
@@ -146,8 +145,3 @@ def _metapackages(one: partial[Standin], branch: str, end: str) -> list[Standin]
         meta(f"nvidia-open-{branch}", requires=exact(full, f"nvidia-driver-{branch}-open")),
         meta(f"cuda-drivers-{branch}", requires=exact(full, f"nvidia-driver-{branch}")),
     ]
-
-
-def _names(distribution: Distribution, part: str, version: str) -> list[str]:
-    sets = package_sets(distribution.catalogue, part, version, origin="nvidia")
-    return [name for entry in sets for name in package_names(entry, version)]

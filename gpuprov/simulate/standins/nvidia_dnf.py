@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gpuprov.catalog.drivers import Version, branch_of
-from gpuprov.catalog.packages import package_names, package_sets
+from gpuprov.catalog.packages import package_sets
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric, silicon
 from gpuprov.simulate.parts.base import File, text
@@ -18,7 +18,7 @@ from gpuprov.simulate.repository.standins import Flavour
 from gpuprov.simulate.standins import driver as pieces
 from gpuprov.simulate.standins import precompiled as standins_precompiled
 from gpuprov.simulate.standins import switch_libraries
-from gpuprov.simulate.standins.catalogue import names, whole
+from gpuprov.simulate.standins.catalogue import names, part_names, whole
 from gpuprov.simulate.standins.driver import RPM
 from gpuprov.simulate.standins.model import Standin
 
@@ -125,7 +125,7 @@ def _fabric(distribution: Distribution, version: str) -> list[Standin]:
         path.replace("/lib/systemd", "/usr/lib/systemd"): f for path, f in fabric.fabric_manager_files(version).items()
     }
     made = []
-    for name in _names(distribution, "fabric-manager", version):
+    for name in part_names(distribution, "fabric-manager", version):
         made.append(
             Standin(
                 name, f"{version}-1", f"Fabric Manager for NVSwitch based systems {version}", files=files,
@@ -138,21 +138,11 @@ def _fabric(distribution: Distribution, version: str) -> list[Standin]:
     made += [
         Standin(name, f"{version}-1", f"NVIDIA IMEX service {version}", files=imex, requires=("python3",),
                 scripts={"post": pieces.RELOAD, "postun": pieces.RELOAD})
-        for name in _names(distribution, "imex", version)
+        for name in part_names(distribution, "imex", version)
     ]  # fmt: skip
-    for part, told in switch_libraries.SUMMARIES.items():
-        held = switch_libraries.files(part, version, RPM.libraries)
-        made += [
-            Standin(name, f"{version}-1", f"{told} {version}", files=held, scripts=switch_libraries.RPM_SCRIPTS)
-            for name in _names(distribution, part, version)
-        ]
-    hollow = _names(distribution, "fabric-manager-dev", version)
+    made += switch_libraries.rpms(distribution, version)
+    hollow = part_names(distribution, "fabric-manager-dev", version)
     return made + [Standin(name, f"{version}-1", f"{name} {version}: an empty package") for name in hollow]
-
-
-def _names(distribution: Distribution, part: str, version: str) -> list[str]:
-    sets = package_sets(distribution.catalogue, part, version, origin="nvidia")
-    return [name for entry in sets for name in package_names(entry, version)]
 
 
 def precompiled(distribution: Distribution, versions: Iterable[str]) -> list[Standin]:
@@ -205,7 +195,7 @@ def _document(distribution: Distribution, stream: Stream) -> str:
     meta = {"open": "nvidia-open", "proprietary": "cuda-drivers"}.get(MODULES.get(stream.kernel, ""), "")
     offered = [*(p for version in stream.versions for p in packages(distribution, version)), *built]
     artifacts = [f"{p.name}-{p.epoch}:{p.version}.x86_64" for p in offered if p.name == meta or p.name not in others]
-    managers = _names(distribution, "fabric-manager", stream.versions[-1])
+    managers = part_names(distribution, "fabric-manager", stream.versions[-1])
     kernels = [stream.kernel, meta] if stream.kernel else [package.name for package in built[-1:]]
     common = [*kernels, "nvidia-driver", "nvidia-driver-cuda", "nvidia-driver-libs", "nvidia-driver-cuda-libs",
               "nvidia-modprobe", "nvidia-persistenced", "libnvidia-ml", "libnvidia-cfg"]  # fmt: skip

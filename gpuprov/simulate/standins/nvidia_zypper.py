@@ -8,13 +8,13 @@ from __future__ import annotations
 from functools import partial
 
 from gpuprov.catalog.drivers import branch_of
-from gpuprov.catalog.packages import package_names, package_sets
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import fabric, silicon
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.repository.standins import Flavour
 from gpuprov.simulate.standins import driver as pieces
-from gpuprov.simulate.standins.catalogue import whole
+from gpuprov.simulate.standins import switch_libraries
+from gpuprov.simulate.standins.catalogue import part_names, whole
 from gpuprov.simulate.standins.driver import RPM
 from gpuprov.simulate.standins.model import Standin
 from gpuprov.simulate.standins.nvidia_dnf import FABRIC, LDCONFIG, OMIT, SAFE, UNIT
@@ -97,12 +97,6 @@ def _fabric(distribution: Distribution, version: str) -> list[Standin]:
         scripts = {"post": pieces.RELOAD, "postun": pieces.RELOAD, "preun": down}
         made += [
             Standin(name, f"{version}-1", f"{part} {version}", files=placed, requires=("python3",), scripts=scripts)
-            for name in _names(distribution, part, version)
+            for name in part_names(distribution, part, version)
         ]
-    hollow = [name for part in ("nscq", "nvsdm") for name in _names(distribution, part, version)]
-    return made + [Standin(name, f"{version}-1", f"{name} {version}: an empty package") for name in hollow]
-
-
-def _names(distribution: Distribution, part: str, version: str) -> list[str]:
-    sets = package_sets(distribution.catalogue, part, version, origin="nvidia")
-    return [name for entry in sets for name in package_names(entry, version)]
+    return made + switch_libraries.rpms(distribution, version)

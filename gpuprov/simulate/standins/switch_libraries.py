@@ -11,7 +11,11 @@ from functools import cache
 from pathlib import Path
 
 from gpuprov.simulate import tools
+from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts.base import File
+from gpuprov.simulate.standins.catalogue import part_names
+from gpuprov.simulate.standins.driver import RPM
+from gpuprov.simulate.standins.model import Standin
 
 SUMMARIES = {"nscq": "NVSwitch Configuration and Query library", "nvsdm": "NVSwitch Device Monitoring library"}
 SONAMES = {"nscq": "libnvidia-nscq.so.2", "nvsdm": "libnvsdm.so.1"}
@@ -27,6 +31,17 @@ def files(part: str, version: str, folder: str) -> dict[str, File]:
     """What the package of this driver version holds; `folder`: the distribution's for libraries. ldconfig makes the links."""
     name = f"libnvidia-nscq.so.{version}" if part == "nscq" else SONAMES[part]
     return {f"{folder}/{name}": File(_library(SONAMES[part], version))}
+
+
+def rpms(distribution: Distribution, version: str) -> list[Standin]:
+    """The packages that NVIDIA's repository has of them for this driver version."""
+    return [
+        Standin(
+            name, f"{version}-1", f"{told} {version}", files=files(part, version, RPM.libraries), scripts=RPM_SCRIPTS
+        )
+        for part, told in SUMMARIES.items()
+        for name in part_names(distribution, part, version)
+    ]
 
 
 @cache
