@@ -135,6 +135,9 @@ class Desired(Generic[F]):
     of `probes` into plain values, which the role gets as `gpuprov_judged.desired.NAME`. It may raise ProbeFailed.
 
     `reads`: what of the spec it looks at beyond its own block, as the names of roles' variables: `nvidia_driver_source`.
+
+    `later` among the values: what can be decided only when another role has added a package source: `told`, what to say of it in check
+    mode, and `problem`, what to refuse with if it was added in vain. The role asks the judge again then: `gpuprov_judge`, `sources`.
     """
 
     probes: tuple[Probe[Any], ...]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from gpuprov.catalog import cuda
+from gpuprov.catalog import toolchain
 from gpuprov.catalog.reader import Fact, Note, Source, load
-from gpuprov.shared import toolchain
 
 Part = Literal["toolkit", "minimal-build", "libraries"]
 LINK = "/usr/local/cuda"
@@ -100,31 +99,3 @@ def dropped(version: str, architecture: str) -> bool:
         architecture in entry.dropped and int(toolchain.major(version)) >= int(entry.cuda)
         for entry in toolkits_file().architectures
     )
-
-
-def tables() -> dict[str, Any]:
-    """What checks and role decide by (`gpuprov.shared.toolchain`)."""
-    known = toolkits_file()
-    plain: dict[str, Any] = {
-        "parts": {entry.part: {"package": entry.package, "nvcc": entry.nvcc, **_size(entry)} for entry in known.parts},
-        "metapackages": [entry.pattern for entry in known.metapackages],
-        "foreign": [entry.pattern for entry in known.foreign],
-        "driver_patterns": [entry.pattern for entry in known.driver_patterns],
-        "libraries": [
-            {
-                **{key: getattr(entry, key) for key in ("library", "major", "family")},
-                **{key: list(getattr(entry, key)) for key in ("run", "build", "beside")},
-                **_size(entry),
-            }
-            for entry in known.libraries
-        ],
-        "floors": {family.family: family.min_driver for family in cuda.families()},
-        "minors": list(dict.fromkeys(toolchain.minor(entry.cuda) for entry in cuda.toolkits())),
-        "link": LINK,
-        "profile": PROFILE,
-    }
-    return plain
-
-
-def _size(entry: PartFact | Library) -> dict[str, int]:
-    return {"installed_mib": entry.installed_mib, "archive_mib": entry.archive_mib}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -57,6 +57,11 @@ def judge(spec: HostSpec, facts: Facts, only: Collection[str], *, preflight: boo
         except Exception as error:
             refusals.append("; ".join(defect(f"what {name} brings about", error)))
     return Verdict(tuple(refusals), desired)
+
+
+def waiting(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """By capability, what waits for a package source that another role adds (`base.Desired`)."""
+    return {name: made["later"] for name, made in desired.items() if made.get("later")}
 
 
 def refusal(result: Result) -> str:

@@ -103,6 +103,52 @@ dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --ava
     "apt-cache madison cuda-toolkit-12-4 libcudnn9-cuda-12 libnccl2; dnf -C repoquery --showduplicates 'cuda-toolkit-*'",
 )
 """Versions of the packages that a toolkit, cuDNN and NCCL are asked for by; from what the host has fetched, never the network."""
+Requires = dict[str, dict[str, dict[str, str]]]
+"""By package name and version: the least version of each component that it depends on, by name."""
+_BOUND = re.compile(r"([^\s(|]+)\s*\(?\s*>?=\s*([^\s)]+)")
+
+
+def parse_requires(output: Output) -> Requires:
+    found: Requires = {}
+    bounds: dict[str, str] = {}
+    for line in output.text.splitlines():
+        name, bar, version = line.strip().removeprefix("@").partition("|")
+        if line.startswith("@") and bar:
+            bounds = found.setdefault(name, {}).setdefault(version, {})
+        elif match := _BOUND.match(line.strip()):
+            bounds.setdefault(match[1], match[2])
+    return found
+
+
+_COMPONENTS = r"""awk '/^@/ { mine = ($0 ~ /-[0-9]+-[0-9]+(-config-common)?[|]/) }
+  mine && (/^@/ || /-[0-9]+-[0-9]+(-config-common)? *[(]?>?= /)'"""
+"""Shell: of blocks `@NAME|VERSION` with a dependency a line, what is of a toolkit."""
+REQUIRES = Probe(
+    "cuda_requires",
+    by_family(
+        r"""apt-cache pkgnames | grep -E -- '-[0-9]+-[0-9]+(-config-common)?$' | xargs -r apt-cache show 2>/dev/null | awk '
+  /^Package: / { name = $2 }
+  /^Version: / { version = $2 }
+  /^Depends: / { depends = substr($0, 10) }
+  /^$/ { tell() }
+  END { tell() }
+  function tell() {
+    if (name) { gsub(/, */, "\n", depends); print "@" name "|" version; print depends }
+    name = version = depends = ""
+  }' | """
+        + _COMPONENTS,
+        r"""a=$(uname -m)
+dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \
+  --disable-modular-filtering --arch "$a,noarch" --qf '@%{name}|%{version}-%{release}\n%{requires}' \
+  'cuda-*-[0-9]*-[0-9]*' 'libcu*-[0-9]*-[0-9]*' 'libnpp-*' 'libnv*-[0-9]*-[0-9]*' 'gds-tools-*' 'nvidia-gds-*' |
+  """
+        + _COMPONENTS,
+        "true",
+    ),
+    parse_requires,
+    "apt-cache show cuda-toolkit-12-4; dnf -C repoquery --requires cuda-toolkit-12-4",
+)
+"""What the packages of each toolkit on offer depend on, as far as it is of a toolkit; from what the host has fetched."""
 TOOLKITS = Probe(
     "cuda_toolkits",
     r"""for d in /usr/local/cuda-[0-9]*.[0-9]*; do

@@ -67,13 +67,20 @@ def _playbook(name: str) -> object:
 
 
 def _main(name: str) -> object:
-    judged = {
-        "name": "Judge the host, and work out what is needed",
-        "gpuprov_judge": {"capabilities": [name], "moment": "preflight"},
-        "register": "gpuprov_judged",
-    }
     steps = [{"name": STAGES[stage], "ansible.builtin.include_tasks": f"{stage}.yml"} for stage in stages(name)]
-    return [judged, *steps] if BY_NAME[name].desired else steps
+    if not BY_NAME[name].desired:
+        return steps
+    first = _judge("Judge the host, and work out what is needed", name, moment="preflight")
+    again = {"moment": "now", "judged": "{{ gpuprov_judged.desired }}"}
+    after = next((number for number, stage in enumerate(stages(name), 1) if stage == "install"), 0)
+    anew = [_judge("Work out anew what is needed, after what was installed", name, **again)] if after else []
+    return [first, *steps[:after], *anew, *steps[after:]]
+
+
+def _judge(title: str, name: str, **asked: str) -> object:
+    """It only reads, in check mode too."""
+    asks = {"capabilities": [name], **asked}
+    return {"name": title, "gpuprov_judge": asks, "register": "gpuprov_judged", "check_mode": False}
 
 
 def _meta(capability: Capability) -> object:

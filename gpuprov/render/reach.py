@@ -35,6 +35,7 @@ TASKS = re.compile(
 TEMPLATE = re.compile(r"\{\{.*?\}\}")
 TABLE = re.compile(r"\bgpuprov_catalog\.(\w+)")
 ACTS = "acts/capabilities.yml"
+JUDGE = "gpuprov_judge"
 BY_HAND = "tasks/main.yml"
 """Of a role: for playbooks of a site's own. The acts call its stages."""
 
@@ -153,9 +154,10 @@ def _worked_out(name: str, words: Iterable[str]) -> Iterator[code.Name]:
 
 
 def _modules(words: Iterable[str]) -> list[Path]:
-    """Programs of gpuprov that Ansible takes to a host, or runs beside it, as the tasks name them."""
+    """Programs of gpuprov that Ansible takes to a host, or runs beside it, as the tasks name them. Not the judge, which names all that
+    gpuprov knows: what it works out for a role counts by itself."""
     found = (file for kind in ("modules", "action") for file in sorted((assets.root() / "plugins" / kind).glob("*.py")))
-    return [file for file in found if file.stem in words]
+    return [file for file in found if file.stem in words and file.stem != JUDGE]
 
 
 def _read(file: Path) -> str:

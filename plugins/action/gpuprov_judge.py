@@ -2,8 +2,16 @@
 
 Runs on the controller, with the Python package gpuprov beside ansible-core; of the host it runs one script that reads. Options:
 `capabilities` (those of this run) and `moment`: `preflight` asks what must hold before anything is changed and fails with all that
-does not; `now` only works out anew what the roles bring about, once act 2 or a reboot has changed the host.
-What the roles get is `desired` of the result, by capability. Strings in it come from a host and are no templates.
+does not; `now` only works out anew what the roles bring about, once act 2 or a reboot has changed the host. In check mode nothing has
+changed it: what was `judged` stays.
+
+Between the two stands `sources`. nvidia_driver's first stage may add a package source, and resolves its version; what a role after it
+takes from there could not be decided in preflight. So that role asks again, for itself, with the `driver` that is to come: nothing is
+asked of the host where no driver was resolved and nothing had waited (`later` of what it brings about). What still waits is refused;
+in check mode, which adds no source, it is said.
+
+What the roles get is `desired` of the result, by capability: that of `capabilities`, beside what was `judged` of others before.
+Strings in it come from a host and are no templates.
 """
 
 from __future__ import annotations
@@ -15,7 +23,7 @@ from ansible.plugins.action import ActionBase
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.errors import GpuprovError
-    from gpuprov.judge.judging import facts_of, judge, script
+    from gpuprov.judge.judging import facts_of, judge, script, waiting
     from gpuprov.judge.variables import names, spec_of
 
     MISSING = ""
@@ -27,7 +35,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     """One exec on the host, every check in memory."""
 
     _requires_connection = True
-    _VALID_ARGS = frozenset({"capabilities", "moment"})
+    _VALID_ARGS = frozenset({"capabilities", "driver", "judged", "moment"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -37,19 +45,31 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 f"the Python that runs Ansible has no package gpuprov ({MISSING}). Way out: pip install"
                 f" gpuprov=={known.get('gpuprov_version', 'VERSION')} beside ansible-core, or run the play in an execution environment"
             )
-        only, preflight = list(self._task.args["capabilities"]), self._task.args["moment"] == "preflight"
-        host = str(known["inventory_hostname"])
+        only, moment = list(self._task.args["capabilities"]), self._task.args["moment"]
+        judged, driver = self._task.args.get("judged") or {}, self._task.args.get("driver") or ""
+        checking = bool(known.get("ansible_check_mode"))
+        waited = waiting({name: judged[name] for name in only if name in judged})
+        if (moment == "now" and checking and judged) or (moment == "sources" and not (driver or waited)):
+            return {**result, "changed": False, "desired": judged}
         try:
             variables = {name: self._templar.template(known[name]) for name in names() if name in known}
-            spec = spec_of(host, known.get("group_names", ()), variables)
+            variables |= {"nvidia_driver_version": driver} if driver else {}
+            spec = spec_of(str(known["inventory_hostname"]), known.get("group_names", ()), variables)
+            preflight = moment != "now"
             verdict = judge(
                 spec, facts_of(self._read(script(spec, only, preflight=preflight), known)), only, preflight=preflight
             )
         except GpuprovError as error:
             raise AnsibleActionFail(f"{error.message}. Way out: {error.hint}") from error
-        if verdict.refusals:
-            raise AnsibleActionFail("; ".join(verdict.refusals))
-        return {**result, "changed": False, "desired": verdict.desired}
+        waited = waiting(verdict.desired) if moment == "sources" else {}
+        refusals = verdict.refusals or tuple(
+            f"{name}: {one['problem']}" for name, one in waited.items() if not checking
+        )
+        if refusals:
+            raise AnsibleActionFail("; ".join(refusals))
+        told = "; ".join(one["told"] for one in waited.values())
+        shown = {"msg": told, "diff": {"prepared": f"{told}\n"}} if told else {}
+        return {**result, **shown, "changed": bool(waited), "desired": {**judged, **verdict.desired}}
 
     def _read(self, text: str, known: dict[str, Any]) -> str:
         """Both streams of the script on the host."""

@@ -79,7 +79,7 @@ def test_a_script_that_was_cut_off_is_no_host_without_toolkits() -> None:
 
 
 def test_the_scripts_are_shell_and_read_this_machine() -> None:
-    for probe in (cuda_toolkit.PACKAGES, cuda_toolkit.INDEX, cuda_toolkit.TOOLKITS):
+    for probe in (cuda_toolkit.PACKAGES, cuda_toolkit.INDEX, cuda_toolkit.REQUIRES, cuda_toolkit.TOOLKITS):
         assert subprocess.run(["sh", "-n"], input=probe.script, text=True, check=False).returncode == 0
     done = subprocess.run(["sh"], input=cuda_toolkit.TOOLKITS.script, text=True, capture_output=True, check=True)
     assert cuda_toolkit.parse_toolkits(Output(done.stdout)).space["/var"] > 0
@@ -102,3 +102,54 @@ def test_sonames_of_every_toolkit_are_read(tmp_path: Path) -> None:
     assert sorted(cuda_toolkit.parse_toolkits(Output(done.stdout)).libraries) == [
         *("libcudart.so.10.2", "libcudart.so.11.0", "libcudart.so.13", "libcudnn.so.9", "libnccl.so.2")
     ]
+
+
+SHOWN = """\
+Package: cuda-toolkit-12-4
+Version: 12.4.1-1
+Depends: cuda-compiler-12-4 (>= 12.4.1), libc6 (>= 2.27), cuda-toolkit-12-4-config-common (>= 12.4.127), cuda-tools-12-4
+
+Package: cuda-toolkit-12-4
+Version: 12.4.0-1
+Depends: cuda-compiler-12-4 (>= 12.4.0)
+
+Package: cuda-compiler-12-4
+Version: 12.4.1-1
+"""
+# dnf takes its patterns for names and for name-version-release.
+QUERIED = """\
+@cuda-toolkit-12-4|12.4.1-1
+cuda-compiler-12-4 >= 12.4.1
+cuda-toolkit-12-4-config-common >= 12.4.127
+rtld(GNU_HASH)
+@cuda-toolkit-12-4|12.4.0-1
+cuda-compiler-12-4 >= 12.4.0
+@libcurl|7.76.1-31.el9
+libfoo-1-2 >= 1.2
+@cuda-compiler-12-4|12.4.1-1
+"""
+
+
+@pytest.mark.parametrize(
+    ("family", "program", "text"),
+    [
+        (
+            "debian",
+            "apt-cache",
+            f"case $1 in pkgnames) printf '%s\\n' bash cuda-toolkit-12-4 ;; *) cat <<'EOF'\n{SHOWN}EOF\n;; esac",
+        ),
+        ("redhat", "dnf", f"cat <<'EOF'\n{QUERIED}EOF"),
+    ],
+)
+def test_what_toolkits_are_made_of(tmp_path: Path, family: str, program: str, text: str) -> None:
+    (tmp_path / program).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    (tmp_path / program).chmod(0o755)
+    script = cuda_toolkit.REQUIRES.script.split(f"\n{family})\n")[1].split("\n;;")[0]
+    done = subprocess.run(
+        ["sh", "-c", script], text=True, capture_output=True, check=True, env={"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    )
+    bounds = {"cuda-compiler-12-4": "12.4.1", "cuda-toolkit-12-4-config-common": "12.4.127"}
+    assert cuda_toolkit.parse_requires(Output(done.stdout)) == {
+        "cuda-toolkit-12-4": {"12.4.1-1": bounds, "12.4.0-1": {"cuda-compiler-12-4": "12.4.0"}},
+        "cuda-compiler-12-4": {"12.4.1-1": {}},
+    }

@@ -152,6 +152,12 @@ def test_what_is_worked_out_of_another_block_counts() -> None:
     )
 
 
+def test_a_role_that_asks_the_judge_again_rests_on_its_own_capability_alone() -> None:
+    places = " ".join(reach.of_role("cuda_toolkit").texts)
+    assert "gpuprov.capabilities.cuda_toolkit.decision:decide" in places
+    assert "gpuprov.capabilities.mig" not in places
+
+
 def test_what_is_read_beyond_the_own_block_is_named_and_a_variable() -> None:
     variables, asks = set(host_variables(host("H100-SXM5-80GB"))), re.compile(r"""capabilities(?:\.get\(|\[)"(\w+)\"""")
     found = set()

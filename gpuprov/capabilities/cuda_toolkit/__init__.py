@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability, scripts
+from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.cuda_toolkit import now, preflight
-from gpuprov.capabilities.cuda_toolkit.fragment import BASE, CudaToolkit, asked_driver, mine, named_driver, way_to
-from gpuprov.catalog import cuda, gpus
+from gpuprov.capabilities.cuda_toolkit.desired import DESIRED
+from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
+from gpuprov.capabilities.cuda_toolkit.host import BASE, asked_driver, mine, named_driver, way_to
+from gpuprov.catalog import cuda, gpus, toolchain
 from gpuprov.catalog import toolkits as catalogue
-from gpuprov.probe import nvidia
 from gpuprov.probe.base import Facts
 from gpuprov.probe.cuda_toolkit import PACKAGES, TOOLKITS
-from gpuprov.shared import toolchain
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem
 
@@ -138,6 +138,6 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(*BASE, TOOLKITS),
-    tables=lambda: {HERE: {**catalogue.tables(), "scripts": scripts(nvidia.LIBRARIES)}},
+    desired=DESIRED,
     packages=True,
 )

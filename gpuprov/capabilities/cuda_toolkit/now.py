@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.cuda_toolkit.fragment import (
+from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
+from gpuprov.capabilities.cuda_toolkit.host import (
     BASE,
-    CudaToolkit,
     decide,
     default,
     driver_of,
@@ -15,10 +15,10 @@ from gpuprov.capabilities.cuda_toolkit.fragment import (
     wanted_minors,
 )
 from gpuprov.capabilities.cuda_toolkit.preflight import judged
+from gpuprov.catalog import toolchain
 from gpuprov.catalog import toolkits as catalogue
 from gpuprov.probe import family
 from gpuprov.probe.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
-from gpuprov.shared import toolchain
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]
@@ -197,7 +197,9 @@ def others(ctx: Ctx) -> Outcome:
     if not ctx.fragment.only:
         kits = sorted({toolchain.toolkit_of(name) for name in beside}, key=toolchain.order)
         return not_asked(f"left alone: {', '.join(kits)}") if kits else not_asked()
-    beside = sorted({*beside, *toolchain.matching(known, catalogue.tables()["metapackages"])})
+    beside = sorted(
+        {*beside, *toolchain.matching(known, (entry.pattern for entry in catalogue.toolkits_file().metapackages))}
+    )
     if beside:
         changes = [Change(kind="package", name=name, before=known[name].version) for name in beside]
         return fail("no other toolkit", f"installed: {' '.join(beside)}", APPLY, changes=changes)

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
-from gpuprov.capabilities.cuda_toolkit.fragment import BASE, CudaToolkit, decide, driver_of, installed, kind, way_to
-from gpuprov.catalog import cuda
+from gpuprov.capabilities.cuda_toolkit.decision import Decision, decide, space_needed
+from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
+from gpuprov.capabilities.cuda_toolkit.host import BASE, driver_of, installed, kind, there, way_to
+from gpuprov.catalog import cuda, toolchain
 from gpuprov.catalog import toolkits as catalogue
 from gpuprov.probe import family, system
 from gpuprov.probe.cuda_toolkit import INDEX, PACKAGES, TOOLKITS
-from gpuprov.shared import toolchain
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]
+RESOLVING = (*BASE, INDEX, *repositories_checks.COMING)
+
+
+def coming(ctx: Ctx, decision: Decision) -> str:
+    """The URL of the package source that nvidia_driver adds, where all that is missing may be in there; empty otherwise."""
+    if not decision.problem or ctx.facts.get(INDEX):
+        return ""
+    return repositories_checks.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts)
 
 
 @check(
     "cuda_toolkit.resolvable",
-    *(*BASE, INDEX, *repositories_checks.COMING),
+    *RESOLVING,
     fields=("versions", "parts", "cudnn", "nccl", "only"),
     moment="preflight",
     evidence="apt-cache madison cuda-toolkit-12-4; dnf repoquery --showduplicates cuda-toolkit-12-4",
@@ -31,10 +38,12 @@ def resolvable(ctx: Ctx) -> Outcome:
     if kind(ctx.facts) == "suse":
         told = f"which packages a release on {ctx.facts.get(system.OS_RELEASE).name} needs is not read from zypper yet"
         return fail(expected, told, "zypper install cuda-toolkit-X-Y by hand, and cuda_toolkit out of the spec")
-    decision = decide(block, ctx.facts, ctx.facts.get(INDEX), driver_of(ctx.host, ctx.facts))
-    driver = ctx.host.capabilities.get("nvidia_driver")
-    if decision.problem and not ctx.facts.get(INDEX) and (url := repositories_checks.coming(driver, ctx.facts)):
+    decision = decide(block, there(ctx.host, ctx.facts))
+    if url := coming(ctx, decision):
         return repositories_checks.later(f"CUDA toolkit: {expected}", url)
+    if decision.problem and ctx.facts.get(INDEX).busy:
+        told = "another package manager is at work on the host, and its package lists cannot be read"
+        return fail(expected, told, "wait until it has ended, then do it again")
     if decision.problem:
         return fail(expected, decision.problem, decision.hint)
     changes = [
@@ -60,7 +69,7 @@ def driver(ctx: Ctx) -> Outcome:
     version = driver_of(ctx.host, ctx.facts)
     if not version:
         return skip("no driver is installed, and the spec names none: programs can be built here, not run")
-    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(INDEX), version)
+    decision = decide(ctx.fragment, there(ctx.host, ctx.facts))
     return judged(ctx.host, version, list(decision.releases) or list(ctx.fragment.versions))
 
 
@@ -138,9 +147,8 @@ def place(ctx: Ctx) -> Outcome:
 )
 def space(ctx: Ctx) -> Outcome:
     """There is room for what is not there yet: unpacked under /usr, and as packages under /var."""
-    decision = decide(ctx.fragment, ctx.facts, ctx.facts.get(INDEX), driver_of(ctx.host, ctx.facts))
-    wanted = msgspec.to_builtins(ctx.fragment)
-    needs = toolchain.space(msgspec.to_builtins(decision), wanted, catalogue.tables(), installed(ctx.facts))
+    known = there(ctx.host, ctx.facts)
+    needs = space_needed(decide(ctx.fragment, known), ctx.fragment.parts, known)
     free = ctx.facts.get(TOOLKITS).space
     expected = f"{needs['installed']} MiB in /usr/local, {needs['archive']} MiB in /var"
     for folder, key in (("/usr/local", "installed"), ("/var", "archive")):

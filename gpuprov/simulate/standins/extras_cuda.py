@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-from gpuprov.catalog import toolkits
-from gpuprov.shared import toolchain
+from gpuprov.catalog import toolchain, toolkits
 from gpuprov.simulate import tools
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.standins.extras import LIBDIR, Extra, Form, Packaged

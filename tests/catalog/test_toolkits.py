@@ -1,32 +1,13 @@
-"""Which packages of the CUDA toolkit a host shall have: names, releases and their components, what a transaction touches."""
+"""Packages of the CUDA toolkit by their names and versions; which of them are of a driver."""
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
-from gpuprov.catalog import toolkits
-from gpuprov.shared import toolchain
+from gpuprov.catalog import toolchain, toolkits
 from gpuprov.simulate.standins import extras_cuda
-
-REQUIRES = """\
-@cuda-toolkit-12-4|12.4.1-1
-cuda-compiler-12-4 (>= 12.4.1)
-cuda-tools-12-4 (>= 12.4.1)
-libc6 (>= 2.27)
-@cuda-toolkit-12-4|12.4.0-1
-cuda-compiler-12-4 (>= 12.4.0)
-@cuda-compiler-12-4|12.4.1-1
-cuda-nvcc-12-4 >= 12.4.131
-@cuda-compiler-12-4|12.4.0-1
-cuda-nvcc-12-4 >= 12.4.99
-@cuda-nvcc-12-4|12.4.131-1
-cuda-compiler-12-4 (>= 12.4.1)
-@cuda-nvcc-12-4|12.4.99-1
-"""
-TOOLKIT = "cuda-toolkit-12-4"
 
 
 @pytest.mark.parametrize(
@@ -52,71 +33,20 @@ def test_the_toolkit_of_a_name(name: str, toolkit: str) -> None:
     assert toolchain.toolkit_of(name) == toolkit
 
 
-def test_an_older_release_gets_the_components_it_was_made_with() -> None:
-    newest = toolchain.components(REQUIRES, {TOOLKIT: "12.4.1-1"}, {})
-    assert newest == {TOOLKIT: "12.4.1-1", "cuda-compiler-12-4": "12.4.1-1", "cuda-nvcc-12-4": "12.4.131-1"}
-    older = toolchain.components(REQUIRES, {TOOLKIT: "12.4.0-1"}, newest)
-    assert older == {TOOLKIT: "12.4.0-1", "cuda-compiler-12-4": "12.4.0-1", "cuda-nvcc-12-4": "12.4.99-1"}
-    assert toolchain.arguments(older, newest) == [f"{name}={version}" for name, version in older.items()]
-    assert toolchain.arguments(older, older) == []
-
-
-def test_what_a_mirror_has_no_more() -> None:
-    pruned = REQUIRES.replace("@cuda-nvcc-12-4|12.4.99-1\n", "")
-    asked = {TOOLKIT: "12.4.0-1"}
-    assert toolchain.components(pruned, asked, {})["cuda-nvcc-12-4"] == "12.4.131-1"
-    assert toolchain.components(pruned, asked, {"cuda-nvcc-12-4": "12.4.105-1"})["cuda-nvcc-12-4"] == "12.4.105-1"
-    assert toolchain.components("", asked, {}) == asked
-
-
 @pytest.mark.parametrize(
     "name",
     "cuda-drivers cuda-drivers-570 cuda cuda-12-4 cuda-runtime-13-0 nvidia-driver-570-server nvidia-kernel-dkms nvidia-open "
     "libnvidia-compute-570 libcuda1 firmware-nvidia-gsp kmod-nvidia-open-dkms xserver-xorg-video-nvidia".split(),
 )
 def test_what_is_of_a_driver_is_not_touched(name: str) -> None:
-    patterns = toolkits.tables()["driver_patterns"]
+    patterns = [entry.pattern for entry in toolkits.toolkits_file().driver_patterns]
     assert toolchain.matching([name, "cuda-toolkit-12-4"], patterns) == [name]
 
 
 def test_a_toolkit_touches_no_driver() -> None:
     names = "cuda-toolkit-12-4 cuda-nvcc-12-4 libcublas-12-4 nvidia-gds-12-4 libcudnn9-cuda-12 libnccl2 cuda-driver-dev-12-4".split()
-    assert toolchain.matching(names, toolkits.tables()["driver_patterns"]) == []
-
-
-def wanted(**fields: Any) -> dict[str, Any]:
-    return {"versions": ["12.4"], "default": "", "parts": "toolkit", "cudnn": "", "nccl": "", "only": False} | fields
-
-
-def decide(index: dict[str, list[str]], installed: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
-    return toolchain.decide(
-        wanted(**fields), toolkits.tables(), "debian", {TOOLKIT: ["12.4.1-1"]} | index, installed or {}
-    )
-
-
-def test_one_cudnn_is_on_a_host() -> None:
-    index = {name: ["9.20.0.48-1"] for name in ("libcudnn9-cuda-12", "libcudnn9-dev-cuda-12")}
-    there = {
-        "libcudnn9-cuda-13": "9.20.0.48-1",
-        "libcudnn9-dev-cuda-13": "9.20.0.48-1",
-        "libnccl2": "2.28.9-1+cuda13.0",
-    }
-    found = decide(index, there, cudnn="9")
-    assert (found["problem"], found["remove"]) == ("", ["libcudnn9-cuda-13", "libcudnn9-dev-cuda-13"])
-    assert decide(index, there)["remove"] == []
-
-
-def test_a_version_that_the_parts_of_a_library_do_not_share_is_none() -> None:
-    found = decide({"libnccl2": ["2.21.5-1+cuda12.4"], "libnccl-dev": ["2.20.5-1+cuda12.4"]}, nccl="2")
-    assert found["problem"] == "the host's repositories have no nccl 2 for CUDA 12 (libnccl2 libnccl-dev)"
-    assert found["packages"] == {}
-
-
-def test_names_to_ask_the_index_for() -> None:
-    table = toolkits.tables()
-    assert toolchain.names(wanted(nccl="2"), table, "redhat") == [TOOLKIT, "libnccl", "libnccl-devel"]
-    everything = toolchain.names(wanted(versions=[]), table, "debian")
-    assert {"cuda-toolkit-12-4", "cuda-toolkit-13-0"} <= set(everything)
+    patterns = [entry.pattern for entry in toolkits.toolkits_file().driver_patterns]
+    assert toolchain.matching(names, patterns) == []
 
 
 def test_what_the_catalogue_says() -> None:

@@ -1,0 +1,199 @@
+"""Which packages of the CUDA toolkit, cuDNN and NCCL a host shall have, decided by what it has and what it is offered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
+from gpuprov.catalog import cuda, toolchain
+from gpuprov.catalog import toolkits as catalogue
+from gpuprov.catalog.toolchain import built_for, dashed, major, minor, order, satisfies, toolkit_of, upstream
+from gpuprov.catalog.toolkits import Library, PartFact
+from gpuprov.probe.cuda_toolkit import Requires
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """`releases`: package versions by toolkit (`12.4`). `packages`: exact versions by name, `remove`: what leaves; neither, if there
+    is a `problem`, to which `hint` is the way out."""
+
+    releases: dict[str, str]
+    default: str
+    packages: dict[str, str] = {}
+    remove: tuple[str, ...] = ()
+    problem: str = ""
+    hint: str = ""
+
+
+class There(NamedTuple):
+    """What is decided by: versions that the repositories offer, newest first, and those that are installed, by package name."""
+
+    family: str
+    offered: Mapping[str, list[str]]
+    installed: Mapping[str, str]
+    driver: str = ""
+
+
+class _Missing(Exception):
+    def __init__(self, problem: str, hint: str) -> None:
+        super().__init__(problem)
+        self.problem, self.hint = problem, hint
+
+
+def decide(block: CudaToolkit, there: There) -> Decision:
+    """What is installed and satisfies is kept, so that a second run never upgrades. Without versions: those that are installed, else
+    the newest that the driver runs."""
+    releases: dict[str, str] = {}
+    packages: dict[str, str] = {}
+    remove: list[str] = []
+    pattern, default = catalogue.part(block.parts).package, ""
+    try:
+        for version in block.versions or _versions(pattern, there):
+            name = pattern.format(minor=dashed(version))
+            releases[minor(version)] = packages[name] = _release(name, version, pattern, there)
+        default = block.default or max(releases, key=order)
+        for library, wanted in (("cudnn", block.cudnn), ("nccl", block.nccl)):
+            if wanted:
+                found, leaving = _library(library, wanted, major(default), block.parts, there)
+                packages |= found
+                remove += leaving
+    except _Missing as missing:
+        return Decision(releases=releases, default=default, problem=missing.problem, hint=missing.hint)
+    if block.only:
+        others = {name for name in there.installed if toolkit_of(name) and toolkit_of(name) not in releases}
+        metapackages = (entry.pattern for entry in catalogue.toolkits_file().metapackages)
+        remove += sorted(others | set(toolchain.matching(there.installed, metapackages)))
+    return Decision(releases=releases, default=default, packages=packages, remove=tuple(remove))
+
+
+def components(requires: Requires, chosen: Mapping[str, str], installed: Mapping[str, str]) -> dict[str, str]:
+    """Every package of the chosen releases, each in the version that its release was made with: a metapackage depends on its
+    components by `>=`, and the bound is that version.
+
+    Where the repositories have the bound's version no more, an installed one that is newer stays, else the oldest that is newer is
+    taken.
+    """
+    found = dict(chosen)
+    waiting = list(chosen)
+    while waiting:
+        name = waiting.pop()
+        for other, bound in requires.get(name, {}).get(found[name], {}).items():
+            if other in requires and other not in found:
+                found[other] = _bound(bound, list(requires[other]), installed.get(other, ""))
+                waiting.append(other)
+    return {name: version for name, version in found.items() if version}
+
+
+def space_needed(decision: Decision, part: str, there: There) -> dict[str, int]:
+    """MiB that the packages which are not there yet need: `installed` under /usr, `archive` in the package manager's cache."""
+    missing = decision.packages.keys() - there.installed.keys()
+    needs: list[PartFact | Library] = [catalogue.part(part)] * sum(bool(toolkit_of(name)) for name in missing)
+    for entry in catalogue.toolkits_file().libraries:
+        if entry.family == there.family and toolchain.matching(missing, _named(entry.run, r"\d+")):
+            needs.append(entry)
+    return {
+        "installed": sum(need.installed_mib for need in needs),
+        "archive": sum(need.archive_mib for need in needs),
+    }
+
+
+def _versions(pattern: str, there: There) -> list[str]:
+    """The toolkits that are installed, else the newest of those offered that the catalogue knows and the driver runs, or any if the
+    driver is not known."""
+    stem, floors = pattern.removesuffix("{minor}"), cuda.floors()
+
+    def minors(names: Iterable[str]) -> list[str]:
+        return sorted({toolkit_of(name) for name in names if name == stem + dashed(toolkit_of(name))} - {""}, key=order)
+
+    def runs(version: str) -> bool:
+        return version in floors and (not there.driver or order(there.driver) >= order(floors[major(version)]))
+
+    found = minors(there.installed) or [version for version in minors(there.offered) if runs(version)][-1:]
+    if not found:
+        missing = f"the host's repositories have no {pattern.format(minor='X-Y')}"
+        raise _Missing(missing, _no_repository(there.driver))
+    return found
+
+
+def _release(name: str, version: str, pattern: str, there: There) -> str:
+    found = _choose([name], version, "", there)
+    if found:
+        return found
+    offered = ", ".join(dict.fromkeys(upstream(one) for one in there.offered.get(name, [])))
+    hint = f"there are: {offered}" if offered else _others(pattern, there.offered)
+    raise _Missing(f"the host's repositories have no {name} {version}", hint)
+
+
+def _library(library: str, version: str, cuda_major: str, part: str, there: There) -> tuple[dict[str, str], list[str]]:
+    """The packages of a library for a CUDA major, in one version, and those of another major that leave for them."""
+    entry = _entry(library, version, there.family)
+
+    # Where the toolkit has no compiler, no packages to build programs.
+    build = part != "libraries"
+    names, in_name = _named((*entry.run, *entry.build * build), cuda_major), any("{cuda}" in name for name in entry.run)
+    exact = _choose(names, version, "" if in_name else cuda_major, there)
+    if not exact:
+        offered = [v for v in there.offered.get(names[0], []) if in_name or major(built_for(v)) == cuda_major]
+        whole = [v for v in offered if all(v in there.offered.get(name, []) for name in names)]
+        listed = ", ".join(dict.fromkeys(upstream(one) for one in whole))
+        other = f"enable NVIDIA's CUDA repository, or a mirror that has {' and '.join(names)}"
+        missing = f"the host's repositories have no {library} {version} for CUDA {cuda_major} ({' '.join(names)})"
+        raise _Missing(missing, f"there are: {listed}" if listed else other)
+    names += [
+        name
+        for name in _named(entry.beside * build, cuda_major)
+        if exact in (there.installed.get(name), *there.offered.get(name, []))
+    ]
+    # Two cuDNN of different CUDA majors have one soname: which of them a program gets is chance.
+    rules = _named((*entry.run, *entry.build, *entry.beside), r"\d+") if in_name else []
+    leaving = [name for name in toolchain.matching(there.installed, rules) if name not in names]
+    return dict.fromkeys(names, exact), leaving
+
+
+def _named(rules: Iterable[str], cuda_major: str) -> list[str]:
+    return [rule.replace("{cuda}", cuda_major) for rule in rules]
+
+
+def _entry(library: str, version: str, family: str) -> Library:
+    rows = [row for row in catalogue.toolkits_file().libraries if (row.library, row.family) == (library, family)]
+    found = next((row for row in rows if row.major == major(version)), None)
+    if found:
+        return found
+    known = ", ".join(row.major for row in rows) or "none on a host of this family; leave it out"
+    raise _Missing(f"no packages of {library} {version} are known", f"majors that are known: {known}")
+
+
+def _choose(names: list[str], wanted: str, cuda_major: str, there: There) -> str:
+    """One version for all names, the installed one where it will do; for a library, built for the CUDA major. Empty: there is none."""
+
+    def fits(version: str) -> bool:
+        return satisfies(version, wanted) and (not cuda_major or major(built_for(version)) == cuda_major)
+
+    have = {there.installed.get(name, "") for name in names}
+    if len(have) == 1 and fits(next(iter(have))):
+        return have.pop()
+    offered = there.offered.get(names[0], [])
+    whole = [v for v in offered if fits(v) and all(v in there.offered.get(name, []) for name in names)]
+    present = there.installed.get(names[0], "")
+    return max(whole, key=lambda v: (v == present, order(v), order(built_for(v) or "0"), -offered.index(v)), default="")
+
+
+def _bound(bound: str, versions: list[str], present: str) -> str:
+    exact = [version for version in versions if bound in (version, upstream(version))]
+    if present in exact or (present and not exact and order(present) >= order(bound)):
+        return present
+    newer = [version for version in versions if order(version) >= order(bound)]
+    return exact[0] if exact else min(newer, key=order, default="")
+
+
+def _others(pattern: str, index: Mapping[str, list[str]]) -> str:
+    stem = pattern.removesuffix("{minor}")
+    there = sorted((toolkit_of(name) for name in index if name.startswith(stem) and toolkit_of(name)), key=order)
+    return f"toolkits that are there: {', '.join(there)}" if there else _no_repository("")
+
+
+def _no_repository(driver: str) -> str:
+    told = f", with a toolkit that driver {driver} runs" if driver else ""
+    return f"enable NVIDIA's CUDA repository for this distribution, or a mirror of it{told}"

@@ -1,0 +1,103 @@
+"""What the role brings about: packages of exact releases, the default toolkit, the file for login shells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.cuda_toolkit.decision import Decision, components, decide
+from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
+from gpuprov.capabilities.cuda_toolkit.host import installed, mine, there
+from gpuprov.capabilities.cuda_toolkit.preflight import RESOLVING, coming
+from gpuprov.catalog import toolchain
+from gpuprov.catalog import toolkits as catalogue
+from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.cuda_toolkit import REQUIRES, TOOLKITS, Toolkit, Toolkits
+
+Ctx = Context[CudaToolkit]
+PROFILE = f"""# Managed by gpuprov: change the inventory, then apply again.
+# No package of the toolkit puts nvcc into PATH.
+export PATH="{catalogue.LINK}/bin${{PATH:+:$PATH}}"
+"""
+OF_A_DRIVER = {
+    "why": "the driver is nvidia_driver's alone, and no toolkit brings, moves or removes one",
+    "hint": "look on the host for what depends on it among the toolkit's packages (apt-cache rdepends, dnf repoquery --whatrequires); "
+    "a site's own metapackage is removed, or rebuilt without it",
+}
+"""Why no transaction of the toolkits may touch a driver's packages."""
+
+
+def to_install(decision: Decision, facts: Facts) -> list[str]:
+    """`name=version` of every package of the releases, and of cuDNN and NCCL, that is not there in its version. Raises ProbeFailed
+    where the components of a release cannot be read: without their versions, the newest would come."""
+    have, requires = installed(facts), facts.get(REQUIRES)
+    for name, version in decision.packages.items():
+        if toolchain.toolkit_of(name) and have.get(name) != version and name not in requires:
+            raise ProbeFailed(
+                f"what {name} {version} depends on cannot be read", "fetch the package lists again, then apply again"
+            )
+    wanted = components(requires, decision.packages, have)
+    return [f"{name}={version}" for name, version in wanted.items() if have.get(name) != version]
+
+
+def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
+    """What cannot be resolved before a package source is added, as the judge's moment `sources` takes it."""
+    url = coming(ctx, decision)
+    asked = ", ".join(ctx.fragment.versions) or "that the driver runs"
+    told = f"CUDA toolkit {asked} is resolved when apply has added {url}"
+    return {"told": told, "problem": f"{decision.problem}. Way out: {decision.hint}"} if url else {}
+
+
+def default_commands(version: str, state: Toolkits) -> list[list[str]]:
+    """What leads /usr/local/cuda to a toolkit, set by hand, so that no newer one takes it; the linker finds its libraries first.
+
+    NVIDIA's packages register themselves in the alternatives; one that did not is registered with the priority that they have.
+    """
+    place = f"{catalogue.LINK}-{version}"
+    if not version or (state.link, state.by, state.mode) == (place, "alternatives", "manual"):
+        return []
+    register = ["update-alternatives", "--install", catalogue.LINK, "cuda", place, version.replace(".", "")]
+    known = place in state.choices
+    return [*([] if known else [register]), ["update-alternatives", "--set", "cuda", place], ["ldconfig"]]
+
+
+def broken(decision: Decision, part: str, have: Mapping[str, str], state: Toolkits) -> str:
+    """What the compiler of a toolkit that is installed says in the place of its release; empty if all say theirs."""
+    known = catalogue.part(part)
+    for version, package in decision.releases.items() if known.nvcc else ():
+        kit = state.toolkits.get(version, Toolkit())
+        there = have.get(known.package.format(minor=toolchain.dashed(version))) == package
+        if there and kit.release != version:
+            said = kit.complaint or (f"release {kit.release}" if kit.release else "nothing")
+            program = f"{catalogue.LINK}-{version}/bin/nvcc"
+            return f"{program} --version says {said}. Way out: gpuprov verify says which package is broken"
+    return ""
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`later`: what waits for a package source. The transaction: `of`, `install`, `remove`, `refuse`. Then `hold` and `release`,
+    `commands` for the default, `files`: text by path, `absent`: files that should not be there. `broken`: why a compiler is none."""
+    block, facts = ctx.fragment, ctx.facts
+    decision = decide(block, there(ctx.host, facts))
+    state, packages = facts.get(TOOLKITS), sorted(mine(block, facts))
+    return {
+        "later": waiting(ctx, decision),
+        "of": f"the CUDA toolkit {', '.join(decision.releases)}",
+        "install": to_install(decision, facts),
+        "remove": list(decision.remove),
+        "refuse": {"patterns": [entry.pattern for entry in catalogue.toolkits_file().driver_patterns], **OF_A_DRIVER},
+        "hold": packages if block.hold else [],
+        "release": [] if block.hold else packages,
+        "broken": broken(decision, block.parts, installed(facts), state),
+        "commands": [] if decision.problem else default_commands(decision.default, state),
+        "files": {catalogue.PROFILE: PROFILE} if block.path else {},
+        "absent": [] if block.path else [catalogue.PROFILE],
+    }
+
+
+DESIRED = Desired(
+    (*RESOLVING, REQUIRES, TOOLKITS),
+    make,
+    reads=("nvidia_driver_version", "nvidia_driver_cuda", "nvidia_driver_source", "nvidia_driver_repository"),
+)

@@ -1,0 +1,63 @@
+"""Names and versions of the packages of the CUDA toolkit, cuDNN and NCCL, as they tell the toolkit and the release."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+FAMILY = r"(?:cuda|lib(?:cu[a-z]+|npp|nv[a-z]+)|gds-tools|nvidia-gds)(?:-[a-z0-9]+)*?"
+"""Names of a toolkit's packages, before the dash and the version that end them."""
+
+
+def upstream(version: str) -> str:
+    """`2.21.5-1+cuda12.4` -> `2.21.5`; an epoch is left out too."""
+    return version.rpartition(":")[2].partition("-")[0]
+
+
+def order(version: str) -> tuple[int, ...]:
+    """Sort key of an upstream version; a part that is no number counts as 0."""
+    return tuple(int(part) if re.fullmatch("[0-9]{1,18}", part) else 0 for part in upstream(version).split("."))
+
+
+def satisfies(version: str, wanted: str) -> bool:
+    """Whether a version is the wanted one, or one of the series that it names: 12.4.1 is a 12.4."""
+    return f"{upstream(version)}.".startswith(f"{wanted}.")
+
+
+def minor(version: str) -> str:
+    """12.4.1 -> 12.4"""
+    return ".".join(version.split(".")[:2])
+
+
+def major(version: str) -> str:
+    """12.4.1 -> 12"""
+    return version.partition(".")[0]
+
+
+def runtime(version: str) -> str:
+    """The soname of a toolkit's libcudart: every minor had its own until 10, all of 11 have that of 11.0, and later ones the major."""
+    number = major(version)
+    return f"libcudart.so.{number if int(number) > 11 else '11.0' if number == '11' else minor(version)}"
+
+
+def dashed(version: str) -> str:
+    """12.4.1 -> 12-4, as in package names."""
+    return minor(version).replace(".", "-")
+
+
+def toolkit_of(name: str) -> str:
+    """The toolkit (`12.4`) that a package belongs to by its name; empty for one that belongs to none."""
+    match = re.fullmatch(rf"{FAMILY}-(\d+)-(\d+)(?:-config-common)?", name)
+    return f"{match[1]}.{match[2]}" if match else ""
+
+
+def built_for(version: str) -> str:
+    """The CUDA version that a library's package version names: `2.21.5-1+cuda12.4` -> `12.4`; empty where it names none."""
+    match = re.search(r"[+.]cuda(\d+\.\d+)\Z", version)
+    return match[1] if match else ""
+
+
+def matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
+    """The names that one of the regular expressions matches whole."""
+    known = list(patterns)
+    return sorted(name for name in names if any(re.fullmatch(pattern, name) for pattern in known))
