@@ -57,7 +57,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
     ("the kernel's", "driver", INBOX, said(version=""), "pass", "the kernel's own efa", ""),
     ("not loaded", "driver", ASKED, said(version=None), "fail", "not loaded", "modprobe efa"),
     ("another build", "driver", ASKED, said("stale|"), "fail", "another build than the one on disk", "gpuprov apply"),
-    ("the kernel's, and AWS's is on disk", "driver", ASKED, said("stale|", version=""), "fail", "is the kernel's own", "gpuprov apply"),
+    ("the kernel's, beside AWS's", "driver", ASKED, said("stale|", version=""), "fail", "is the kernel's own", "gpuprov apply"),
     ("another build, in use", "driver", ASKED, said("stale|", "user|71|python3"), "fail", "another build", "reboot, or end them"),
     ("the kernel's where AWS's is asked for", "driver", ASKED, said(version=""), "fail", "has no version", "dkms status efa"),
     ("a function without a driver", "driver", ASKED, said(bound=("efa", "", "efa", "vfio-pci")),
