@@ -125,10 +125,14 @@ def said_by(*command: str) -> str:
 
 
 def stale() -> bool:
-    """Whether another build of the driver is loaded than the one on disk."""
-    loaded = read(f"{MODULE}/srcversion").strip()
-    disk = said_by("modinfo", "-F", "srcversion", "efa")
-    return bool(loaded and disk and loaded != disk)
+    """Whether another build of the driver is loaded than the one on disk.
+
+    The kernel's own has no version, and a srcversion only where the kernel was built with MODULE_SRCVERSION_ALL, as Debian's is not.
+    """
+    if not said_by("modinfo", "-n", "efa"):
+        return False
+    marks = ("srcversion", "version")
+    return any(read(f"{MODULE}/{mark}").strip() != said_by("modinfo", "-F", mark, "efa") for mark in marks)
 
 
 def settle(*, change: bool) -> dict[str, Any]:

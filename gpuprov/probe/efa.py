@@ -21,12 +21,12 @@ class EfaKernel(msgspec.Struct, frozen=True, kw_only=True):
 class Efa(msgspec.Struct, frozen=True, kw_only=True):
     """`product`: the instance type, as DMI has it. `functions`: PCI functions of EFA with the driver that each is bound to.
 
-    `loaded`, `version`: the module in memory, and its version. `stale`: another build than the one on disk. `p2p`: the provider of
-    GPU memory that the driver shows, by device; a device is missing where its driver shows none. `installer`: the version that the
-    installer noted, `record`: what gpuprov noted of it. `domains`: what fi_info lists, None without fi_info; `complaint`: its last
-    words. `plugins`: paths of libnccl-net*.so as the dynamic linker finds them. `packages`: libfabric's and the plugin's versions.
-    `environment`: (file, name, value) of FI_ and RDMAV_ in the environment of logins. `core`: the path of ib_core. `users`: who
-    has a device open.
+    `loaded`, `version`: the module in memory, and its version. `stale`: another build than the one on disk; the kernel's own has no
+    version, and on Debian no srcversion either. `p2p`: the provider of GPU memory that the driver shows, by device; one is missing
+    where its driver shows none. `installer`: the version that the installer noted, `record`: what gpuprov noted of it. `domains`: what
+    fi_info lists, None without fi_info; `complaint`: its last words. `plugins`: paths of libnccl-net*.so in the order in which the
+    dynamic linker finds them. `packages`: libfabric's and the plugin's versions. `environment`: (file, name, value) of FI_ and RDMAV_
+    in the environment of logins. `core`: the path of ib_core. `users`: who has a device open.
     """
 
     product: str = ""
@@ -89,7 +89,7 @@ def parse(output: Output) -> Efa:
         record=one("record"),
         domains=domains(told) if "found" in many else None,
         complaint="" if domains(told) else " ".join(told.split())[-200:],
-        plugins=tuple(cells[0] for cells in many.get("plugin", ())),
+        plugins=tuple(dict.fromkeys(cells[0] for cells in many.get("plugin", ()))),
         packages={cells[0]: cells[1] for cells in many.get("package", ()) if len(cells) > 1 and cells[1]},
         environment=tuple(environment),
         core=one("core"),
@@ -107,9 +107,10 @@ for d in /sys/bus/pci/devices/*; do
 done
 r=$(uname -r); [ -d "/lib/modules/$r" ] || r=$(ls /lib/modules 2>/dev/null | sort -V | tail -n 1)
 if [ -d /sys/module/efa ]; then
-  echo "loaded|$(cat /sys/module/efa/version 2>/dev/null)"
-  v=$(cat /sys/module/efa/srcversion 2>/dev/null) w=$(modinfo -k "$r" -F srcversion efa 2>/dev/null)
-  [ -n "$v" ] && [ -n "$w" ] && [ "$v" != "$w" ] && echo 'stale|'
+  v=$(cat /sys/module/efa/version 2>/dev/null); echo "loaded|$v"
+  v="$v $(cat /sys/module/efa/srcversion 2>/dev/null)"
+  w="$(modinfo -k "$r" -F version efa 2>/dev/null) $(modinfo -k "$r" -F srcversion efa 2>/dev/null)"
+  [ -n "$(modinfo -k "$r" -n efa 2>/dev/null)" ] && [ "$v" != "$w" ] && echo 'stale|'
 fi
 j=''; for d in /lib/modules/*; do [ -e "/boot/vmlinuz-${d##*/}" ] && j=1; done
 for d in /lib/modules/*; do
@@ -134,7 +135,7 @@ sed -n 's/^# *EFA installer version: */installer|/p' /opt/amazon/efa_installed_p
 [ -f /var/lib/gpuprov/efa.json ] && echo "record|$(tr -d '\n' < /var/lib/gpuprov/efa.json)"
 b=/opt/amazon/efa/bin/fi_info; [ -x $b ] || b=$(command -v fi_info)
 [ -n "$b" ] && { echo 'found|'; timeout 30 "$b" -p efa -t FI_EP_RDM 2>&1 </dev/null | head -n 2000 | sed 's/^/fi|/'; }
-ldconfig -p 2>/dev/null | sed -n 's/^[[:space:]]*libnccl-net[^ ]*\.so[ .0-9].*=> /plugin|/p' | sort -u
+ldconfig -p 2>/dev/null | sed -n 's/^[[:space:]]*libnccl-net[^ ]*\.so[ .0-9].*=> /plugin|/p'
 dpkg-query -W -f 'package|${Package}|${Version}\n' 'libnccl-ofi*' 'libfabric*' efa 2>/dev/null ||
   rpm -qa --qf 'package|%{NAME}|%{VERSION}-%{RELEASE}\n' 'libnccl-ofi*' 'libfabric*' efa 2>/dev/null
 for f in /etc/environment /etc/profile.d/*.sh /root/.bashrc; do

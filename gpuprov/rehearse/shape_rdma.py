@@ -15,6 +15,10 @@ RATES: tuple[int, ...] = get_args(HcaRate)
 MOST = 16
 RAILS = 8
 """HCAs beside a board of eight GPUs."""
+REFUSED = {
+    "iwarp": "whose devices are not simulated",
+    "efa": "whose installer and libfabric are AWS's own, which find nothing to serve on a simulated host",
+}
 
 
 def needs_board(spec: HostSpec) -> bool:
@@ -32,9 +36,9 @@ def hcas(spec: HostSpec, kind: Kind, gpus: int, notes: list[str]) -> dict[str, A
     asked = topology(spec)
     if not isinstance(rdma, Rdma):
         return {"hcas": min(asked, MOST)} if asked else {}
-    if rdma.fabric in ("iwarp", "efa"):
+    if why := REFUSED.get(rdma.fabric):
         raise GpuprovError(
-            f"{spec.name}: rdma.fabric is {rdma.fabric}, whose devices are not simulated",
+            f"{spec.name}: rdma.fabric is {rdma.fabric}, {why}",
             f"rehearse the rest: {spec.name} with rdma: false, or without its group in the inventory",
         )
     if rdma.fabric == "soft":

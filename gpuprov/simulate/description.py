@@ -54,8 +54,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     `containerd`: a release of containerd that runs on the host, the real daemon (built with Go), with no file of its own; without it
     there is none but a distribution's package.
     `ofed`: the host's repositories are served with a doca-host package beside them, in /doca, for apt.
-    `cgpu`: Alibaba's cGPU is there, as files only (containers with GPUs). `erdma`: one interface of Alibaba's eRDMA (containers
-    with GPUs).
+    `cgpu`: Alibaba's cGPU is there, as files only (containers with GPUs). `erdma`: one interface of Alibaba's eRDMA, `efa`: so
+    many of AWS's Elastic Fabric Adapters, on an instance type that can have them (containers with GPUs).
     `memory` in MiB and `cpus` count for machines only. `faults` are planted once the host is up.
     A description without `gpu` is a plain Debian host with nothing simulated but its existence.
     """
@@ -76,6 +76,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     cgpu: bool = False
     ofed: bool = False
     erdma: bool = False
+    efa: Annotated[int, msgspec.Meta(ge=0, le=32)] = 0
     memory: Annotated[int, msgspec.Meta(ge=512)] = 2048
     cpus: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
     user: User = "gpuadmin"
@@ -116,12 +117,7 @@ def check(described: Description) -> None:
         raise GpuprovError(
             f"ofed is true, and {known.key} takes no packages for apt", hint="a Debian or Ubuntu, or leave ofed out"
         )
-    if described.erdma and (described.kind == "machine" or described.gpu is None or described.hcas):
-        why = "hcas is not 0" if described.hcas else 'kind is "machine"' if described.gpu else "there is no gpu"
-        raise GpuprovError(
-            f"erdma is true and {why}: eRDMA is simulated as files, in containers with GPUs and no HCAs",
-            hint="kind: container, and gpu: {model: ...}; or leave erdma out",
-        )
+    _check_cloud(described)
     if described.hcas and described.gpu is None:
         raise GpuprovError(
             f"hcas is {described.hcas} and there is no gpu: HCAs are simulated on hosts with GPUs",
@@ -142,6 +138,30 @@ def check(described: Description) -> None:
             f'repositories has "distribution", and {known.key} has no NVIDIA driver of its own',
             hint="repositories: [nvidia]",
         )
+
+
+def _check_cloud(described: Description) -> None:
+    """RDMA of a cloud: of one at a time, which has no other."""
+    asked = {"eRDMA": ("erdma", "true")} if described.erdma else {}
+    asked |= {"EFA": ("efa", str(described.efa))} if described.efa else {}
+    if len(asked) > 1:
+        raise GpuprovError(
+            f"erdma is true and efa is {described.efa}: no instance has the adapters of two clouds",
+            hint="leave one of them out",
+        )
+    for cloud, (field, value) in asked.items():
+        if described.kind == "machine" or described.gpu is None or described.hcas:
+            why = (
+                f"hcas is {described.hcas}"
+                if described.hcas
+                else 'kind is "machine"'
+                if described.gpu
+                else "there is no gpu"
+            )
+            raise GpuprovError(
+                f"{field} is {value} and {why}: {cloud} is simulated as files, in containers with GPUs and no HCAs",
+                hint=f"kind: container, and gpu: {{model: ...}}; or leave {field} out",
+            )
 
 
 def convert(values: Any, place: str) -> Description:

@@ -17,6 +17,7 @@ from gpuprov.simulate.parts import (
     boot,
     cgpu,
     containerd,
+    efa,
     erdma,
     fabric,
     identity,
@@ -43,6 +44,7 @@ PARTS: tuple[Callable[[str, Description], Part], ...] = (
     fabric.part,
     cgpu.part,
     erdma.part,
+    efa.part,
     ofed.part,
     containerd.part,
 )

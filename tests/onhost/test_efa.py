@@ -123,21 +123,24 @@ def test_records_that_are_none() -> None:
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Programs that note how they are called, and what is loaded."""
+    """Programs that note how they are called, and what is loaded: a build, or the kernel's OWN, which has neither mark."""
     efa = on_host("efa")
 
     def made(loaded: str, disk: str = "NEW", **fails: int) -> Path:
         folder, log = tmp_path / "bin", tmp_path / "log"
         folder.mkdir(exist_ok=True)
+        told = f'case "$2" in efa) echo /lib/efa.ko ;; srcversion) echo {disk} ;; version) echo 3.1.0g ;; esac'
         for name in ("modinfo", "modprobe", "rmmod"):
-            say = f"echo {disk}" if name == "modinfo" else f'echo {name} "$@" >> {log}; echo "{name}: no"'
+            say = told if name == "modinfo" else f'echo {name} "$@" >> {log}; echo "{name}: no"'
             (folder / name).write_text(f"#!/bin/sh\n{say}\nexit {fails.get(name, 0)}\n")
             (folder / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
         monkeypatch.setattr(efa, "MODULE", str(tmp_path / "module"))
         if loaded:
             (tmp_path / "module").mkdir()
+        if loaded not in ("", "OWN"):
             (tmp_path / "module" / "srcversion").write_text(f"{loaded}\n")
+            (tmp_path / "module" / "version").write_text("3.1.0g\n")
         return log
 
     return made
@@ -167,6 +170,22 @@ def test_another_build_is_replaced_where_nobody_uses_it(
     log = kernel("OLD")
     assert settled(capsys)["changed"] is True
     assert log.read_text() == "rmmod efa\nmodprobe efa\n"
+
+
+def test_the_kernels_own_is_replaced_by_the_one_on_disk(
+    kernel: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = kernel("OWN")
+    assert settled(capsys)["changed"] is True
+    assert log.read_text() == "rmmod efa\nmodprobe efa\n"
+
+
+def test_what_is_loaded_stays_where_nothing_is_on_disk(
+    kernel: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = kernel("OWN", modinfo=1)
+    assert settled(capsys)["changed"] is False
+    assert not log.exists()
 
 
 def test_a_build_in_use_waits_for_a_reboot(kernel: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ MODINFO = """case "$*" in
 esac"""
 
 
-def tree(root: Path, loaded: str = "ABC") -> None:
+def tree(root: Path, loaded: str = "ABC", version: str = "3.1.0") -> None:
     device = root / "sys/class/infiniband/rdmap16s27"
     function = root / "sys/bus/pci/devices/0000:10:1b.0"
     write(root, {
@@ -28,13 +28,15 @@ def tree(root: Path, loaded: str = "ABC") -> None:
         "sys/bus/pci/devices/0000:00:05.0/vendor": "0x1d0f\n", "sys/bus/pci/devices/0000:00:05.0/device": "0xec20\n",
         "sys/bus/pci/devices/0000:00:06.0/vendor": "0x10de\n", "sys/bus/pci/devices/0000:00:06.0/device": "0xefa0\n",
         "sys/bus/pci/devices/0000:10:1b.0/p2p": "NVIDIA peer memory\n", "drivers/efa/x": "",
-        "sys/module/efa/version": "3.1.0\n", "sys/module/efa/srcversion": f"{loaded}\n",
+        "sys/module/efa/refcnt": "0\n",
         "sys/class/infiniband_verbs/uverbs0/ibdev": "rdmap16s27\n",
         "opt/amazon/efa_installed_packages": "# EFA installer version: 1.47.0\n# Debug packages installed: no\nefa-config 1.18\n",
         "var/lib/gpuprov/efa.json": '{"sha256": "x",\n "options": []}\n',
         "etc/environment": 'PATH="/bin"\nFI_PROVIDER="efa"\n#FI_NO=1\n',
         "etc/profile.d/mpi.sh": "export RDMAV_FORK_SAFE=1\nMY_FI_X=2\n",
     })  # fmt: skip
+    shown = {"sys/module/efa/version": version, "sys/module/efa/srcversion": loaded}
+    write(root, {path: f"{text}\n" for path, text in shown.items() if text})
     (function / "driver").symlink_to(root / "drivers/efa")
     device.mkdir(parents=True)
     (device / "device").symlink_to(function)
@@ -77,6 +79,22 @@ def test_another_build_and_no_endpoint(tmp_path: Path) -> None:
     tree(tmp_path, loaded="OLD")
     state = read(tmp_path, fi_info="echo 'fi_getinfo: -61' >&2; exit 61")
     assert (state.stale, state.domains, state.complaint) == (True, (), "fi_getinfo: -61")
+
+
+def test_the_kernels_own_has_neither_version_nor_srcversion(tmp_path: Path) -> None:
+    tree(tmp_path, loaded="", version="")
+    state = read(tmp_path)
+    assert (state.loaded, state.version, state.stale) == (True, "", True), "AWS's is on disk"
+    state = read(tmp_path, modinfo='case "$*" in *"-n efa") echo /lib/x/efa.ko ;; esac')
+    assert (state.loaded, state.version, state.stale) == (True, "", False), "the one on disk is the kernel's own, too"
+    assert not read(tmp_path, modinfo="exit 1").stale, "there is none on disk"
+
+
+def test_the_plugins_are_told_in_the_linkers_order(tmp_path: Path) -> None:
+    tree(tmp_path)
+    other, line = "/usr/local/lib/libnccl-net.so", "\\tlibnccl-net.so (libc6,x86-64) => {}\\n"
+    state = read(tmp_path, ldconfig=f"printf '{line.format(other)}{line.format(PLUGIN)}{line.format(PLUGIN)}'")
+    assert state.plugins == (other, PLUGIN)
 
 
 def test_a_host_without(tmp_path: Path) -> None:

@@ -1,0 +1,237 @@
+#!/usr/bin/python3
+"""gpuprov simulation, in a container: a cloud's RDMA functions, and what their driver would show in sysfs while it is "loaded"."""
+
+import ctypes
+import json
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+RUN = Path("/run/gpuprov-sim/cloud-rdma")
+TOLD = Path("/usr/lib/gpuprov-sim/cloud-rdma.json")
+SYS = Path("/sys")
+NVIDIA = Path("/proc/driver/nvidia/version")
+NODES = Path("/dev/infiniband")
+ETC, USR = Path("/etc"), Path("/usr")
+MODPROBE = Path("/usr/sbin/modprobe")
+CLASSES = ("infiniband", "infiniband_verbs")
+BIND, PRIVATE, RECURSIVE = 0x1000, 0x40000, 0x4000
+Told = dict[str, Any]
+
+
+def main(verb: str, words: list[str]) -> None:
+    told: Told = json.loads(TOLD.read_text())
+    if verb == "boot":
+        boot(told)
+    elif verb == "load":
+        load(told, words)
+    elif verb == "own":
+        show(told, {})
+    elif verb == "unload":
+        unload(told)
+    elif verb == "unbind" and len(words) == 1:
+        unbind(told, words[0])
+    else:
+        sys.exit("usage: cloud-rdma boot | load [WORD...] | own | unload | unbind ADDRESS")
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    """A line each; of a configuration space the bytes, 4096."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        content = text.ljust(4096, "\0") if name == "config" else f"{text}\n"
+        (folder / name).write_bytes(content.encode("latin-1"))
+
+
+def writable(folder: Path) -> bool:
+    """Whether it is there and no folder of the kernel's own sysfs, in which nobody makes another."""
+    try:
+        (folder / ".gpuprov-sim").mkdir()
+    except OSError:
+        return False
+    (folder / ".gpuprov-sim").rmdir()
+    return True
+
+
+def bind(source: Path, target: Path) -> None:
+    """`mount --rbind`, kept from spreading to other places."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for coming, flags in ((os.fsencode(source), BIND | RECURSIVE), (None, PRIVATE | RECURSIVE)):
+        if libc.mount(coming, os.fsencode(target), None, flags, None) != 0:
+            sys.exit(f"{target}: {os.strerror(ctypes.get_errno())}")
+
+
+def cover(place: Path, hull: Path, ours: set[str]) -> None:
+    """Hang `hull` over a folder of sysfs, whose folders are bound into it, but for ours."""
+    if hull.exists() and os.path.samefile(hull, place):
+        return
+    for folder in sorted(place.iterdir()):
+        mine = hull / folder.name
+        if folder.is_dir() and folder.name not in ours and not mine.exists():
+            mine.mkdir(parents=True)
+            bind(folder, mine)
+    for name in ours:
+        (hull / name).mkdir(parents=True, exist_ok=True)
+    bind(hull, place)
+
+
+def boot(told: Told) -> None:
+    for function in told["functions"]:
+        folder = RUN / "pci" / function["address"]
+        write(folder, function["files"])
+        link = SYS / "bus/pci/devices" / function["address"]
+        if not link.is_symlink():
+            link.symlink_to(folder)
+    cover(SYS / "module", RUN / "module", set())
+    ours = {*CLASSES, *(name.partition("/")[0] for name in told["classes"])}
+    if not all(writable(SYS / "class" / name) for name in ours):
+        cover(SYS / "class", RUN / "class", ours)
+    write(SYS / "class", told["classes"])
+    if told["netdev"]:
+        interface(told["netdev"])
+    if at_boot(told["module"]) and kernel_with(told["module"]):
+        load(told, [])
+
+
+def interface(netdev: dict[str, str]) -> None:
+    """A network interface without a wire."""
+    name = netdev["name"]
+    if (SYS / "class/net" / name).exists():
+        return
+    made = ["ip", "link", "add", name, "address", netdev["mac"], "type"]
+    # A kernel may lack dummy interfaces; containers always have veth pairs.
+    if subprocess.run([*made, "dummy"], capture_output=True, check=False).returncode != 0:
+        subprocess.run([*made, "veth", "peer", "name", netdev["peer"]], check=True)
+        subprocess.run(["ip", "link", "set", netdev["peer"], "mtu", "9000", "up"], check=True)
+    subprocess.run(["ip", "link", "set", name, "mtu", "1500", "up"], check=True)
+    subprocess.run(["ip", "address", "add", netdev["address"], "dev", name], check=True)
+
+
+def at_boot(module: str) -> bool:
+    """Whether a list of modules for the boot names it."""
+    files = [
+        file
+        for folder in (ETC / "modules-load.d", USR / "lib/modules-load.d")
+        for file in sorted(folder.glob("*.conf"))
+    ]
+    return any(module in file.read_text().split() for file in files)
+
+
+def said(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def kernel_with(module: str) -> str:
+    """The newest kernel whose modules are here; empty if it has no such module."""
+    kernels = said("sh", "-c", "ls -d /lib/modules/*/build | cut -d/ -f4 | sort -V").split()
+    return kernels[-1] if kernels and said("modinfo", "-k", kernels[-1], "-n", module).strip() else ""
+
+
+def load(told: Told, words: list[str]) -> None:
+    module: str = told["module"]
+    if (SYS / "module" / module).exists():
+        return
+    kernel = kernel_with(module)
+    if not kernel:
+        sys.exit(f"modprobe: FATAL: Module {module} not found.")
+
+    def field(name: str) -> str:
+        return said("modinfo", "-k", kernel, "-F", name, module).strip()
+
+    known = {line.split(":")[0] for line in field("parm").splitlines()}
+    values = {name: value for name, value in told["parameters"].items() if name in known}
+    default, _, value = field("gpuprov_default").partition("=")
+    values |= {default: value} if default else {}
+    options = [line.split() for line in said(str(MODPROBE), "-c").splitlines()]
+    given = [word for line in options if line[:2] == ["options", module] for word in line[2:]]
+    for word in [*given, *words]:
+        name, equals, value = word.partition("=")
+        if equals and name in values:
+            values[name] = shown(value, values[name])
+    marks = {name: field(name) for name in ("srcversion", "version")}
+    show(told, {f"parameters/{name}": value for name, value in values.items()} | {k: v for k, v in marks.items() if v})
+
+
+def shown(value: str, before: str) -> str:
+    """As the kernel shows a parameter's value; one that it does not take leaves the parameter as it was."""
+    if before in ("Y", "N"):
+        first = value[:1].lower()
+        return "Y" if first in ("y", "1") else "N" if first in ("n", "0") else before
+    try:
+        return str(int(value, 0))
+    except ValueError:
+        return before
+
+
+def show(told: Told, files: dict[str, str]) -> None:
+    """The module as loaded, with these files in its folder, and the device of each function."""
+    folder = SYS / "module" / told["module"]
+    write(folder, {"refcnt": "0", **files})
+    (folder / "holders").mkdir(exist_ok=True)
+    mode: Told = next((one for one in told["modes"] if holds(one["when"], files)), {"files": {}})
+    for number, function in enumerate(told["functions"]):
+        here = RUN / "pci" / function["address"]
+        drivers = RUN / "drivers" / told["module"]
+        drivers.mkdir(parents=True, exist_ok=True)
+        (here / "driver").symlink_to(drivers)
+        # The kernel's own driver has no version, and does without such a file.
+        if told["p2p"] and "version" in files:
+            write(here, {"p2p": "NVIDIA" if NVIDIA.exists() else ""})
+        device = SYS / "class/infiniband" / function["device"]
+        write(device, {**function["shown"], **mode["files"]})
+        (device / "device").symlink_to(here)
+        write(SYS / f"class/infiniband_verbs/uverbs{number}", {"ibdev": function["device"], "abi_version": "1"})
+        node = NODES / f"uverbs{number}"
+        node.parent.mkdir(exist_ok=True)
+        if not node.exists():
+            os.mknod(node, 0o020666, os.makedev(1, 3))
+
+
+def holds(when: str, files: dict[str, str]) -> bool:
+    """`NAME=VALUE` of a parameter; empty: always."""
+    name, _, value = when.partition("=")
+    return not when or files.get(f"parameters/{name}") == value
+
+
+def held() -> bool:
+    """Whether a process has a device open. Processes that end meanwhile are no matter."""
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            for opened in os.scandir(f"/proc/{process}/fd"):
+                with suppress(OSError):
+                    if os.readlink(opened.path).startswith(f"{NODES}/uverbs"):
+                        return True
+    return False
+
+
+def unload(told: Told) -> None:
+    module = told["module"]
+    if not (SYS / "module" / module).exists():
+        sys.exit(f"rmmod: ERROR: Module {module} is not currently loaded")
+    if held():
+        sys.exit(f"rmmod: ERROR: Module {module} is in use")
+    shutil.rmtree(SYS / "module" / module, ignore_errors=True)
+    for function in told["functions"]:
+        unbind(told, function["address"])
+
+
+def unbind(told: Told, address: str) -> None:
+    """A function without a driver; as it is, where it has none."""
+    addresses = [function["address"] for function in told["functions"]]
+    if address not in addresses:
+        sys.exit(f"{address} is not one of {' '.join(addresses)}")
+    number = addresses.index(address)
+    device = told["functions"][number]["device"]
+    for folder in (SYS / "class/infiniband" / device, SYS / f"class/infiniband_verbs/uverbs{number}"):
+        shutil.rmtree(folder, ignore_errors=True)
+    for file in (RUN / "pci" / address / "driver", RUN / "pci" / address / "p2p", NODES / f"uverbs{number}"):
+        file.unlink(missing_ok=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:])
