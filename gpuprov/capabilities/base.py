@@ -129,12 +129,17 @@ def check(
     return made
 
 
+def _no_facts(_host: HostSpec) -> object:
+    return None
+
+
 @dataclass(frozen=True)
 class Desired(Generic[F]):
     """What a capability's role brings about on a host, worked out where all else is decided: `make` turns the fragment and the facts
     of `probes` into plain values, which the role gets as `gpuprov_judged.desired.NAME`. It may raise ProbeFailed.
 
     `reads`: what of the spec it looks at beyond its own block, as the names of roles' variables: `nvidia_driver_source`.
+    `facts`: what of the catalogue it decides by on a host with this spec; another one is a reason to apply again.
 
     `later` among the values: what can be decided only when another role has added a package source: `told`, what to say of it in check
     mode, and `problem`, what to refuse with if it was added in vain. The role asks the judge again then: `gpuprov_judge`, `sources`.
@@ -143,6 +148,7 @@ class Desired(Generic[F]):
     probes: tuple[Probe[Any], ...]
     make: Callable[[Context[F]], Mapping[str, object]]
     reads: tuple[str, ...] = ()
+    facts: Callable[[HostSpec], object] = _no_facts
 
 
 def _no_rules(_host: HostSpec, _fragment: Any) -> Iterable[Problem]:

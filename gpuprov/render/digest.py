@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+import msgspec
+
 from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.render.reach import Reach, of_role
@@ -18,6 +20,8 @@ from gpuprov.spec.model import HostSpec
 
 SCHEME = "2"
 """Of this way to make one. What an earlier gpuprov wrote (sha256 over everything) has none, and says nothing about the present."""
+PROVENANCE = frozenset({"source", "sources", "confidence", "notes"})
+"""What a fact of the catalogue has beside what it says."""
 PCI_ID = re.compile(r"10de:[0-9a-f]{4}|0x[0-9A-F]{4}10DE")
 
 
@@ -52,7 +56,7 @@ def of_host(spec: HostSpec, variables: Mapping[str, Any]) -> dict[str, Digest]:
     made = {}
     for name in spec.capabilities:
         reach = of_role(name)
-        made[name] = Digest(_hash(asked(name, spec, variables, reach)), _hash(tables(spec, reach)), _role(name))
+        made[name] = Digest(_hash(asked(name, spec, variables, reach)), _hash(tables(name, spec, reach)), _role(name))
     return made
 
 
@@ -69,12 +73,22 @@ def asked(name: str, spec: HostSpec, variables: Mapping[str, Any], reach: Reach)
     return {"variables": own, "beside": beside, "site": site}
 
 
-def tables(spec: HostSpec, reach: Reach) -> dict[str, object]:
-    """The catalogue's tables that the role names; of those by PCI id the rows of the GPU that the spec names, if it names one."""
+def tables(name: str, spec: HostSpec, reach: Reach) -> dict[str, object]:
+    """The catalogue's tables that the role names; of those by PCI id the rows of the GPU that the spec names, if it names one. And
+    what of the catalogue is decided by where something is worked out for the role."""
     known = catalog()
     model = find_gpu(spec.gpu.model) if spec.gpu else None
     mine = {entry.id for entry in model.pci_ids} if model else None
-    return {name: _rows(known[name], mine) for name in reach.tables if name in known}
+    named = {table: _rows(known[table], mine) for table in reach.tables if table in known}
+    worked_out = BY_NAME[name].desired
+    return {**named, "facts": _bare(msgspec.to_builtins(worked_out.facts(spec))) if worked_out else None}
+
+
+def _bare(facts: object) -> object:
+    """Without where it is known from: nothing is decided by that."""
+    if isinstance(facts, dict):
+        return {key: _bare(value) for key, value in facts.items() if key not in PROVENANCE}
+    return [_bare(value) for value in facts] if isinstance(facts, list | tuple) else facts
 
 
 def _rows(table: object, mine: set[str] | None) -> object:

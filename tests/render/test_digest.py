@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpuprov import assets
@@ -13,6 +14,8 @@ from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.catalog import toolkits
+from gpuprov.catalog.reader import Source
 from gpuprov.render import code, digest, digests, reach
 from gpuprov.render.digest import Digest
 from gpuprov.render.variables import host_variables
@@ -73,6 +76,30 @@ def test_a_gpu_that_a_host_does_not_have_changes_nothing_there(monkeypatch: pyte
     monkeypatch.setattr(digest, "catalog", lambda: tables | more)
     assert not between(before[0], digests(known))
     assert between(before[1], digests(unknown)) == {"nvidia_driver", "mig"}, "whose GPUs the spec does not name"
+
+
+def test_what_is_worked_out_for_a_role_rests_on_its_facts_of_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = toolkits.toolkits_file()
+    before = digests(host())
+    told = msgspec.structs.replace(known, sources={**known.sources, "more": Source(description="another page")})
+    monkeypatch.setattr(toolkits, "toolkits_file", lambda: told)
+    assert not between(before, digests(host())), "where it is known from decides nothing"
+    monkeypatch.setattr(toolkits, "toolkits_file", lambda: msgspec.structs.replace(known, metapackages=("cuda-all",)))
+    assert between(before, digests(host())) == {"cuda_toolkit"}
+
+
+READS = re.compile(r'\bload\(\s*"(\w+)"')
+OF_OTHERS = {"drivers", "repositories"}
+"""What nvidia_driver decides by: its own digest has it."""
+
+
+@pytest.mark.parametrize("name", [one.name for one in CAPABILITIES if one.desired])
+def test_no_facts_are_left_out(name: str) -> None:
+    """What is worked out by code that reads a file of the catalogue says what of it, in `Desired.facts`."""
+    desired = next(one.desired for one in CAPABILITIES if one.name == name)
+    read = {file for text in reach.of_role(name).texts.values() for file in READS.findall(text)} - OF_OTHERS
+    assert desired
+    assert (desired.facts(host()) is not None) == bool(read), f"{name} reads {sorted(read)}"
 
 
 def test_a_gpu_that_a_host_has_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from gpuprov.capabilities.cuda_toolkit.decision import Decision, components, dec
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import installed, mine, there
 from gpuprov.capabilities.cuda_toolkit.preflight import RESOLVING, coming
-from gpuprov.catalog import toolchain
+from gpuprov.catalog import cuda, toolchain
 from gpuprov.catalog import toolkits as catalogue
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.cuda_toolkit import REQUIRES, TOOLKITS, Toolkit, Toolkits
@@ -100,4 +100,5 @@ DESIRED = Desired(
     (*RESOLVING, REQUIRES, TOOLKITS),
     make,
     reads=("nvidia_driver_version", "nvidia_driver_cuda", "nvidia_driver_source", "nvidia_driver_repository"),
+    facts=lambda _host: (catalogue.toolkits_file(), cuda.toolkits()),
 )

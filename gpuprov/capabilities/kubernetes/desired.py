@@ -7,6 +7,7 @@ from typing import Any
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.kubernetes import documents
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.catalog import gpus
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.probe import kubernetes
 from gpuprov.spec.model import HostSpec
@@ -43,5 +44,8 @@ def label(ctx: Context[Kubernetes]) -> list[str]:
 
 
 DESIRED = Desired(
-    (kubernetes.NODE,), make, reads=("gpuprov_gpu", "mig_config_file", "mig_layout", "mig_mode", "mig_selected")
+    (kubernetes.NODE,),
+    make,
+    reads=("gpuprov_gpu", "mig_config_file", "mig_layout", "mig_mode", "mig_selected"),
+    facts=lambda host: gpus.find_gpu(host.gpu.model) if host.gpu else gpus.gpus(),
 )
