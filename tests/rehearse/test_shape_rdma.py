@@ -57,7 +57,12 @@ def test_the_inventory_has_the_last_word() -> None:
         (Rdma(fabric="infiniband"), "machine", "PCI functions without RDMA devices", "--kind container"),
         (Rdma(fabric="roce"), "machine", "PCI functions without RDMA devices", "--kind container"),
         (Rdma(fabric="erdma"), "machine", "PCI functions without RDMA devices", "--kind container"),
-        (Rdma(fabric="efa"), "container", "rdma.fabric is efa, whose installer and libfabric are AWS's own", "rdma: false"),
+        (
+            Rdma(fabric="efa"),
+            "container",
+            "rdma.fabric is efa, whose installer and libfabric are AWS's own",
+            "rdma: false",
+        ),
         (Rdma(fabric="iwarp"), "container", "rdma.fabric is iwarp, whose devices are not simulated", "rdma: false"),
         (
             Rdma(fabric="infiniband", rate=1600),

@@ -109,11 +109,12 @@ def driver(ctx: Ctx) -> Outcome:
         return fail(expected, "not loaded", f"modprobe efa; dmesg | grep -w efa; {APPLY}", changes=[change])
     if state.stale:
         used = ", ".join(f"{name} ({pid})" for pid, name in state.users)
-        other = "another build than the one on disk" if state.version else "the kernel's own, and another is on disk"
+        told = "another build than the one on disk" if state.version else "the kernel's own, and another is on disk"
+        told += f"; in use by {used}" if used else ""
         change = Change(kind="module", name=DRIVER, before="another build", after="that on disk")
-        reason = f"another build of efa is loaded, and {used} use it" if used else ""
+        reason = f"another build of efa is loaded, in use by {used}" if used else ""
         hint = "reboot, or end them, then gpuprov apply" if used else APPLY
-        return fail(expected, f"the loaded module is {other}", hint, changes=[change], reboot=reason)
+        return fail(expected, f"the loaded module is {told}", hint, changes=[change], reboot=reason)
     # AWS's driver has a version, the kernel's own has none.
     if asked and installer_sha256(ctx.fragment) and not state.version:
         hint = f"{APPLY}; modinfo -n efa says which one modprobe takes; dkms status efa"
