@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from gpuprov.catalog import gpus
 from gpuprov.shared import resolve
-from gpuprov.shared.followers import LIBRARY_FILES
 
 Line = Literal["3", "4"]
 Parts = Mapping[str, bool]
@@ -181,38 +180,3 @@ def arguments(listen: str) -> str:
 def reached_at(listen: str) -> str:
     """Where dcgmi and the exporter on the same host reach it."""
     return f"unix://{listen}" if listen.startswith("/") else re.sub(r"^(ALL|0\.0\.0\.0):", "localhost:", listen)
-
-
-def tables() -> dict[str, Any]:
-    """What the role decides by. Names and pieces stand by CUDA build; those without one under ""."""
-
-    def by_build(templates: Iterable[str]) -> dict[str, list[str]]:
-        given = list(templates)
-        return {build: filled(given, (build,) if build else ()) for build in ("", *CUDA)}
-
-    names_by_line = {
-        key: {build: {part: by_build(given)[build] for part, given in parts.items()} for build in ("", *CUDA)}
-        for key, parts in NAMES.items()
-    }
-    return {
-        "names": names_by_line,
-        "pieces": by_build(PIECES),
-        "all_names": list(all_names()),
-        "patterns": dict(PATTERNS),
-        "cuda": dict(CUDA),
-        "cuda_build": CUDA_BUILD,
-        "last_cuda_of_3": LAST_CUDA_OF_3,
-        "before_cuda_13": list(before_cuda_13()),
-        "min_branch": MIN_BRANCH,
-        "unit": UNIT,
-        "old_unit": OLD_UNIT,
-        "program": PROGRAM,
-        "switch_libraries": list(LIBRARY_FILES),
-        "command": COMMAND,
-        "listen": LISTEN,
-        "exporter": EXPORTER,
-        "exporter_unit": EXPORTER_UNIT,
-        "exporter_program": EXPORTER_PROGRAM,
-        "counters": COUNTERS,
-        "pairs": [{"dcgm": dcgm, "exporter": exporter} for dcgm, exporter in PAIRS],
-    }

@@ -29,7 +29,7 @@ def script(spec: HostSpec, only: Collection[str], *, preflight: bool) -> str:
     probes: list[Probe[Any]] = [*probes_of(spec, only=only, stops=True)] if preflight else []
     for name in _asked(spec, only):
         if wanted := BY_NAME[name].desired:
-            probes += wanted.probes
+            probes += (probe.of(spec) for probe in wanted.probes)
     return compose({probe.name: probe for probe in probes}.values())
 
 

@@ -15,6 +15,9 @@ from .systemd import is_active, show, systemctl
 LATE = 0.2
 """Seconds that a process's start may seem earlier than it was: the kernel counts in ticks, and the clock is read in between."""
 
+LIMIT = 20
+"""Seconds in which a program that asks a daemon has to end."""
+
 
 def daemon(unit: str, process: str, files: Sequence[str]) -> str:
     """`dead`, `alive`, or `old`: alive, and one of the files (its program, its settings) has changed since it was started.
@@ -78,7 +81,11 @@ def enable(unit: str, *, check: bool = False) -> bool:
 
 
 def restart(unit: str) -> tuple[int, list[str]]:
-    """Restart the unit. Returns systemctl's exit status and, of a failure, what the journal has of this start."""
+    """Restart the unit, with its files as they are now: systemd 252 says NeedDaemonReload=no of a first drop-in, whose folder is new.
+
+    Returns systemctl's exit status and, of a failure, what the journal has of this start.
+    """
+    systemctl("daemon-reload")
     began = int(time.time())
     status, _, errors = systemctl("restart", "--", unit)
     if status == 0:
@@ -86,6 +93,22 @@ def restart(unit: str) -> tuple[int, list[str]]:
     _journal("--sync")
     lines = _journal("-q", "--no-pager", "-o", "cat", "--since", f"@{began}", "-u", unit).splitlines()
     return status, [line for line in lines if line.strip()] or errors.splitlines()
+
+
+def silence(argv: Sequence[str], pattern: str, tries: int = 15, pause: float = 2) -> str:
+    """Ask a program until what it prints has the pattern: what it said at last where it never has, and nothing where it has."""
+    said = ""
+    for number in range(tries):
+        time.sleep(pause if number else 0)
+        try:
+            done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=LIMIT)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            said = str(error)
+            continue
+        if re.search(pattern, done.stdout.decode(errors="replace")):
+            return ""
+        said = (done.stdout + b" " + done.stderr).decode(errors="replace").strip()
+    return said or "it said nothing"
 
 
 def _journal(*words: str) -> str:

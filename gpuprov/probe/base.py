@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, cast
 
 from gpuprov.errors import defect
 from gpuprov.probe import silence
@@ -39,13 +40,22 @@ class NotRecorded(ProbeFailed):
 class Probe(Generic[T_co]):
     """`script` is POSIX sh, changes nothing, asks nothing, and ends by itself; `parse` turns its output into a typed fact.
 
-    `evidence` is the command a person runs to see the same thing; it stands in results.
+    `evidence` is the command a person runs to see the same thing; it stands in results. `asks`: shell variables that the script reads,
+    worked out of a host's spec; none of them is set where there is no spec, as for a capture.
     """
 
     name: str
     script: str
     parse: Callable[[Output], T_co]
     evidence: str = ""
+    asks: Callable[[Any], Mapping[str, str]] | None = None
+
+    def of(self, host: Any) -> Probe[T_co]:
+        """The probe for the host with this spec. All have one name."""
+        if self.asks is None:
+            return self
+        told = "".join(f"{name}={shlex.quote(value)}\n" for name, value in self.asks(host).items())
+        return replace(self, script=told + self.script, asks=None)
 
     def __hash__(self) -> int:
         return hash(self.name)

@@ -81,6 +81,11 @@ def parse_dcgm(output: Output) -> Dcgm:
     )
 
 
+def parse_counters(output: Output) -> dict[str, bool]:
+    rows = (line.partition("|") for line in output.text.splitlines())
+    return {path: word == "there" for word, bar, path in rows if bar}
+
+
 PACKAGES = Probe(
     "dcgm_packages",
     packages_script(
@@ -110,6 +115,14 @@ UNITS = Probe(
     parse_units,
     "systemctl status nvidia-dcgm nvidia-dcgm-exporter",
 )
+COUNTERS = Probe(
+    "dcgm_counters",
+    '[ -z "${counters:-}" ] || if [ -e "$counters" ]; then echo "there|$counters"; else echo "missing|$counters"; fi',
+    parse_counters,
+    "ls -l /etc/dcgm-exporter",
+    asks=lambda host: {"counters": host.capabilities["dcgm"].exporter_counters},
+)
+"""Whether the file of counters that the spec names is there, by its path."""
 # dcgmi takes the address after the subsystem; -v of the host engine prints two blocks, its own and the host engine's:
 # https://github.com/NVIDIA/DCGM/blob/master/dcgmi/Version.cpp
 DCGM = Probe(

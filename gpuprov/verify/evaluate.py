@@ -98,7 +98,7 @@ def probes_of(
 ) -> tuple[Probe[Any], ...]:
     """The probes that `evaluate` with the same arguments reads, each once, in a stable order."""
     asked = _asked(host, moments, only, registered or registry(), stops=stops)
-    return tuple({probe.name: probe for check, _ in asked for probe in check.probes}.values())
+    return tuple({probe.name: probe.of(host) for check, _ in asked for probe in check.probes}.values())
 
 
 def checks_of(

@@ -36,6 +36,15 @@ options:
     type: list
     elements: str
     default: []
+  ask:
+    description: A program that asks a daemon that lives, and its arguments. It is asked again for half a minute; not in check mode.
+    type: list
+    elements: str
+    default: []
+  answer:
+    description: A regular expression that is in what O(ask) prints once the daemon answers.
+    type: str
+    default: ""
   differs:
     description: What is not as asked for; empty if nothing differs.
     type: str
@@ -71,6 +80,8 @@ SPEC = {
     "enabled": {"type": "bool", "default": False},
     "process": {"type": "str", "default": ""},
     "files": {"type": "list", "elements": "str", "default": []},
+    "ask": {"type": "list", "elements": "str", "default": []},
+    "answer": {"type": "str", "default": ""},
     "differs": {"type": "str", "default": ""},
     "program": {"type": "str", "default": ""},
     "way_out": {"type": "str", "default": "mend what it says, and apply again"},
@@ -111,6 +122,8 @@ def _run(module: AnsibleModule, enabled: bool) -> None:
 
 def _keep_alive(module: AnsibleModule, enabled: bool, before: str) -> None:
     asked, name = module.params, module.params["name"]
+    if before == "alive" and not module.check_mode:
+        _hear(module)
     if before == "alive" or module.check_mode:
         module.exit_json(changed=enabled or before != "alive", daemon=before)
     lines = units.restart(name)[1]
@@ -120,7 +133,15 @@ def _keep_alive(module: AnsibleModule, enabled: bool, before: str) -> None:
         module.fail_json(
             msg=f"{name} does not stay alive, it is {after}{said}. Way out: {asked['way_out']}", daemon=before
         )
+    _hear(module)
     module.exit_json(changed=True, daemon=before)
+
+
+def _hear(module: AnsibleModule) -> None:
+    asked = module.params
+    if asked["ask"] and (said := units.silence(asked["ask"], asked["answer"])):
+        words = " ".join(asked["ask"])
+        module.fail_json(msg=f"{asked['name']} lives and does not answer {words}: {said}. Way out: {asked['way_out']}")
 
 
 if __name__ == "__main__":

@@ -319,6 +319,7 @@ def test_every_check_can_fail_or_says_why_not(check: Check) -> None:
         "host.package_sources",  # none at all is nothing to mistrust
         "dcgm.leftovers",
         "dcgm.exporter",
+        "dcgm.together",  # looks at the block alone
         "nvidia_driver.cuda",
         "nvidia_driver.repository",
         "container_toolkit.leftovers",

@@ -127,7 +127,17 @@ def test_a_dead_daemon_is_started(place: Path, ask: Ask, process: subprocess.Pop
     planned = ask(state="alive", check=True)
     assert (planned["changed"], log(place)) == (True, [])
     assert ask(state="alive") == {**planned, "changed": True, "daemon": "dead"}
-    assert log(place) == ["restart"]
+    assert log(place) == ["reload", "restart"]
+
+
+def test_a_daemon_is_started_with_settings_of_which_systemd_has_not_heard(
+    place: Path, ask: Ask, process: subprocess.Popen[bytes]
+) -> None:
+    """A first drop-in, in a folder that is new: systemd 252 does not say that it needs to be reloaded."""
+    put(place, "after", process.pid)
+    put(place, "main", 0)
+    ask(state="alive", files=[str(place / "settings")])
+    assert log(place) == ["reload", "restart"]
 
 
 def test_a_daemon_that_does_not_stay_alive_is_said(place: Path, ask: Ask) -> None:
@@ -135,6 +145,29 @@ def test_a_daemon_that_does_not_stay_alive_is_said(place: Path, ask: Ask) -> Non
     said = " | ".join(JOURNAL.splitlines())
     refused = ask(state="alive", way_out="journalctl -u thing")["msg"]
     assert refused == f"thing.service does not stay alive, it is dead ({said}). Way out: journalctl -u thing"
+
+
+def test_a_daemon_that_lives_is_asked_until_it_answers(
+    place: Path, ask: Ask, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    program(
+        place,
+        "talk",
+        'echo x >> "$STATE/tries"; [ "$(wc -l < "$STATE/tries")" -lt 3 ] || echo "2 GPUs found."; echo lost >&2',
+    )
+    asked = {"state": "alive", "ask": ["talk"], "way_out": "look"}
+    assert not ask(**asked, answer="GPUs? found", check=True)["changed"]
+    assert not (place / "tries").exists()
+    assert not ask(**asked, answer="GPUs? found")["changed"]
+    assert (place / "tries").read_text() == "x\nx\nx\n"
+    refused = ask(**asked, answer="switches found")["msg"]
+    assert refused == "thing.service lives and does not answer talk: 2 GPUs found.\n lost. Way out: look"
+    put(place, "main", 0)
+    put(place, "after", process.pid)
+    missing = ask(state="alive", ask=["no-such-program"])["msg"]
+    assert "does not answer no-such-program: [Errno 2]" in missing
+    assert log(place) == ["reload", "restart"]
 
 
 def test_it_is_enabled_with_its_file_as_it_is_now(place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:
@@ -171,7 +204,7 @@ def test_it_runs_where_something_differs_or_it_did_not_run(
     planned = ask(**ROCE, differs=differs, check=True)
     assert (planned["changed"], planned["msg"], log(place)) == (True, f"would {said}", [])
     found = ask(**ROCE, differs=differs)
-    assert (found["changed"], found["msg"], log(place)) == (True, said, ["restart"])
+    assert (found["changed"], found["msg"], log(place)) == (True, said, ["reload", "restart"])
 
 
 def test_a_failure_is_told_with_what_the_program_said_last(place: Path, ask: Ask) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.dcgm import now, preflight
+from gpuprov.capabilities.dcgm.desired import DESIRED
 from gpuprov.capabilities.dcgm.fragment import Dcgm, branch_wanted, listens, mine
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe import dcgm, systemd
@@ -25,11 +26,8 @@ def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
     path, found, hint = preflight.misfit(block.version, block.cuda, branch_wanted(host))
     if found:
         yield Problem(path=path, message=f"{'.'.join(path)}: {found}", hint=hint)
-    if block.version.partition(".")[0] == "3":
-        for field, said in (("exporter", block.exporter), ("multinode", block.multinode)):
-            if said:
-                hint = f'version: "4", or {field}: false'
-                yield Problem(path=(HERE, field), message=f"dcgm.{field}: there is none for DCGM 3", hint=hint)
+    for field, message, hint in preflight.clashes(block):
+        yield Problem(path=(HERE, field), message=message, hint=hint)
     if block.multinode and block.cuda not in ("auto", *catalogue.MULTINODE_CUDA):
         message = f"dcgm.multinode: there is no build for CUDA {block.cuda}"
         yield Problem(path=(HERE, "multinode"), message=message, hint=f"allowed: {', '.join(catalogue.MULTINODE_CUDA)}")
@@ -42,9 +40,6 @@ def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
         elif block.exporter and int(port) == block.exporter_port:
             message = f"dcgm.exporter_port is {port}, where the host engine listens"
             yield Problem(path=(HERE, "exporter_port"), message=message, hint=f"for instance {catalogue.EXPORTER_PORT}")
-    elif block.exporter:
-        message = "dcgm.exporter reaches the host engine by TCP only, and dcgm.listen is a socket"
-        yield Problem(path=(HERE, "listen"), message=message, hint=f"listen: {catalogue.LISTEN}, or exporter: false")
     if not block.exporter:
         default = Dcgm()
         for field in ("exporter_port", "exporter_counters"):
@@ -86,6 +81,6 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(dcgm.PACKAGES, dcgm.UNITS, dcgm.DCGM),
     follows=("nvidia_driver", "fabric_manager"),
-    tables=lambda: {HERE: catalogue.tables()},
+    desired=DESIRED,
     packages=True,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -75,18 +75,6 @@ class Dcgm(Fragment, frozen=True):
     ] = catalogue.COUNTERS
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The set for a host: package versions by name, and what of DCGM must go. `problem`: why there is none."""
-
-    line: catalogue.Line = "4"
-    cuda: tuple[str, ...] = ()
-    version: str = ""
-    packages: dict[str, str] = {}
-    replaced: tuple[str, ...] = ()
-    problem: str = ""
-    hint: str = ""
-
-
 DRIVER_PROBES = (nvidia.LIBRARIES, nvidia.DRIVER, pci.NVIDIA_FUNCTIONS)
 BASE_PROBES = (*DRIVER_PROBES, dcgm.PACKAGES)
 
@@ -134,42 +122,6 @@ def mine(facts: Facts) -> dict[str, Package]:
     """Every installed package of DCGM's but the exporter, which has a version of its own."""
     found = facts.get(dcgm.PACKAGES)
     return {name: one for name, one in found.items() if any(re.fullmatch(p, name) for p in catalogue.PATTERNS.values())}
-
-
-def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
-    """One version for all of DCGM's packages on this host, from its own package index."""
-    there, index = installed(facts), facts.get(dcgm.INDEX)
-    cuda = builds(fragment, branch, facts)
-    line = catalogue.line(fragment.version, there, cuda)
-    if line == "4" and not cuda:
-        problem = f"driver branch {branch} is too old" if branch else "no driver tells which CUDA build is needed"
-        hint = f"a driver of branch {catalogue.MIN_BRANCH} or newer: nvidia_driver, or say dcgm.cuda"
-        return Decision(line=line, problem=problem, hint=hint)
-    answer: dict[str, Any] = resolve.resolve(
-        fragment.version, catalogue.names(line, parts(fragment), cuda), index, there
-    )
-    if answer["problem"]:
-        hint = answer["hint"] if any(index.get(name) for name in catalogue.all_names()) else REPOSITORY
-        return Decision(line=line, cuda=cuda, problem=answer["problem"].replace("driver version", "version"), hint=hint)
-    full = next(iter(answer["packages"].values()))
-    along, gone = catalogue.follow(full, line, answer["packages"], index, there, cuda)
-    if line == "3" and catalogue.EXPORTER in there:
-        gone = [*gone, catalogue.EXPORTER]
-    return Decision(
-        line=line, cuda=cuda, version=answer["version"], packages={**answer["packages"], **along}, replaced=tuple(gone)
-    )
-
-
-REPOSITORY = (
-    "DCGM is in NVIDIA's CUDA repository, not in the distribution's: add it, or a mirror of it, to the package sources"
-)
-
-
-def exporter(fragment: Dcgm, version: str, facts: Facts) -> str:
-    """The exporter's package version for a DCGM release: the installed one if it fits, else the newest that does; else empty."""
-    there = installed(facts).get(catalogue.EXPORTER, "")
-    offered = facts.get(dcgm.INDEX).get(catalogue.EXPORTER, [])
-    return next((one for one in [there, *offered] if one and catalogue.exporter_fits(one, version)), "")
 
 
 def listens(command: str) -> str:

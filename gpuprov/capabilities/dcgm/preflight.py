@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpuprov.capabilities import repositories_checks
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
-from gpuprov.capabilities.dcgm.fragment import (
-    BASE_PROBES,
-    DRIVER_PROBES,
-    REPOSITORY,
-    Dcgm,
-    branch_wanted,
-    decide,
-    exporter,
-    installed,
-)
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.dcgm.decision import PROBES, decided
+from gpuprov.capabilities.dcgm.fragment import DRIVER_PROBES, Dcgm, branch_wanted, installed
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.probe import dcgm
 
 Ctx = Context[Dcgm]
+
+
+def clashes(block: Dcgm) -> Iterator[tuple[str, str, str]]:
+    """What of the block does not go together: the field, the reason, the way out."""
+    if block.version.partition(".")[0] == "3":
+        for field, said in (("exporter", block.exporter), ("multinode", block.multinode)):
+            if said:
+                yield field, f"dcgm.{field}: there is none for DCGM 3", f'version: "4", or {field}: false'
+    if block.exporter and block.listen.startswith("/"):
+        told = "dcgm.exporter reaches the host engine by TCP only, and dcgm.listen is a socket"
+        yield "listen", told, f"listen: {catalogue.LISTEN}, or exporter: false"
 
 
 def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, str]:
@@ -42,6 +47,14 @@ def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, 
     return ("dcgm", "version"), "", ""
 
 
+@check("dcgm.together", moment="preflight", evidence="gpuprov check")
+def together(ctx: Ctx) -> Outcome:
+    """What the block says goes together. `gpuprov check` says so of an inventory; a play's variables may have been changed since."""
+    for field, found, hint in clashes(ctx.fragment):
+        return fail(f"another dcgm.{field}", found, hint)
+    return ok("DCGM's settings go together")
+
+
 @check("dcgm.driver", *DRIVER_PROBES, moment="preflight", evidence="nvidia-smi; cat /proc/driver/nvidia/version")
 def driver(ctx: Ctx) -> Outcome:
     """The driver, as it is or as the spec wants it, is one that this DCGM works with."""
@@ -55,43 +68,40 @@ def driver(ctx: Ctx) -> Outcome:
     return ok(f"branch {branch}" if branch else "the driver that nvidia_driver installs")
 
 
-@check(
-    "dcgm.resolvable",
-    *(*BASE_PROBES, dcgm.INDEX, *repositories_checks.COMING),
-    moment="preflight",
-    evidence="apt-cache madison datacenter-gpu-manager-4-core",
-)
+@check("dcgm.resolvable", *PROBES, moment="preflight", evidence="apt-cache madison datacenter-gpu-manager-4-core")
 def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have all of DCGM's packages in one version, the one asked for, and an exporter for it."""
-    branch, there = branch_wanted(ctx.host, ctx.facts), installed(ctx.facts)
-    decision = decide(ctx.fragment, branch, ctx.facts)
+    decision, there = decided(ctx), installed(ctx.facts)
     expected = f"DCGM {ctx.fragment.version}"
-    if decision.problem and not branch and "nvidia_driver" in ctx.host.capabilities and ctx.fragment.cuda == "auto":
-        return ok("resolved with the driver that nvidia_driver installs", expected)
-    driver = ctx.host.capabilities.get("nvidia_driver")
-    if decision.problem and not ctx.facts.get(dcgm.INDEX) and (url := repositories_checks.coming(driver, ctx.facts)):
-        return repositories_checks.later(expected, url)
+    if decision.source:
+        return repositories_checks.later(expected, decision.source)
+    if decision.later:
+        return ok(decision.later, expected)
     if decision.problem:
         return fail(expected, decision.problem, decision.hint)
-    packages = dict(decision.packages)
-    if ctx.fragment.exporter:
-        if not (chosen := exporter(ctx.fragment, decision.version, ctx.facts)):
-            needed = catalogue.exporter_bound(decision.version) or catalogue.PAIRS[0][1]
-            hint = (
-                REPOSITORY
-                if not ctx.facts.get(dcgm.INDEX).get(catalogue.EXPORTER)
-                else "another dcgm.version, or exporter: false"
-            )
-            return fail(f"{catalogue.EXPORTER} {needed} or older", f"none for DCGM {decision.version}", hint)
-        packages[catalogue.EXPORTER] = chosen
     changes = [Change(kind="package", name=name, before=there[name]) for name in decision.replaced]
     changes += [
         Change(kind="package", name=name, before=there.get(name, ""), after=version)
-        for name, version in packages.items()
+        for name, version in decision.packages.items()
         if there.get(name) != version
     ]
     told = f"{decision.version}" + (f", build for CUDA {' and '.join(decision.cuda)}" if decision.line == "4" else "")
     return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes), version=decision.version)
 
 
-CHECKS = (driver, resolvable)
+@check("dcgm.counters", dcgm.COUNTERS, fields=("exporter_counters",), moment="preflight")
+def counters(ctx: Ctx) -> Outcome:
+    """The file of counters that the exporter is told to read is on the host; its package brings the default one."""
+    path = ctx.fragment.exporter_counters
+    if not ctx.fragment.exporter or path == catalogue.COUNTERS:
+        return not_asked("no exporter with counters of the site's own in the spec")
+    there = ctx.facts.get(dcgm.COUNTERS).get(path)
+    if there is None:
+        return skip(f"nobody has looked for {path}")
+    if not there:
+        hint = f"put it there first, or leave it out and take {catalogue.COUNTERS}"
+        return fail(path, f"dcgm.exporter_counters: {path} does not exist on {ctx.host.name}", hint)
+    return ok(path)
+
+
+CHECKS = (together, driver, resolvable, counters)

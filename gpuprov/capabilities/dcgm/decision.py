@@ -1,0 +1,91 @@
+"""Which packages of DCGM a host gets, in one version, and what of it must go: decided once, for preflight and for the role."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, branch_wanted, builds, installed, parts
+from gpuprov.catalog import dcgm as catalogue
+from gpuprov.probe import dcgm
+from gpuprov.probe.base import Facts
+from gpuprov.shared import resolve
+
+PROBES = (*BASE_PROBES, dcgm.INDEX, *repositories_checks.COMING)
+REPOSITORY = (
+    "DCGM is in NVIDIA's CUDA repository, not in the distribution's: add it, or a mirror of it, to the package sources"
+)
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The set for a host: package versions by name, and what of DCGM must go. `problem`: why there is none.
+
+    `later`: what of this spec must be there first, so that the problem is none yet; `source`: the package source that is meant by it.
+    """
+
+    line: catalogue.Line = "4"
+    cuda: tuple[str, ...] = ()
+    version: str = ""
+    packages: dict[str, str] = {}
+    replaced: tuple[str, ...] = ()
+    problem: str = ""
+    hint: str = ""
+    later: str = ""
+    source: str = ""
+
+
+def decided(ctx: Context[Dcgm]) -> Decision:
+    """The set by the driver that the spec asks for, else by the one that is there.
+
+    A driver that the spec does not name, and the package source that comes with it, are known only when the role nvidia_driver has
+    decided in act 1: then the role asks the judge again, with that version.
+    """
+    branch, driver = branch_wanted(ctx.host, ctx.facts), ctx.host.capabilities.get("nvidia_driver")
+    decision = decide(ctx.fragment, branch, ctx.facts)
+    if not decision.problem:
+        return decision
+    if driver and not branch and ctx.fragment.cuda == "auto":
+        return msgspec.structs.replace(decision, later="resolved with the driver that nvidia_driver installs")
+    if not ctx.facts.get(dcgm.INDEX) and (url := repositories_checks.coming(driver, ctx.facts)):
+        return msgspec.structs.replace(decision, later=f"resolved when apply has added {url}", source=url)
+    return decision
+
+
+def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
+    """One version for all of DCGM's packages on this host, from its own package index."""
+    there, index = installed(facts), facts.get(dcgm.INDEX)
+    cuda = builds(fragment, branch, facts)
+    line = catalogue.line(fragment.version, there, cuda)
+    if line == "4" and not cuda:
+        problem = f"driver branch {branch} is too old" if branch else "no driver tells which CUDA build is needed"
+        hint = f"a driver of branch {catalogue.MIN_BRANCH} or newer: nvidia_driver, or say dcgm.cuda"
+        return Decision(line=line, problem=problem, hint=hint)
+    answer: dict[str, Any] = resolve.resolve(
+        fragment.version, catalogue.names(line, parts(fragment), cuda), index, there
+    )
+    if answer["problem"]:
+        hint = answer["hint"] if any(index.get(name) for name in catalogue.all_names()) else REPOSITORY
+        return Decision(line=line, cuda=cuda, problem=answer["problem"].replace("driver version", "version"), hint=hint)
+    full = next(iter(answer["packages"].values()))
+    along, gone = catalogue.follow(full, line, answer["packages"], index, there, cuda)
+    if line == "3" and catalogue.EXPORTER in there:
+        gone = [*gone, catalogue.EXPORTER]
+    packages = {**answer["packages"], **along}
+    found = Decision(line=line, cuda=cuda, version=answer["version"], packages=packages, replaced=tuple(gone))
+    return _with_exporter(found, facts) if fragment.exporter else found
+
+
+def _with_exporter(decision: Decision, facts: Facts) -> Decision:
+    """The set with the exporter that was released for it or an older one: the installed one if it fits, else the newest that does."""
+    there = installed(facts).get(catalogue.EXPORTER, "")
+    offered = facts.get(dcgm.INDEX).get(catalogue.EXPORTER, [])
+    fitting = (one for one in [there, *offered] if one and catalogue.exporter_fits(one, decision.version))
+    if chosen := next(fitting, ""):
+        return msgspec.structs.replace(decision, packages={**decision.packages, catalogue.EXPORTER: chosen})
+    bound = catalogue.exporter_bound(decision.version) or catalogue.PAIRS[0][1]
+    problem = f"no {catalogue.EXPORTER} {bound} or older: the repositories have none for DCGM {decision.version}"
+    hint = "another dcgm.version, or exporter: false" if offered else REPOSITORY
+    return msgspec.structs.replace(decision, problem=problem, hint=hint)
