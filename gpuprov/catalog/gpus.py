@@ -175,6 +175,12 @@ def by_pci_id(vendor_device: str, subsystem: str = "") -> Gpu | None:
     return models.get(_subsystem(subsystem)) or models.get("")
 
 
+def those(model: str) -> tuple[Gpu, ...]:
+    """The GPUs that a host may have whose spec names this model: all, where it names none or one that is not known."""
+    found = find_gpu(model) if model else None
+    return (found,) if found else gpus()
+
+
 def find_gpu(text: str) -> Gpu | None:
     """The GPU with this key, product name (both in any case) or PCI id; None when nothing is exactly it."""
     return _names().get(_fold(text)) or by_pci_id(text)

@@ -83,7 +83,13 @@ def test_a_reboot_keeps_it_all_and_brings_ecc(lab: Lab, site: Machine) -> None:
 
 
 def test_what_a_gpu_does_not_take_changes_nothing(lab: Lab, site: Machine) -> None:
-    refused = lab.run("apply", lab.inventory(spec({**ASKED, "ecc": "enabled", "power_limit": 50}), site), "--yes")
+    """Refused without a look at the host where the spec names its GPUs, and by what NVML says where it does not."""
+    asked = spec({**ASKED, "ecc": "enabled", "power_limit": 50})
+    refused = lab.run("apply", lab.inventory(asked, site), "--yes")
+    assert refused.code == 2, refused
+    assert "is 50 W, which a H100-SXM5-80GB does not take; allowed: 200 to 700 W" in refused.text
+    del asked["gpu"]
+    refused = lab.run("apply", lab.inventory(asked, site), "--yes")
     assert refused.code == 3, refused
     assert "power_limit is 50 W; allowed: 200 to 700 W" in refused.text
     assert site.sh(QUERY) == SET.format("Disabled")

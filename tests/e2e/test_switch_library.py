@@ -23,7 +23,7 @@ VERSION = "dpkg-query -W -f '${Version}' libnvidia-nscq"
 
 
 def test_dcgm_sees_the_switches(lab: Lab, site: Machine) -> None:
-    spec = {"nouveau": {}, "nvidia_driver": {"version": "580"}, "fabric_manager": {}, "dcgm": {}}
+    spec = {"nouveau": {}, "nvidia_driver": {"version": "580", "source": "nvidia"}, "fabric_manager": {}, "dcgm": {}}
     folder = lab.inventory(spec, site)
     plan = lab.run("plan", folder, "--quick")
     assert "libnvidia-nscq" in plan.text, plan

@@ -238,7 +238,7 @@ def test_an_rpm_says_its_source_package(tmp_path: Path) -> None:
     ]
     made = rpms.build(tmp_path, packages)
     assert [file.name.partition("-5")[0] for file in made[:2]] == ["nvidia-driver", "nvidia-modprobe"]
-    query = ["rpm", "-qp", "--qf", "%{NAME} %{SOURCERPM}\n", *made]
+    query = ["rpm", "-qp", "--qf", "%{NAME} %{SOURCERPM}\n", *map(str, made)]
     told = subprocess.run(query, check=True, capture_output=True, text=True).stdout.split("\n")
     of_driver = "nvidia-driver-gpuprov-stand-ins-1-1.src.rpm"
     assert told[:3] == [

@@ -9,6 +9,7 @@ from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
 from gpuprov.capabilities.dcgm.fragment import Dcgm, installed, mine
 from gpuprov.catalog import dcgm as catalogue
+from gpuprov.catalog import gpus
 from gpuprov.probe import dcgm, systemd
 from gpuprov.shared.followers import LIBRARY_FILES
 
@@ -107,4 +108,5 @@ DESIRED = Desired(
     (*PROBES, dcgm.UNITS),
     make,
     reads=("nvidia_driver_version", "nvidia_driver_source", "nvidia_driver_repository"),
+    facts=lambda host: gpus.those(host.gpu.model if host.gpu else ""),
 )

@@ -47,5 +47,5 @@ DESIRED = Desired(
     (kubernetes.NODE,),
     make,
     reads=("gpuprov_gpu", "mig_config_file", "mig_layout", "mig_mode", "mig_selected"),
-    facts=lambda host: gpus.find_gpu(host.gpu.model) if host.gpu else gpus.gpus(),
+    facts=lambda host: gpus.those(host.gpu.model if host.gpu else ""),
 )
