@@ -37,5 +37,5 @@ def test_a_missing_compiler_is_told_by_its_package(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     told = " ".join(done.stdout.split())
     assert told.count("could not be built; the driver that was there is untouched") >= 2
-    assert "Way out: install gcc-c++, and apply again" in told
-    assert "Way out: another version (gpuprov catalog drivers)" in told
+    assert "Fix: install gcc-c++, and apply again" in told
+    assert "Fix: another version (gpuprov catalog drivers)" in told

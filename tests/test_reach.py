@@ -40,13 +40,13 @@ def test_a_refusal_names_what_is_wrong_and_the_way_out() -> None:
         (
             reach.Heard(),
             f"{NOISE}sh: \x1b[31mnot here\r\n",
-            ("did not run the first command", "it printed: sh: [31mnot here", "Way out: see"),
+            ("did not run the first command", "it printed: sh: [31mnot here", "Fix: see"),
         ),
-        (reach.Heard(), "", ("did not run the first command. Way out: ",)),
+        (reach.Heard(), "", ("did not run the first command. Fix: ",)),
         (good._replace(system="FreeBSD"), "", ("does not run Linux but FreeBSD", "take it out of the inventory")),
-        (good._replace(user="1000"), "", ("user id 1000; wanted: root. Way out: set ansible_become: true",)),
-        (good._replace(readonly=("/etc",)), "", ("read-only: /etc", "Way out: see why (dmesg, findmnt)")),
-        (good._replace(pythons=()), "", ("no Python; wanted: Python 3.8 or newer", "Way out: install python3")),
+        (good._replace(user="1000"), "", ("user id 1000; wanted: root. Fix: set ansible_become: true",)),
+        (good._replace(readonly=("/etc",)), "", ("read-only: /etc", "Fix: see why (dmesg, findmnt)")),
+        (good._replace(pythons=()), "", ("no Python; wanted: Python 3.8 or newer", "Fix: install python3")),
     ):
         told = reach.refusal(answer, "2.19.3", printed)
         assert all(word in told for word in words), told
@@ -123,7 +123,7 @@ def test_a_python_that_does_not_do_is_refused_with_the_way_out(tmp_path: Path) -
     told = " ".join(done.stdout.split())
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"{tmp_path}/python3.6 is Python 3.6; wanted: Python 3." in told
-    assert "Way out: ansible_python_interpreter: /" in told
+    assert "Fix: ansible_python_interpreter: /" in told
 
 
 @pytest.mark.install

@@ -38,7 +38,7 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
     title = names(o.host for o in group) + (f" ({len(group)} hosts)" if len(group) > 1 else "")
     yield f"{title}: {_headline(group)}"
     if outcome.hint:
-        yield f"  way out: {outcome.hint}"
+        yield f"  fix: {outcome.hint}"
     if verbose:
         yield from (f"  changed {task}" for task in outcome.changed)
         yield from (f"  left out {name}: {why}" for name, why in outcome.skipped.items())
@@ -57,7 +57,7 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
                 f"; wanted: {result.expected}" if result.expected else ""
             )
             if result.hint:
-                yield f"    way out: {result.hint}"
+                yield f"    fix: {result.hint}"
 
 
 def _headline(group: Sequence[HostOutcome]) -> str:

@@ -133,7 +133,7 @@ def _trust(row: Mapping[str, Any]) -> str:
 
 @check("host.package_sources", REPOSITORIES)
 def package_sources(ctx: Context[Any]) -> Outcome:
-    """Sources of NVIDIA's packages prove whose they are: no trusted=yes, no gpgcheck=0, no key over plain http, no retired key."""
+    """Sources of NVIDIA's packages are signed and checked: no trusted=yes, no gpgcheck=0, no key over plain http, no retired key."""
     told = ctx.facts.get(REPOSITORIES)
     ours: list[str] = []
     foreign: list[str] = []
@@ -151,10 +151,10 @@ def package_sources(ctx: Context[Any]) -> Outcome:
         ]
     if ours:
         hint = "Signed-By, or gpgkey=file:// and gpgcheck=1, with the owner's key; a retired key: remove its file, or rpm -e it"
-        return fail("sources that prove whose they are", "; ".join(dict.fromkeys(ours)), hint)
+        return fail("signed package sources", "; ".join(dict.fromkeys(ours)), hint)
     number = len(told["sources"])
     also = f"; not of NVIDIA's packages, and unproven: {'; '.join(dict.fromkeys(foreign))}" if foreign else ""
-    return ok(f"{number} source{'' if number == 1 else 's'}{also}", "sources that prove whose they are")
+    return ok(f"{number} source{'' if number == 1 else 's'}{also}", "signed package sources")
 
 
 def _fingerprints(data: str) -> list[str]:

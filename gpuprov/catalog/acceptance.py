@@ -1,4 +1,4 @@
-"""What acceptance tests are packaged as, and what they shall measure where somebody published a figure."""
+"""What acceptance tests are packaged as, and what they should measure where somebody published a figure."""
 
 from __future__ import annotations
 

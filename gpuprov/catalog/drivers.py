@@ -126,7 +126,7 @@ def kernel_modules_for(gpu: Gpu, branch: str) -> Choice:
 
 
 def refusal(gpu: Gpu, branch: str, flavour: Flavour) -> str | None:
-    """Why this GPU cannot run with this branch and flavour, with the way out; None when nothing speaks against it.
+    """Why this GPU cannot run with this branch and flavour, with the way out; None when it can.
 
     `branch` may be a full version. A reason that is not confirmed says so.
     """

@@ -114,7 +114,9 @@ def plan(sources: tuple[str, ...], only: str | None, quick: bool, timeout: float
 @click.option(
     "--canary", metavar="N|PATTERN", help="Hosts to do first, alone; unless all are green, nothing else starts."
 )
-@click.option("--max-fail", metavar="N|N%", default="0", show_default=True, help="Failed hosts that are borne.")
+@click.option(
+    "--max-fail", metavar="N|N%", default="0", show_default=True, help="Failures tolerated before the roll-out stops."
+)
 @click.option(
     "--drain",
     metavar="COMMAND",

@@ -21,7 +21,7 @@ def topology(
 ) -> int:
     """Draw what is wired to what on a host: GPUs, NVLinks, PCIe switches, NUMA nodes, HCAs. Changes nothing.
 
-    HOST is a host of the inventory, or a pattern as --limit takes it. Names each GPU's nearest HCA, and what is amiss:
+    HOST is a host of the inventory, or a pattern as --limit takes it. Names each GPU's nearest HCA, and what is wrong:
     rails that do not match, lowered PCIe links, NVLinks that are down, pairs on different sockets.
 
     \b

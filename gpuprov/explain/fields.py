@@ -12,7 +12,7 @@ from msgspec import inspect as shape
 from gpuprov.capabilities import BY_NAME
 from gpuprov.spec import build, described
 
-REQUIRED = "none: it must be said"
+REQUIRED = "none: required"
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):

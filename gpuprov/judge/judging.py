@@ -53,7 +53,7 @@ def judge(spec: HostSpec, facts: Facts, only: Collection[str], *, preflight: boo
                 made = wanted.make(Context(spec, spec.capabilities[name], facts))
                 desired[name] = msgspec.to_builtins(made)
         except ProbeFailed as error:
-            refusals.append(f"{name}: {error}. Way out: {error.hint or 'see on the host why it cannot be read'}")
+            refusals.append(f"{name}: {error}. Fix: {error.hint or 'see on the host why it cannot be read'}")
         except Exception as error:
             refusals.append("; ".join(defect(f"what {name} brings about", error)))
     return Verdict(tuple(refusals), desired)
@@ -67,7 +67,7 @@ def waiting(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str
 def refusal(result: Result) -> str:
     """A check that forbids to go on, in one line."""
     expected = f" (expected: {result.expected})" if result.expected else ""
-    return f"{result.check}: {result.found}{expected}" + (f". Way out: {result.hint}" if result.hint else "")
+    return f"{result.check}: {result.found}{expected}" + (f". Fix: {result.hint}" if result.hint else "")
 
 
 def _asked(spec: HostSpec, only: Collection[str]) -> Iterable[str]:

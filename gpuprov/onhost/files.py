@@ -107,7 +107,7 @@ def _difference(one: Wanted) -> Difference | None:
             if stat.S_ISDIR(state.st_mode)
             else "no file"
         )
-        raise Refused(f"{one.path} is {kind}, where gpuprov keeps a file. Way out: move it away")
+        raise Refused(f"{one.path} is {kind}, where gpuprov keeps a file. Fix: move it away")
     with open(one.path, "rb") as file:
         before = file.read().decode("utf-8", "surrogateescape")
     if one.content is None or before != one.content:

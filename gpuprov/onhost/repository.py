@@ -58,14 +58,12 @@ def plan(wanted: Wanted, key: str, family: str) -> dict[str, Any]:
     """What is to be written (see `sources.plan`). Raises Refused where somebody else has the source."""
     ran = run(["sh", "-c", source_files.SCRIPTS[family] + source_files.END])
     if lost := source_files.unread(ran.out):
-        raise Refused(
-            f"{wanted['of']}: the package sources could not be read: {lost}. Way out: mend it, then apply again"
-        )
+        raise Refused(f"{wanted['of']}: the package sources could not be read: {lost}. Fix: mend it, then apply again")
     fingerprints = openpgp.judge(key, wanted["fingerprint"])["fingerprints"]
     text = openpgp.armoured(key, each=family != "debian")
     found = sources.plan(openpgp.rpm_keys(ran.out), wanted, text, fingerprints, family)
     if found["problem"]:
-        raise Refused(f"{wanted['of']}: {found['problem']}. Way out: {found['hint']}")
+        raise Refused(f"{wanted['of']}: {found['problem']}. Fix: {found['hint']}")
     return {**found, "fingerprints": fingerprints}
 
 
@@ -84,7 +82,7 @@ def tried(wanted: Wanted, planned: Mapping[str, Any], family: str) -> None:
         )
         raise Refused(
             f"{wanted['of']}: this host cannot use {wanted['url']} with the key {', '.join(planned['fingerprints'])}; nothing was "
-            f"written. {shortened(said, 600)}. Way out: {way_out}"
+            f"written. {shortened(said, 600)}. Fix: {way_out}"
         )
 
 
@@ -108,7 +106,7 @@ def put(manager: Manager, wanted: Wanted, planned: Mapping[str, Any], family: st
                     os.unlink(file["path"])
         raise Refused(
             f"{wanted['of']}: {wanted['url']} could not be put among the package sources, and was taken away again: "
-            f"{shortened(str(error), 600)}. Way out: mend what it says, then apply again"
+            f"{shortened(str(error), 600)}. Fix: mend what it says, then apply again"
         ) from error
 
 

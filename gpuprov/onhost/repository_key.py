@@ -33,7 +33,7 @@ def key(
         raise Refused(
             f"{of}: the key of {wanted['url']}, {wanted.get('key_file') or url or 'as given'}, is "
             f"refused: {judged['problem']}; nothing "
-            "was written. Way out: the right key, or, if its owner publishes another fingerprint now, that one in the inventory"
+            "was written. Fix: the right key, or, if its owner publishes another fingerprint now, that one in the inventory"
         )
     return data, [f"{of}: {'; '.join(judged['warnings'])}"] if judged["warnings"] else []
 
@@ -44,12 +44,12 @@ def _fetched(wanted: Mapping[str, Any], place: str, fetch: Callable[[str], bytes
         raise Refused(
             f"{of}: the key of {wanted['url']} is {url or 'nowhere'}; it comes from a file or over "
             "https only, since anybody on the way "
-            "can change it otherwise. Way out: key_file, a file beside the inventory, or key_url with https and its fingerprint"
+            "can change it otherwise. Fix: key_file, a file beside the inventory, or key_url with https and its fingerprint"
         )
     if not fingerprint:
         raise Refused(
             f"{of}: no fingerprint says which key {url} should have, and gpuprov knows none that is "
-            "confirmed. Way out: repository with "
+            "confirmed. Fix: repository with "
             "this url, key_url, and as fingerprint what the owner publishes (gpg --show-keys FILE shows a key's)"
         )
     kept = _encoded(_read(place, of)) if os.path.exists(place) else ""
@@ -80,7 +80,7 @@ def _read(path: str, of: str) -> bytes:
     except OSError as error:
         raise Refused(
             f"{of}: this machine cannot read the key {path}: {error.strerror}; nothing was written. "
-            "Way out: a file that is there, beside "
+            "Fix: a file that is there, beside "
             "the inventory (repository.key_file)"
         ) from error
 

@@ -37,7 +37,7 @@ def unload(module: str, *, dry: bool = False) -> bool:
 def load(module: str) -> None:
     done = _run(["modprobe", module])
     if done.returncode:
-        raise Failed(f"{module} cannot be loaded: {_said(done)}. Way out: dmesg | tail, on the host")
+        raise Failed(f"{module} cannot be loaded: {_said(done)}. Fix: dmesg | tail, on the host")
 
 
 def sysctl_path(name: str) -> str:

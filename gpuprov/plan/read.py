@@ -34,7 +34,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def for_ansible(pair: Pair, reading: Reading) -> Pair:
-    """The host as Ansible shall reach it: by the Python that was judged and by the shell that was used, unless the inventory says
+    """The host as Ansible should reach it: by the Python that was judged and by the shell that was used, unless the inventory says
     others."""
     raw, spec = pair
     settings, found = Settings(raw), {}

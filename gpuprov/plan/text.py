@@ -82,7 +82,7 @@ def _block(group: Sequence[HostPlan], verbose: bool) -> Iterable[str]:
     for result in plan.blocked:
         yield f"{title}: blocked by {result.check}: {result.found}; wanted: {result.expected}"
         if result.hint:
-            yield f"  way out: {result.hint}"
+            yield f"  fix: {result.hint}"
     if plan.idle:
         yield f"{title}: nothing to do{_but(plan)} (last apply: {applied})"
         yield from _unmended(plan)
@@ -127,7 +127,7 @@ def _unmended(plan: HostPlan) -> Iterable[str]:
         before = "would stop an apply: " if one.moment == "preflight" else ""
         yield f"  {before}{one.check}: {one.found}" + (f"; wanted: {one.expected}" if one.expected else "")
         if one.hint:
-            yield f"    way out: {one.hint}"
+            yield f"    fix: {one.hint}"
 
 
 def _reboot(plan: HostPlan) -> str:

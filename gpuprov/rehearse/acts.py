@@ -138,7 +138,7 @@ class _Rehearsing:
                 self._note(name, "bring up", "ok", seconds, "answers ssh")
             else:
                 self._note(
-                    name, "bring up", "unreachable", seconds, host.message, [f"way out: {host.hint}"] * bool(host.hint)
+                    name, "bring up", "unreachable", seconds, host.message, [f"fix: {host.hint}"] * bool(host.hint)
                 )
 
     def _first_apply(self) -> None:
@@ -163,7 +163,7 @@ class _Rehearsing:
 
     def _failed(self, outcome: HostOutcome, act: str, seconds: float, foretold: HostPlan | None = None) -> None:
         place = f"{outcome.task}: " if outcome.task else ""
-        details = [f"way out: {outcome.hint}"] * bool(outcome.hint)
+        details = [f"fix: {outcome.hint}"] * bool(outcome.hint)
         details += [f"blocked by {r.check}: {r.found}" for r in (foretold.blocked if foretold else ())]
         verdict: Verdict = "unreachable" if outcome.state == "unreachable" else "failed"
         self._note(outcome.host, act, verdict, seconds, f"{outcome.state}: {place}{outcome.message}", details)

@@ -55,7 +55,7 @@ def _block(one: Rehearsal, verbose: bool) -> Iterator[str]:
     if one.problem:
         yield f"  {one.problem}"
         if one.hint:
-            yield f"  way out: {one.hint}"
+            yield f"  fix: {one.hint}"
         return
     yield f"  rehearsed on {one.name}: {_described(one.description)}"
     yield from (f"  note: {note}" for note in one.notes)

@@ -20,7 +20,7 @@ PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 def finished(
     produced: Mapping[str, str], name: str, originals: Mapping[str, str], default: bool, ordinary: str
 ) -> dict[str, str]:
-    """The files that nvidia-ctk wrote, by path, as they shall be; the drop-in file, where it wrote one, comes last.
+    """The files that nvidia-ctk wrote, by path, as they should be; the drop-in file, where it wrote one, comes last.
 
     `originals`: the user's own texts of them; `default`: whether NVIDIA's runtime is to be the default one; `ordinary`: the
     runtime that is it instead, where the user's files say NVIDIA's and are not to.

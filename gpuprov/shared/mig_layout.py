@@ -71,7 +71,7 @@ class Instance(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What one GPU shall be."""
+    """What one GPU should be."""
 
     enabled: bool
     instances: tuple[Instance, ...] = ()
@@ -237,7 +237,7 @@ def _parted_entry(place: str, entry: Any) -> Entry:
 
 
 def targets(entries: Iterable[Entry], gpus: Sequence[Gpu]) -> dict[int, Target]:
-    """By index, what each GPU shall be. A GPU that no entry names is absent; later entries win. Raises LayoutError.
+    """By index, what each GPU should be. A GPU that no entry names is absent; later entries win. Raises LayoutError.
 
     "all", also with a filter, leaves out GPUs without MIG; MIG on such a GPU by any other name is an error. A name of a spec's
     own list that is no GPU here is an error; mig-parted passes over it. mig-parted stops where two entries give one GPU

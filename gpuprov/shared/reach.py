@@ -208,11 +208,11 @@ def refusal(answer: Heard, ansible: str, printed: str = "") -> str:
     if not answer.system:
         last = " ".join("".join(c if c.isprintable() else " " for c in printed.strip().rpartition("\n")[2]).split())
         told = f"; it printed: {last[-200:]}" if last else ""
-        return f"did not run the first command{told}. Way out: see how it answers by hand: ssh to it, then sudo sh"
+        return f"did not run the first command{told}. Fix: see how it answers by hand: ssh to it, then sudo sh"
     if answer.system != "Linux":
         return f"does not run Linux but {answer.system}; gpuprov manages Linux hosts only: take it out of the inventory"
     found = not_root(answer) or not_writable(answer) or no_python(answer, ansible)
-    return f"cannot be worked on: {found.found}; wanted: {found.expected}. Way out: {found.hint}" if found else ""
+    return f"cannot be worked on: {found.found}; wanted: {found.expected}. Fix: {found.hint}" if found else ""
 
 
 def _plain(answer: Mapping[str, Any]) -> Heard:

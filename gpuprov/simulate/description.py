@@ -1,4 +1,4 @@
-"""What a simulated GPU host shall look like: one small description, for a container and for a machine alike."""
+"""What a simulated GPU host should look like: one small description, for a container and for a machine alike."""
 
 from __future__ import annotations
 

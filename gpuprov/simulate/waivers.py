@@ -152,13 +152,13 @@ def complaints(judged: Judged) -> Iterator[str]:
             f"; wanted: {row.expected}" if row.expected else ""
         )
         if row.hint:
-            yield f"  way out: {row.hint}"
+            yield f"  fix: {row.hint}"
     for row in judged.unproved:
         yield f"not proved {row.check} ({row.host}): {row.found}"
-        yield f"  way out: make the simulation answer it, or give the reason in {FILE.name}"
+        yield f"  fix: make the simulation answer it, or give the reason in {FILE.name}"
     for one in judged.contradicted:
         yield f"waived in vain {one.check} ({one.host}): it passes: {one.found}"
-        yield f"  way out: take it out of {FILE.name}, or narrow it by kind and when"
+        yield f"  fix: take it out of {FILE.name}, or narrow it by kind and when"
 
 
 @cache

@@ -20,14 +20,14 @@ class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class GpuSpec(Fragment, frozen=True):
-    """Which GPUs the host shall have; lets `check` judge the spec before any host is touched."""
+    """Which GPUs the host should have; lets `check` judge the spec before any host is touched."""
 
     model: Annotated[str, msgspec.Meta(description="a key of `gpuprov catalog gpus`, a product name or a PCI id")]
     count: Annotated[int, msgspec.Meta(ge=1, le=64, description="How many such GPUs the host has")] | None = None
 
 
 class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What one host shall be: the merged `gpuprov` variable, typed.
+    """What one host should be: the merged `gpuprov` variable, typed.
 
     `capabilities` holds a fragment for each block that is asked for, in apply order, `kernel` already merged with what
     the other capabilities contribute. `origins` says where each value was written, `site` which of SITE_VARIABLES are set,

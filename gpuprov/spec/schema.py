@@ -35,7 +35,7 @@ def schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], 
     return {
         "$schema": IDENTIFIER,
         "title": "gpuprov host spec",
-        "description": "The variable `gpuprov` of an Ansible inventory: what a GPU host shall be",
+        "description": "The variable `gpuprov` of an Ansible inventory: what a GPU host should be",
         "type": "object",
         "additionalProperties": False,
         "properties": properties,

@@ -1,4 +1,4 @@
-"""What is amiss in a host's wiring, in words."""
+"""What is wrong in a host's wiring, in words."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _rails(wiring: Wiring) -> Iterator[Finding]:
     if left:
         yield Finding(
             kind="rail",
-            message=f"no GPU's own: {_shown([named(wiring, hca.function.address) for hca in left])}",
+            message=f"paired with no GPU: {_shown([named(wiring, hca.function.address) for hca in left])}",
             hint="compare the slot with the machine's manual: it may be the HCA that a GPU lacks",
             places=tuple(hca.function.address for hca in left),
         )
@@ -153,7 +153,7 @@ def _links(wiring: Wiring) -> Iterator[Finding]:
         unseen = "" if one.port else "; the port above is not seen from here"
         yield Finding(
             kind="link",
-            message=f"the PCIe link of {named(wiring, one.function.address)} is {one.found}, and its ends can {one.possible}{unseen}",
+            message=f"the PCIe link of {named(wiring, one.function.address)} is {one.found}, its ends support {one.possible}{unseen}",
             hint=way_out(one),
             places=(one.function.address, one.port),
         )

@@ -77,7 +77,7 @@ def told(width: float, speed: float) -> str:
 
 
 class Unlinked(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU with fewer NVLinks up than it shall have; `why` says where the number comes from."""
+    """A GPU with fewer NVLinks up than it should have; `why` says where the number comes from."""
 
     gpu: Gpu
     active: int

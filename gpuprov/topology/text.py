@@ -1,4 +1,4 @@
-"""A host's wiring as text: the tree, the distances, what is amiss."""
+"""A host's wiring as text: the tree, the distances, what is wrong."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         known = task_vars or {}
         if MISSING:
             raise AnsibleActionFail(
-                f"the Python that runs Ansible has no package gpuprov ({MISSING}). Way out: pip install"
+                f"the Python that runs Ansible has no package gpuprov ({MISSING}). Fix: pip install"
                 f" gpuprov=={known.get('gpuprov_version', 'VERSION')} beside ansible-core, or run the play in an execution environment"
             )
         only, moment = list(self._task.args["capabilities"]), self._task.args["moment"]
@@ -60,7 +60,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 spec, facts_of(self._read(script(spec, only, preflight=preflight), known)), only, preflight=preflight
             )
         except GpuprovError as error:
-            raise AnsibleActionFail(f"{error.message}. Way out: {error.hint}") from error
+            raise AnsibleActionFail(f"{error.message}. Fix: {error.hint}") from error
         waited = waiting(verdict.desired) if moment == "sources" else {}
         refusals = verdict.refusals or tuple(
             f"{name}: {one['problem']}" for name, one in waited.items() if not checking

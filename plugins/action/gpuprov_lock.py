@@ -35,7 +35,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         host = (task_vars or {}).get("inventory_hostname", "")
         if answer.get("taken") is False:
             what, way_out = lock.refusal(answer, broken, "apply with")
-            found |= {"failed": True, "msg": f"{host} is {what}. Way out: {way_out}"}
+            found |= {"failed": True, "msg": f"{host} is {what}. Fix: {way_out}"}
         elif answer.get("over"):
             found["warnings"] = [f"{host}: {_taken_over(answer, mine)}"]
         return found | {"run": mine}

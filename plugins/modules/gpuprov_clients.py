@@ -82,13 +82,11 @@ def main() -> None:
     try:
         held = clients.holders(services)
     except OSError as error:
-        module.fail_json(
-            msg=f"the processes that hold a GPU cannot be listed: {error}. Way out: mount /proc on the host"
-        )
+        module.fail_json(msg=f"the processes that hold a GPU cannot be listed: {error}. Fix: mount /proc on the host")
     if held and state != "listed" and not (module.check_mode and module.params["drained"]):
         ran = "The drain command ran and did not end them. " if module.params["drained"] else ""
         module.fail_json(
-            msg=f"{len(held)} process(es) hold a GPU: {', '.join(held[:10])}. {ran}Way out: end or drain them, or give apply a drain "
+            msg=f"{len(held)} process(es) hold a GPU: {', '.join(held[:10])}. {ran}Fix: end or drain them, or give apply a drain "
             "command (--drain COMMAND); nothing was stopped",
             clients=held,
         )
@@ -98,7 +96,7 @@ def main() -> None:
     problem = "" if module.check_mode else clients.stop(units)
     if problem:
         module.fail_json(
-            msg=f"{problem}. Way out: systemctl status says why, on the host; mend it, and apply again", clients=held
+            msg=f"{problem}. Fix: systemctl status says why, on the host; mend it, and apply again", clients=held
         )
     module.exit_json(changed=bool(units), clients=held, stopped=units, diff=_diff("running", units))
 
@@ -110,7 +108,7 @@ def _start(module: AnsibleModule) -> None:
         names, does = " ".join(failed), "does" if len(failed) == 1 else "do"
         module.fail_json(
             msg=f"{', '.join(failed)}, stopped for the change of the driver, {does} not start again: {'; '.join(failed.values())}. "
-            f"Way out: systemctl status {names}, on the host; mend what it says, and apply again",
+            f"Fix: systemctl status {names}, on the host; mend what it says, and apply again",
             started=started,
             not_started=list(failed),
         )

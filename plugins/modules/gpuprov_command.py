@@ -58,7 +58,7 @@ def main() -> None:
     status, out, error = module.run_command(argv, expand_user_and_vars=False)
     if status:
         said = (error.strip() or out.strip() or f"status {int(status)}").splitlines()[-1]
-        module.fail_json(msg=f"{shown}: {said}. Way out: {module.params['hint']}", rc=status, stdout=out, stderr=error)
+        module.fail_json(msg=f"{shown}: {said}. Fix: {module.params['hint']}", rc=status, stdout=out, stderr=error)
     module.exit_json(changed=True, stdout=out, stderr=error, rc=status)
 
 

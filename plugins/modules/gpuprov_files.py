@@ -65,7 +65,7 @@ def main() -> None:
     except Refused as error:
         module.fail_json(msg=str(error))
     except OSError as error:
-        module.fail_json(msg=f"{error.filename}: {error.strerror}. Way out: see the file system of the host")
+        module.fail_json(msg=f"{error.filename}: {error.strerror}. Fix: see the file system of the host")
     module.exit_json(changed=bool(changed), paths=[one.path for one in changed], diff=[one.shown() for one in changed])
 
 

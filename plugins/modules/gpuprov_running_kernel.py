@@ -87,7 +87,7 @@ def main() -> None:
             if now and (pages := kernel.more_hugepages(wanted["hugepages"])) < wanted["hugepages"]:
                 raise kernel.Failed(
                     f"kernel.hugepages: {pages} of {wanted['hugepages']} pages are there, memory has no room for more."
-                    " Way out: reboot the host (sysctl sets them early in a boot), or fewer"
+                    " Fix: reboot the host (sysctl sets them early in a boot), or fewer"
                 )
     except kernel.Failed as error:
         module.fail_json(msg=str(error))

@@ -100,7 +100,7 @@ def main() -> None:
             module.exit_json(changed=enabled, daemon=state)
         _keep_alive(module, enabled, state)
     except (OSError, ValueError) as error:
-        module.fail_json(msg=f"{error}. Way out: systemctl status {name}, on the host")
+        module.fail_json(msg=f"{error}. Fix: systemctl status {name}, on the host")
 
 
 def _run(module: AnsibleModule, enabled: bool) -> None:
@@ -114,9 +114,7 @@ def _run(module: AnsibleModule, enabled: bool) -> None:
     status, lines = units.restart(name)
     if status:
         said = units.last_words(lines, asked["program"])
-        module.fail_json(
-            msg=f"{name} failed: {said}. Way out: {asked['way_out']}; else journalctl -u {name}, on the host"
-        )
+        module.fail_json(msg=f"{name} failed: {said}. Fix: {asked['way_out']}; else journalctl -u {name}, on the host")
     module.exit_json(changed=True, msg=would.replace("would ", "", 1))
 
 
@@ -130,9 +128,7 @@ def _keep_alive(module: AnsibleModule, enabled: bool, before: str) -> None:
     after = units.daemon(name, asked["process"], asked["files"])
     if after != "alive":
         said = f" ({' | '.join(lines[-12:])})" if lines else ""
-        module.fail_json(
-            msg=f"{name} does not stay alive, it is {after}{said}. Way out: {asked['way_out']}", daemon=before
-        )
+        module.fail_json(msg=f"{name} does not stay alive, it is {after}{said}. Fix: {asked['way_out']}", daemon=before)
     _hear(module)
     module.exit_json(changed=True, daemon=before)
 
@@ -141,7 +137,7 @@ def _hear(module: AnsibleModule) -> None:
     asked = module.params
     if asked["ask"] and (said := units.silence(asked["ask"], asked["answer"])):
         words = " ".join(asked["ask"])
-        module.fail_json(msg=f"{asked['name']} lives and does not answer {words}: {said}. Way out: {asked['way_out']}")
+        module.fail_json(msg=f"{asked['name']} lives and does not answer {words}: {said}. Fix: {asked['way_out']}")
 
 
 if __name__ == "__main__":

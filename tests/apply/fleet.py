@@ -45,7 +45,7 @@ KERNEL = """
 - name: Write the state
   ansible.builtin.copy: {content: "as wanted\\n", dest: "STATE/{{ inventory_hostname }}", mode: "0644"}
 - name: Refuse
-  ansible.builtin.assert: {that: "not inventory_hostname.startswith('bad')", fail_msg: "this host is bad. Way out: none"}
+  ansible.builtin.assert: {that: "not inventory_hostname.startswith('bad')", fail_msg: "this host is bad. Fix: none"}
 - name: Take long
   ansible.builtin.command: sleep 41.5
   when: inventory_hostname.startswith('slow')

@@ -167,7 +167,7 @@ def test_the_report_tells_hosts_that_fared_alike_once() -> None:
         "gpu5: changed (2 tasks), verify is not green",
         "  fail kernel.sysctl: 1; wanted: 2",
         "gpu6: blocked: host.root: user id 1; wanted: root",
-        "  way out: become",
+        "  fix: become",
         "6 hosts: 2 changed, 3 unchanged, 1 blocked, 1 waiting for a reboot (apply --reboot, or reboot: if-needed), "
         "1 not as wanted; 4.2 s",
         "log: /log",

@@ -61,7 +61,7 @@ def test_each_host_gets_its_own_verdict(tmp_path: Path) -> None:
         "wrong1": "changed",
     }
     assert outcomes["bad1"].task == "kernel: Refuse"
-    assert outcomes["bad1"].message == "this host is bad. Way out: none"
+    assert outcomes["bad1"].message == "this host is bad. Fix: none"
     assert [result.check for result in outcomes["wrong1"].failing] == ["kernel.state"]
     assert not outcomes["new1"].failing
     assert run.exit_code == 3
@@ -118,7 +118,7 @@ def test_plan_changes_nothing_and_shows_the_diff(tmp_path: Path) -> None:
         assert not list(state.iterdir())
     assert [change.name for change in plans[0].diffs] == [str(state / "new1")]
     assert "+as wanted" in plans[0].diffs[0].diff
-    assert plans[1].unpredicted == ("Ansible could not predict: kernel: Refuse: this host is bad. Way out: none",)
+    assert plans[1].unpredicted == ("Ansible could not predict: kernel: Refuse: this host is bad. Fix: none",)
     assert not list((tmp_path / "tmp").iterdir())
 
 

@@ -1,4 +1,4 @@
-"""Which packages of the CUDA toolkit a host shall have: releases and their components, cuDNN and NCCL beside them."""
+"""Which packages of the CUDA toolkit a host should have: releases and their components, cuDNN and NCCL beside them."""
 
 from __future__ import annotations
 

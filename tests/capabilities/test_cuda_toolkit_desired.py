@@ -81,7 +81,7 @@ def test_the_file_for_login_shells() -> None:
 
 @pytest.mark.parametrize(
     ("nvcc", "said"),
-    [("", "says nothing. Way out"), ("13.0 13.0.88", "says release 13.0. Way out"), ("12.4 12.4.99", "")],
+    [("", "says nothing. Fix"), ("13.0 13.0.88", "says release 13.0. Fix"), ("12.4 12.4.99", "")],
 )
 def test_a_compiler_that_does_not_say_its_release_is_refused(nvcc: str, said: str) -> None:
     told = make(context(cuda_toolkits=toolkits(nvcc=nvcc)))["broken"]
@@ -120,9 +120,7 @@ def test_what_the_drivers_source_brings_waits_for_it() -> None:
     mirror = NvidiaDriver(version="580", source="mirror", repository=MIRROR)
     made = make(context(ONE, mirror, **BARE, cuda_index=""))
     assert made["later"]["told"] == "CUDA toolkit 12.4 is resolved when apply has added https://mirror.example/cuda"
-    assert made["later"]["problem"].startswith(
-        "the host's repositories have no cuda-toolkit-12-4 12.4. Way out: enable"
-    )
+    assert made["later"]["problem"].startswith("the host's repositories have no cuda-toolkit-12-4 12.4. Fix: enable")
     assert (made["install"], made["commands"]) == ([], [])
     assert waiting({"cuda_toolkit": made, "kernel": {}}) == {"cuda_toolkit": made["later"]}
     assert make(context(ONE, mirror))["later"] == {}, "what is there needs no source"
@@ -149,7 +147,7 @@ def test_sles_is_refused_before_anything_is_worked_out() -> None:
     texts = {**good(), **GOOD, **BARE, "cuda_requires": "", "login": "", **SLES}
     spec = HostSpec(name="gpu1", capabilities={"cuda_toolkit": ONE})
     verdict = judge(spec, facts(**texts), ["cuda_toolkit"], preflight=True)
-    assert [line for line in verdict.refusals if "Way out: zypper install cuda-toolkit-X-Y by hand" in line]
+    assert [line for line in verdict.refusals if "Fix: zypper install cuda-toolkit-X-Y by hand" in line]
     assert verdict.desired == {}
 
 

@@ -87,9 +87,7 @@ def test_what_a_driver_of_this_run_decides_is_waited_for() -> None:
     """And known once the version is: the role has the judge asked again with the one that nvidia_driver decided on."""
     found = made(None, NvidiaDriver(), **BARE)
     assert found["later"]["told"] == "DCGM any is resolved with the driver that nvidia_driver installs"
-    assert found["later"]["problem"].startswith(
-        "no driver tells which CUDA build is needed. Way out: a driver of branch"
-    )
+    assert found["later"]["problem"].startswith("no driver says which CUDA build is needed. Fix: a driver of branch")
     assert (found["install"], found["remove"], found["hold"]) == ([], [], [])
     again = made(None, NvidiaDriver(version="580.95.05"), **BARE)
     assert again["later"] == {}

@@ -229,8 +229,8 @@ def asked(
 @pytest.mark.parametrize(
     ("blocks", "text", "told"),
     [
-        ({"nvidia_driver": NvidiaDriver(kernel_modules="open")}, said(), "dmabuf: nothing speaks"),
-        ({"nvidia_driver": NvidiaDriver(version="580")}, said(), "dmabuf: nothing speaks"),
+        ({"nvidia_driver": NvidiaDriver(kernel_modules="open")}, said(), "dmabuf: dma-buf is supported"),
+        ({"nvidia_driver": NvidiaDriver(version="580")}, said(), "dmabuf: dma-buf is supported"),
         ({"nvidia_driver": NvidiaDriver(version="535")}, DMABUF, "nvidia_peermem: dma-buf needs open"),
         ({"nvidia_driver": NvidiaDriver(kernel_modules="proprietary"), "rdma": Rdma(stack="doca-ofed")}, DMABUF, "nvidia_peermem"),
         ({"rdma": Rdma(stack="doca-ofed")}, said(kernel(symvers="", exports="no", symbols="no")), "nvidia_peermem: dma-buf"),

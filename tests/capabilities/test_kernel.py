@@ -162,7 +162,7 @@ ROWS = [
         "fail",
         "iommu=on",
         "then a reboot",
-        reboot="the kernel command line shall hold iommu=pt quiet",
+        reboot="the kernel command line should hold iommu=pt quiet",
     ),
     Row("a container has none", LINE, WORDS, PODMAN, "skip", "no kernel command line"),
     Row("a container of which none is asked", LINE, NOTHING, PODMAN, "n/a"),

@@ -162,9 +162,9 @@ ROWS = [
     Row("no driver yet, and none asked for", FITS, TWO, {"mig": mh.state(complaint="no library")}, "fail", "no library"),
     Row("an index of a GPU without MIG", FITS, cut({}, [0]), {"mig": mh.state(mh.gpu(model=mh.T4, capable=False), mh.gpu(index=1))},
         "fail", "has no MIG"),
-    Row("nobody in the way", CLIENTS, TWO, GOOD, "pass", "nobody"),
+    Row("nobody in the way", CLIENTS, TWO, GOOD, "pass", "nothing"),
     Row("someone on another instance", CLIENTS, cut({"3g.40gb": 1}), {"mig": mh.state(mh.gpu(WHOLE, SMALL, processes=[
-        {"pid": 701, "instance": 1, "part": 0}]))}, "pass", "nobody"),
+        {"pid": 701, "instance": 1, "part": 0}]))}, "pass", "nothing"),
     Row("someone on an instance that goes", CLIENTS, cut({"3g.40gb": 1}), {"mig_holders": HELD, "mig": mh.state(mh.gpu(
         WHOLE, SMALL, processes=[{"pid": 701, "instance": 2, "part": 0}]))}, "fail", "python3 (pid 701, session-1.scope)", "--drain",
         change="client python3 (pid 701, session-1.scope):  -> stopped"),
@@ -172,7 +172,7 @@ ROWS = [
         "mig": mh.state(mh.gpu(WHOLE, SMALL)), "mig_capabilities": mh.capabilities("gpu0/mig/gi2/access"),
         "mig_holders": "701| /dev/nvidia-caps/nvidia-cap12|python3|\n"}, "fail", "python3 (pid 701)"),
     Row("a mode change ends what computes", CLIENTS, TWO, {"mig": mh.state(mh.gpu(on=False)), "mig_holders": HELD}, "fail", "python3"),
-    Row("from Hopper on no reset", CLIENTS, TWO, {"mig": mh.state(mh.gpu(on=False)), "mig_holders": DAEMON}, "pass", "nobody"),
+    Row("from Hopper on no reset", CLIENTS, TWO, {"mig": mh.state(mh.gpu(on=False)), "mig_holders": DAEMON}, "pass", "nothing"),
     Row("a service is stopped for a reset", CLIENTS, AMPERE, a100(on=False) | {"mig_holders": DAEMON}, "pass",
         "1 services are stopped",
         change="client nv-hostengine (pid 702, nvidia-dcgm.service):  -> stopped"),

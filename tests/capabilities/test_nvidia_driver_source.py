@@ -175,7 +175,7 @@ ROWS = [
     Row("no source is NVIDIA's by its name", REPOSITORY, NVIDIAS, {"os_release": UBUNTU}, "skip", "no source of the host"),
     Row("the host's own sources have NVIDIA's packages", REPOSITORY, NVIDIAS,
         {"os_release": UBUNTU, "repositories": f"@arch amd64\n@file /etc/apt/sources.list\n deb {SITE} /\n@end\n"}, "pass",
-        f"the host's own package sources do: {SITE}"),
+        f"provided by the host's own sources: {SITE}"),
     Row("the mirror is not there", REPOSITORY, FROM_MIRROR, {}, "fail", "is not there"),
 ]  # fmt: skip
 

@@ -85,7 +85,7 @@ ROWS = [
     ("acs", OFF, said(size=64), {}, "fail", "not readable"),
     ("acs", OFF, said(), {"machine": GUEST}, "fail", "a virtual machine (kvm)"),
     ("acs", OFF, "vendor|GenuineIntel\n", {}, "fail", "none on the PCI bus"),
-    ("acs", COMPUTED, said(*TOPO, acs=ON), {}, "pass", "as it shall be"),
+    ("acs", COMPUTED, said(*TOPO, acs=ON), {}, "pass", "as it should be"),
     ("acs", COMPUTED, said(), {}, "fail", "no rdma_topo"),
     ("acs", COMPUTED, said(*STALE), {}, "fail", "ACS for cx_nic"),
     ("acs", COMPUTED, said(*STALE, "topo_started|"), {}, "fail", "with its masks on the command line"),

@@ -145,7 +145,7 @@ def ask(check: str, wanted: Rdma, conf: str, devices: str = host.devices()) -> O
 COMPAT, LEFT = host.block(), host.block(nccl=Nccl(manage=False))
 STALE = "NCCL_IB_HCA=erdma"
 ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
-    ("as it shall be", "file", COMPAT, host.nccl(), "pass", "4 variables: NCCL_IB_HCA==rdmap0s6", ""),
+    ("as it should be", "file", COMPAT, host.nccl(), "pass", "4 variables: NCCL_IB_HCA==rdmap0s6", ""),
     ("no file", "file", COMPAT, host.nccl(None), "fail", "does not exist", "apply"),
     ("an image's", "file", COMPAT, host.nccl((STALE,)), "fail", "says NCCL_IB_HCA=erdma", "apply"),
     ("a line more", "file", COMPAT, host.nccl((*host.CONF, "NCCL_IB_DISABLE=1")), "fail", "also says NCCL_IB_DISABLE=1", "apply"),

@@ -108,7 +108,7 @@ ROWS = [
     Row("rails shared evenly", RAILS, MATCHED, on(shared()), "pass", "4 GPUs with 2 HCAs, each shared by 2"),
     Row("rails shared unevenly", RAILS, MATCHED, on(crowded()), "fail", "mlx5_1 is shared by GPU2 and GPU3", "slots"),
     Row("a rail's HCA is misplaced", RAILS, MATCHED, on(hgx_h100(misplaced=True)), "fail", "GPU3 has none: ibp111s0 is NODE", "slots"),
-    Row("and is named", RAILS, MATCHED, on(hgx_h100(misplaced=True)), "fail", "no GPU's own: ibp111s0 (0000:6f:00.0)"),
+    Row("and is named", RAILS, MATCHED, on(hgx_h100(misplaced=True)), "fail", "paired with no GPU: ibp111s0 (0000:6f:00.0)"),
     Row("no switch", RAILS, MATCHED, on(l40s()), "fail", "GPU0 has none: mlx5_0 is PHB", "gpu_hca: NODE"),
     Row("rails without switches", RAILS, NODE, on(grace()), "pass", "4 GPUs with 4 HCAs"),
     Row("rails without HCAs", RAILS, MATCHED, on(silent()), "fail", "no HCA"),

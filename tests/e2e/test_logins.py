@@ -36,7 +36,7 @@ class Site:
         self._lab = Lab(folder, cast(Mirror, None))  # its mirror is not asked
 
     def inventory(self, users: Iterable[Login], value: int = 601, **more: Any) -> Path:
-        """The users as hosts that shall have one sysctl."""
+        """The users as hosts that should have one sysctl."""
         base = {
             "ansible_host": self.machine.host.address,
             "ansible_ssh_private_key_file": str(self.machine.host.key_file),

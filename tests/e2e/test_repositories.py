@@ -77,7 +77,7 @@ class Stage:
         before = self.sh(FILES)
         code, said = self.play(**changed)
         assert code == 2
-        for word in (*words, "Way out:", "nvidia_driver.repository"):
+        for word in (*words, "Fix:", "nvidia_driver.repository"):
             assert word in said
         assert self.sh(FILES) == before
 

@@ -69,7 +69,7 @@ def test_no_field_of_the_model_is_left_out(name: str) -> None:
         ("roce.pfc", "rdma.roce.pfc", {}),
         ("rdma.devices[0].pci", "rdma.devices[].pci", {"allowed": "text", "default": '""'}),
         ("rdma.erdma.mtu", "rdma.erdma.mtu", {"allowed": '"", jumbo, standard'}),
-        ("mig.layout.gpus", "mig.layout[].gpus", {"default": "none: it must be said"}),
+        ("mig.layout.gpus", "mig.layout[].gpus", {"default": "none: required"}),
         ("gpu.count", "host.gpu.count", {"allowed": "a whole number from 1 to 64", "default": "null"}),
         ("dscp2prio", "rdma.roce.dscp2prio", {"default": "{}"}),
         ("rdma.roce", "rdma.roce", {"default": "{}"}),

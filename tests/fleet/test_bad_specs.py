@@ -54,4 +54,4 @@ def test_messages_are_clean() -> None:
         assert not [a for a, b in pairwise(words) if a == b and a.isalpha()], f"a doubled word: {message}"
         assert "Expected `" not in message, f"a library's words reach the user: {message}"
         assert "^" not in message, f"a pattern reaches the user: {message}"
-        assert ";" in message, f"no way out: {message}"
+        assert ";" in message, f"no fix: {message}"

@@ -82,7 +82,7 @@ def test_a_reboot_that_is_not_allowed_is_reported(told: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("host", ["local", "disguised"])
 def test_the_machine_that_runs_this_is_not_rebooted(told: dict[str, str], host: str) -> None:
-    assert f"{host} is this very machine: gpuprov does not reboot it. Way out: reboot it yourself" in told[host]
+    assert f"{host} is this very machine: gpuprov does not reboot it. Fix: reboot it yourself" in told[host]
     assert DONE not in told[host]
 
 

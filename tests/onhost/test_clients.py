@@ -74,10 +74,10 @@ def test_a_users_process_is_named_and_nothing_is_stopped(place: Path, ask: Ask, 
         refused = ask(state)
         assert refused["failed"]
         assert refused["msg"].startswith(
-            f"1 process(es) hold a GPU: {held}. Way out: end or drain them, or give apply a drain"
+            f"1 process(es) hold a GPU: {held}. Fix: end or drain them, or give apply a drain"
         )
         assert "nothing was stopped" in refused["msg"]
-    assert "The drain command ran and did not end them. Way out" in ask("free", drained=True)["msg"]
+    assert "The drain command ran and did not end them. Fix" in ask("free", drained=True)["msg"]
     assert "failed" not in ask("stopped", drained=True, check=True), "check mode drains nobody"
     assert ask("free", check=True)["failed"]
     assert log(place) == []
@@ -145,7 +145,7 @@ def test_what_runs_is_stopped_in_order_and_started_in_reverse(place: Path, ask: 
 def test_a_service_that_does_not_stop_is_said_and_stays_noted(place: Path, ask: Ask) -> None:
     runs(place, "nvidia-dcgm.service", "nvidia-fabricmanager.service")
     (place / "stuck").touch()
-    assert "nvidia-dcgm.service does not stop: job failed. Way out" in ask("stopped")["msg"]
+    assert "nvidia-dcgm.service does not stop: job failed. Fix" in ask("stopped")["msg"]
     assert [path.name for path in (place / "stopped").iterdir()] == ["nvidia-dcgm.service"]
 
 
@@ -155,7 +155,7 @@ def test_every_one_is_tried_and_what_does_not_start_stays_noted(place: Path, ask
     (place / "broken" / "nvidia-fabricmanager.service").touch()
     refused = ask("started")
     assert refused["msg"].startswith(
-        "nvidia-fabricmanager.service, stopped for the change of the driver, does not start again: not loaded. Way out: systemctl"
+        "nvidia-fabricmanager.service, stopped for the change of the driver, does not start again: not loaded. Fix: systemctl"
     )
     assert refused["started"] == ["nvidia-dcgm.service"]
     tolerated = ask("started", tolerant=True)

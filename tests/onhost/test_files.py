@@ -52,9 +52,7 @@ def test_what_is_no_file_is_refused_before_anything_is_written(tmp_path: Path, k
         place.symlink_to(other)
     else:
         place.mkdir()
-    with pytest.raises(
-        Refused, match=r"is a (symbolic link|folder), where gpuprov keeps a file\. Way out: move it away"
-    ):
+    with pytest.raises(Refused, match=r"is a (symbolic link|folder), where gpuprov keeps a file\. Fix: move it away"):
         bring_about([Wanted(str(tmp_path / "first"), "x"), Wanted(str(place), "mine\n")])
     assert other.read_text() == "of somebody\n"
     assert not (tmp_path / "first").exists()

@@ -128,11 +128,11 @@ def put(place: Path, owner: dict[str, Any]) -> Path:
 @pytest.mark.install
 def test_only_the_lock_that_is_named_is_broken(place: Path) -> None:
     refused = "lock 0a1b2c3d"
-    other = f"{refused}; that is another lock than --break-lock names. Way out"
+    other = f"{refused}; that is another lock than --break-lock names. Fix"
     rows: tuple[tuple[object, str, int], ...] = (
-        (None, f"{refused}. Way out", 2),
-        (True, f"{refused}. Way out", 2),
-        ([""], f"{refused}. Way out", 2),
+        (None, f"{refused}. Fix", 2),
+        (True, f"{refused}. Fix", 2),
+        ([""], f"{refused}. Fix", 2),
         (["ffff0000"], other, 2),
         (["ffff0000", "0a1b2c3d"], "may still be alive: its lock is taken over", 0),
     )

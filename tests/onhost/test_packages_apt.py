@@ -130,7 +130,7 @@ def test_a_trial_in_words_that_all_managers_have(folder: Path) -> None:
 
 def test_a_program_that_is_not_there_or_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(folder, "dpkg-query", "echo 'dpkg-query: error: no such file' >&2; exit 2\n")
-    with pytest.raises(Refused, match=r"dpkg-query -W fails: dpkg-query: error: no such file\. Way out: "):
+    with pytest.raises(Refused, match=r"dpkg-query -W fails: dpkg-query: error: no such file\. Fix: "):
         Apt(Settings()).read([])
     monkeypatch.setenv("PATH", str(folder / "nowhere"))
     assert Apt(Settings()).attempt(Transaction("it", ("a",))).problem.strip() == "apt-get: No such file or directory"

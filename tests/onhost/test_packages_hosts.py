@@ -86,7 +86,7 @@ class Host:
         answer = self.ask(action, **asked)
         assert "refused" in answer, answer
         assert self.packages() == before
-        assert "Way out" in answer["refused"]
+        assert "Fix" in answer["refused"]
         return str(answer["refused"])
 
     def packages(self) -> dict[str, str]:
@@ -184,7 +184,7 @@ def test_a_version_that_nobody_offers_is_refused(host: Host) -> None:
     said = host.refused(install=["gp-driver=999-1"])
     assert said.startswith(f"{host.manager} cannot install it: ")
     assert "999-1" in said
-    assert said.endswith("Way out: ask somebody")
+    assert said.endswith("Fix: ask somebody")
     answer = host.ask("settle", check=True, install=["gp-driver=999-1"])
     assert (answer["changes"], "cannot install it yet" in answer["warnings"][0]) == ([], True)
 
@@ -192,7 +192,7 @@ def test_a_version_that_nobody_offers_is_refused(host: Host) -> None:
 def test_what_would_go_is_refused_unless_it_may(host: Host) -> None:
     host.settle(install=["gp-user"])
     said = host.refused("try", install=["gp-clash"])
-    assert said.startswith(f"{host.manager} would remove gp-driver, gp-user for it. Way out: remove them yourself")
+    assert said.startswith(f"{host.manager} would remove gp-driver, gp-user for it. Fix: remove them yourself")
     assert host.settle(install=["gp-clash"], may_remove=["gp-driver", "gp-user"]) == [
         "Inst gp-clash 1.0-1", "Remv gp-driver", "Remv gp-user"
     ]  # fmt: skip
@@ -203,7 +203,7 @@ def test_anothers_packages_are_left_alone(host: Host) -> None:
     said = host.refused("try", install=["gp-user"], refuse=refuse)
     assert said == (
         f"with it {host.manager} would install, move or remove gp-driver, gp-lib; they are mine. Nothing was changed or downloaded. "
-        "Way out: ask me"
+        "Fix: ask me"
     )
     assert host.ask("try", install=["gp-spare"], refuse=refuse)["trial"] == ["Inst gp-spare 1.0-1"]
 
@@ -211,7 +211,7 @@ def test_anothers_packages_are_left_alone(host: Host) -> None:
 def test_packages_of_a_pin_come_in_no_other_version(host: Host) -> None:
     pin = {"version": OLD, "patterns": ["gp-lib", "gp-dri*"]}
     assert sorted(host.ask("try", install=["gp-user"], pin=pin)["trial"]) == [*DRIVER_OLD, "Inst gp-user 1.0-1"]
-    assert "Way out" in host.refused("try", install=[f"gp-driver={NEW}-1"], pin=pin)
+    assert "Fix" in host.refused("try", install=[f"gp-driver={NEW}-1"], pin=pin)
 
 
 def test_one_transaction_removes_and_installs(host: Host) -> None:

@@ -101,7 +101,7 @@ class TestReal:
     def test_somebody_elses_lock_stands(self, manager: Zypper) -> None:
         manager.hold(["gp-lib"], [], check=False)
         before = Path(zypper_locks.LOCKS).read_text()
-        with pytest.raises(Refused, match=r"^zypper cannot install it: .*gp-lib.*Way out: mend what it says"):
+        with pytest.raises(Refused, match=r"^zypper cannot install it: .*gp-lib.*Fix: mend what it says"):
             tried(manager, Transaction("it", ("gp-user",)))
         assert Path(zypper_locks.LOCKS).read_text() == before
 
@@ -114,7 +114,7 @@ class TestReal:
         theirs = Refusal(("gp-(lib|driver)",), "they are mine", "ask me")
         done(manager, remove=("gp-user", "gp-driver", "gp-lib"))
         with pytest.raises(
-            Refused, match=r"gp-driver, gp-lib; they are mine\. Nothing was changed or downloaded\. Way out: ask me"
+            Refused, match=r"gp-driver, gp-lib; they are mine\. Nothing was changed or downloaded\. Fix: ask me"
         ):
             tried(manager, Transaction("it", ("gp-user",), refusal=theirs))
         assert there(manager) == {"gp-spare": "1.0-1"}
@@ -167,7 +167,7 @@ class TestReal:
         ran = run(["rpm", "-i", "--justdb", "--nodeps", "--force", str(repository / f"gp-lib-{NEW}.rpm")])
         assert ran.status == 0, ran
         with pytest.raises(
-            Refused, match=rf"^gp-lib stand\(s\) twice .*Way out, on the host: rpm -e --nodeps gp-lib-{OLD}-1\.noarch"
+            Refused, match=rf"^gp-lib stand\(s\) twice .*Fix, on the host: rpm -e --nodeps gp-lib-{OLD}-1\.noarch"
         ):
             manager.prepare(86400, check=False)
         monkeypatch.setattr(zypper, "MARKER", str(tmp_path))

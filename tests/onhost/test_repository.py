@@ -45,7 +45,7 @@ def test_a_key_of_a_file(keys: tuple[Key, Key]) -> None:
     text, warnings = repository_key.key(wanted, {}, never)
     assert (base64.b64decode(text), warnings) == (keys[0].file.read_bytes(), [])
     with pytest.raises(
-        Refused, match=rf"^the site: the key of .* is refused: .*expected is {keys[1].fingerprint}.*Way out"
+        Refused, match=rf"^the site: the key of .* is refused: .*expected is {keys[1].fingerprint}.*Fix"
     ):
         repository_key.key({**wanted, "fingerprint": keys[1].fingerprint}, {}, never)
     with pytest.raises(Refused, match="cannot read the key /nowhere: No such file"):
@@ -107,7 +107,7 @@ def test_zypper_takes_an_index_of_this_key_and_of_no_other(keys: tuple[Key, Key]
             repository.tried(wanted, planned, "suse")
             continue
         with pytest.raises(
-            Refused, match=rf"^the site: this host cannot use file://.*{word}.*Way out: the key that its owner"
+            Refused, match=rf"^the site: this host cannot use file://.*{word}.*Fix: the key that its owner"
         ):
             repository.tried(wanted, planned, "suse")
     assert subprocess.run(["rpm", "-q", "gpg-pubkey"], capture_output=True, text=True, check=False).stdout == before
@@ -127,7 +127,7 @@ def test_what_cannot_be_fetched_is_taken_away_again(tmp_path: Path) -> None:
         "name": "test", "imports": False, "key": {"path": str(new), "text": "key", "before": None},
         "source": {"path": str(old), "text": "after\n", "before": "before\n"},
     }  # fmt: skip
-    with pytest.raises(Refused, match=r"was taken away again: no lists of test\. Way out"):
+    with pytest.raises(Refused, match=r"was taken away again: no lists of test\. Fix"):
         repository.put(Failing(None), block(), planned, "suse")  # type: ignore[arg-type]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["test.repo"]
     assert old.read_text() == "before\n"

@@ -144,7 +144,7 @@ def test_a_daemon_that_does_not_stay_alive_is_said(place: Path, ask: Ask) -> Non
     put(place, "status", 1)
     said = " | ".join(JOURNAL.splitlines())
     refused = ask(state="alive", way_out="journalctl -u thing")["msg"]
-    assert refused == f"thing.service does not stay alive, it is dead ({said}). Way out: journalctl -u thing"
+    assert refused == f"thing.service does not stay alive, it is dead ({said}). Fix: journalctl -u thing"
 
 
 def test_a_daemon_that_lives_is_asked_until_it_answers(
@@ -162,7 +162,7 @@ def test_a_daemon_that_lives_is_asked_until_it_answers(
     assert not ask(**asked, answer="GPUs? found")["changed"]
     assert (place / "tries").read_text() == "x\nx\nx\n"
     refused = ask(**asked, answer="switches found")["msg"]
-    assert refused == "thing.service lives and does not answer talk: 2 GPUs found.\n lost. Way out: look"
+    assert refused == "thing.service lives and does not answer talk: 2 GPUs found.\n lost. Fix: look"
     put(place, "main", 0)
     put(place, "after", process.pid)
     missing = ask(state="alive", ask=["no-such-program"])["msg"]
@@ -210,9 +210,7 @@ def test_it_runs_where_something_differs_or_it_did_not_run(
 def test_a_failure_is_told_with_what_the_program_said_last(place: Path, ask: Ask) -> None:
     put(place, "status", 1)
     refused = ask(**ROCE, differs="pfc: none -> 3")
-    assert refused["msg"].startswith(
-        "gpuprov-roce.service failed: roce: mlx5_0 port 1 is not as asked for. Way out: mend"
-    )
+    assert refused["msg"].startswith("gpuprov-roce.service failed: roce: mlx5_0 port 1 is not as asked for. Fix: mend")
     assert " --since @" in (place / "asked").read_text()
 
 
@@ -226,4 +224,4 @@ def test_a_unit_that_was_ended_is_not_told_with_what_it_said_another_time(place:
         in ask(**ROCE, differs="pfc: none -> 3")["msg"]
     )
     journal(place, "")
-    assert "failed: it said nothing. Way out" in ask(**ROCE, differs="x")["msg"]
+    assert "failed: it said nothing. Fix" in ask(**ROCE, differs="x")["msg"]

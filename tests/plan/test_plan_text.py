@@ -94,7 +94,7 @@ def test_blocked_and_unreachable_hosts() -> None:
     assert lines[:3] == [
         "a: cannot be reached: a: no route",
         "b: blocked by host.root: user id 1; wanted: root",
-        "  way out: become",
+        "  fix: become",
     ]
     assert lines[-1] == "2 hosts: 0 to apply, 0 with nothing to do, 1 blocked, 1 unreachable; nothing was changed"
     assert planning.exit_code(plans) == 4
@@ -118,7 +118,7 @@ def test_what_fails_although_nothing_is_to_do_is_named() -> None:
     plans = [host_plan(spec, results, Facts({}), decision, NOW) for results in ([root], [clock])]
     first, second = (planning.as_text([one]).splitlines() for one in plans)
     assert first[0].startswith("b: nothing to do, but host.root fails, and apply cannot fix that (last apply:")
-    assert first[1:3] == ["  host.root: user id 1; wanted: root", "    way out: become"]
+    assert first[1:3] == ["  host.root: user id 1; wanted: root", "    fix: become"]
     assert second[0].startswith("b: nothing to do (last apply:")
     assert second[1] == "  would stop an apply: host.clock: 9 s ahead; wanted: root"
     assert [planning.exit_code([one]) for one in plans] == [1, 0]

@@ -24,7 +24,7 @@ WHOLE = {FM: ["535.309.01-1", "535.261.03-1"]}
 
 
 def decide(wanted: str, offered: dict[str, list[str]], installed: dict[str, str] | None = None) -> dict[str, Any]:
-    """What a bookworm host with these Fabric Managers in its repositories shall have."""
+    """What a bookworm host with these Fabric Managers in its repositories should have."""
     index = BOOKWORM | offered
     return resolve.decide(wanted, "proprietary", [], {}, RULES_OF, index, installed or {}, beside=[RULES])
 

@@ -21,7 +21,7 @@ OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
 
 
 def decide(version: str, modules: str = "auto", **more: Any) -> dict[str, Any]:
-    """What a bookworm host with an H100 shall have, unless said otherwise."""
+    """What a bookworm host with an H100 should have, unless said otherwise."""
     arguments = {"pci_ids": ["10de:2330"], "table": {"10de:2330": "either"}, "index": BOOKWORM, "installed": {}, **more}
     return resolve.decide(version, modules, sets=RULES_OF, **arguments)
 

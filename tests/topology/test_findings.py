@@ -42,7 +42,7 @@ def test_an_hca_in_a_slot_of_the_cpu() -> None:
     warnings, notes = told(hgx_h100(misplaced=True))
     assert warnings == [
         "GPU3 has no HCA of its own below its PCIe switch: the nearest is ibp111s0 (NODE), which is below no GPU's switch",
-        "no GPU's own: ibp111s0 (0000:6f:00.0)",
+        "paired with no GPU: ibp111s0 (0000:6f:00.0)",
     ]
     assert notes == []
 
@@ -51,7 +51,7 @@ def test_an_hca_in_a_slot_of_another_rail() -> None:
     warnings, _ = told(swapped())
     assert warnings == [
         "GPU1 has no HCA of its own below its PCIe switch: the nearest is mlx5_1 (NODE), which is below the switch of GPU0",
-        "no GPU's own: mlx5_1 (0000:1c:00.0)",
+        "paired with no GPU: mlx5_1 (0000:1c:00.0)",
     ]
 
 
@@ -71,14 +71,14 @@ def test_an_hca_is_missing_of_a_pair() -> None:
         machine.hca(where, f"mlx5_{number}", number // 4)
     machine.joined(18)
     assert told(machine)[0] == [
-        "no GPU's own: mlx5_5 (0000:e7:00.0)",
+        "paired with no GPU: mlx5_5 (0000:e7:00.0)",
         "mlx5_4 is shared by GPU4 and GPU5, and other HCAs are not",
     ]
 
 
 def test_a_narrowed_link() -> None:
     (warning,), _ = told(hgx_h100(narrow=True))
-    assert warning == "the PCIe link of GPU5 (0000:bc:00.0) is 32 GT/s x8, and its ends can 32 GT/s x16"
+    assert warning == "the PCIe link of GPU5 (0000:bc:00.0) is 32 GT/s x8, its ends support 32 GT/s x16"
 
 
 def test_a_narrowed_link_of_a_switch_and_a_slow_one_of_an_hca() -> None:
@@ -87,8 +87,8 @@ def test_a_narrowed_link_of_a_switch_and_a_slow_one_of_an_hca() -> None:
     machine.functions[switch][6:10] = ["32.0 GT/s PCIe", "8", "32.0 GT/s PCIe", "16"]
     machine.functions[hca][6:10] = ["16.0 GT/s PCIe", "16", "32.0 GT/s PCIe", "16"]
     assert told(machine)[0] == [
-        "the PCIe link of the PCIe switch above GPU1, ibp59s0 (0000:39:00.0) is 32 GT/s x8, and its ends can 32 GT/s x16",
-        "the PCIe link of ibp75s0 (0000:4b:00.0) is 16 GT/s x16, and its ends can 32 GT/s x16",
+        "the PCIe link of the PCIe switch above GPU1, ibp59s0 (0000:39:00.0) is 32 GT/s x8, its ends support 32 GT/s x16",
+        "the PCIe link of ibp75s0 (0000:4b:00.0) is 16 GT/s x16, its ends support 32 GT/s x16",
     ]
 
 
@@ -148,7 +148,7 @@ def test_a_width_of_a_vm_where_no_port_is_seen() -> None:
     machine = vm()
     machine.functions["pci0000:00/0000:00:05.0"][7:10] = ["8", "32.0 GT/s PCIe", "16"]
     assert told(machine)[0] == [
-        "the PCIe link of GPU0 (0000:00:05.0) is 32 GT/s x8, and its ends can 32 GT/s x16; the port above is not seen from here"
+        "the PCIe link of GPU0 (0000:00:05.0) is 32 GT/s x8, its ends support 32 GT/s x16; the port above is not seen from here"
     ]
 
 

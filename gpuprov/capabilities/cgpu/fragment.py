@@ -53,13 +53,13 @@ class Cgpu(Fragment, frozen=True):
 
 
 def general(block: Cgpu) -> dict[str, int]:
-    """What every GPU shall have, in the order in which it is written; a 0 of max_inst and prio_ratio asks for nothing."""
+    """What every GPU should have, in the order in which it is written; a 0 of max_inst and prio_ratio asks for nothing."""
     asked = {"max_inst": block.max_inst, "policy": block.policy, "prio_ratio": block.prio_ratio}
     return {key: value for key, value in asked.items() if value or key == "policy"}
 
 
 def wanted(block: Cgpu, index: int) -> dict[str, int]:
-    """What this GPU shall have."""
+    """What this GPU should have."""
     return general(block) | {str(key): value for key, value in block.gpus.get(str(index), {}).items()}
 
 

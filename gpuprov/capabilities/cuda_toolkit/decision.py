@@ -1,4 +1,4 @@
-"""Which packages of the CUDA toolkit, cuDNN and NCCL a host shall have, decided by what it has and what it is offered."""
+"""Which packages of the CUDA toolkit, cuDNN and NCCL a host should have, decided by what it has and what it is offered."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     url = coming(ctx, decision)
     asked = ", ".join(ctx.fragment.versions) or "that the driver runs"
     told = f"CUDA toolkit {asked} is resolved when apply has added {url}"
-    return {"told": told, "problem": f"{decision.problem}. Way out: {decision.hint}"} if url else {}
+    return {"told": told, "problem": f"{decision.problem}. Fix: {decision.hint}"} if url else {}
 
 
 def default_commands(version: str, state: Toolkits) -> list[list[str]]:
@@ -71,7 +71,7 @@ def broken(decision: Decision, part: str, have: Mapping[str, str], state: Toolki
         if there and kit.release != version:
             said = kit.complaint or (f"release {kit.release}" if kit.release else "nothing")
             program = f"{catalogue.LINK}-{version}/bin/nvcc"
-            return f"{program} --version says {said}. Way out: gpuprov verify says which package is broken"
+            return f"{program} --version says {said}. Fix: gpuprov verify says which package is broken"
     return ""
 
 

@@ -65,7 +65,7 @@ def there(host: HostSpec, facts: Facts) -> There:
 
 
 def decide(block: CudaToolkit, facts: Facts) -> Decision:
-    """What this host shall have, told without an index: only what is installed can be the answer."""
+    """What this host should have, told without an index: only what is installed can be the answer."""
     return decision.decide(block, There(kind(facts), {}, installed(facts)))
 
 
@@ -89,5 +89,5 @@ def wanted_minors(block: CudaToolkit, facts: Facts) -> list[str]:
 
 
 def default(block: CudaToolkit, facts: Facts) -> str:
-    """The toolkit that /usr/local/cuda shall lead to; empty where there is none."""
+    """The toolkit that /usr/local/cuda should lead to; empty where there is none."""
     return block.default or max(wanted_minors(block, facts), key=toolchain.order, default="")

@@ -80,7 +80,7 @@ def compilers(ctx: Ctx) -> Outcome:
 
 
 def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | None:
-    """What nvcc of a toolkit shall say, and what it says; None where it is so."""
+    """What nvcc of a toolkit should say, and what it says; None where it is so."""
     package = ctx.facts.get(PACKAGES).get(f"cuda-nvcc-{toolchain.dashed(version)}")
     built = toolchain.upstream(package.version) if package else ""
     exact = next((v for v in ctx.fragment.versions if toolchain.minor(v) == version and v != version), "")

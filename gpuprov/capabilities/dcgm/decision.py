@@ -60,7 +60,7 @@ def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
     cuda = builds(fragment, branch, facts)
     line = catalogue.line(fragment.version, there, cuda)
     if line == "4" and not cuda:
-        problem = f"driver branch {branch} is too old" if branch else "no driver tells which CUDA build is needed"
+        problem = f"driver branch {branch} is too old" if branch else "no driver says which CUDA build is needed"
         hint = f"a driver of branch {catalogue.MIN_BRANCH} or newer: nvidia_driver, or say dcgm.cuda"
         return Decision(line=line, problem=problem, hint=hint)
     answer: dict[str, Any] = resolve.resolve(

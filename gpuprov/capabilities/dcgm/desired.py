@@ -86,7 +86,7 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, list[str]]:
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     """What cannot be resolved before nvidia_driver has decided, or has added a package source, as the judge takes it."""
     told = f"DCGM {ctx.fragment.version} is {decision.later}"
-    return {"told": told, "problem": f"{decision.problem}. Way out: {decision.hint}"} if decision.later else {}
+    return {"told": told, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.later else {}
 
 
 def make(ctx: Ctx) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def rules(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
 
 
 def hardware_problems(gpu: Gpu, version: str) -> Iterable[Problem]:
-    """What speaks against Fabric Manager on hosts with this GPU."""
+    """Why Fabric Manager cannot be on hosts with this GPU."""
     needed = gpu.fabric_manager
     if why := catalogue.why_not(gpu):
         severity = "warning" if needed.confidence == "unconfirmed" else "error"

@@ -102,7 +102,7 @@ def generation(facts: Facts) -> int:
 
 
 def wanted_settings(fragment: FabricManager) -> dict[str, str]:
-    """The lines that fabricmanager.cfg shall have."""
+    """The lines that fabricmanager.cfg should have."""
     asked = {key: written(value) for key, value in fragment.settings.items()}
     return {"FABRIC_MODE": catalogue.MODES[fragment.fabric_mode]} | asked
 
@@ -138,7 +138,7 @@ def driver_version(facts: Facts) -> str:
 
 
 def library_part(host: HostSpec, facts: Facts) -> str:
-    """The part of the catalogue with the library that the host shall have for DCGM: nscq or nvsdm; empty for none."""
+    """The part of the catalogue with the library that the host should have for DCGM: nscq or nvsdm; empty for none."""
     block = host.capabilities.get(followers.FABRIC_MANAGER)
     if not followers.wants_library(str(getattr(block, "query_library", "never")), host.capabilities):
         return ""

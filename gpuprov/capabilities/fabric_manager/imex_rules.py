@@ -17,7 +17,7 @@ PLACE: Path = (HERE, "imex", "nodes")
 
 
 def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
-    """What speaks against an IMEX domain on this host, and what is wrong with its list."""
+    """Why an IMEX domain cannot be on this host, and what is wrong with its list."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     members = asked(block)
     if not of_tray(block):

@@ -172,7 +172,7 @@ def registered(ctx: Ctx) -> Outcome:
     if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
     if not states and on_bus:
-        return fail(expected, "nvidia-smi tells no fabric state of any GPU", "see nvidia_driver.user_space")
+        return fail(expected, "nvidia-smi reports no fabric state of any GPU", "see nvidia_driver.user_space")
     bad, waiting = [], 0
     for bus in on_bus:
         gpu = states.get(bus)

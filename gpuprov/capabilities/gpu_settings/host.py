@@ -45,7 +45,7 @@ def unreadable(ctx: Ctx) -> Outcome | None:
     if state.complaint and kind:
         return skip(f"{kind} container without a loaded driver of its machine's: {state.complaint}")
     if state.complaint:
-        return fail("GPUs that nvidia-smi tells of", state.complaint, "see nvidia_driver.loaded")
+        return fail("GPUs that nvidia-smi reports", state.complaint, "see nvidia_driver.loaded")
     return None
 
 

@@ -119,7 +119,7 @@ def _without_peer(host: HostSpec, facts: Facts) -> str:
 
 
 def no_dmabuf(base: Ground) -> tuple[str, str]:
-    """Why dma-buf cannot work on this ground, and the way out if there is one; both empty where nothing speaks against it."""
+    """Why dma-buf cannot work on this ground, and the way out if there is one; both empty where it can."""
     needs = catalogue.method("dmabuf")
     if base.gpu and base.gpu.kernel_modules.flavour == "proprietary-required":
         return f"{base.gpu.key} ({base.gpu.arch}) has no open kernel modules, which dma-buf needs", ""
@@ -182,9 +182,7 @@ def decide(base: Ground, asked: GpudirectRdma) -> Decision:
     if not why and not base.flavour:
         return Decision(reason="the host's kernel modules decide")
     if not why:
-        return Decision(
-            method="dmabuf", reason=f"nothing speaks against dma-buf, which NVIDIA recommends: {base.told()}"
-        )
+        return Decision(method="dmabuf", reason=f"dma-buf is supported, which NVIDIA recommends: {base.told()}")
     if other:
         return Decision(problem=f"{why}; and {other}", hint=_or(way, out))
     return Decision(method="nvidia_peermem", reason=why)

@@ -26,7 +26,7 @@ def command_line(ctx: Context[Kernel]) -> Outcome:
         return skip("a container has no kernel command line of its own")
     wrong = differences(wanted, ctx.facts.get(boot.COMMAND_LINE))
     if wrong:
-        reason = f"the kernel command line shall hold {listed(wanted)}"
+        reason = f"the kernel command line should hold {listed(wanted)}"
         return fail(listed(wanted), " ".join(wrong), "gpuprov apply, then a reboot", reboot=reason)
     return ok(listed(wanted)) if wanted else not_asked()
 

@@ -32,7 +32,7 @@ def listed(wanted: Mapping[str, str]) -> str:
 
 @check("kernel.blacklist", modules.MODPROBE, fields=("blacklist",))
 def blacklist(ctx: Context[Kernel]) -> Outcome:
-    """Every module that shall stay out is blacklisted in modprobe's merged configuration."""
+    """Every module that should stay out is blacklisted in modprobe's merged configuration."""
     wanted = [underscored(name) for name in ctx.fragment.blacklist]
     missing = [name for name in wanted if name not in ctx.facts.get(modules.MODPROBE).blacklist]
     if missing:

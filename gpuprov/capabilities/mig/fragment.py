@@ -62,7 +62,7 @@ Instances = Annotated[
 
 
 class LayoutEntry(Fragment, frozen=True, omit_defaults=True):
-    """What the GPUs that `gpus` names shall be."""
+    """What the GPUs that `gpus` names should be."""
 
     gpus: Annotated[
         Literal["all"] | tuple[Selector, ...],

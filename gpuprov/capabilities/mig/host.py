@@ -22,7 +22,7 @@ OWN = ("gpuprov-persistence.service",)
 
 
 class Needs(NamedTuple):
-    """What one GPU needs to be its target. `recut`: GPU instances that stay, with the sizes that their compute instances shall have.
+    """What one GPU needs to be its target. `recut`: GPU instances that stay, with the sizes that their compute instances should have.
 
     `problem`: why it cannot be. `blind`: where instances can be is not known before MIG mode is enabled.
     """
@@ -77,7 +77,7 @@ def seen(gpu: MigGpu) -> mig_layout.Gpu:
 
 
 def asked(block: Mig, state: MigState) -> dict[int, mig_layout.Target]:
-    """By index, what each GPU shall be; one without MIG, and one that no entry names, is absent. Raises LayoutError."""
+    """By index, what each GPU should be; one without MIG, and one that no entry names, is absent. Raises LayoutError."""
     return mig_layout.targets(entries(block), [seen(gpu) for gpu in state.gpus])
 
 

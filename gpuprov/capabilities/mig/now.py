@@ -29,7 +29,7 @@ def unreadable(ctx: Ctx) -> Outcome | None:
     if state.complaint and kind:
         return skip(f"{kind} container without a loaded driver of its machine's: {state.complaint}")
     if state.complaint:
-        return fail("GPUs that NVML tells of", state.complaint, "see nvidia_driver.loaded")
+        return fail("GPUs that NVML reports", state.complaint, "see nvidia_driver.loaded")
     if state.unread:
         return fail("GPUs that answer", "; ".join(state.unread), "dmesg | grep -E 'NVRM|Xid'; reset the GPU or reboot")
     return None

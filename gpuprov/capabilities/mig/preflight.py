@@ -83,7 +83,7 @@ def clients(ctx: Ctx) -> Outcome:
         hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"
         listed = ", ".join(str(holder) for holder in theirs)
         return fail("no process of a user on what must go", listed, hint, changes=changes)
-    told = f"{len(met)} services are stopped for it" if met else "nobody is on what must go"
+    told = f"{len(met)} services are stopped for it" if met else "nothing that must be removed is in use"
     return Outcome(status="pass", expected="services only", found=told, changes=tuple(changes))
 
 

@@ -104,7 +104,7 @@ class Mps(Fragment, frozen=True):
         msgspec.Meta(
             ge=0,
             le=1000,
-            description="how many clients a device shall take at least, which driver, GPU and MIG device are judged by; 0"
+            description="how many clients a device should take at least, which driver, GPU and MIG device are judged by; 0"
             " asks for nothing",
         ),
     ] = 0
@@ -137,12 +137,12 @@ class Mps(Fragment, frozen=True):
 
     @property
     def exclusive(self) -> bool:
-        """Whether the GPUs shall be in compute mode EXCLUSIVE_PROCESS."""
+        """Whether the GPUs should be in compute mode EXCLUSIVE_PROCESS."""
         return self.compute_mode == "exclusive_process" or (self.compute_mode == "auto" and self.scope != "mig")
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """A daemon that the host shall have: its name, and the UUIDs of its devices in its own order."""
+    """A daemon that the host should have: its name, and the UUIDs of its devices in its own order."""
 
     name: str
     devices: tuple[str, ...]

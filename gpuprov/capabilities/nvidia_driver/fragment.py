@@ -180,7 +180,7 @@ def decide(
     beside: tuple[resolve.Rules, ...] = (),
     built: Precompiled | None = None,
 ) -> Decision:
-    """What this host shall have. Without an index only an installed whole set can be the answer. `built`: precompiled modules, of
+    """What this host should have. Without an index only an installed whole set can be the answer. `built`: precompiled modules, of
     which every kernel that can boot must have its own."""
     on_bus = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
     if driver.source == "runfile":

@@ -94,7 +94,7 @@ def repository(ctx: Ctx) -> Outcome:
     if not ctx.fragment.repository.url and sources.path(asked["name"], kind) not in told["files"]:
         named = [row["url"] for row in told["sources"] if re.search("nvidia|cuda", row["url"], re.IGNORECASE)]
         if named or sources.others(told, asked, kind):
-            return ok(f"the host's own package sources do: {', '.join(named) or asked['url']}")
+            return ok(f"provided by the host's own sources: {', '.join(named) or asked['url']}")
         return skip(
             "no source of the host is NVIDIA's by its name: whether one has the set, apply sees, and adds NVIDIA's"
         )

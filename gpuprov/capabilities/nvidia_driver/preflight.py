@@ -35,7 +35,7 @@ DECISION_PROBES = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS)
 
 
 def decided(ctx: Ctx) -> Decision:
-    """What this host shall have, of what its package index has."""
+    """What this host should have, of what its package index has."""
     built = ctx.facts.get(PRECOMPILED) if ctx.fragment.build == "precompiled" else None
     return decide(ctx.fragment, ctx.facts, ctx.facts.get(INDEX), followers(ctx.host, ctx.facts), built)
 

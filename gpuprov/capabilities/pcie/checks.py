@@ -51,7 +51,7 @@ def iommu(ctx: Ctx) -> Outcome:
     lacking = [f"{key}={running.get(key, 'missing')}" for key, value in wanted.items() if running.get(key) != value]
     told = " ".join(f"{key}={value}" for key, value in wanted.items())
     if lacking:
-        reason = f"the kernel shall be started with {told}"
+        reason = f"the kernel should be started with {told}"
         return fail(f"IOMMU {mode}: {told}", " ".join(lacking), f"{APPLY}, then a reboot", reboot=reason)
     functions = (*state.of("gpu"), *hcas(ctx))
     grouped = [one.address for one in functions if one.group]
@@ -124,7 +124,7 @@ def _computed(state: State) -> Outcome:
             changes=[] if written else [change],
             reboot=reason,
         )
-    return ok("rdma_topo check: all is as it shall be")
+    return ok("rdma_topo check: all is as it should be")
 
 
 @check(

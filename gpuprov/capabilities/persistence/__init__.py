@@ -14,7 +14,7 @@ WRITES = f"gpuprov apply writes {DROP_IN} with"
 
 
 def units_for(mode: str, facts: Facts) -> tuple[str, str]:
-    """The unit that shall be on, and the one that shall be off. auto takes the legacy unit only where it is in force.
+    """The unit that should be on, and the one that should be off. auto takes the legacy unit only where it is in force.
 
     Whether there is a daemon is told by its unit: it has a package of its own, or is in one with another name (Ubuntu).
     """

@@ -83,7 +83,7 @@ def rail(ctx: Ctx) -> Outcome:
     told += [f"{hca.name} is shared by {' and '.join(gpu.name for gpu in gpus)}" for hca, gpus in found.crowded]
     left = ", ".join(named(wiring, hca.function.address) for hca in spare(wiring, found))
     if told:
-        told += [f"no GPU's own: {left}"] * bool(left and found.pairs)
+        told += [f"paired with no GPU: {left}"] * bool(left and found.pairs)
         if not found.pairs:
             hint = f"gpu_hca: NODE, for a machine whose HCAs are below no GPU's PCIe switch; {SEE}"
         return fail(expected, "; ".join(told), hint)
@@ -133,7 +133,7 @@ def hcas(ctx: Ctx) -> Outcome:
 
 @check("topology.pcie", *PROBES, fields=("pcie",), evidence="lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'")
 def pcie(ctx: Ctx) -> Outcome:
-    """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both its ends can."""
+    """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support."""
     if ctx.fragment.pcie == "any":
         return not_asked("pcie: any")
     wiring = read(ctx.facts)
@@ -147,7 +147,7 @@ def pcie(ctx: Ctx) -> Outcome:
         return fail(expected, "; ".join(told), f"{way_out(bad[0])}; pcie: any, if the machine was built so")
     ends = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas)]
     if not any(one.link.width for one in ends):
-        return skip("the bus tells no link's width, as in some VMs")
+        return skip("the bus reports no link's width, as in some VMs")
     idle = f"; {len(found)} idle GPUs' links are slow now, which says nothing" if found else ""
     return ok(f"{len(ends)} devices{idle}", expected)
 

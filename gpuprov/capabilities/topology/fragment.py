@@ -11,7 +11,7 @@ from gpuprov.spec.model import Fragment
 
 
 class Topology(Fragment, frozen=True):
-    """How GPUs, HCAs and NVLinks shall be wired: judged, never changed. `gpuprov topology HOST` draws how they are.
+    """How GPUs, HCAs and NVLinks should be wired: judged, never changed. `gpuprov topology HOST` draws how they are.
 
     A host without an NVIDIA GPU is refused before anything is changed.
     """
@@ -48,7 +48,7 @@ class Topology(Fragment, frozen=True):
         Literal["any", "full"],
         msgspec.Meta(
             description=(
-                "full: each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both its ends can; the "
+                "full: each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support; the "
                 "speed of an idle GPU's link is not judged"
             )
         ),

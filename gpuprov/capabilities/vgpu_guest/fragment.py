@@ -101,7 +101,7 @@ TOKEN_FIELDS = ("token_file", "token_mode")
 
 
 def wanted_settings(fragment: VgpuGuest) -> dict[str, str]:
-    """The keys that gridd.conf shall have, in their order; one that is at gridd's default is left out."""
+    """The keys that gridd.conf should have, in their order; one that is at gridd's default is left out."""
     found = {}
     for setting in catalogue.settings_for(fragment.licensing):
         value = catalogue.written(setting, getattr(fragment, setting.field))

@@ -10,7 +10,7 @@ from .commands import run, shortened
 from .model import MARKER, Prepared, Refused
 
 LISTS = "/var/lib/apt/lists"
-WAY_OUT = "Way out, on the host: dpkg --configure -a; apt-get -f install"
+WAY_OUT = "Fix, on the host: dpkg --configure -a; apt-get -f install"
 QUIETLY = {"DEBIAN_FRONTEND": "noninteractive", "autoinstall_all_kernels": "1"}
 
 
@@ -26,7 +26,7 @@ def prepare(patience: int, max_age: int, check: bool) -> Prepared:
         return Prepared(changed)
     if not there:
         raise Refused(
-            f"apt-get update failed, and the host has no package lists: {shortened(ran.err, 300)}. Way out: mend what it says (the "
+            f"apt-get update failed, and the host has no package lists: {shortened(ran.err, 300)}. Fix: mend what it says (the "
             "network, the host's proxy, or the archive), then apply again"
         )
     return Prepared(changed, [f"apt-get update failed, the older package lists are used: {shortened(ran.err, 300)}"])

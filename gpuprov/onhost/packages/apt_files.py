@@ -48,11 +48,11 @@ def file(package: str, environment: Mapping[str, str]) -> str:
         ran = run(["apt-get", "-qq", "download", package], environment, folder=folder)
         if ran.status:
             raise Refused(
-                f"{package} cannot be downloaded: {shortened(ran.said, 300)}. Way out: mend what it says, then apply again"
+                f"{package} cannot be downloaded: {shortened(ran.said, 300)}. Fix: mend what it says, then apply again"
             )
     found = sorted(glob.glob(form))
     if not found:
         raise Refused(
-            f"{package} is not among the packages in {folder}. Way out: apt-get clean on the host, then apply again"
+            f"{package} is not among the packages in {folder}. Fix: apt-get clean on the host, then apply again"
         )
     return found[0]

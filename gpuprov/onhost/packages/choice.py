@@ -18,6 +18,6 @@ def manager(settings: Settings) -> Manager:
     found = family.here()
     if found not in MANAGERS:
         raise Refused(
-            f"this host is of no known family of distributions; known are {', '.join(MANAGERS)}. Way out: a supported distribution"
+            f"this host is of no known family of distributions; known are {', '.join(MANAGERS)}. Fix: a supported distribution"
         )
     return MANAGERS[found](settings)

@@ -55,7 +55,7 @@ class Dnf:
         if state["twice"] and not ours:
             raise Refused(
                 f"{', '.join(state['twice'])} stand(s) twice in rpm's database: a transaction was cut off, and not one of gpuprov; "
-                "nothing was changed. Way out, on the host: dnf remove --duplicates"
+                "nothing was changed. Fix, on the host: dnf remove --duplicates"
             )
         changed += [f"remove the older {name}" for name in state.get("changed", state["twice"])]
         problem = "" if check else self._ask({"action": "refresh", "max_age": max_age})["problem"]
@@ -98,7 +98,7 @@ class Dnf:
         told = self._ask(request)
         if told["problem"]:
             raise Refused(
-                f"dnf: {told['problem']}. Way out: mend what it says (dnf -v repolist shows the repositories), then apply again"
+                f"dnf: {told['problem']}. Fix: mend what it says (dnf -v repolist shows the repositories), then apply again"
             )
         return told
 

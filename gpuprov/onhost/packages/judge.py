@@ -11,16 +11,16 @@ def tried(manager: Manager, wanted: Transaction) -> Trial:
     """The trial of a transaction that may be done. Raises Refused."""
     trial = manager.attempt(wanted)
     if trial.problem:
-        raise Refused(f"{manager.name} cannot install {wanted.of}: {trial.problem}. Way out: {wanted.hint}")
+        raise Refused(f"{manager.name} cannot install {wanted.of}: {trial.problem}. Fix: {wanted.hint}")
     if lost := _lost(trial, wanted):
         raise Refused(
-            f"{manager.name} would remove {', '.join(lost)} for {wanted.of}. Way out: remove them yourself, or choose a version that "
+            f"{manager.name} would remove {', '.join(lost)} for {wanted.of}. Fix: remove them yourself, or choose a version that "
             "leaves them"
         )
     if wanted.refusal and (touched := _touched(trial, wanted)):
         raise Refused(
             f"with {wanted.of} {manager.name} would install, move or remove {', '.join(touched)}; {wanted.refusal.why}. "
-            f"Nothing was changed or downloaded. Way out: {wanted.refusal.hint}"
+            f"Nothing was changed or downloaded. Fix: {wanted.refusal.hint}"
         )
     return trial
 
@@ -29,7 +29,7 @@ def downloaded(manager: Manager, wanted: Transaction) -> None:
     """Have all its packages on the host. Raises Refused."""
     if problem := manager.download(wanted):
         raise Refused(
-            f"the packages of {wanted.of} could not be downloaded, nothing was changed: {problem}. Way out: mend the mirror or the "
+            f"the packages of {wanted.of} could not be downloaded, nothing was changed: {problem}. Fix: mend the mirror or the "
             "network, then apply again"
         )
 
@@ -39,7 +39,7 @@ def committed(manager: Manager, wanted: Transaction) -> Done:
     done = manager.commit(wanted)
     if done.problem:
         raise Refused(
-            f"{manager.name} could not install {wanted.of}: {done.problem}. Way out: mend what it says and apply again, which "
+            f"{manager.name} could not install {wanted.of}: {done.problem}. Fix: mend what it says and apply again, which "
             "completes the transaction"
         )
     return done

@@ -6,7 +6,7 @@ from .commands import run
 from .model import Refused
 
 QUERY = r"%{NAME}|%{EPOCHNUM}|%{VERSION}-%{RELEASE}|%{SOURCERPM}|%{ARCH}|%{VENDOR}|%{INSTALLTIME}\n"
-WAY_OUT = "Way out, on the host: rpm --rebuilddb"
+WAY_OUT = "Fix, on the host: rpm --rebuilddb"
 
 
 def rebuilt(ours: bool, check: bool) -> list[str]:
@@ -53,4 +53,4 @@ def drop(nevras: list[str]) -> None:
     """Remove installations that are there twice. Raises Refused."""
     ran = run(["rpm", "-e", "--nodeps", *nevras])
     if ran.status:
-        raise Refused(f"rpm -e fails: {ran.said[-300:]}. Way out: mend what it says, then apply again")
+        raise Refused(f"rpm -e fails: {ran.said[-300:]}. Fix: mend what it says, then apply again")

@@ -1,4 +1,4 @@
-"""NVML on a simulated host: what its stand-in library shall say of the GPUs, and the library as files of libnvidia-ml1.
+"""NVML on a simulated host: what its stand-in library should say of the GPUs, and the library as files of libnvidia-ml1.
 
 The library is gpuprov's own (C, in nvml_files). It answers what the real nvidia-smi and other NVML clients ask of idle GPUs,
 and gives MIG its real rules, from gpuprov's catalogue. Programs load it from the host's package, like the real one.

@@ -10,7 +10,7 @@ refuse() {
   exit 1
 }
 
-# Each GPU's folder, its node, what it has, what it shall have.
+# Each GPU's folder, its node, what it has, what it should have.
 compare() {
   for folder in "$root"/[0-9]*; do
     [ -d "$folder" ] || continue

@@ -1,5 +1,5 @@
 # usage: loaded.sh MODULE OTHER [PARAMETER=VALUE...]
-# What is not as it shall be, one a line: "waits" (for a reboot, or for a GPU), "other OTHER", "absent MODULE", "parameter NAME VALUE".
+# What is not as it should be, one a line: "waits" (for a reboot, or for a GPU), "other OTHER", "absent MODULE", "parameter NAME VALUE".
 module=$1 other=$2
 shift 2
 if [ -n "$(ls -A /run/gpuprov/reboot-required.d 2> /dev/null)" ]; then

@@ -82,7 +82,7 @@ def mine(unit: str, services: Sequence[str]) -> bool:
 
 
 def targets(wanted: Mapping[str, Any], cards: Sequence[Card]) -> dict[int, mig_layout.Target]:
-    """By index, what each GPU shall be."""
+    """By index, what each GPU should be."""
     try:
         entries = mig_layout.normalise(wanted["mode"], wanted["layout"], wanted["mig_parted"])
         return mig_layout.targets(entries, [card.gpu for card in cards])

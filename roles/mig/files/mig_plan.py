@@ -1,4 +1,4 @@
-"""From what a GPU is to what it shall be: which instances stay, go and come. Pure."""
+"""From what a GPU is to what it should be: which instances stay, go and come. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # usage: devices.py judge CONFIG
-# Which MPS daemons a host shall have: GPUs and MIG devices as they are now, by NVML, and what a configuration makes of them.
+# Which MPS daemons a host should have: GPUs and MIG devices as they are now, by NVML, and what a configuration makes of them.
 # Python 3.6 and newer, standard library only.
 import ctypes
 import json

@@ -113,7 +113,7 @@ if [ -n "$differs" ]; then
   load
   echo "loaded anew for $differs"
   differs=$(parameters | tr '\n' ';')
-  [ -z "$differs" ] || refuse "the driver does not take $differs name, what it has, what it shall have: is it the kernel's own? modinfo erdma"
+  [ -z "$differs" ] || refuse "the driver does not take $differs name, what it has, what it should have: is it the kernel's own? modinfo erdma"
 fi
 
 left=${2:-0}
@@ -127,4 +127,4 @@ frames | while read -r _ netdev found mtu; do
   echo "$netdev mtu $found -> $mtu"
 done
 bad=$(frames | tr '\n' ';')
-[ -z "$bad" ] || refuse "the MTU is not as asked for: $bad name, what it has, what it shall have"
+[ -z "$bad" ] || refuse "the MTU is not as asked for: $bad name, what it has, what it should have"

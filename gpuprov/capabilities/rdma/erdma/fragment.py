@@ -68,7 +68,7 @@ class Erdma(Fragment, frozen=True):
     mtu: Annotated[
         Literal["", "jumbo", "standard"],
         msgspec.Meta(
-            description="the instance's jumbo frame setting: jumbo is MTU 8500, standard is 1400. It must be said where "
+            description="the instance's jumbo frame setting: jumbo is MTU 8500, standard is 1400. It is required where "
             "the fabric is erdma"
         ),
     ] = ""

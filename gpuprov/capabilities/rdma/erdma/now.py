@@ -218,12 +218,12 @@ def clashes(ctx: Ctx) -> Outcome | None:
 @check("rdma.erdma_eadm", ERDMA, evidence="eadm ver")
 @of_vendor
 def eadm(ctx: Ctx) -> Outcome:
-    """Alibaba's diagnostic program, where it is installed, reaches the driver and tells its version."""
+    """Alibaba's diagnostic program, where it is installed, reaches the driver and reports its version."""
     said = ctx.facts.get(ERDMA).eadm
     if said is None:
         return skip("eadm is not installed; it comes with Alibaba's installer, and nothing needs it")
     if not re.search("[0-9]", said):
-        return fail("eadm ver tells a version", said or "nothing", "modprobe erdma; dmesg | grep erdma")
+        return fail("eadm ver reports a version", said or "nothing", "modprobe erdma; dmesg | grep erdma")
     return ok(said)
 
 

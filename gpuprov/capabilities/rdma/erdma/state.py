@@ -21,7 +21,7 @@ def vendor(block: Rdma) -> bool:
 
 
 def wanted(block: Rdma) -> dict[str, str]:
-    """The parameters that the loaded module shall have, as sysfs shows them; none of the kernel's own driver."""
+    """The parameters that the loaded module should have, as sysfs shows them; none of the kernel's own driver."""
     if not vendor(block):
         return {}
     asked = block.erdma.parameters

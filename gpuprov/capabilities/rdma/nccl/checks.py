@@ -67,7 +67,7 @@ def file(ctx: Ctx) -> Outcome:
         return fail(f"{CONFIG} of this host's devices", str(error), "see rdma.devices; or rdma.nccl: {manage: false}")
     if found == asked:
         return ok(f"{len(asked)} variables: {asked[0]}" if asked else "no variable is needed", "; ".join(asked))
-    diff = "\n".join(unified_diff(found or (), asked, "as it is", "as it shall be", lineterm="", n=0))
+    diff = "\n".join(unified_diff(found or (), asked, "as it is", "as it should be", lineterm="", n=0))
     change = Change(kind="file", name=CONFIG, before="; ".join(found or ()), after="; ".join(asked), diff=diff)
     return fail("; ".join(asked), f"{CONFIG} {_told(found, asked)}", APPLY, changes=[change])
 

@@ -16,7 +16,7 @@ def priorities(asked: tuple[Priority, ...]) -> str:
 
 
 def wanted(block: Roce) -> dict[str, str]:
-    """What each port shall have, by the probe's keys, in the order in which it is set."""
+    """What each port should have, by the probe's keys, in the order in which it is set."""
     values: dict[str, str] = {}
     if block.mtu != UNSET:
         values["mtu"] = str(block.mtu)
