@@ -146,7 +146,7 @@ done
 r=$(ip -4 route show default 2>/dev/null; ip -6 route show default 2>/dev/null)
 echo "route|$(echo "$r" | sed -n '/dev /s/.* dev \([^ ]*\).*/\1/p' | head -n 1)"
 ss -Huanp 'sport = :4791' 2>/dev/null | sed 's/^/port|/'
-echo "managers|$(pgrep -cx opensm)"
+echo "managers|$(cat /proc/[0-9]*/comm 2>/dev/null | grep -cx opensm)"
 set -- /sys/class/infiniband_mad/umad*
 [ -e "$1" ] && echo "umad|$#"
 systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p MainPID -p LimitMEMLOCK {OPENSM} {SOFT} \

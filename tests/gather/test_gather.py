@@ -22,6 +22,7 @@ from gpuprov.gather.unreached import Unreached, without_host
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
 from gpuprov.spec.model import RawHost
 from tests.gather.sshd import Sshd, free_ports
+from tests.here import commands
 from tests.taint.canary import Nest
 
 pytestmark = pytest.mark.install
@@ -284,8 +285,7 @@ def test_an_interrupt_ends_every_child() -> None:
 
 
 def _running(marker: str) -> int:
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    return sum(line.startswith("ssh") and marker in line for line in listed.splitlines())
+    return sum(line.startswith("ssh") and marker in line for line in commands())
 
 
 def _wait(condition: object) -> None:

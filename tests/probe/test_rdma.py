@@ -64,6 +64,7 @@ def read(root: Path, script: str, **programs: str) -> Output:
         (folder / name).chmod(0o755)
     for place, there in (("/sys/class/infiniband_mad", "mad"), ("/sys/class/infiniband", "infiniband"), ("/sys/class/net", "net"),
                          ("/sys/module", "module"), ("/lib/modules", "modules"), ("/proc/net/vlan", "vlan"), ("/proc/$p", "proc/$p"),
+                         ("/proc/[0-9]*", "proc/[0-9]*"),
                          ("/etc/gpuprov", "etc"), ("/etc/systemd/system", "units")):  # fmt: skip
         script = script.replace(place, f"{root}/{there}")
     env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
@@ -142,7 +143,6 @@ GOOD = {
     "uname": "echo 6.1.0",
     "systemctl": SYSTEMCTL,
     "ss": SS,
-    "pgrep": "echo 2",
     "journalctl": "echo 'rdma-soft: no network interface ens9'",
     "ip": "[ $1 = -4 ] && echo 'default via 10.0.2.2 dev ens3 proto static metric 100'; true",
 }
@@ -165,6 +165,8 @@ def test_what_surrounds_the_devices(tmp_path: Path) -> None:
     put(tmp_path / "etc", **{"rdma-soft.conf": "# managed\nrxe ens9"})
     put(tmp_path / "units", **{"gpuprov-rdma-soft.service": ""})
     put(tmp_path / "proc" / "612", limits="Max locked memory         65536                65536                bytes")
+    for pid, name in enumerate(("opensm", "opensm", "opensmd"), 700):
+        put(tmp_path / "proc" / str(pid), comm=name)
     for number in range(3):
         (tmp_path / "mad" / f"umad{number}").mkdir(parents=True)
     found = parse_host(read(tmp_path, HOST.script, **GOOD))

@@ -41,7 +41,6 @@ class Tree:
         self.kernel = kernel
         self.nodes: dict[str, tuple[int, int, str, str, str]] = {}
         (self.texts / "nodes").touch()
-        self.program("pgrep", "echo 0; exit 1")
         self.program("stat", _STAT.format(real=shutil.which("stat"), nodes=self.texts / "nodes"))
         if kernel:
             self.file(f"/boot/vmlinuz-{kernel}")
