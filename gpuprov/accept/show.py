@@ -235,7 +235,7 @@ def page(outcome: Outcome) -> str:
 <title>gpuprov accept</title><style>{_CSS}</style></head><body>
 <h1>gpuprov accept</h1><p>{in_markup(_plain(_verdict(outcome)))}; run {in_markup(outcome.run)}, gpuprov {__version__}</p>{notes}
 <div class="picture">{pictures}</div>
-<table><thead><tr><th>Status</th><th>Host</th><th>Test</th><th>Found</th><th>Wanted</th><th>Command, way out</th></tr></thead>
+<table><thead><tr><th>Status</th><th>Host</th><th>Test</th><th>Found</th><th>Wanted</th><th>Command, fix</th></tr></thead>
 <tbody>{rows}</tbody></table></body></html>
 """
 

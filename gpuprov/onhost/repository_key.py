@@ -62,8 +62,8 @@ def _fetched(wanted: Mapping[str, Any], place: str, fetch: Callable[[str], bytes
         if kept:
             return kept
         raise Refused(
-            f"{of}: this machine could not fetch the key {url}: {error}; nothing was written. Way "
-            "out: https_proxy in the environment of "
+            f"{of}: this machine could not fetch the key {url}: {error}; nothing was written. "
+            "Fix: https_proxy in the environment of "
             "gpuprov, or the key in a file beside the inventory (repository.key_file)"
         ) from error
     os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
