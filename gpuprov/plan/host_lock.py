@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpuprov.onhost import lock
+from gpuprov.shared import reach
 
 # EL 8's python3 is 3.6, too old for the program; a newer one that Ansible is told to use lies beside it.
-_PYTHON = """for python in python3 /usr/bin/python3.? /usr/bin/python3.?? /usr/local/bin/python3.?? /usr/libexec/platform-python; do
+_PYTHON = f"""for python in python3 {reach.BESIDE} {reach.PLATFORM}; do
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && break
 done"""
 

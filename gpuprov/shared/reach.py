@@ -15,6 +15,8 @@ FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """What the path of a script or of a role has in any case; a sudo may leave out half of it (secure_path)."""
 MUST_WRITE = ("/etc", "/var", "/run", "/usr")
 OWN = "/usr/bin/python3"
+BESIDE, PLATFORM = "/usr/bin/python3.? /usr/bin/python3.?? /usr/local/bin/python3.??", "/usr/libexec/platform-python"
+"""Where others lie, as patterns of sh, and EL's own."""
 STARTS = 20
 """Seconds that a Python may take to start."""
 # https://docs.ansible.com/ansible/latest/reference_appendices/release_and_maintenance.html: Python on managed nodes.
@@ -44,7 +46,7 @@ _FOUND = r"""case $v in *'@MARKER@ '3.9|*'@MARKER@ '3.[1-9][0-9]) exit 0;; esac
 start /usr/bin/python3
 case $v in *'@MARKER@ '3.9|*'@MARKER@ '3.[1-9][0-9]) exit 0;; esac
 tried=' /usr/bin/python3 '
-for p in $(ls /usr/bin/python3.? /usr/bin/python3.?? /usr/local/bin/python3.?? 2>/dev/null) /usr/libexec/platform-python \
+for p in $(ls @BESIDE@ 2>/dev/null) @PLATFORM@ \
   $(IFS=:; for d in $PATH; do echo "$d/python3"; done); do
   case $tried in *" $p "*) continue;; esac
   tried="$tried$p "
@@ -108,6 +110,7 @@ def _pythons(named: str) -> str:
 
 def _filled(text: str, marker: str, named: str = "") -> str:
     words = {"FOLDERS": FOLDERS, "STARTS": str(STARTS), "MUST_WRITE": " ".join(MUST_WRITE), "MARKER": marker}
+    words |= {"BESIDE": BESIDE, "PLATFORM": PLATFORM}
     for word, value in words.items():
         text = text.replace(f"@{word}@", value)
     return text.replace("@NAMED@", shlex.quote(named))

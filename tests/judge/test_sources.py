@@ -19,6 +19,7 @@ from tests.capabilities.asking import facts, good
 from tests.capabilities.cuda_host import GOOD
 from tests.capabilities.test_cuda_toolkit_decision import REQUIRES
 from tests.capabilities.test_cuda_toolkit_desired import NO_TOOLKIT
+from tests.here import play
 
 MIRROR = Repository(url="https://mirror.example/cuda", key_url="https://mirror.example/k", fingerprint="A" * 40)
 OTHERS = {"persistence": {"unit": "as it was"}}
@@ -104,3 +105,20 @@ def test_the_driver_that_was_resolved_is_what_toolkits_are_judged_by(
 def test_check_mode_has_changed_nothing_since(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask(plugin, monkeypatch, None, judged=OTHERS, moment="now", checking=True)["desired"] == OTHERS
     assert ask(plugin, monkeypatch, host(), judged=OTHERS, moment="now")["desired"]["cuda_toolkit"]["install"]
+
+
+def test_what_a_host_said_is_no_template_on_its_way_through_the_judge(tmp_path: Path) -> None:
+    """What was judged goes back in as an argument, and comes out as a result: twice, as in the acts."""
+    said = {"ansible.builtin.command": {"argv": ["printf", r"\173\173 7 * 7 \175\175"]}, "register": "said"}
+    judge: dict[str, Any] = {"capabilities": ["cuda_toolkit"], "moment": "sources"}
+    first = {**judge, "judged": {"dcgm": {"later": {}, "files": {"/etc/x": "{{ said.stdout }}"}}}}
+    again = {**judge, "judged": "{{ gpuprov_judged.desired }}"}
+    put = {"content": "{{ gpuprov_judged.desired.dcgm.files['/etc/x'] }}", "dest": str(tmp_path / "put")}
+    tasks = [
+        said,
+        *({"gpuprov_judge": one, "register": "gpuprov_judged"} for one in (first, again)),
+        {"ansible.builtin.copy": put},
+    ]
+    done = play(tmp_path, {"tasks": tasks})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "put").read_text() == "{{ 7 * 7 }}"

@@ -172,10 +172,11 @@ def test_another_build_is_replaced_where_nobody_uses_it(
     assert log.read_text() == "rmmod efa\nmodprobe efa\n"
 
 
+@pytest.mark.parametrize("disk", ["NEW", ""], ids=["by its srcversion", "by its version alone"])
 def test_the_kernels_own_is_replaced_by_the_one_on_disk(
-    kernel: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+    kernel: Callable[..., Path], capsys: pytest.CaptureFixture[str], disk: str
 ) -> None:
-    log = kernel("OWN")
+    log = kernel("OWN", disk)
     assert settled(capsys)["changed"] is True
     assert log.read_text() == "rmmod efa\nmodprobe efa\n"
 

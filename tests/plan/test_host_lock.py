@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,15 @@ NEWER = [file for folder in ("/usr/bin", "/usr/local/bin") for file in Path(fold
 
 @pytest.mark.skipif(not NEWER, reason="needs a Python with its version in its name")
 def test_an_old_python3_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on EL 8, whose python3 is 3.6: its exit status says so here, since no such Python can be had."""
+    """As on EL 8, whose python3 is 3.6: one that says so of itself, since no such Python can be had."""
     program, old = tmp_path / "program.py", tmp_path / "python3"
     program.write_text("import sys; print(sys.stdin.read(), sys.version_info >= (3, 8))", encoding="utf-8")
     monkeypatch.setattr(lock, "__file__", str(program))
-    old.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    says = f"""#!/bin/sh
+[ "$1" = -c ] && exec {sys.executable} -c 'import sys; sys.version_info = (3, 6, 8); exec(sys.argv[1])' "$2"
+echo "from __future__ import annotations: SyntaxError"; exit 1
+"""
+    old.write_text(says, encoding="utf-8")
     old.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     words = ["sh", "-c", command("take", {"run": "1"})]
