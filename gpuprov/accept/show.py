@@ -17,9 +17,9 @@ from gpuprov.accept.model import Finding, Options, Outcome, Status
 from gpuprov.accept.picture import Cell, Map, document, figure
 from gpuprov.capabilities.acceptance.judge import kind
 from gpuprov.errors import GpuprovError
+from gpuprov.inventory.names import folded as names
 from gpuprov.report import junit
 from gpuprov.report.files import check_writable, write_atomic
-from gpuprov.report.fold import names
 from gpuprov.shown import cleaned, in_markup
 from gpuprov.verify.evaluate import Result
 

@@ -49,7 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class HostOutcome(msgspec.Struct, kw_only=True):
     """What became of one host. results: verify, after; message and hint: why it was not done.
 
-    ran, skipped: capabilities with the reason. changed: tasks that changed something.
+    ran, skipped: capabilities with the reason. changed: tasks that changed something. reboot_permitted: by the spec or the run.
     """
 
     host: str
@@ -62,6 +62,7 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     hint: str = ""
     results: list[Result] = []
     seconds: float = 0.0
+    reboot_permitted: bool = False
 
     @property
     def reboot(self) -> list[str]:

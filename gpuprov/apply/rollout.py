@@ -16,6 +16,7 @@ from gpuprov.apply.outcome import judge
 from gpuprov.apply.show import Show
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.unreached import Unreached
+from gpuprov.inventory.names import folded as names
 from gpuprov.plan import playbook
 from gpuprov.plan.decide import decide
 from gpuprov.plan.events import Ledger, Tally
@@ -24,7 +25,6 @@ from gpuprov.plan.interrupt import GRACE, ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import AFTER, Pair, Reading, for_ansible, read
-from gpuprov.plan.text import names
 from gpuprov.plan.workspace import workspace
 from gpuprov.spec.model import is_secret
 from gpuprov.verify.evaluate import Result, broken, is_broken
@@ -102,6 +102,7 @@ class _Rollout:
                 host=name, results=results, state="blocked", task=told.check, message=told.found, hint=told.hint
             )
         outcome = HostOutcome(host=name, results=results, ran=decision.run, skipped=decision.skipped)
+        outcome.reboot_permitted = options.reboot or pair[1].reboot == "if-needed"
         obstacle = next((r for r in results if self._stops(r, decision.run)), None)
         if obstacle and (decision.run or is_broken(obstacle)):
             outcome.state, outcome.task = "blocked", obstacle.check

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gpuprov.apply.model import ApplyRun, HostOutcome
-from gpuprov.plan.text import names
+from gpuprov.inventory.names import folded as names
 from gpuprov.report.text import unproven
 
 WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started")
@@ -52,12 +52,14 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
     elif open_questions:
         yield f"  not proven: {', '.join(result.check for result in open_questions)} (-v says why)"
     for result in outcome.failing:
-        if not result.reboot:
+        if not result.reboot and not result.follows:
             yield f"  {result.status} {result.check}: {result.found}" + (
                 f"; wanted: {result.expected}" if result.expected else ""
             )
             if result.hint:
                 yield f"    fix: {result.hint}"
+    if following := [result.check for result in outcome.failing if result.follows]:
+        yield f"  and {len(following)} that follow: {', '.join(following)}"
 
 
 def _headline(group: Sequence[HostOutcome]) -> str:
@@ -90,8 +92,11 @@ def _end(run: ApplyRun) -> Iterable[str]:
         yield "interrupted: run it again to complete it"
     states = [outcome.state for outcome in run.hosts]
     words = [f"{states.count(word)} {word}" for word in WORDS if word in states]
-    waiting = sum(bool(outcome.reboot) for outcome in run.hosts)
-    words += [f"{waiting} waiting for a reboot (apply --reboot, or reboot: if-needed)"] if waiting else []
+    waiting = [outcome.reboot_permitted for outcome in run.hosts if outcome.reboot]
+    if held := waiting.count(False):
+        words.append(f"{held} waiting for a reboot (apply --reboot, or reboot: if-needed)")
+    if still := waiting.count(True):
+        words.append(f"{still} still waiting for a reboot, which this run was permitted (reboot by hand, then verify)")
     failing = sum(bool(outcome.failing) and not outcome.reboot for outcome in run.hosts)
     words += [f"{failing} not as wanted"] if failing else []
     words += [f"{partly} not proven in all"] if (partly := sum(bool(outcome.unproven) for outcome in run.hosts)) else []

@@ -177,7 +177,8 @@ class Capability:
     `rules` judge the fragment offline (nothing known of the host). `contribute` is what it asks of the kernel.
     `fleet_rules` judge all hosts together: (hosts, names of unmanaged ones, whole=whether there are no others) -> pairs of a
     host's name and a problem.
-    `export` reads a fragment off a host's facts (None: the host does not have it); it needs `export_probes`.
+    `export` reads a fragment off a host's facts (None: the host does not have it); it needs `export_probes`;
+    `doubts` says what on the host looks like a defect, which export tells beside the spec.
     `unproved` excuses fields that no check proves, each with its reason. `follows`: capabilities whose change it must be applied
     after, although nothing of it was changed in the spec.
 
@@ -198,6 +199,7 @@ class Capability:
     contribute: Callable[[HostSpec, Any], Kernel | None] = lambda _host, _fragment: None
     export: Callable[[Facts], Fragment | None] = _no_export
     export_probes: tuple[Probe[Any], ...] = ()
+    doubts: Callable[[Facts], Iterable[str]] = lambda _facts: ()
     unproved: Mapping[str, str] = field(default_factory=dict)
     follows: tuple[str, ...] = ()
     tables: Callable[[], Mapping[str, object]] = dict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -54,6 +55,15 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
     return spec, unread
 
 
+def doubts(facts: Facts) -> list[str]:
+    """What looks like a defect of the host; of what cannot be read, `spec_of` says so."""
+    told: list[str] = []
+    for capability in CAPABILITIES:
+        with suppress(ProbeFailed):
+            told += capability.doubts(facts)
+    return told
+
+
 def _why(error: Exception, where: str) -> str:
     return str(error) if isinstance(error, ProbeFailed) else "; ".join(defect(where, error))
 
@@ -84,6 +94,9 @@ def export(hosts: Sequence[RawHost], *, mig_parted: bool = False, timeout: float
             continue
         spec, unread = spec_of(facts)
         notes += [f"{raw.name}: not exported: {text}" for text in unread]
+        notes += [
+            f"{raw.name}: looks like a defect, and is not what the spec asks for: {text}" for text in doubts(facts)
+        ]
         secrets = [key for key in raw.connection if is_secret(key)]
         notes += [f"{raw.name}: {key} is a secret and was left out" for key in secrets]
         kept = {key: value for key, value in sorted(raw.connection.items()) if key not in secrets}

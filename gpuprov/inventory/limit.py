@@ -1,6 +1,8 @@
 """`--limit`: Ansible's host patterns, evaluated without importing Ansible.
 
 https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html
+Beyond them, a name may have ranges as in an inventory (`gpu[001:032]`), as gpuprov shows many hosts. A group of the name before the
+bracket goes first, whose members are counted then, as Ansible does it.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import fnmatch
 import re
 from collections.abc import Sequence
 
+from gpuprov.inventory.names import unfolded
 from gpuprov.reading import Unreadable, contents
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Problem
@@ -91,6 +94,8 @@ class _Universe:
         if pattern in self._known:
             return {pattern}
         expression, subscript = _subscript(pattern)
+        if expression not in self._members and (ranged := unfolded(pattern, self._known)):
+            return ranged
         try:
             matcher = re.compile(pattern[1:] if pattern.startswith("~") else fnmatch.translate(expression))
         except re.error as error:

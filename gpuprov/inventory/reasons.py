@@ -41,6 +41,10 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (r"Failed to execute inventory script", "the inventory script cannot be run", 'check its "#!" line'),
 )
+_INDENTED = re.compile(
+    r"while parsing a block (?:mapping|collection)\s+in \"[^\"]*\", line (?P<first>\d+), column (?P<own>\d+)"
+    r"\s+did not find expected (?:key|'-' indicator)\s+in \"[^\"]*\", line (?P<line>\d+), column (?P<column>\d+)"
+)
 _NOISE = re.compile(
     r"^(YAML parsing failed|JSON parsing failed|Failed to parse inventory|Syntax error in template)[.:]\s*"
     r"|\.? Use -v+ to see paths searched"
@@ -59,6 +63,8 @@ def problem_of(error: BaseException, file: str, subject: str = "the file") -> Pr
         place = Origin(shown(file) if file else place.file, *found) if found else place
         allowed = f"allowed: {beyond.allowed}" if beyond.allowed else ""
         return Problem(message=beyond.message, origin=place, hint=f"it said: {said}" if said else allowed)
+    if problem := _indented(whole, place, file):
+        return problem
     for pattern, message, hint in _KNOWN:
         if seen := re.search(pattern, whole):
             message = seen.expand(message)
@@ -80,6 +86,23 @@ def problem_of(error: BaseException, file: str, subject: str = "the file") -> Pr
     if found:
         place = Origin(place.file, *found)
     return Problem(message=text, origin=place, hint=f"it said: {said}" if said else "")
+
+
+def _indented(whole: str, place: Origin, file: str) -> Problem | None:
+    """A line that is indented otherwise than the block which it continues; libyaml looks for a key there."""
+    seen = _INDENTED.search(whole)
+    if not seen:
+        return None
+    first, own, line, column = (int(number) for number in seen.groups())
+    try:
+        lines = contents(place.file if place.file and not file else file).decode().splitlines()
+    except (OSError, ValueError):
+        return None
+    if line > len(lines) or lines[line - 1][: column - 1].strip():
+        return None
+    message = f"this line is indented by {column - 1} spaces, and the block that began in line {first} by {own - 1}"
+    hint = f"indent it by {own - 1} to belong to that block, or correct the lines between"
+    return Problem(message=message, origin=Origin(place.file, line, column), hint=hint)
 
 
 def reason(error: BaseException) -> str:

@@ -19,7 +19,7 @@ _QUIET = ("", "non-zero return code", "One or more items failed", "All items com
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One thing to show while Ansible runs. An act has no host."""
+    """One thing to show while Ansible runs. An act has no host. Why a task failed is told once, in the result of the run."""
 
     kind: Literal["act", "start", "ok", "changed", "failed", "unreachable"]
     host: str
@@ -133,7 +133,7 @@ class Ledger:
             late = _timed_out(result)
             failure = Failure(capability, task, self._late() if late else condense(result), locked, late)
             tally.failures.append(failure)
-            return Step("failed", data["host"], str(failure))
+            return Step("failed", data["host"], text)
         if kind == "runner_on_unreachable":
             tally.unreachable = condense(result)
             tally.lost = ", ".join(filter(None, (self._act, text)))

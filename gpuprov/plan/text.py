@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from gpuprov.capabilities.base import Change
+from gpuprov.inventory.names import folded as names
 from gpuprov.plan.model import SECTIONS, HostPlan
 
 
@@ -46,30 +46,6 @@ def counts(plans: Sequence[HostPlan]) -> dict[str, int]:
         "reboot": sum(plan.reboot is True and plan.permission == "if-needed" for plan in changing),
         "reboot_not_permitted": sum(plan.reboot is True and plan.permission == "never" for plan in plans),
     }
-
-
-def names(hosts: Iterable[str]) -> str:
-    """Host names in short: runs of numbers as Ansible's ranges, `gpu[001:032]`."""
-    told: list[tuple[str, str, list[str]]] = []
-    for host in hosts:
-        found = re.fullmatch(r"(.*?)(\d+)(\D*)", host)
-        before, number, after = found.groups() if found else (host, "", "")
-        last = told[-1] if told else None
-        if last and number and last[:2] == (before, after) and last[2] and _follows(last[2][-1], number):
-            last[2].append(number)
-        else:
-            told.append((before, after, [number] if number else []))
-    parts = []
-    for before, after, numbers in told:
-        if len(numbers) > 2:
-            parts.append(f"{before}[{numbers[0]}:{numbers[-1]}]{after}")
-        else:
-            parts += [f"{before}{number}{after}" for number in numbers or [""]]
-    return ", ".join(parts)
-
-
-def _follows(number: str, following: str) -> bool:
-    return int(following) == int(number) + 1 and len(following) == max(len(number), len(str(int(following))))
 
 
 def _block(group: Sequence[HostPlan], verbose: bool) -> Iterable[str]:

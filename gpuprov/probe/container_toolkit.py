@@ -199,6 +199,6 @@ getent passwd | while IFS=: read -r n _ i g _ h _; do
   [ $c = 1 ] && { r "$i" "$g" "$h/.config/docker/daemon.json" | sed 's/^/ /'; echo; }
 done; true""",
     parse_users,
-    "cat /etc/subuid; ls /var/lib/systemd/linger; cat ~USER/.config/docker/daemon.json",
+    "cat /etc/subuid; ls /var/lib/systemd/linger; cat /home/*/.config/docker/daemon.json",
 )
 """Users of the host by name, without those of the system."""

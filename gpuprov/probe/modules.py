@@ -133,6 +133,6 @@ for d in /lib/modules/*; do
   echo "$k|$b|$h|$v|$n|$u|$c"
 done""",
     parse_kernels,
-    "ls /lib/modules /boot; modinfo -k KERNEL -F version nvidia-current; modinfo -k KERNEL -F vermagic nvidia-current",
+    "ls /lib/modules /boot; modinfo -k $(uname -r) -F version nvidia-current; modinfo -k $(uname -r) -F vermagic nvidia-current",
 )
 """Kernels that can boot, or that modules are built for (headers without an image: a container)."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
@@ -151,6 +154,40 @@ done""",
 )
 """Only rxe has the attribute `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device`
 may be the network card that it runs on (drivers/infiniband/sw/siw/siw_main.c)."""
+
+
+class SlowPort(msgspec.Struct, frozen=True, kw_only=True):
+    """A port that is up and slower than most ports of the same model of device on its host."""
+
+    device: str
+    address: str
+    port: int
+    rate: float
+    usual: float
+
+    def __str__(self) -> str:
+        return (
+            f"port {self.port} of {self.device} ({self.address}) runs at {self.rate:g} Gb/s, its like here at {self.usual:g}: "
+            "look at its cable and at the port of the switch"
+        )
+
+
+def slow_ports(devices: Iterable[RdmaDevice]) -> list[SlowPort]:
+    """Ports below the rate that more than half of the ports have of the same model and link layer."""
+    alike: dict[tuple[str, str], list[tuple[RdmaDevice, RdmaPort]]] = {}
+    for device in devices:
+        for port in device.ports if not device.soft and not device.bridge else ():
+            if port.state == "ACTIVE" and port.rate:
+                alike.setdefault((device.identifier, port.link_layer), []).append((device, port))
+    found = []
+    for ports in alike.values():
+        usual, count = Counter(port.rate for _, port in ports).most_common(1)[0]
+        found += [
+            SlowPort(device=device.name, address=device.address, port=port.number, rate=port.rate, usual=usual)
+            for device, port in ports
+            if port.rate < usual and count * 2 > len(ports)
+        ]
+    return found
 
 
 def hcas(devices: tuple[RdmaDevice, ...]) -> tuple[RdmaDevice, ...]:

@@ -86,7 +86,7 @@ for d in /lib/modules/*; do
 done
 true""",
     parse_signing,
-    "cat /etc/dkms/framework.conf.d/*.conf; modinfo -k KERNEL nvidia | grep -E '^(signer|sig_key)'",
+    "cat /etc/dkms/framework.conf.d/*.conf; modinfo -k $(uname -r) nvidia | grep -E '^(signer|sig_key)'",
 )
 ENROLLED = Probe(
     "enrolled_certificates",

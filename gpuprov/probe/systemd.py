@@ -63,7 +63,7 @@ SYSTEMD_UNITS = Probe(
     "units",
     f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p ExecStart {' '.join(UNITS)}",
     parse_units,
-    "systemctl status UNIT",
+    "systemctl status 'nvidia-*'",
 )
 DEFAULT_LIMITS = Probe(
     "default_limits", "systemctl show | grep ^DefaultLimit", parse_limits, "systemctl show | grep DefaultLimit"

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.plan.text import names
+from gpuprov.inventory.names import folded as names
 from gpuprov.rehearse.model import ACTS, Rehearsal, Rehearsed
 from gpuprov.rehearse.reality import table
 from gpuprov.rehearse.seen import brief

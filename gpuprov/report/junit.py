@@ -40,9 +40,10 @@ def render(results: Sequence[Result]) -> str:
 def _case(suite: ElementTree.Element, result: Result) -> None:
     classname = cleaned(f"{result.host}.{result.capability}")
     case = ElementTree.SubElement(suite, "testcase", classname=classname, name=cleaned(result.check), time="0")
-    tag = _TAGS.get(result.status)
+    tag = _tag(result)
     if tag == "skipped":
-        ElementTree.SubElement(case, tag, message=cleaned(result.found))
+        cause = f"follows from {result.follows}: " if result.follows else ""
+        ElementTree.SubElement(case, tag, message=cleaned(cause + result.found))
     elif tag:
         found = result.found.splitlines()[0] if result.found else result.status
         element = ElementTree.SubElement(case, tag, message=cleaned(found), type=result.status)
@@ -50,12 +51,17 @@ def _case(suite: ElementTree.Element, result: Result) -> None:
             ("expected", result.expected),
             ("found", result.found),
             ("see", result.evidence),
-            ("hint", result.hint),
+            ("fix", result.hint),
         )
         element.text = cleaned("\n".join(f"{name}: {value}" for name, value in parts if value))
 
 
+def _tag(result: Result) -> str:
+    """The element of a result; none for one that passed. What only follows from a failure of the host is not a second failure."""
+    return "skipped" if result.follows else _TAGS.get(result.status, "")
+
+
 def _counts(results: Iterable[Result]) -> dict[str, str]:
-    tags = [_TAGS.get(result.status, "") for result in results]
+    tags = [_tag(result) for result in results]
     names = {"failures": "failure", "errors": "error", "skipped": "skipped"}
     return {"tests": str(len(tags)), **{name: str(tags.count(tag)) for name, tag in names.items()}, "time": "0"}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from gpuprov.report.fold import Finding, HostLine, brief, findings, host_lines, names, totals
+from gpuprov.inventory.names import folded as names
+from gpuprov.report.fold import Finding, HostLine, brief, findings, host_lines, totals
 from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import verdict
@@ -26,7 +27,11 @@ def render(results: Sequence[Result], *, verbose: bool = False, colour: bool = F
     paint, shown = _Paint(colour), names if verbose else brief
     lines: list[str] = []
     for finding in findings(results, _LOUD):
-        lines += [*_loud(finding, cleaned(shown(finding.hosts)), paint, width), ""]
+        lines += [
+            *_loud(finding, cleaned(shown(finding.hosts)), paint, width),
+            *_following(finding, width, verbose=verbose),
+            "",
+        ]
     quiet = findings(results, ("skip", "pass", "n/a") if verbose else ("skip",))
     for finding in quiet:
         lines += _quiet(finding, cleaned(shown(finding.hosts)), paint, width)
@@ -58,7 +63,17 @@ def _loud(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
     if result.evidence:
         first = f"  # {cleaned(finding.hosts[0])}" if result.status == "unreachable" and len(finding.hosts) > 1 else ""
         lines.append(f"  {'see':<{_MARGIN - 2}}{cleaned(result.evidence)}{first}")
-    return lines + _labelled("hint", result.hint, width)
+    return lines + _labelled("fix", result.hint, width)
+
+
+def _following(finding: Finding, width: int, *, verbose: bool) -> list[str]:
+    """`and 8 that follow`: named, and with `verbose` told one by one."""
+    if not finding.followers:
+        return []
+    told = [f"{one.check}: {one.found}" if verbose else one.check for one in finding.followers]
+    return _labelled(
+        f"and {len(told)}", "that follow: " + ("\n".join(["", *told]) if verbose else ", ".join(told)), width
+    )
 
 
 def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
@@ -77,7 +92,8 @@ def _host(line: HostLine, where: str, paint: _Paint, width: int) -> list[str]:
 
 
 def _where(hosts: Sequence[str], shown: str) -> str:
-    return f"{shown} ({len(hosts)} hosts)" if len(hosts) > 1 else shown
+    cut = "; -v names all" if ", ..." in shown else ""
+    return f"{shown} ({len(hosts)} hosts{cut})" if len(hosts) > 1 else shown
 
 
 def _labelled(label: str, value: str, width: int) -> list[str]:
@@ -98,10 +114,14 @@ def _summary(results: Sequence[Result], paint: _Paint) -> str:
     counted = totals(results)
     named = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
     parts = [paint(f"{number} {named[status]}", status) for status, number in counted.items() if number]
+    if following := sum(bool(one.follows) for one in results):
+        parts.insert(sum(bool(counted[status]) for status in _LOUD), f"{following} that follow")
     told = verdict(results)
     words = told if told != "as wanted" or not counted["skip"] else f"as wanted, but {unproven(counted['skip'])}"
     shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[told]))
-    return f"{shown}: {count} host{'s' * (count != 1)}, {', '.join(parts) or 'nothing to verify'}"
+    bad = len({result.host for result in results if result.status in _LOUD})
+    part = f"{bad} of " if told == "not as wanted" and bad < count else ""
+    return f"{shown}: {part}{count} host{'s' * (count != 1)}, {', '.join(parts) or 'nothing to verify'}"
 
 
 def unproven(count: int) -> str:

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from gpuprov.catalog.topology import nvlinks as of_model
+from gpuprov.probe.rdma import slow_ports
 from gpuprov.topology.links import Lowered, lowered, unlinked
 from gpuprov.topology.model import DISTANCES, Gpu, Hca, Wiring
 from gpuprov.topology.rails import Rails, rails, spare
@@ -32,6 +33,7 @@ def findings(wiring: Wiring) -> tuple[Finding, ...]:
         *_rails(wiring),
         *_sockets(wiring),
         *_links(wiring),
+        *_ports(wiring),
         *_nvlinks(wiring),
         *_silent(wiring),
     ]
@@ -160,6 +162,12 @@ def _links(wiring: Wiring) -> Iterator[Finding]:
     if idle:
         message = f"the PCIe links of {_shown(idle)} are slow while the GPUs are idle, which says nothing"
         yield Finding(kind="link", message=message, hint="read it again while they work", note=True)
+
+
+def _ports(wiring: Wiring) -> Iterator[Finding]:
+    for one in slow_ports(hca.device for hca in wiring.hcas if hca.tells_rate):
+        message, _, hint = str(one).partition(": ")
+        yield Finding(kind="link", message=message, hint=hint, places=(one.address,))
 
 
 def way_out(one: Lowered) -> str:

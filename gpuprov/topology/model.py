@@ -125,9 +125,10 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return function.numa_node if socket < 0 else socket
 
     def between(self, one: Gpu, other: Gpu) -> str:
-        """`NV18` for GPUs that NVLinks join, else the distance by the tree."""
+        """`NV18` for GPUs that NVLinks join, else the distance by the tree. No pair has more of them than either GPU has up."""
         pair = (min(one.index, other.index), max(one.index, other.index))
         joined = (self.nvlinks.pairs or {}).get(pair, 0)
+        joined = min([joined, *(gpu.nvlink.active for gpu in (one, other) if gpu.nvlink and gpu.nvlink.active)])
         return f"NV{joined}" if joined else self.distance(one.function, other.function)
 
     def near(self, gpu: Gpu) -> tuple[Distance | None, tuple[Hca, ...]]:

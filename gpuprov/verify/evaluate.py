@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome
+from gpuprov.capabilities.causes import cause
 from gpuprov.errors import DEFECT, defect
+from gpuprov.probe import system
 from gpuprov.probe.base import Facts, NotRecorded, Probe, ProbeFailed
 from gpuprov.spec.model import Fragment, HostSpec
 
 ResultStatus = Literal["pass", "fail", "skip", "error", "unreachable", "n/a"]
+FAILING: tuple[ResultStatus, ...] = ("fail", "error")
 MOMENTS: tuple[Moment, ...] = ("now", "next-boot")
 
 
@@ -21,7 +24,8 @@ JUDGED = "host.judged"
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What one check says of one host. `evidence` is the command that shows the same to a person on the host."""
+    """What one check says of one host. `evidence` is the command that shows the same to a person on the host; `follows` the
+    failing check of the host without which this one would not have failed."""
 
     host: str
     capability: str
@@ -37,6 +41,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     reboot: str = ""
     version: str = ""
     gate: bool = False
+    follows: str = ""
 
     @property
     def stops(self) -> bool:
@@ -80,12 +85,24 @@ def evaluate(
     """
     first: Moment = "preflight" if stops or "preflight" in moments else "now"
     results = [unjudged(host.name, found, hint, first) for found, hint in host.defects]
+    tools = package_tools(facts)
     try:
         for check, fragment in _asked(host, moments, only, registered or registry(), stops=stops):
-            results.append(_result(host.name, check, _run(check, Context(host, fragment, facts))))
+            results.append(_result(host.name, check, _run(check, Context(host, fragment, facts)), tools))
     except Exception as error:
         results.append(broken(host.name, "the choice of checks", error, first))
-    return results
+    return caused(results)
+
+
+def caused(results: Sequence[Result]) -> list[Result]:
+    """The results of one host, those that only follow from another with its name."""
+    failing = {one.check for one in results if one.status in FAILING}
+    return [
+        msgspec.structs.replace(one, follows=root)
+        if one.check in failing and (root := cause(one.check, failing))
+        else one
+        for one in results
+    ]
 
 
 def probes_of(
@@ -161,7 +178,27 @@ def is_broken(result: Result) -> bool:
     return result.status == "error" and result.hint.startswith(DEFECT)
 
 
-def _result(host: str, check: Check, outcome: Outcome) -> Result:
+_TOOLS = {"debian": ("dpkg", "apt-cache", "apt-mark", "apt-config"), "suse": ("rpm", "zypper"), "rhel": ("rpm", "dnf")}
+
+
+def package_tools(facts: Facts) -> tuple[str, ...]:
+    """The programs for packages that the host's distribution has; nothing where it is not known."""
+    try:
+        told = facts.get(system.OS_RELEASE)
+    except ProbeFailed:
+        return ()
+    names = {told.id, *told.like}
+    known = [tools for family, tools in _TOOLS.items() if any(name.startswith(family) for name in names)]
+    return known[0] if known else _TOOLS["rhel"] if names & {"fedora", "amzn", "azurelinux"} else ()
+
+
+def shown_here(evidence: str, tools: Collection[str]) -> str:
+    """Commands separated by semicolons, without those of package managers that the host does not have."""
+    foreign = {tool for known in _TOOLS.values() for tool in known if tools and tool not in tools}
+    return "; ".join(part for part in evidence.split("; ") if part.partition(" ")[0] not in foreign)
+
+
+def _result(host: str, check: Check, outcome: Outcome, tools: Collection[str] = ()) -> Result:
     return Result(
         host=host,
         capability=check.capability,
@@ -170,7 +207,7 @@ def _result(host: str, check: Check, outcome: Outcome) -> Result:
         status=outcome.status,
         expected=outcome.expected,
         found=outcome.found,
-        evidence=outcome.evidence or check.evidence,
+        evidence=shown_here(outcome.evidence or check.evidence, tools),
         hint=outcome.hint,
         moment=check.moment,
         changes=outcome.changes,

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from gpuprov.capabilities.base import Moment
+from gpuprov.capabilities.causes import AGAIN
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.gather import gather
 from gpuprov.gather.unreached import Unreached
@@ -103,22 +104,27 @@ def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
     """The next-boot verdict of every host, from its `next-boot` results and what fails now.
 
     A check that fails now and that a reboot mends counts as right; one that a reboot does not mend leaves the verdict
-    open, since whoever starts the service or mends the file may do so before or after the reboot. What asks nothing of the
-    host (n/a) says nothing of its next boot.
+    open, since whoever starts the service or mends the file may do so before or after the reboot. It counts as right, too, where
+    a unit brings it about at each boot, and that is proven. What only follows from another failure is not told beside it. What
+    asks nothing of the host (n/a) says nothing of its next boot.
     """
+    told = list(results)
+    proven = {(one.host, one.check) for one in told if one.status == "pass"}
     wrong: dict[str, list[str]] = {}
     unknown: dict[str, list[str]] = {}
     seen: dict[str, bool] = {}
-    for one in results:
+    for one in told:
         later = one.moment == "next-boot" and one.status != "n/a"
         seen[one.host] = seen.get(one.host, False) or later
         reason = f"{one.check}: {one.found}" if one.found else one.check
         if later and one.status == "fail":
             wrong.setdefault(one.host, []).append(reason)
+        elif one.follows or (one.status == "fail" and (one.host, AGAIN.get(one.check, "")) in proven):
+            continue
         elif one.status in ("error", "unreachable") or (later and one.status == "skip"):
             unknown.setdefault(one.host, []).append(reason)
         elif one.status == "fail" and not one.reboot:
-            unknown.setdefault(one.host, []).append(f"{one.check} fails now and a reboot does not mend it")
+            unknown.setdefault(one.host, []).append(f"{one.check} fails now and a reboot does not fix it")
     return {host: _verdict(wrong.get(host), unknown.get(host), any_check) for host, any_check in seen.items()}
 
 

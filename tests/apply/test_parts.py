@@ -176,6 +176,29 @@ def test_the_report_tells_hosts_that_fared_alike_once() -> None:
     assert (read["exit_code"], read["log"], read["hosts"][3]["reboot_required"]) == (3, "/log", ["a new command line"])
 
 
+def test_what_only_follows_is_named_under_its_cause_and_a_reboot_that_was_permitted_is_not_advised() -> None:
+    cause = Result(
+        host="gpu1",
+        capability="nvidia_driver",
+        check="nvidia_driver.loaded",
+        status="fail",
+        found="no",
+        hint="reboot it",
+    )
+    following = [
+        Result(host="gpu1", capability="mig", check=f"mig.{name}", status="fail", follows=cause.check)
+        for name in ("mode", "cdi")
+    ]
+    outcome = HostOutcome(host="gpu1", state="changed", results=[cause, *following, result("fail", "a new module")])
+    told = applying.as_text(ApplyRun(run="r", hosts=[outcome]))
+    assert "  fail nvidia_driver.loaded: no\n    fix: reboot it\n  and 2 that follow: mig.mode, mig.cdi\n" in told
+    assert "1 waiting for a reboot (apply --reboot, or reboot: if-needed)" in told
+    outcome.reboot_permitted = True
+    told = applying.as_text(ApplyRun(run="r", hosts=[outcome]))
+    assert "1 still waiting for a reboot, which this run was permitted (reboot by hand, then verify)" in told
+    assert "--reboot" not in told
+
+
 def test_the_log_is_private_and_holds_no_secret(tmp_path: Path) -> None:
     with Log(tmp_path / "log", "r1", ["correct horse", "abc"]) as log:
         log.write("password is correct horse, abc\r\n\x1b[31mred\x1b[0m\x07")

@@ -157,7 +157,19 @@ TEXT = [
     yaml(
         "indentation",
         "all:\n  hosts:\n    gpu01: {}\n   gpu02: {}\n",
-        ":4:4: not valid YAML: while parsing a block mapping did not find expected key",
+        ":4:4: this line is indented by 3 spaces, and the block that began in line 2 by 2;"
+        " indent it by 2 to belong to that block, or correct the lines between",
+    ),
+    yaml(
+        "indentation below a value that is complete",
+        "all:\n  vars:\n    gpuprov:\n      mig: {layout: []}\n        mps: {}\n",
+        ":5:9: this line is indented by 8 spaces, and the block that began in line 4 by 6;"
+        " indent it by 6 to belong to that block, or correct the lines between",
+    ),
+    yaml(
+        "a second value in a line",
+        "all:\n  vars:\n    a: [b] c\n",
+        ":3:12: not valid YAML: while parsing a block mapping did not find expected key",
     ),
     yaml(
         "an unquoted template",

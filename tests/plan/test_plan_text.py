@@ -15,7 +15,6 @@ from gpuprov.plan import HostPlan
 from gpuprov.plan.collect import host_plan, last_apply, merged, with_prediction
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.events import Failure, Tally
-from gpuprov.plan.text import names
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
@@ -134,22 +133,6 @@ def test_json_has_a_list_for_each_kind_of_change() -> None:
         {"kind": "package", "name": "nvidia-driver", "before": "535.1-1", "after": "550.2-1", "diff": ""}
     ]
     assert (host["files"], host["clients"], host["reboot"], read["summary"]["to_apply"]) == ([], [], True, 1)
-
-
-@pytest.mark.parametrize(
-    ("hosts", "told"),
-    [
-        (["gpu1"], "gpu1"),
-        (["gpu1", "gpu2"], "gpu1, gpu2"),
-        (["gpu001", "gpu002", "gpu003", "gpu005"], "gpu[001:003], gpu005"),
-        (["gpu8", "gpu9", "gpu10"], "gpu[8:10]"),
-        (["gpu08", "gpu9", "gpu10"], "gpu08, gpu9, gpu10"),
-        (["r1-gpu1.lan", "r1-gpu2.lan", "r1-gpu3.lan", "login"], "r1-gpu[1:3].lan, login"),
-        (["10.0.0.1", "10.0.0.2", "10.0.0.3"], "10.0.0.[1:3]"),
-    ],
-)
-def test_names_in_short(hosts: list[str], told: str) -> None:
-    assert names(hosts) == told
 
 
 def test_changes_come_from_failing_checks_and_from_preflight_of_what_runs() -> None:

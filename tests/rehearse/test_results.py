@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+import gpuprov.simulate.hosts  # which the command imports late
+import gpuprov.simulate.tools  # noqa: F401
 from gpuprov.rehearse import Options, Rehearsed, as_text, command
 from gpuprov.rehearse.acts import rehearse
 from gpuprov.rehearse.model import ACTS, Rehearsal

@@ -120,3 +120,33 @@ def test_the_plugin_skips_what_asks_nothing_and_says_so() -> None:
         )
         with pytest.raises(pytest.skip.Exception, match=words):
             CheckItem.runtest(item)  # type: ignore[arg-type]
+
+
+def test_one_cause_is_one_finding_in_every_report() -> None:
+    def failed(host: str, check: str, follows: str = "", status: ResultStatus = "fail") -> Result:
+        capability = check.partition(".")[0]
+        return Result(
+            host=host, capability=capability, check=check, status=status, found=f"no {check}", follows=follows
+        )
+
+    rows = [failed("a", "kernel.sysctl")]
+    for host in ("a", "b", "c"):
+        rows += [failed(host, "nvidia_driver.loaded"), failed(host, "mig.mode", "nvidia_driver.loaded")]
+        rows += [failed(host, "mig.cdi", "nvidia_driver.loaded", "error"), failed(host, "host.root", status="pass")]
+    told = text.render(rows)
+    assert (
+        "FAIL  nvidia_driver.loaded  a, b, c (3 hosts)\n  found     no nvidia_driver.loaded\n  and 2     that follow: mig.mode, mig.cdi"
+        in told
+    )
+    assert told.index("nvidia_driver.loaded") < told.index("kernel.sysctl"), "what more hosts have comes first"
+    assert "FAIL  mig" not in told
+    assert told.endswith("not as wanted: 3 hosts, 4 failed, 6 that follow, 3 passed\n")
+    assert "mig.mode: no mig.mode" in text.render(rows, verbose=True)
+    page = html.render(rows)
+    assert "<summary>and 2 that follow</summary>" in page
+    assert page.count("<td>no mig.mode</td>") == 1
+    root = ElementTree.fromstring(junit.render(rows))
+    assert (root.get("failures"), root.get("errors"), root.get("skipped")) == ("4", "0", "6")
+    assert next(one.get("message") for one in root.iter("skipped")) == "follows from nvidia_driver.loaded: no mig.mode"
+    assert next_boot(rows)["b"].reasons == ("nvidia_driver.loaded fails now and a reboot does not fix it",)
+    assert verdict(rows) == "not as wanted"

@@ -266,3 +266,19 @@ def test_a_topology_file_of_another_machine() -> None:
     assert found[0].message.startswith("NCCL is told otherwise: /etc/t.xml: it names GPUs")
     assert told_nccl(TopologyFile(path="/etc/t.xml"), machine.read()) == ("/etc/t.xml is not there",)
     assert "not well-formed" in told_nccl(TopologyFile(path="/etc/t.xml", text="<"), machine.read())[0]
+
+
+def test_a_port_that_is_slower_than_its_like() -> None:
+    machine = hgx_h100()
+    machine.devices = [row.replace("400 Gb", "100 Gb") if row.startswith("port|ibp") and number == 1 else row
+                       for number, row in enumerate(machine.devices)]  # fmt: skip
+    warnings, _ = told(machine)
+    assert len(warnings) == 1
+    assert warnings[0].endswith("runs at 100 Gb/s, its like here at 400")
+
+
+def test_no_pair_of_gpus_has_more_nvlinks_than_either_has_up() -> None:
+    wiring = hgx_h100().read()
+    gpus = [msgspec.structs.replace(gpu, nvlink=msgspec.structs.replace(gpu.nvlink, active=18 - (gpu.index == 2)))
+            for gpu in wiring.gpus if gpu.nvlink]  # fmt: skip
+    assert [wiring.between(gpus[0], gpus[number]) for number in (1, 2, 3)] == ["NV18", "NV17", "NV18"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, check, fail, ok, skip
@@ -9,7 +10,7 @@ from gpuprov.errors import UnreachableError
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
 from gpuprov.spec.model import Fragment, HostSpec, RawHost
 from gpuprov.verify import Registry, Result, evaluate, exit_code, next_boot, probes_of, survey, unreachable, verify
-from gpuprov.verify.evaluate import ResultStatus
+from gpuprov.verify.evaluate import ResultStatus, caused, package_tools, shown_here
 
 
 class Paint(Fragment, frozen=True):
@@ -169,7 +170,7 @@ def result(status: ResultStatus, moment: Moment = "now", reboot: str = "") -> Re
         ([result("pass", "next-boot")], "right: a reboot leaves it as it is"),
         ([result("pass", "next-boot"), result("skip")], "right: a reboot leaves it as it is"),
         ([result("pass", "next-boot"), result("fail", reboot="module")], "right: a reboot leaves it as it is"),
-        ([result("pass", "next-boot"), result("fail")], "unknown: c.fail fails now and a reboot does not mend it"),
+        ([result("pass", "next-boot"), result("fail")], "unknown: c.fail fails now and a reboot does not fix it"),
         ([result("fail", "next-boot"), result("error")], "NOT right: c.fail: why"),
         ([result("pass", "next-boot"), result("skip", "next-boot")], "unknown: c.skip: why"),
         ([result("pass", "next-boot"), result("error")], "unknown: c.error: why"),
@@ -197,3 +198,44 @@ def test_next_boot(results: list[Result], verdict: str) -> None:
 )
 def test_exit_code(statuses: tuple[ResultStatus, ...], code: int) -> None:
     assert exit_code([result(status) for status in statuses]) == code
+
+
+def test_instances_that_a_unit_makes_at_boot_leave_the_next_boot_right() -> None:
+    gone = Result(host="h", capability="mig", check="mig.instances", status="fail", found="none")
+    unit = Result(host="h", capability="mig", check="mig.boot", status="pass", moment="next-boot")
+    assert next_boot([gone, unit])["h"].verdict == "right"
+    assert next_boot([gone, msgspec.structs.replace(unit, status="fail")])["h"].verdict == "wrong"
+    assert next_boot([gone, msgspec.structs.replace(unit, host="other")])["h"].verdict == "unknown"
+
+
+def test_what_follows_from_a_failure_says_so() -> None:
+    statuses: dict[str, ResultStatus] = {
+        "nvidia_driver.loaded": "fail",
+        "mig.mode": "error",
+        "mig.instances": "fail",
+        "mig.cdi": "pass",
+        "mig.boot": "fail",
+    }
+    rows = [Result(host="h", capability="x", check=name, status=status) for name, status in statuses.items()]
+    followers = {one.check: one.follows for one in caused(rows) if one.follows}
+    assert followers == {"mig.mode": "nvidia_driver.loaded", "mig.instances": "nvidia_driver.loaded"}
+
+
+@pytest.mark.parametrize(
+    ("release", "shown"),
+    [
+        ("ID=debian", "dpkg -l x; apt-mark showhold; uname -r"),
+        ("ID=ubuntu\nID_LIKE=debian", "dpkg -l x; apt-mark showhold; uname -r"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"', "rpm -q x; dnf versionlock list; uname -r"),
+        ('ID="amzn"\nID_LIKE="fedora"', "rpm -q x; dnf versionlock list; uname -r"),
+        ('ID="sles"\nID_LIKE="suse"', "rpm -q x; zypper locks; uname -r"),
+        ("ID=gentoo", "dpkg -l x; rpm -q x; apt-mark showhold; dnf versionlock list; zypper locks; uname -r"),
+    ],
+)
+def test_what_shows_a_finding_are_commands_that_the_host_has(release: str, shown: str) -> None:
+    tools = package_tools(Facts({"os_release": Output(release)}))
+    assert (
+        shown_here("dpkg -l x; rpm -q x; apt-mark showhold; dnf versionlock list; zypper locks; uname -r", tools)
+        == shown
+    )
+    assert package_tools(Facts({})) == ()

@@ -90,7 +90,7 @@ def gdrcopy(ctx: Ctx) -> Outcome:
     probe.GDRCOPY,
     fields=("gdrcopy",),
     moment="next-boot",
-    evidence="modinfo -k KERNEL gdrdrv; systemctl status gdrdrv gdrcopy",
+    evidence="modinfo -k $(uname -r) gdrdrv; systemctl status gdrdrv gdrcopy",
 )
 def gdrcopy_boot(ctx: Ctx) -> Outcome:
     """Every kernel that can boot has gdrdrv on disk, and the package's service, which makes the device node, starts at boot."""

@@ -52,7 +52,7 @@ def profile(ctx: Ctx) -> Outcome:
     return ok(f"{catalogue.PROFILE} written") if there else not_asked("MPS is not configured for login shells")
 
 
-@check("mps.units", mps.MPS, fields=("units",), moment="next-boot", evidence=f"cat {drop_in('UNIT')}")
+@check("mps.units", mps.MPS, fields=("units",), moment="next-boot", evidence=f"cat {drop_in('*')}")
 def units(ctx: Ctx) -> Outcome:
     """Each service that is a client has the environment of its daemon and starts behind it; no other has a drop-in of gpuprov's."""
     files, told, changes = ctx.facts.get(mps.MPS).files, [], []

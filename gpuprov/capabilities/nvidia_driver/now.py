@@ -128,7 +128,7 @@ def without(ctx: Ctx) -> str:
     modules.KERNELS,
     fields=("version",),
     moment="next-boot",
-    evidence="dkms status; modinfo -k KERNEL -F vermagic nvidia",
+    evidence="dkms status; modinfo -k $(uname -r) -F vermagic nvidia",
 )
 def modules_built(ctx: Ctx) -> Outcome:
     """Every kernel that can boot has the NVIDIA module on disk, of the same version as the packages, and built for this kernel."""

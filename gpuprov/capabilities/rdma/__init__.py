@@ -57,6 +57,7 @@ CAPABILITY = Capability(
     fleet_rules=fleet_rules,
     contribute=contribute,
     export=reality.export,
+    doubts=reality.doubts,
     export_probes=reality.PROBES,
     tables=tables,
     packages=True,

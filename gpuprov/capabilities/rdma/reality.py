@@ -13,7 +13,7 @@ from gpuprov.capabilities.rdma.roce import reality as roce_reality
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.probe import boot, systemd
 from gpuprov.probe.base import Facts
-from gpuprov.probe.rdma import DEVICES, RdmaDevice, hcas
+from gpuprov.probe.rdma import DEVICES, RdmaDevice, hcas, slow_ports
 from gpuprov.probe.rdma_host import HOST, RdmaHost
 from gpuprov.reading import is_whole
 from gpuprov.spec.build import convert
@@ -56,7 +56,8 @@ def export(facts: Facts) -> Fragment | None:
     elif fabric in ("infiniband", "roce") and (known := roce_reality.ofed(facts)):
         told |= {"stack": "doca-ofed", "ofed": known}
     mine = selected(Rdma(fabric=fabric), devices)  # type: ignore[arg-type]
-    rates = [port.rate for device in mine for port in device.ports]
+    slow = {(one.device, one.port) for one in slow_ports(mine)}
+    rates = [port.rate for device in mine for port in device.ports if (device.name, port.number) not in slow]
     if fabric == "efa":
         told |= {"count": len(mine)}
     elif fabric not in ("soft", "erdma"):
@@ -73,6 +74,11 @@ def export(facts: Facts) -> Fragment | None:
     told |= {"nccl": nccl.exported(facts, block), "roce": roce_reality.roce(facts, block)}
     block, _ = convert(told, Rdma)
     return block if isinstance(block, Rdma) else None
+
+
+def doubts(facts: Facts) -> list[str]:
+    """What looks like a defect and no wish: the spec asks of these ports what their like have."""
+    return [str(one) for one in slow_ports(hcas(facts.get(DEVICES)))]
 
 
 def _fabric(devices: tuple[RdmaDevice, ...]) -> str:

@@ -248,7 +248,11 @@ def environment(ctx: Ctx) -> Outcome:
 
 
 @check(
-    "rdma.efa_kernels", EFA, fields=("stack",), moment="next-boot", evidence="dkms status efa; modinfo -k KERNEL efa"
+    "rdma.efa_kernels",
+    EFA,
+    fields=("stack",),
+    moment="next-boot",
+    evidence="dkms status efa; modinfo -k $(uname -r) efa",
 )
 @of_efa
 def kernels(ctx: Ctx) -> Outcome:

@@ -15,7 +15,7 @@ from gpuprov.probe.erdma import Erdma as State
     ERDMA,
     fields=("erdma",),
     moment="next-boot",
-    evidence="dkms status erdma; modinfo -k KERNEL erdma",
+    evidence="dkms status erdma; modinfo -k $(uname -r) erdma",
 )
 @of_vendor
 def kernels(ctx: Ctx) -> Outcome:

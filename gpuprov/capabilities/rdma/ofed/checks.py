@@ -118,7 +118,13 @@ def holders(state: Ofed) -> str:
     return "; ".join(told)
 
 
-@check("rdma.ofed_built", OFED, fields=FIELDS, moment="next-boot", evidence="dkms status; modinfo -k KERNEL -n ib_core")
+@check(
+    "rdma.ofed_built",
+    OFED,
+    fields=FIELDS,
+    moment="next-boot",
+    evidence="dkms status; modinfo -k $(uname -r) -n ib_core",
+)
 def built(ctx: Ctx) -> Outcome:
     """OFED's modules are built for every installed kernel: whichever boots next has them."""
     if answer := other_stack(ctx):

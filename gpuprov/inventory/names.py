@@ -1,0 +1,81 @@
+"""Many host names in few words, and back: `gpu[001:032]`, as an inventory writes ranges and as --limit takes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+_NUMBER = re.compile(r"([0-9]{1,18})")
+_RANGE = re.compile(r"\[([0-9]{1,18}):([0-9]{1,18})\]")
+_LEAST = 3
+"""Names in a row that are worth a range."""
+
+Parts = tuple[str, ...]
+"""A name cut at its numbers, which have the odd places."""
+
+
+def folded(hosts: Iterable[str]) -> str:
+    """The names, separated by commas, runs of numbers as ranges: `gpu[001:003], login`.
+
+    Of several numbers in a name (`train100.dc1.example.com`) that one is a range which makes the fewest words; the others after it.
+    """
+    alike: dict[Parts, list[Parts]] = {}
+    for host in dict.fromkeys(hosts):
+        plain = any(sign in host for sign in ":[],")  # an IPv6 address, or no name that --limit could take
+        parts = (host,) if plain else tuple(_NUMBER.split(host))
+        alike.setdefault(parts[::2], []).append(parts)
+    return ", ".join("".join(parts) for group in alike.values() for parts in _ranged(group))
+
+
+def _ranged(group: list[Parts]) -> list[Parts]:
+    """Names that differ in their numbers only, with ranges."""
+    places = range(len(group[0]) - 2, 0, -2)
+    if len(group) < _LEAST or not places:
+        return group
+    best = min(places, key=lambda place: len(_at(group, place)))
+    group = _at(group, best)
+    for place in places:
+        group = _at(group, place) if place != best else group
+    return group
+
+
+def _at(group: Sequence[Parts], place: int) -> list[Parts]:
+    """The names with ranges at one place, where all else is equal."""
+    others: dict[Parts, list[str]] = {}
+    for parts in group:
+        others.setdefault((*parts[:place], "", *parts[place + 1 :]), []).append(parts[place])
+    return [
+        (*parts[:place], number, *parts[place + 1 :])
+        for parts, numbers in others.items()
+        for number in (_runs(numbers) if len(numbers) >= _LEAST else numbers)
+    ]
+
+
+def _runs(numbers: Iterable[str]) -> Iterator[str]:
+    run: list[str] = []
+    for number in [*sorted(numbers, key=lambda text: (int(text), len(text))), ""]:
+        if run and number and _follows(run[-1], number):
+            run.append(number)
+            continue
+        yield from [f"[{run[0]}:{run[-1]}]"] if len(run) >= _LEAST else run
+        run = [number]
+
+
+def _follows(number: str, following: str) -> bool:
+    return int(following) == int(number) + 1 and len(following) == max(len(number), len(str(int(following))))
+
+
+def unfolded(pattern: str, known: Collection[str]) -> set[str]:
+    """The known names that a name with ranges means; nothing where it has none."""
+    ranges = [(int(first), int(last), len(first)) for first, last in _RANGE.findall(pattern)]
+    if not ranges:
+        return set()
+    shape = re.compile("([0-9]{1,18})".join(map(re.escape, _RANGE.sub("\0", pattern).split("\0"))))
+    found: set[str] = set()
+    for name in known:
+        if (seen := shape.fullmatch(name)) and all(
+            low <= int(number) <= high and len(number) == max(width, len(str(int(number))))
+            for number, (low, high, width) in zip(seen.groups(), ranges, strict=True)
+        ):
+            found.add(name)
+    return found
