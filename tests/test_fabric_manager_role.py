@@ -20,28 +20,34 @@ esac
 """
 
 
+WANTED = {
+    "unit": "nvidia-fabricmanager.service",
+    "process": "nv-fabricmanager",
+    "read": ["/no/such/file"],
+}
+AGAIN = ["nvidia-smi", "-r"]
+
+
 @pytest.mark.parametrize(
-    ("mode", "generation", "reset", "told"),
+    ("runtime", "reset", "told"),
     [
-        ("shared-nvswitch", 4, 1, ["start nvidia-fabricmanager.service", "reset -r"]),
-        ("bare-metal", 4, 0, ["start nvidia-fabricmanager.service"]),
+        ({"reset_before": [], "reset_after": AGAIN}, 1, ["start nvidia-fabricmanager.service", "reset -r"]),
+        ({"reset_before": AGAIN, "reset_after": []}, 0, ["reset -r", "start nvidia-fabricmanager.service"]),
+        ({"reset_before": [], "reset_after": []}, 0, ["start nvidia-fabricmanager.service"]),
     ],
+    ids=["after the start, as with NVLink 5", "before it, as with boards that register", "not at all"],
 )
-def test_gpus_of_nvlink_5_are_reset_after_the_start(
-    tmp_path: Path, mode: str, generation: int, reset: int, told: list[str]
+def test_gpus_are_reset_when_it_was_decided(
+    tmp_path: Path, runtime: dict[str, list[str]], reset: int, told: list[str]
 ) -> None:
+    """A reset that fails is a warning: the daemon is started all the same."""
     here.program(tmp_path, "systemctl", SYSTEMCTL.format(folder=tmp_path))
     here.program(tmp_path, "nvidia-smi", f"echo reset $1 >> {tmp_path}/asked; echo In use by a client; exit {reset}\n")
     (tmp_path / "nv-fabricmanager").symlink_to("/bin/sleep")
-    files = {"imex_files": {"program": "", "config": "", "nodes": ""}, "configuration": "/no/such/file"}
     given = {
-        "gpuprov_catalog": {"fabric_manager": files},
-        "host_platform": "x",
+        "gpuprov_judged": {"desired": {"fabric_manager": {**WANTED, "runtime": {"stop": True, **runtime}}}},
         "gpuprov_services": ["*"],
         "host_gpu_services": ["*"],  # whatever else on this machine holds a GPU is no user of it
-        "fabric_manager_imex": {"nodes": [], "service": "enabled"},
-        "fabric_manager_fabric_mode": mode,
-        "__fabric_manager_generation": generation,
     }
     role = {"ansible.builtin.include_role": {"name": "fabric_manager", "tasks_from": "service/daemon"}}
     with subprocess.Popen([str(tmp_path / "nv-fabricmanager"), "60"]) as process:
@@ -51,4 +57,4 @@ def test_gpus_of_nvlink_5_are_reset_after_the_start(
             process.kill()
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "asked").read_text(encoding="utf-8").splitlines() == told
-    assert ("In use by a client" in done.stdout) == bool(reset)
+    assert ("In use by a client" in done.stdout + done.stderr) == bool(reset)

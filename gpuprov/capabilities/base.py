@@ -78,11 +78,15 @@ def not_asked(why: str = "not in the spec") -> Outcome:
 
 @dataclass(frozen=True)
 class Context(Generic[F]):
-    """All a check may look at: the host's spec, the capability's fragment, the facts. Never the host."""
+    """All a check may look at: the host's spec, the capability's fragment, the facts. Never the host.
+
+    `run`: the capabilities that are applied in this run, where one is under way; None: what the spec asks for is to be applied.
+    """
 
     host: HostSpec
     fragment: F
     facts: Facts
+    run: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)

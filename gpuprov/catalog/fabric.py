@@ -137,23 +137,8 @@ def beside(
 
 
 def tables() -> dict[str, Any]:
-    """What the role decides by; `rules` and `names` by platform."""
-    return {
-        **followed({entry.key: (entry.id, entry.version_id) for entry in managed()}),
-        "imex_files": {
-            "config": IMEX_CONFIG,
-            "nodes": IMEX_NODES,
-            "settings": IMEX_SETTINGS,
-            "program": IMEX_PROGRAM,
-            "drop_in": IMEX_DROP_IN,
-        },
-        "switches": switches(),
-        "imex": [entry.id for gpu in gpus() if gpu.fabric_manager.imex for entry in gpu.pci_ids],
-        "modes": MODES,
-        "subnet_packages": {family: list(found) for family, found in SUBNET_PACKAGES.items()},
-        "subnet_modules": list(SUBNET_MODULES),
-        "configuration": configuration_file(),
-    }
+    """What nvidia_driver's role decides by, which brings what follows it; `rules` and `names` by platform."""
+    return followed({entry.key: (entry.id, entry.version_id) for entry in managed()})
 
 
 def configuration_file() -> str:

@@ -41,8 +41,11 @@ def facts_of(streams: str) -> Facts:
     return HostFacts(outputs)
 
 
-def judge(spec: HostSpec, facts: Facts, only: Collection[str], *, preflight: bool) -> Verdict:
-    """`preflight`: ask also what must hold before anything is changed. `only`: no other capabilities than these."""
+def judge(
+    spec: HostSpec, facts: Facts, only: Collection[str], *, preflight: bool, run: Collection[str] | None = None
+) -> Verdict:
+    """`preflight`: ask also what must hold before anything is changed. `only`: no other capabilities than these. `run`: those that
+    are applied in this run, if they are more."""
     results = evaluate(spec, facts, only=only, stops=True) if preflight else []
     refusals = [refusal(result) for result in results if result.refuses]
     desired: dict[str, dict[str, Any]] = {}
@@ -50,7 +53,8 @@ def judge(spec: HostSpec, facts: Facts, only: Collection[str], *, preflight: boo
         wanted = BY_NAME[name].desired
         try:
             if wanted:
-                made = wanted.make(Context(spec, spec.capabilities[name], facts))
+                together = frozenset(only if run is None else run)
+                made = wanted.make(Context(spec, spec.capabilities[name], facts, together))
                 desired[name] = msgspec.to_builtins(made)
         except ProbeFailed as error:
             refusals.append(f"{name}: {error}. Fix: {error.hint or 'see on the host why it cannot be read'}")

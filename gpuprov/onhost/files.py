@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 import tempfile
-from typing import NamedTuple
+from typing import Mapping, NamedTuple
 
 
 class Wanted(NamedTuple):
@@ -59,6 +60,24 @@ def bring_about(wanted: list[Wanted]) -> list[Difference]:
         else:
             write(one.path, one.content, one.mode)
     return changed
+
+
+def with_keys(path: str, keys: Mapping[str, str], *, missing: bool = False) -> Wanted:
+    """The file with these keys as lines KEY=VALUE, the last of each where it has several, and all else as it is. `missing`: one that
+    is not there counts as empty."""
+    try:
+        mode = stat.S_IMODE(os.lstat(path).st_mode)
+        with open(path, "rb") as file:
+            lines = file.read().decode("utf-8", "surrogateescape").splitlines()
+    except FileNotFoundError:
+        if not missing:
+            raise Refused(f"{path} does not exist. Fix: install what brings it") from None
+        mode, lines = 0o644, []
+    for key, value in keys.items():
+        same = [place for place, line in enumerate(lines) if re.match(rf"\s*{re.escape(key)}\s*=", line)]
+        place = same[-1] if same else len(lines)
+        lines[place : place + 1] = [f"{key}={value}"]
+    return Wanted(path, "".join(f"{line}\n" for line in lines), mode)
 
 
 def write(path: str, content: str, mode: int = 0o644) -> None:

@@ -6,8 +6,10 @@ import re
 
 import msgspec
 
+from gpuprov.probe import zypper
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.probe.packages import packages_script, parse_packages
+from gpuprov.probe.family import by_family
+from gpuprov.probe.packages import packages_script, parse_index, parse_packages
 
 NOTHING = ("N/A", "[N/A]", "Not Supported", "")
 BAD = {"Bandwidth": ("Degraded",), "Route Unhealthy": ("True",), "Access Timeout Recovery": ("True",)}
@@ -208,6 +210,21 @@ PACKAGES = Probe(
     parse_packages,
     "dpkg -l 'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm; rpm -qa 'nvidia-fabric*' 'nvidia-imex*' nvlsm",
 )
+SUBNET_INDEX = Probe(
+    "fabric_subnet_index",
+    "grep -qsi 0x1021 /sys/bus/pci/devices/*/device || exit 0\n"
+    + by_family(
+        "apt-cache madison nvlsm libibumad3 infiniband-diags 2>/dev/null; true",
+        """a=$(uname -m)
+dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates \\
+  --arch "$a,noarch" --qf 'rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}' nvlsm libibumad infiniband-diags""",
+        zypper.search("nvlsm", "libibumad3", "infiniband-diags"),
+    ),
+    parse_index,
+    "apt-cache madison nvlsm libibumad3 infiniband-diags; dnf -C repoquery nvlsm libibumad infiniband-diags",
+)
+"""What the host's repositories offer of what NVSwitches of generation 4 need beside Fabric Manager, by name; nothing where no
+function is one that bridges to such."""
 LIBRARIES = Probe(
     "switch_libraries",
     r"""PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*=> //p' | grep -E '/lib(nvidia-nscq|nvsdm)\.so\.[0-9]+$' |

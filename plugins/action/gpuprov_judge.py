@@ -56,9 +56,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             variables |= {"nvidia_driver_version": driver} if driver else {}
             spec = spec_of(str(known["inventory_hostname"]), known.get("group_names", ()), variables)
             preflight = moment != "now"
-            verdict = judge(
-                spec, facts_of(self._read(script(spec, only, preflight=preflight), known)), only, preflight=preflight
-            )
+            run = self._templar.template(known["host_capabilities"]) if "host_capabilities" in known else None
+            there = facts_of(self._read(script(spec, only, preflight=preflight), known))
+            verdict = judge(spec, there, only, preflight=preflight, run=run)
         except GpuprovError as error:
             raise AnsibleActionFail(f"{error.message}. Fix: {error.hint}") from error
         waited = waiting(verdict.desired) if moment == "sources" else {}

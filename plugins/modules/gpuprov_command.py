@@ -20,6 +20,10 @@ options:
     description: The way out, if it fails.
     type: str
     default: mend what it says, then apply again
+  tolerate:
+    description: What it means that it failed, which is then a warning and no error; empty where it is one.
+    type: str
+    default: ""
 attributes:
   check_mode: {support: full}
   diff_mode: {support: none}
@@ -47,6 +51,7 @@ def main() -> None:
     options = {
         "argv": {"type": "list", "elements": "str", "required": True},
         "hint": {"type": "str", "default": "mend what it says, then apply again"},
+        "tolerate": {"type": "str", "default": ""},
     }
     module = AnsibleModule(options, supports_check_mode=True)
     argv = module.params["argv"]
@@ -58,6 +63,9 @@ def main() -> None:
     status, out, error = module.run_command(argv, expand_user_and_vars=False)
     if status:
         said = (error.strip() or out.strip() or f"status {int(status)}").splitlines()[-1]
+        if module.params["tolerate"]:
+            module.warn(f"{shown}: {said}; {module.params['tolerate']}")
+            module.exit_json(changed=True, rc=status, stdout=out, stderr=error)
         module.fail_json(msg=f"{shown}: {said}. Fix: {module.params['hint']}", rc=status, stdout=out, stderr=error)
     module.exit_json(changed=True, stdout=out, stderr=error, rc=status)
 

@@ -9,6 +9,7 @@ short_description: Text files as they should be
 description:
   - Writes files of root's whole, each beside its place and renamed into it, and removes those that should not be there.
   - Missing folders are made. A path that holds a link or a folder is refused.
+  - Of a file with lines KEY=VALUE that something else brings, single keys can be set.
 author: gpuprov
 options:
   files:
@@ -22,6 +23,10 @@ options:
     default: []
   programs:
     description: Like C(files), and executable.
+    type: dict
+    default: {}
+  keys:
+    description: By the absolute path of a file that is there, values by key; its other lines stay as they are.
     type: dict
     default: {}
 attributes:
@@ -45,7 +50,7 @@ paths:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.gpuprov_onhost.files import Refused, Wanted, bring_about, differences
+from ansible.module_utils.gpuprov_onhost.files import Refused, Wanted, bring_about, differences, with_keys
 
 
 def main() -> None:
@@ -53,14 +58,20 @@ def main() -> None:
         "files": {"type": "dict", "default": {}},
         "absent": {"type": "list", "elements": "path", "default": []},
         "programs": {"type": "dict", "default": {}},
+        "keys": {"type": "dict", "default": {}},
     }
     module = AnsibleModule(options, supports_check_mode=True)
     wanted = [Wanted(path, content) for path, content in module.params["files"].items()]
     wanted += [Wanted(path, content, 0o755) for path, content in module.params["programs"].items()]
     wanted += [Wanted(path, None) for path in module.params["absent"]]
-    if wrong := [one.path for one in wanted if not one.path.startswith("/")]:
+    keys = module.params["keys"]
+    if wrong := [path for path in (*(one.path for one in wanted), *keys) if not path.startswith("/")]:
         module.fail_json(msg=f"{wrong[0]} is no absolute path")
     try:
+        wanted += [
+            with_keys(path, {key: str(value) for key, value in values.items()}, missing=module.check_mode)
+            for path, values in keys.items()
+        ]
         changed = differences(wanted) if module.check_mode else bring_about(wanted)
     except Refused as error:
         module.fail_json(msg=str(error))

@@ -146,6 +146,7 @@ GOOD: dict[str, Output | str] = {
     "fabric_manager": daemon("535.261.03"),
     "fabric_packages": FABRIC_MANAGER,
     "fabric_state": fabric_state("0000:19:00.0"),
+    "fabric_subnet_index": "",
     "packages": packages(),
     "package_audit": "",
     "package_locking": "",

@@ -12,7 +12,19 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities.asking import CHECKS, GOOD, H100, NVSWITCH, ask, daemon, facts, units
+from tests.capabilities.asking import (
+    CHECKS,
+    FABRIC_MANAGER,
+    GOOD,
+    H100,
+    NVSWITCH,
+    ask,
+    daemon,
+    facts,
+    good,
+    packages,
+    units,
+)
 from tests.probe import captured
 
 NAME, VERSION = "nvidia-fabricmanager-535", "535.261.03"
@@ -34,6 +46,8 @@ def offered(**versions: str) -> str:
 
 
 def resolvable(**changed: str) -> tuple[str, str, str, list[str]]:
+    if "fabric_packages" in changed:
+        changed = {"packages": packages().replace(FABRIC_MANAGER, changed["fabric_packages"]), **changed}
     outcome = ask(fm("resolvable"), None, **changed)
     changes = [f"{change.name}: {change.before} -> {change.after}" for change in outcome.changes]
     return outcome.status, outcome.found, outcome.hint, changes
@@ -68,7 +82,7 @@ def test_it_cannot_be_had_for_the_installed_driver() -> None:
 
 def test_with_the_driver_in_the_spec_both_are_resolved_as_one() -> None:
     host = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(version="535")})
-    nothing = facts(packages="", package_index="", fabric_packages="")
+    nothing = facts(**{**good(), "packages": "", "loaded_driver": "", "package_index": "", "fabric_packages": ""})
     outcome = CHECKS[fm("resolvable")].run(Context(host, FabricManager(), nothing))
     assert (outcome.status, "nvidia_driver.resolvable" in outcome.found) == ("pass", True)
 

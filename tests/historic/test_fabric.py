@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.fleet import with_contributions
 from gpuprov.probe.base import Output
 from gpuprov.spec.model import GpuSpec
 from tests.capabilities.asking import H100, OPEN, packages, units
@@ -63,6 +64,7 @@ B200_BOARD: dict[str, Output | str] = {
     "fabric_bridges": "0000:05:00.0\n",
     "packages": packages(OPEN, NEWEST + "-1") + installed(NEWEST, name="nvidia-fabricmanager"),
     "package_index": "".join(offered(name, NEWEST) for name in (*OPEN, "nvidia-fabricmanager")),
+    "fabric_subnet_index": offered("nvlsm", "2025.06.11"),
     "kernels": f"6.1.0-47-amd64|1|1|{NEWEST}|1\n",
     "loaded_driver": f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {NEWEST}  Release Build  (dvs)  Thu Oct 10\n",
     "driver_libraries": f"/usr/lib/libcuda.so.{NEWEST}\n/usr/lib/libnvidia-ml.so.{NEWEST}\n",
@@ -124,15 +126,16 @@ def test_03_fabric_manager_is_of_another_branch() -> None:
 
 
 def test_25_a_b200_board_without_subnet_manager_or_ib_umad() -> None:
-    host = spec(NvidiaDriver(version="580"), fabric=True)
+    host = with_contributions(spec(NvidiaDriver(version="580"), GpuSpec(model="B200", count=1), fabric=True))[0]
     assert failing(judged(host, **B200_BOARD)) == {}
-    told = caught("25", "fabric_manager.subnet_manager", base=B200_BOARD, fabric_packages=WITHOUT_NVLSM)
+    told = caught("25", "fabric_manager.subnet_manager", base=B200_BOARD, asked=host, fabric_packages=WITHOUT_NVLSM)
     assert told["fabric_manager.subnet_manager"].found == "not installed: nvlsm"
     told = caught(
         "25",
         "fabric_manager.subnet_manager_at_boot",
-        along=["fabric_manager.subnet_manager"],
+        along=["fabric_manager.subnet_manager", "kernel.modules_load"],
         base=B200_BOARD,
+        asked=host,
         loaded_modules=MELLANOX,
         modules_load="",
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost.files import Difference, Refused, Wanted, bring_about, differences
+from gpuprov.onhost.files import Difference, Refused, Wanted, bring_about, differences, with_keys
+from tests.onhost.modules import ran
 
 
 def test_a_file_is_written_once_with_its_folders(tmp_path: Path) -> None:
@@ -63,3 +64,29 @@ def test_bytes_that_are_no_text_are_kept_apart(tmp_path: Path) -> None:
     place.write_bytes(b"\xff\n")
     (changed,) = differences([Wanted(str(place), "x\n")])
     assert changed.before == "\udcff\n"
+
+
+def test_keys_of_a_file_are_set_and_all_else_is_left(tmp_path: Path) -> None:
+    place = tmp_path / "daemon.cfg"
+    place.write_text("# FABRIC_MODE=9\nFABRIC_MODE=1\nLOG_LEVEL=4\n FABRIC_MODE = 2\nA.B=1")
+    place.chmod(0o640)
+    wanted = with_keys(str(place), {"FABRIC_MODE": "0", "A.B": "2", "NEW": "x y"})
+    bring_about([wanted])
+    assert place.read_text() == "# FABRIC_MODE=9\nFABRIC_MODE=1\nLOG_LEVEL=4\nFABRIC_MODE=0\nA.B=2\nNEW=x y\n"
+    assert place.stat().st_mode & 0o7777 == 0o640
+    assert differences([with_keys(str(place), {"FABRIC_MODE": "0", "NEW": "x y"})]) == []
+    with pytest.raises(Refused, match=r"none\.cfg does not exist\. Fix: install what brings it"):
+        with_keys(str(tmp_path / "none.cfg"), {"A": "1"})
+    assert with_keys(str(tmp_path / "none.cfg"), {"A": "1"}, missing=True).content == "A=1\n"
+
+
+def test_the_module_sets_keys_and_in_check_mode_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, keys = tmp_path / "daemon.cfg", {"FABRIC_MODE": 0}
+    planned = ran(capsys, "gpuprov_files", check=True, keys={str(place): keys})
+    assert (planned["changed"], planned["diff"][0]["after"]) == (True, "FABRIC_MODE=0\n")
+    assert "does not exist" in ran(capsys, "gpuprov_files", keys={str(place): keys})["msg"]
+    place.write_text("FABRIC_MODE=1\n")
+    assert ran(capsys, "gpuprov_files", keys={str(place): keys})["paths"] == [str(place)]
+    assert place.read_text() == "FABRIC_MODE=0\n"
+    assert not ran(capsys, "gpuprov_files", keys={str(place): keys})["changed"]
+    assert ran(capsys, "gpuprov_files", keys={"daemon.cfg": keys})["msg"] == "daemon.cfg is no absolute path"

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.fabric_manager import imex, imex_rules, library, now, preflight, tray
+from gpuprov.capabilities.fabric_manager.desired import DESIRED
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex, driver_wanted, written
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.catalog.driver_sets import MODULE_NAMES, all_driver_packages
+from gpuprov.catalog.driver_sets import MODULE_NAMES
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.probe import dcgm, fabric, systemd
 from gpuprov.probe.base import Facts
@@ -139,7 +140,7 @@ CAPABILITY = Capability(
     summary="Fabric Manager for hosts with NVSwitches, nvidia-imex for trays of a rack: of the driver's version, held with it, alive",
     fragment=FabricManager,
     checks=(
-        *map(tray.on_boards, (*now.CHECKS, *library.CHECKS, preflight.hardware)),
+        *map(tray.on_boards, (*now.CHECKS, *library.CHECKS, preflight.hardware, preflight.subnet_modules)),
         preflight.resolvable,
         *imex.CHECKS,
     ),
@@ -149,6 +150,6 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(systemd.SYSTEMD_UNITS, fabric.DAEMON, fabric.PACKAGES, dcgm.PACKAGES, IMEX),
     follows=("nvidia_driver",),
-    tables=lambda: {HERE: catalogue.tables(), "driver_packages": all_driver_packages()},
+    desired=DESIRED,
     packages=True,
 )

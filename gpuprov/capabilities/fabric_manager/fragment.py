@@ -8,6 +8,7 @@ import msgspec
 
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog.driver_any import installed_driver
+from gpuprov.catalog.driver_sets import managed
 from gpuprov.probe import fabric, nvidia, pci, system
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.packages import PACKAGES, Package
@@ -118,7 +119,9 @@ def rules(facts: Facts, part: str = "fabric-manager") -> tuple[dict[str, object]
     found = catalogue.rules(release.id, release.version, part)
     if not found:
         what = {"imex": "nvidia-imex", **followers.LIBRARIES}.get(part, "Fabric Manager")
-        raise ProbeFailed(f"no {what} packages are known for {release.name or release.id}")
+        known = ", ".join(entry.key for entry in managed() if catalogue.rules(entry.id, entry.version_id, part))
+        told = f"no {what} packages are known for {release.name or release.id}"
+        raise ProbeFailed(told, f"take fabric_manager out of the spec; known for: {known}")
     return found
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
+from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.fabric_manager.decision import PROBES, decided, installed, what
 from gpuprov.capabilities.fabric_manager.fragment import (
-    DRIVER_PROBES,
     HARDWARE_PROBES,
     FabricManager,
     driver_version,
     driver_wanted,
     generation,
-    rules,
 )
-from gpuprov.capabilities.fabric_manager.tray import of_tray
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.probe import fabric, pci, system
 from gpuprov.probe.base import Facts
-from gpuprov.probe.packages import INDEX
-from gpuprov.shared import resolve
+from gpuprov.probe.modules import underscored
 
 Ctx = Context[FabricManager]
 
@@ -69,23 +67,49 @@ def lacking(ctx: Ctx) -> list[str]:
     return [name for name in catalogue.SUBNET_MODULES if name not in there]
 
 
-@check("fabric_manager.resolvable", *(*DRIVER_PROBES, fabric.PACKAGES, INDEX), moment="preflight")
+@check(
+    "fabric_manager.subnet_modules",
+    *HARDWARE_PROBES,
+    moment="preflight",
+    evidence="cat /etc/modules-load.d/gpuprov.conf",
+)
+def subnet_modules(ctx: Ctx) -> Outcome:
+    """NVSwitches of generation 4: by the spec, ib_umad is loaded at boot; nothing else loads it."""
+    found = generation(ctx.facts)
+    if found < catalogue.BRIDGED_GENERATION:
+        return not_asked("no NVSwitches of generation 4")
+    loads = getattr(ctx.host.capabilities.get("kernel"), "modules_load", ())
+    if "ib_umad" not in map(underscored, loads):
+        told = f"NVSwitches of generation {found} are reached through ib_umad, which nothing loads at boot"
+        hint = "name the GPUs in the spec (gpu, with model and count), or kernel: {modules_load: [ib_umad]}"
+        return fail("kernel.modules_load with ib_umad", told, hint)
+    return ok("kernel.modules_load has ib_umad")
+
+
+@check(
+    "fabric_manager.resolvable",
+    *PROBES,
+    moment="preflight",
+    evidence="apt-cache madison 'nvidia-fabricmanager*'; dnf -C repoquery --showduplicates 'nvidia-fabric*'",
+)
 def resolvable(ctx: Ctx) -> Outcome:
-    """The host's repositories have Fabric Manager, or nvidia-imex on a tray, in the driver's version."""
+    """The host's repositories have Fabric Manager, or nvidia-imex on a tray, in the driver's version, and what it needs beside it."""
+    decision, driver = decided(ctx), driver_version(ctx.facts)
+    expected = f"{what(ctx.fragment)} {driver}".strip()
+    if decision.source:
+        return repositories_checks.later(what(ctx.fragment), decision.source)
+    if decision.problem:
+        return fail(expected if driver else "an installed driver", decision.problem, decision.hint)
+    changes = [Change(kind="package", name=name, after="newest") for name in decision.subnet]
     if driver_wanted(ctx.host):
-        return ok("resolved with the driver, as one version: nvidia_driver.resolvable")
-    driver = driver_version(ctx.facts)
-    if not driver:
-        hint = "add nvidia_driver to the spec, whose version is followed"
-        return fail("an installed driver", "no NVIDIA driver is installed or loaded", hint)
-    found = ctx.facts.get(fabric.PACKAGES)
-    installed = {name: package.version for name, package in found.items()}
-    part, what = ("imex", "nvidia-imex") if of_tray(ctx.fragment) else ("fabric-manager", "Fabric Manager")
-    answer = resolve.follow(driver, rules(ctx.facts, part), ctx.facts.get(INDEX), installed)
-    if answer["problem"]:
-        return fail(f"{what} {driver}", answer["problem"], answer["hint"])
-    name, version = answer["name"], answer["version"]
-    changes = [Change(kind="package", name=other, before=installed[other]) for other in answer["replaced"]]
-    if installed.get(name) != version:
-        changes.append(Change(kind="package", name=name, before=installed.get(name, ""), after=version))
-    return Outcome(status="pass", expected=driver, found=f"{name} {version}", changes=tuple(changes))
+        told = "resolved with the driver, as one version: nvidia_driver.resolvable"
+        return Outcome(status="pass", expected=told, found=told, changes=tuple(changes))
+    there = installed(ctx.facts)
+    changes += [Change(kind="package", name=name, before=there[name]) for name in decision.replaced]
+    changes += [
+        Change(kind="package", name=name, before=there.get(name, ""), after=version)
+        for name, version in decision.packages.items()
+        if there.get(name) != version
+    ]
+    told = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
+    return Outcome(status="pass", expected=driver, found=told, changes=tuple(changes))

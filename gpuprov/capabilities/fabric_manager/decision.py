@@ -1,0 +1,123 @@
+"""Which packages follow the driver on a host, and which its NVSwitches need beside it: decided once, for all who ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.fabric_manager.fragment import (
+    DRIVER_PROBES,
+    HARDWARE_PROBES,
+    FabricManager,
+    driver_version,
+    generation,
+    rules,
+)
+from gpuprov.capabilities.fabric_manager.tray import of_tray
+from gpuprov.catalog import cuda
+from gpuprov.catalog import fabric as catalogue
+from gpuprov.probe import fabric, pci, system
+from gpuprov.probe.base import Facts
+from gpuprov.probe.family import family
+from gpuprov.probe.packages import INDEX, PACKAGES
+from gpuprov.shared import followers, resolve
+
+Ctx = Context[FabricManager]
+PROBES = (
+    *(*HARDWARE_PROBES, *DRIVER_PROBES, fabric.PACKAGES, INDEX, fabric.SUBNET_INDEX),
+    *repositories_checks.COMING,
+)
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """`packages`: exact versions by name of what follows the driver, its own first; none where it comes with the driver's set.
+    `moves`: its own is not there like this yet. `replaced`: what leaves for them. `subnet`: what NVSwitches of generation 4 need and
+    the host lacks. `problem`: why there is nothing to install; `source`: the package source that is still to come, with which there
+    may be."""
+
+    packages: dict[str, str] = {}
+    moves: bool = False
+    replaced: tuple[str, ...] = ()
+    subnet: tuple[str, ...] = ()
+    problem: str = ""
+    hint: str = ""
+    source: str = ""
+
+
+def what(block: FabricManager) -> str:
+    """What it is called in messages."""
+    return "nvidia-imex" if of_tray(block) else "Fabric Manager"
+
+
+def installed(facts: Facts) -> dict[str, str]:
+    """Versions by name: of the driver's packages, and of those that follow it."""
+    found = {**facts.get(PACKAGES), **facts.get(fabric.PACKAGES)}
+    return {name: package.version for name, package in found.items()}
+
+
+def decided(ctx: Ctx) -> Decision:
+    """What follows the driver that is there. Where nvidia_driver is to bring another one in this run, because the spec asks for it or
+    because there is no Fabric Manager for this one, all come in its transaction: none of another version ever stands beside a driver.
+    """
+    part = "imex" if of_tray(ctx.fragment) else "fabric-manager"
+    rules(ctx.facts, part)  # raises ProbeFailed where no packages are known
+    subnet = lacking_subnet(ctx)
+    asked, driver = ctx.host.capabilities.get("nvidia_driver"), driver_version(ctx.facts)
+    comes = bool(asked) and (ctx.run is None or "nvidia_driver" in ctx.run)
+    if subnet.problem:
+        url = repositories_checks.coming(asked, ctx.facts) if comes else ""
+        return msgspec.structs.replace(subnet, source=url)
+    if comes and not fits(asked, driver):
+        return subnet
+    following = follow(ctx, driver)
+    if following.problem and comes:
+        return subnet
+    return msgspec.structs.replace(following, subnet=subnet.subnet)
+
+
+def fits(asked: Any, driver: str) -> bool:
+    """Whether the driver that is there is what the block `nvidia_driver` asks for."""
+    return bool(driver) and resolve.satisfies(driver, asked.version, cuda.floor(asked.cuda) if asked.cuda else "")
+
+
+def follow(ctx: Ctx, driver: str) -> Decision:
+    """The packages in exactly the version of the driver that is there."""
+    if not driver:
+        problem = f"{ctx.host.name} has no NVIDIA driver, whose version {what(ctx.fragment)} must have"
+        return Decision(problem=problem, hint="add nvidia_driver to the spec, or apply it too")
+    release, there, index = ctx.facts.get(system.OS_RELEASE), installed(ctx.facts), ctx.facts.get(INDEX)
+    functions = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
+    on_bus = [function.identifier for function in functions]
+    blocks = {**ctx.host.capabilities, followers.FABRIC_MANAGER: ctx.fragment}
+    beside = catalogue.beside(blocks, lambda: on_bus, release.id, release.version)
+    answers = [resolve.follow(driver, known, index, there) for known, _ in beside]
+    if refused := [answer for answer in answers if answer["problem"]]:
+        problem = "; ".join(answer["problem"] for answer in refused)
+        return Decision(problem=problem, hint=refused[0]["hint"])
+    first = answers[0]
+    return Decision(
+        packages={answer["name"]: answer["version"] for answer in answers},
+        moves=bool(first["replaced"]) or there.get(first["name"]) != first["version"],
+        replaced=tuple(name for answer in answers for name in answer["replaced"]),
+    )
+
+
+def lacking_subnet(ctx: Ctx) -> Decision:
+    """What NVSwitches of generation 4 need beside Fabric Manager and the host lacks, with a problem if nobody offers it."""
+    found = generation(ctx.facts)
+    if found < catalogue.BRIDGED_GENERATION:
+        return Decision()
+    names = catalogue.SUBNET_PACKAGES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
+    missing = tuple(name for name in names if name not in ctx.facts.get(fabric.PACKAGES))
+    offered = ctx.facts.get(fabric.SUBNET_INDEX)
+    fetched = offered or ctx.facts.get(INDEX)  # without lists, apply fetches them
+    if nowhere := [name for name in missing if fetched and name not in offered]:
+        lacks = f"the host's repositories have no {', '.join(nowhere)}"
+        problem = f"NVSwitches of generation {found} need {', '.join(missing)}, and {lacks}"
+        return Decision(
+            problem=problem, hint="add NVIDIA's repository, or a mirror of it, to the host's package sources"
+        )
+    return Decision(subnet=missing)

@@ -1,0 +1,206 @@
+"""What the role brings about: the packages that follow the driver, Fabric Manager's or nvidia-imex's files, and the daemon alive."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.fabric_manager.decision import PROBES, Decision, decided, installed, what
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager, generation, hold, package, wanted_settings
+from gpuprov.capabilities.fabric_manager.tray import asked, of_tray, package_only
+from gpuprov.catalog import fabric as catalogue
+from gpuprov.probe import fabric, mig, nvidia, system, systemd
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.family import words
+from gpuprov.probe.imex import IMEX
+from gpuprov.shared import followers
+from gpuprov.spec.model import HostSpec
+
+Ctx = Context[FabricManager]
+Life = Literal["dead", "alive", "old"]
+SLACK = 0.2
+"""Seconds by which a start time, which the kernel tells in ticks, may be off."""
+RESET = ["nvidia-smi", "-r"]
+# As earlier versions wrote it: another text would have every running daemon restarted.
+NODES_HEADER = "#\n# Ansible managed\n#\n"
+DROP_IN = """# Managed by gpuprov: change the inventory, then apply again.
+# Started before the host has its address, nvidia-imex finds no interface for any node of its list, and ends.
+[Unit]
+Wants=network-online.target
+After=network-online.target
+
+[Service]
+Restart=on-failure
+RestartSec=5
+"""
+
+
+class Daemon(msgspec.Struct, frozen=True):
+    """Fabric Manager, or nvidia-imex in its place: its unit, its program's name and path, the file with its settings, and what of it
+    there is. `files`: what a running one has read."""
+
+    unit: str
+    process: str
+    program: str
+    config: str
+    files: tuple[str, ...]
+    seen: fabric.Daemon
+    active: bool
+    written: float = 0
+
+    def life(self) -> Life:
+        """`old`: it lives, and its program or its configuration has changed since it was started."""
+        running = self.seen.process(self.process)
+        if running is None or not self.active:
+            return "dead"
+        changed = max(self.seen.installed, self.seen.configured, self.written)
+        return "old" if changed > running.started + SLACK else "alive"
+
+
+def daemon(ctx: Ctx) -> Daemon:
+    """The daemon that the block is about."""
+    if of_tray(ctx.fragment):
+        state = ctx.facts.get(IMEX)
+        program, config = catalogue.IMEX_PROGRAM, catalogue.IMEX_CONFIG
+        files = (program, config, catalogue.IMEX_NODES)
+        active = state.active == "active"
+        return Daemon(catalogue.IMEX_UNIT, "nvidia-imex", program, config, files, state.daemon, active, state.written)
+    unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(catalogue.UNIT, systemd.MISSING)
+    program, config, seen = catalogue.PROGRAM, catalogue.configuration_file(), ctx.facts.get(fabric.DAEMON)
+    return Daemon(catalogue.UNIT, "nv-fabricmanager", program, config, (program, config), seen, unit.active == "active")
+
+
+def settings(block: FabricManager) -> dict[str, str]:
+    """The lines that the daemon's configuration file should have; its others stay as they are."""
+    if of_tray(block):
+        return {} if package_only(block) else dict(catalogue.IMEX_SETTINGS)
+    return wanted_settings(block)
+
+
+def files(block: FabricManager) -> dict[str, str]:
+    """By path: the members of the IMEX domain, and the unit that waits for the host's address."""
+    members = "".join(f"{node}\n" for node in asked(block))
+    return {catalogue.IMEX_NODES: NODES_HEADER + members, catalogue.IMEX_DROP_IN: DROP_IN} if members else {}
+
+
+def reboot(ctx: Ctx) -> str:
+    """Why the parameter for IMEX channel 0 comes into force with a reboot only."""
+    mine = of_tray(ctx.fragment) and ctx.fragment.imex.channel0 and not ctx.facts.get(system.CONTAINER)
+    wrong = mine and ctx.facts.get(IMEX).parameter not in ("", "1")
+    return f"the driver was loaded without {catalogue.IMEX_PARAMETER}=1" if wrong else ""
+
+
+def runtime(ctx: Ctx, found: Daemon) -> dict[str, Any]:
+    """What is done with the daemon, as the tasks of the last stage take it.
+
+    GPUs of boards that register with the fabric are reset while Fabric Manager is stopped, in the order of the guide:
+    https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide. Those of NVLink 5 with shared NVSwitches are reset after its
+    start, as they may hold partitions of a run before: https://github.com/NVIDIA/gpu-driver-container/pull/909
+    """
+    off, there, loaded = package_only(ctx.fragment), found.seen.version, ctx.facts.get(nvidia.DRIVER).version
+    starts, now, boards = bool(there) and there == loaded and not off, found.life(), generation(ctx.facts)
+    machine = not ctx.facts.get(system.CONTAINER)
+    before = starts and now == "old" and machine and boards >= catalogue.REGISTERS_SINCE
+    shared = ctx.fragment.fabric_mode == "shared-nvswitch" and boards >= catalogue.BRIDGED_GENERATION
+    after = starts and now != "alive" and machine and shared
+    parted = before and any("/gi" in one.path for one in ctx.facts.get(mig.CAPABILITIES))
+    told = ""
+    if there and not starts and not off:
+        told = (
+            f"{what(ctx.fragment)} {there} waits for a driver of its version: loaded is {loaded or 'none'}. "
+            "Reload the driver, or reboot"
+        )
+    elif parted:
+        told = "the GPUs are not reset, and keep their registration with the fabric: they have MIG instances, which a reset would lose"
+    return {
+        "off": bool(there) and off,
+        "enabled": bool(there) and not off,
+        "starts": starts,
+        "told": told,
+        "stop": starts and (now == "old" or after),
+        "reset_before": RESET if before and not parted else [],
+        "reset_after": RESET if after else [],
+    }
+
+
+def missing_config(ctx: Ctx, found: Daemon, decision: Decision) -> None:
+    """Raises ProbeFailed where the package is there as it should be, and its configuration file is not."""
+    mine = package(ctx.facts, "imex" if of_tray(ctx.fragment) else "fabric-manager")
+    if mine and decision.packages and not decision.moves and settings(ctx.fragment) and not found.seen.configured:
+        command = words(ctx.facts.get(system.OS_RELEASE)).reinstall
+        more = " with -o Dpkg::Options::=--force-confmiss" if command.startswith("apt-get") else ""
+        told = f"{found.config} does not exist, although {mine.name} is installed"
+        raise ProbeFailed(told, f"{command} {mine.name}{more}, then apply again")
+
+
+def transaction(ctx: Ctx, decision: Decision, running: Life) -> dict[str, Any]:
+    """`install`, `remove`, `hold`, `release`: packages. `stop`: what holds GPUs is stopped for it, since a package's own scripts may
+    stop or restart the daemon, and with it every CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT)."""
+    there = installed(ctx.facts)
+    wanted = [f"{name}={version}" for name, version in decision.packages.items()]
+    own = wanted[:1] if decision.moves else []
+    along = [f"{name}={version}" for name, version in [*decision.packages.items()][1:] if there.get(name) != version]
+    mine = (
+        [*decision.packages, *(["nvlsm"] if "nvlsm" in (*there, *decision.subnet) else [])] if decision.packages else []
+    )
+    return {
+        "install": [*own, *along, *decision.subnet],
+        "remove": list(decision.replaced),
+        "hold": mine if hold(ctx.host) else [],
+        "release": [] if hold(ctx.host) else mine,
+        "stop": bool(own) and running != "dead",
+    }
+
+
+def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
+    """What cannot be resolved before nvidia_driver has added a package source, as the judge takes it."""
+    told = f"what {what(ctx.fragment)} needs is resolved when apply has added {decision.source}"
+    return {"told": told, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.source else {}
+
+
+def make(ctx: Ctx) -> Mapping[str, object]:
+    """`of`: what it is called. The transaction: `install`, `remove`, `hold`, `release`, `stop`; `later`: what it waits for. `config`:
+    keys and values by the file they go into, `files`: text by path. `reboot`: the reason for one. `unit`, `process`, `read` (its
+    files): of the daemon, with which is done what `runtime` says."""
+    decision, found = decided(ctx), daemon(ctx)
+    if decision.problem and not decision.source:
+        raise ProbeFailed(decision.problem, decision.hint)
+    missing_config(ctx, found, decision)
+    wanted = settings(ctx.fragment)
+    return {
+        "later": waiting(ctx, decision),
+        "of": what(ctx.fragment),
+        **transaction(ctx, Decision() if decision.problem else decision, found.life()),
+        "config": {found.config: wanted} if wanted else {},
+        "files": files(ctx.fragment),
+        "reboot": reboot(ctx),
+        "unit": found.unit,
+        "process": found.process,
+        "read": list(found.files),
+        "runtime": runtime(ctx, found),
+    }
+
+
+def facts_of(host: HostSpec) -> tuple[dict[str, Any], dict[str, int]]:
+    """What of the catalogue a host with this spec is decided by: the packages' names, and the boards."""
+    known = catalogue.tables()
+    block = host.capabilities.get(followers.FABRIC_MANAGER)
+    library = followers.wants_library(str(getattr(block, "query_library", "never")), host.capabilities)
+    prefixes = (
+        ("imex_",) if of_tray(block) else ("rules", "names", *(("library", "nscq_", "nvsdm_") if library else ()))
+    )
+    return {key: table for key, table in known.items() if key.startswith(prefixes)}, catalogue.switches()
+
+
+DESIRED = Desired(
+    (*PROBES, fabric.DAEMON, IMEX, mig.CAPABILITIES, systemd.SYSTEMD_UNITS, system.CONTAINER),
+    make,
+    reads=(
+        *("nvidia_driver_version", "nvidia_driver_cuda", "nvidia_driver_hold"),
+        *("nvidia_driver_source", "nvidia_driver_repository"),
+    ),
+    facts=facts_of,
+)
