@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.login import LOGIN, MARKER
 from gpuprov.shared import reach
-from tests.here import play, program
+from tests.here import ROLES, play, program
 
+PLAYBOOKS = ROLES.parent / "playbooks"
 NOISE = (
     "bash: warning: setlocale: LC_ALL: cannot change locale (xx_XX.UTF-8)\n"
     "Linux gpu7 6.1.0 x86_64\nsudo: unable to resolve host gpu7: Name or service not known\nmark user 1000\n+ say system Linux\n"
@@ -103,13 +105,14 @@ def test_the_script_starts_pythons_and_passes_over_what_does_not_start(shell: li
     assert late.found == f"does not start: {tmp_path}/hangs (exit status 124)"
 
 
-def role(folder: Path, *more: dict[str, Any], **extra: Any) -> subprocess.CompletedProcess[str]:
-    """What the role says of this machine, and then `more` tasks."""
-    (folder / "filter_plugins").mkdir()
-    shutil.copy(Path(str(reach.__file__)), folder / "filter_plugins" / "gpuprov_reach.py")
-    tasks = [{"ansible.builtin.include_role": {"name": "host", "tasks_from": "reach"}}, *more]
-    known: dict[str, Any] = {"gpuprov_catalog": {"platforms": {}}, "__host_platform": "any"}
-    return play(folder, {"tasks": tasks}, extra={**known, **extra})
+REACH: list[dict[str, Any]] = yaml.safe_load((PLAYBOOKS / "site.yml").read_text(encoding="utf-8"))[0]["tasks"][-1][
+    "block"
+]
+
+
+def reached(folder: Path, *more: dict[str, Any], **extra: Any) -> subprocess.CompletedProcess[str]:
+    """What the first play of site.yml says of this machine, and then `more` tasks."""
+    return play(folder, {"tasks": [*REACH, *more]}, extra=extra)
 
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="the host must be worked on as root")
@@ -119,7 +122,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="the host must be work
 @needs_root
 def test_a_python_that_does_not_do_is_refused_with_the_way_out(tmp_path: Path) -> None:
     program(tmp_path, "python3.6", "printf '%s 3.6\\n' \"$(printf '%s' \"$*\" | grep -o 'reach-[a-z0-9]*')\"\n")
-    done = role(tmp_path, ansible_python_interpreter=str(tmp_path / "python3.6"))
+    done = reached(tmp_path, ansible_python_interpreter=str(tmp_path / "python3.6"))
     told = " ".join(done.stdout.split())
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"{tmp_path}/python3.6 is Python 3.6; wanted: Python 3." in told
@@ -144,7 +147,7 @@ def test_noise_and_a_shim_on_the_path_do_not_matter(tmp_path: Path) -> None:
         "register": "seen",
     }
     tell = {"ansible.builtin.debug": {"var": "seen.stdout"}}
-    done = role(tmp_path, show, path, tell, ansible_python_interpreter=None, **become)
+    done = reached(tmp_path, show, path, tell, ansible_python_interpreter=None, **become)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "used /usr/bin/python3" in done.stdout or "used /usr/local/bin/python3" in done.stdout
     assert "/usr/sbin:" in done.stdout

@@ -15,7 +15,6 @@ from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.driver_sets import GPU_SERVICES, supported_distributions
-from gpuprov.catalog.platforms import platforms
 from gpuprov.probe import fabric, house, packages, pci, system, systemd
 from gpuprov.probe.family import words
 from gpuprov.probe.login import LOGIN, PYTHON
@@ -230,7 +229,6 @@ def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
 def tables(capabilities: Sequence[Capability]) -> Mapping[str, object]:
     """What the role `host` decides by."""
     return {
-        "platforms": platforms(),
         "gpu_services": GPU_SERVICES,
         "max_clock_skew": overrides.MAX_CLOCK_SKEW,
         "free_space": msgspec.to_builtins(overrides.FREE_SPACE),

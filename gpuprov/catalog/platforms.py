@@ -25,3 +25,16 @@ def platforms() -> dict[str, str]:
         if entry.version_id
         for name in (entry.id, *entry.likes)
     }
+
+
+def platform(distribution: str, version: str) -> str:
+    """The catalogue's key of what Ansible calls a distribution (`Debian`, `12.5`), whose version counts whole or by its major number;
+    empty for one that is not supported."""
+    name, known = distribution.lower().replace(" ", ""), platforms()
+    fitting = (f"{name}-{version}", f"{name}-{version.partition('.')[0]}")
+    return next((known[one] for one in fitting if one in known), "")
+
+
+def family(os_family: str) -> str:
+    """Of packages, by ansible_facts['os_family']: debian, suse, or redhat for all others that are supported."""
+    return {"Debian": "debian", "Suse": "suse"}.get(os_family, "redhat")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
 from gpuprov import __version__, reading
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.errors import GpuprovError
-from gpuprov.spec.model import SITE_VARIABLES, Fragment, GpuSpec, HostSpec
+from gpuprov.spec.model import SITE_VARIABLES, Fragment, GpuSpec, HostSpec, Reboot
 
 RENDERED = "gpuprov_version"
 F = TypeVar("F", bound=Fragment)
@@ -43,7 +43,7 @@ def spec_of(host: str, groups: Iterable[str], variables: Mapping[str, Any]) -> H
         name=host,
         groups=tuple(groups),
         gpu=_typed(host, "gpu", gpu, GpuSpec) if gpu else None,
-        reboot="if-needed" if plain.get("gpuprov_reboot") == "if-needed" else "never",
+        reboot=_reboot(host, plain.get("gpuprov_reboot", "never")),
         capabilities=blocks,
         site={name: value for name, value in plain.items() if name in SITE_VARIABLES},
     )
@@ -52,6 +52,16 @@ def spec_of(host: str, groups: Iterable[str], variables: Mapping[str, Any]) -> H
 def _fields(name: str, fragment: type[Fragment]) -> list[tuple[str, str]]:
     """Each variable of a role, and the field that it holds."""
     return [(f"{name}_{item.encode_name}", item.encode_name) for item in msgspec.structs.fields(fragment)]
+
+
+def _reboot(host: str, said: object) -> Reboot:
+    try:
+        allowed: Reboot = msgspec.convert(said, Reboot)
+    except msgspec.ValidationError as error:
+        raise GpuprovError(
+            f"{host}: gpuprov_reboot is {said!r}", f"set it to {' or '.join(get_args(Reboot))}"
+        ) from error
+    return allowed
 
 
 def _typed(host: str, name: str, values: object, kind: type[F]) -> F:

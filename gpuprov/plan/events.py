@@ -14,6 +14,8 @@ from gpuprov.plan.diffs import differences
 LONGEST = 700
 BOOKKEEPING = {"gpuprov_reason"}
 """Modules that change nothing but gpuprov's own records, also where a capability's role uses them."""
+GIVING_UP, STAYS_FAILED = "Keep why the act failed", "Stay failed"
+"""The first and the last task of acts/failed.yml, which tidies up after an act that failed on a host: no failures of its own."""
 _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
 _QUIET = ("", "non-zero return code", "One or more items failed", "All items completed")
 
@@ -43,8 +45,9 @@ class Tally(msgspec.Struct):
     """What happened on one host so far.
 
     changed: every task that changed something. files, tasks: what the capabilities' own would change, without the
-    house's bookkeeping. failed: what Ansible says at its end; None before. last: the newest task. lost: the act and the task in
-    which the host could not be reached any more.
+    house's bookkeeping. rescued: failures that a role's own rescue took over; gave_up: those after which an act was given up.
+    failed: what Ansible says at its end; None before. last: the newest task. lost: the act and the task in which the host could not
+    be reached any more.
     """
 
     changed: list[str] = []
@@ -53,6 +56,7 @@ class Tally(msgspec.Struct):
     failures: list[Failure] = []
     unreachable: str = ""
     rescued: int = 0
+    gave_up: int = 0
     failed: bool | None = None
     last: str = ""
     lost: str = ""
@@ -118,6 +122,7 @@ class Ledger:
         capability, task = _label(data)
         text = f"{capability}: {task}" if capability else task
         if kind == "runner_on_start":
+            tally.gave_up += text == GIVING_UP
             tally.last = text
             return Step("start", data["host"], text)
         if kind == "runner_on_ok":
@@ -128,7 +133,7 @@ class Ledger:
                 tally.files += differences(result, text)
                 tally.tasks.append(text)
             return Step("changed", data["host"], text)
-        if kind == "runner_on_failed" and not data.get("ignore_errors"):
+        if kind == "runner_on_failed" and not data.get("ignore_errors") and text != STAYS_FAILED:
             locked = _module(data) == "gpuprov_lock"
             late = _timed_out(result)
             failure = Failure(capability, task, self._late() if late else condense(result), locked, late)
@@ -148,7 +153,7 @@ class Ledger:
     def _stats(self, data: dict[str, Any]) -> None:
         for host in data.get("processed") or {}:
             tally = self.tally(host)
-            tally.rescued = int(data.get("rescued", {}).get(host, 0))
+            tally.rescued = int(data.get("rescued", {}).get(host, 0)) - tally.gave_up
             tally.failed = bool(data.get("failures", {}).get(host, 0))
 
 

@@ -29,7 +29,7 @@ STAGES = {
 
 def files() -> dict[str, str]:
     """By path in the checkout."""
-    found = {"playbooks/acts/capabilities.yml": acts()}
+    found = {f"playbooks/{name}": text for name, text in acts().items()}
     for capability in CAPABILITIES:
         name = capability.name
         found[f"playbooks/{name}.yml"] = _text("the registry", _playbook(name))
@@ -45,20 +45,28 @@ def stages(name: str) -> list[str]:
     return [stage for stage in STAGES if (folder / f"{stage}.yml").is_file()]
 
 
-def acts(asked: Container[str] = NAMES) -> str:
-    """One task for each capability, in apply order: the loop of an include is run in the order in which the hosts come to name its
-    items, which differs as soon as two hosts have different capabilities. Without those that no host has, if the hosts are known: each
-    task costs a moment on every host, in every act."""
-    tasks = [
+def acts(asked: Container[str] = NAMES) -> dict[str, str]:
+    """By path beside site.yml, a file for each stage; in it one task for each capability that has this stage, in apply order.
+
+    Not one include with a loop: that is run in the order in which the hosts come to name its items, which differs as soon as two
+    hosts have different capabilities. Without those that no host has, if the hosts are known: each task costs a moment on every host.
+    """
+    return {
+        f"acts/{stage}.yml": _text("the registry and the stages of each role", _act(stage, asked)) for stage in STAGES
+    }
+
+
+def _act(stage: str, asked: Container[str]) -> object:
+    names = [name for name in NAMES if name in asked and stage in stages(name)]
+    nothing = [{"name": "No capability has this stage", "ansible.builtin.meta": "noop"}]
+    return [
         {
             "name": f"Capability {name}",
-            "ansible.builtin.include_role": {"name": name, "tasks_from": "{{ gpuprov_stage }}"},
-            "when": [f"'{name}' in host_capabilities", f"gpuprov_stage in {stages(name)}"],
+            "ansible.builtin.include_role": {"name": name, "tasks_from": stage},
+            "when": f"'{name}' in host_capabilities",
         }
-        for name in NAMES
-        if name in asked
-    ]
-    return _text("the registry and the stages of each role", tasks)
+        for name in names
+    ] or nothing
 
 
 def _playbook(name: str) -> object:
@@ -89,7 +97,7 @@ def _meta(capability: Capability) -> object:
 
 
 def _specs(capability: Capability) -> object:
-    """The options of the role as a whole, and of its first stage: what an act hears is judged once, not in every act again."""
+    """The options of the role as a whole, for playbooks of a site's own. In the acts the judge takes the same variables, typed."""
     about = described.prose(shape.type_info(capability.fragment))  # type: ignore[arg-type]
     spec: dict[str, Any] = {
         "short_description": _sentence(capability.summary),
@@ -97,7 +105,7 @@ def _specs(capability: Capability) -> object:
         "author": "gpuprov",
     }
     spec |= {"options": options(capability)}
-    return {"argument_specs": dict.fromkeys(("main", *stages(capability.name)[:1]), spec)}
+    return {"argument_specs": {"main": spec}}
 
 
 def _sentence(text: str) -> str:

@@ -20,8 +20,6 @@ from gpuprov.spec.model import HostSpec, RawHost, is_secret
 HEADER = "# Rendered by gpuprov: change the inventory it came from, then render again.\n"
 MARK = ".gpuprov-rendered"
 """The file that says that a folder was written by `render` and may be written over."""
-STEPS = "acts/capabilities.yml"
-"""A task for each capability, which every act goes through."""
 
 
 class Rendered(msgspec.Struct, frozen=True):
@@ -49,7 +47,7 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
     playbooks = assets.root() / "playbooks"
     for file in sorted(path for path in playbooks.rglob("*") if path.is_file()):
         files[str(file.relative_to(playbooks))] = file.read_text(encoding="utf-8")
-    files[STEPS] = checkout.acts({name for _, spec in pairs for name in spec.capabilities})
+    files |= checkout.acts({name for _, spec in pairs for name in spec.capabilities})
     for name, file in plugin_files().items():
         files[name] = file.read_text(encoding="utf-8")
     for role in ROLES:

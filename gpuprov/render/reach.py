@@ -19,6 +19,7 @@ from gpuprov import assets, shared
 from gpuprov.capabilities import BY_NAME
 from gpuprov.render import code
 from gpuprov.render.carried import role_files
+from gpuprov.render.checkout import STAGES
 
 FILTERS: tuple[ModuleType, ...] = tuple(
     module
@@ -34,7 +35,7 @@ TASKS = re.compile(
 )
 TEMPLATE = re.compile(r"\{\{.*?\}\}")
 TABLE = re.compile(r"\bgpuprov_catalog\.(\w+)")
-ACTS = "acts/capabilities.yml"
+ACTS = re.compile(rf"\bacts/({'|'.join(STAGES)})\.yml")
 JUDGE = "gpuprov_judge"
 BY_HAND = "tasks/main.yml"
 """Of a role: for playbooks of a site's own. The acts call its stages."""
@@ -134,7 +135,7 @@ def _acts() -> dict[str, str]:
 @cache
 def _acts_in(site: str) -> dict[str, str]:
     plays = yaml.load(site, Loader=yaml.CSafeLoader)
-    return {f"site.yml {number}": text for number, play in enumerate(plays) if ACTS in (text := str(play))}
+    return {f"site.yml {number}": text for number, play in enumerate(plays) if ACTS.search(text := str(play))}
 
 
 def _filters(words: Iterable[str]) -> Iterator[code.Name]:

@@ -1,6 +1,6 @@
-"""Who answers on a host, and whether Ansible can work there: one script, one reader, one judge. Standard library only.
+"""Who answers on a host, and whether Ansible can work there: one script, one reader, one judge.
 
-Rendered projects carry this file as an Ansible filter plugin, so that `verify`, `plan`, `apply` and the role decide by the same code.
+`verify`, `plan`, `apply` and the action gpuprov_reach decide by the same code.
 Each line of the answer begins with a marker that the asker chose; all other lines are a login's own (banners, warnings, traces).
 """
 
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """What the path of a script or of a role has in any case; a sudo may leave out half of it (secure_path)."""
@@ -216,22 +215,3 @@ def refusal(answer: Heard, ansible: str, printed: str = "") -> str:
         return f"does not run Linux but {answer.system}; gpuprov manages Linux hosts only: take it out of the inventory"
     found = not_root(answer) or not_writable(answer) or no_python(answer, ansible)
     return f"cannot be worked on: {found.found}; wanted: {found.expected}. Fix: {found.hint}" if found else ""
-
-
-def _plain(answer: Mapping[str, Any]) -> Heard:
-    """An answer after Ansible has kept it as a fact."""
-    pythons = tuple(Python((int(version[0]), int(version[1])), str(path)) for version, path in answer["pythons"])
-    lists: dict[str, Sequence[str]] = {name: tuple(answer[name]) for name in ("readonly", "failed")}
-    return Heard(**{**answer, **lists, "pythons": pythons})
-
-
-class FilterModule:
-    """What Ansible loads: the functions above as filters of the rendered project."""
-
-    def filters(self) -> dict[str, Any]:
-        return {
-            "gpuprov_reach_script": script,
-            "gpuprov_heard": lambda text, marker: heard(str(text), marker)._asdict(),
-            "gpuprov_refusal": lambda answer, *more: refusal(_plain(answer), *more),
-            "gpuprov_python": lambda answer, *more: chosen(_plain(answer), *more),
-        }

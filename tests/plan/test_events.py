@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gpuprov.plan.diffs import differences
-from gpuprov.plan.events import LONGEST, Failure, Ledger, Step, condense
+from gpuprov.plan.events import GIVING_UP, LONGEST, STAYS_FAILED, Failure, Ledger, Step, condense
+from tests.here import ROLES, play
 
 
 def captured(name: str) -> list[dict[str, Any]]:
@@ -28,6 +31,61 @@ def test_a_rescued_failure_is_not_the_one_that_is_told() -> None:
     assert ledger.hosts["a"].failure == Failure("demo", "Loop", "bad thing 7 (exit status 7)")
     assert ledger.hosts["b"].failure == Failure("demo", "Run a command", "oh no (exit status 3)")
     assert ledger.hosts["b"].changed == ["demo: Write a file"]
+
+
+def failed(*steps: tuple[str, str], rescued: int) -> Ledger:
+    """A host after tasks that failed (with a message) or began (without one), in order."""
+    ledger = Ledger()
+    for task, message in steps:
+        data = {"host": "a", "task": task, "role": task.partition(" : ")[0] if " : " in task else ""}
+        kind = "runner_on_failed" if message else "runner_on_start"
+        ledger.feed({"event": kind, "event_data": data | {"res": {"msg": message, "failed": True}}})
+    stats = {"processed": {"a": 1}, "failures": {"a": 1}, "rescued": {"a": rescued}}
+    ledger.feed({"event": "playbook_on_stats", "event_data": stats})
+    return ledger
+
+
+def test_an_act_that_is_given_up_fails_for_its_own_reason() -> None:
+    """acts/failed.yml is a rescue that fails again; whatever goes wrong in it is not why."""
+    broke, gave_up, stays = ("dcgm : Install", "no room"), (GIVING_UP, ""), (STAYS_FAILED, "no room")
+    lock, borne, words = (
+        ("host : Release", "gone"),
+        ("mig : Try", "busy"),
+        ("mig : Give the reason", "busy; not started: x"),
+    )
+    rows = (
+        ((broke, gave_up, stays), 1, "dcgm: Install: no room"),
+        ((broke, gave_up, lock), 1, "dcgm: Install: no room"),
+        ((borne, broke, gave_up, stays), 2, "dcgm: Install: no room"),
+        ((borne, words, gave_up, stays), 2, "mig: Give the reason: busy; not started: x"),
+    )
+    for steps, rescued, told in rows:
+        assert str(failed(*steps, rescued=rescued).hosts["a"].failure) == told
+
+
+def test_the_tasks_of_an_act_that_is_given_up_are_known_by_their_names() -> None:
+    tasks = yaml.safe_load((ROLES.parent / "playbooks" / "acts" / "failed.yml").read_text(encoding="utf-8"))
+    assert (tasks[0]["name"], tasks[-1]["name"]) == (GIVING_UP, STAYS_FAILED)
+
+
+@pytest.mark.install
+def test_a_host_whose_act_failed_stays_failed_and_its_neighbour_goes_on(tmp_path: Path) -> None:
+    shutil.copytree(ROLES.parent / "playbooks" / "acts", tmp_path / "acts")
+    act = next(
+        task
+        for task in yaml.safe_load((ROLES.parent / "playbooks" / "site.yml").read_text())[1]["tasks"]
+        if "rescue" in task
+    )
+    broken = {"name": "Break", "ansible.builtin.command": "{{ 'false' if inventory_hostname == 'gpu1' else 'true' }}"}
+    first = {"vars": {"gpuprov_act": 1}, "tasks": [{"block": [broken], "rescue": act["rescue"]}]}
+    after = {"tasks": [{"name": "Next act", "ansible.builtin.debug": {"msg": "{{ inventory_hostname }} goes on"}}]}
+    done = play(tmp_path, first, after, inventory="gpu1,gpu2,")
+    recap = [line.split() for line in done.stdout.partition("RECAP")[2].splitlines() if line.startswith("gpu")]
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert [(line[0], line[5]) for line in recap] == [("gpu1", "failed=1"), ("gpu2", "failed=0")]
+    assert "gpu2 goes on" in done.stdout
+    assert "gpu1 goes on" not in done.stdout
+    assert "TASK [host : Release the lock of this host]" in done.stdout
 
 
 def test_an_unreachable_host_says_why_in_one_line() -> None:

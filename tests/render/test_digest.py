@@ -137,7 +137,7 @@ def test_what_several_resolve_by_is_noticed_by_all(edit: Edit) -> None:
         ("roles/nouveau/tasks/configure.yml", "is in use", "is busy", {"nouveau"}),
         ("roles/nouveau/meta/argument_specs.yml", "Kernel modules", "Modules", set()),
         ("playbooks/site.yml", "Reboot the host, or say why it should be", "Reboot", set()),
-        ("playbooks/site.yml", "gpuprov_stage: service", "gpuprov_stage: configure", set(ALL)),
+        ("playbooks/site.yml", "acts/service.yml", "acts/configure.yml", set(ALL)),
     ],
 )
 def test_who_notices_what(edit: Edit, path: str, old: str, new: str, found: set[str]) -> None:

@@ -69,7 +69,7 @@ def test_acts_go_through_the_capabilities_that_some_host_has() -> None:
     """In apply order, whatever the order of the hosts; a task that no host needs costs a moment on each of them."""
     asked: dict[str, dict[str, object]] = {"gpu01": {"persistence": {}}, "gpu02": {"dcgm": {}, "nouveau": {}}}
     files = render(judge([RawHost(name=name, values=values) for name, values in asked.items()]).pairs).files
-    steps = yaml.safe_load(files["acts/capabilities.yml"])
+    steps = yaml.safe_load(files["acts/configure.yml"])
     names = [step["ansible.builtin.include_role"]["name"] for step in steps]
     wanted = [data(files[f"host_vars/{host}.yml"])["gpuprov_capabilities"] for host in asked]
     assert names == [one.name for one in CAPABILITIES if any(one.name in host for host in wanted)]

@@ -1,0 +1,79 @@
+"""Reaches a host before any module can run there: who answers, which Python starts, what kind of host it is.
+
+Runs on the controller, with the Python package gpuprov beside ansible-core, and decides by the same code as `verify` and `plan`
+(gpuprov/shared/reach.py). One exec asks all of it; what answers is told from what else a login prints by a mark of this run. Then the
+facts are read, with the Python that starts.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from typing import Any
+
+from ansible import constants
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.release import __version__ as ansible_version
+
+try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
+    from gpuprov.catalog.platforms import family, platform, platforms
+    from gpuprov.shared import reach
+
+    MISSING = ""
+except ImportError as error:
+    MISSING = str(error)
+FACTS = ["!all", "min", "virtual", "python"]
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """One exec, one judge, and Ansible's facts."""
+
+    _requires_connection = True
+    _VALID_ARGS = frozenset[str]()
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        known = task_vars or {}
+        if MISSING:
+            raise AnsibleActionFail(
+                f"the Python that runs Ansible has no package gpuprov ({MISSING}). Fix: pip install"
+                f" gpuprov=={known.get('gpuprov_version', 'VERSION')} beside ansible-core, or run the play in an execution environment"
+            )
+        host, mark = known.get("inventory_hostname", ""), f"reach-{secrets.token_hex(8)}"
+        script = reach.script(mark, self._named(known))
+        asked = self._low_level_execute_command(f"echo {base64.b64encode(script.encode()).decode()} | base64 -d | sh")
+        printed = f"{asked.get('stdout', '')}{asked.get('stderr', '')}"
+        answer = reach.heard(str(asked.get("stdout", "")), mark)
+        if refusal := reach.refusal(answer, ansible_version, printed):
+            raise AnsibleActionFail(f"{host} {refusal}")
+        python = reach.chosen(answer, ansible_version)
+        environment = {"PATH": answer.path, "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
+        self._task.environment = [environment]
+        read = self._execute_module(
+            module_name="ansible.builtin.setup",
+            module_args={"gather_subset": FACTS},
+            task_vars={**known, "ansible_python_interpreter": python},
+        )
+        if "ansible_facts" not in read:
+            return {**result, **read, "failed": True, "msg": read.get("msg") or f"{host} gave no facts"}
+        facts = {name.removeprefix("ansible_"): value for name, value in read["ansible_facts"].items()}
+        kind = platform(str(facts.get("distribution")), str(facts.get("distribution_version")))
+        if not kind:
+            raise AnsibleActionFail(
+                f"{host} runs {facts.get('distribution')} {facts.get('distribution_version')}; supported:"
+                f" {', '.join(name.replace('-', ' ') for name in platforms())}. Fix: take it out of the inventory, or reinstall it"
+            )
+        told = {
+            "python": python,
+            "environment": environment,
+            "platform": kind,
+            "family": family(str(facts.get("os_family"))),
+        }
+        return {**result, **told, "changed": False, "ansible_facts": read["ansible_facts"]}
+
+    def _named(self, known: dict[str, Any]) -> str:
+        """The Python that the inventory or ansible.cfg names; empty where Ansible may choose."""
+        said = self._templar.template(known.get("ansible_python_interpreter") or "")
+        named = str(said or constants.config.get_config_value("INTERPRETER_PYTHON", variables=known) or "")
+        return "" if named.startswith("auto") else named

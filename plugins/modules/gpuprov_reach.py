@@ -1,0 +1,56 @@
+#!/usr/bin/python
+"""The documentation of an action: plugins/action/gpuprov_reach.py runs on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpuprov_reach
+short_description: Reach a host before any module can run there
+description:
+  - Refuses a host that is not Linux, not of a supported distribution, not worked on as root, read-only, or without a Python that
+    starts.
+  - Runs on the controller, with the Python package gpuprov beside ansible-core. Of the host it runs one script and Ansible's setup,
+    which only read.
+author: gpuprov
+options: {}
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: none}
+"""
+
+EXAMPLES = r"""
+- name: Reach the host
+  gpuprov_reach: {}
+  register: host_reached
+"""
+
+RETURN = r"""
+python:
+  description: The interpreter for modules, which starts and is new enough.
+  type: str
+  returned: success
+environment:
+  description: What programs need of the environment, the folders that a sudo may leave out among it.
+  type: dict
+  returned: success
+family:
+  description: Of packages, debian, redhat or suse.
+  type: str
+  returned: success
+platform:
+  description: The distribution as gpuprov's catalogue calls it, such as debian12.
+  type: str
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def main() -> None:
+    AnsibleModule({}, supports_check_mode=True).fail_json(
+        msg="gpuprov_reach is an action: action_plugins of this project must be where Ansible looks for them"
+    )
+
+
+if __name__ == "__main__":
+    main()
