@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from gpuprov.catalog.gpus import gpus
 from gpuprov.catalog.reader import Fact, Note, Source, load
 
 Name = Literal["dmabuf", "nvidia_peermem", "nv_peer_mem"]
@@ -115,28 +114,3 @@ def kernel_order(release: str) -> tuple[int, int]:
     """The numbers by which kernels are compared: (5, 14) of `5.14.0-570.12.1.el9_6.x86_64`."""
     match = re.match(r"(\d+)\.(\d+)", release)
     return (int(match[1]), int(match[2])) if match else (0, 0)
-
-
-def tables() -> dict[str, Any]:
-    """What the role decides by."""
-    data = gpudirect_file()
-    return {
-        "unit": UNIT,
-        "unit_file": UNIT_FILE,
-        "drop_in": DROP_IN,
-        "first_branch": int(method("dmabuf").first_branch),
-        "first_kernel": method("dmabuf").first_kernel,
-        "without_open": without_open(),
-        "kernel_options": [option.key for option in data.kernel_options],
-        "messages": [{"text": one.text, "cause": one.cause, "way": one.way} for one in data.messages],
-        "gdrcopy": {
-            one.family: {"packages": list(one.packages), "tests": list(one.tests), "service": one.service}
-            for one in data.gdrcopy
-        },
-    }
-
-
-def without_open() -> list[str]:
-    """The PCI device ids of GPUs that have no open kernel modules, as sysfs writes them: "0x1db1"."""
-    known = (gpu for gpu in gpus() if gpu.kernel_modules.flavour == "proprietary-required")
-    return sorted({f"0x{entry.id.rpartition(':')[2]}" for gpu in known for entry in gpu.pci_ids})

@@ -158,59 +158,6 @@ def test_no_dkms(site: Site) -> None:
     assert "DKMS is not installed" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("files", "told"),
-    [
-        ((), ["waits for a GPU"]),
-        (("gpu",), ["absent nvidia_peermem"]),
-        (("gpu", "run/gpuprov/reboot-required.d/nouveau"), ["waits for a reboot"]),
-        (("gpu", "sys/module/nvidia_peermem/parameters/x"), []),
-        (("gpu", "sys/module/nvidia_peermem/parameters/x", "sys/module/nv_peer_mem/refcnt"), ["other nv_peer_mem"]),
-        (("gpu", "sys/module/nvidia_peermem/parameters/peerdirect_support"), ["parameter peerdirect_support 0"]),
-    ],
-)
-def test_what_is_not_as_it_shall_be(site: Site, files: tuple[str, ...], told: list[str]) -> None:
-    for path in files:
-        if path == "gpu":
-            site.file("sys/bus/pci/devices/0000:19:00.0/vendor", "0x10de\n")
-            site.file("sys/bus/pci/devices/0000:19:00.0/class", "0x030200\n")
-            site.file("sys/bus/pci/devices/0000:07:00.0/vendor", "0x15b3\n")
-        else:
-            site.file(path, "0\n")
-    done = site.run((FILES / "loaded.sh").read_text(), "nvidia_peermem", "nv_peer_mem", "peerdirect_support=1")
-    assert done.stdout.splitlines() == told, done
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_unit_that_fails_says_why(site: Site, fails: bool) -> None:
-    site.program("systemctl", f"#!/bin/sh\nexit {int(fails)}\n")
-    site.program(
-        "journalctl",
-        "#!/bin/sh\ncase \"$*\" in *-k*) echo 'nvidia_peermem: Unknown symbol x' ;; "
-        "*) echo Starting; echo 'modprobe: ERROR: could not insert' ;; esac\n",
-    )
-    done = site.run((FILES / "run.sh").read_text(), "gpuprov-gpudirect.service", "nvidia_peermem")
-    wanted = "modprobe: ERROR: could not insert\nnvidia_peermem: Unknown symbol x\n" if fails else ""
-    assert (done.returncode, done.stdout) == (int(fails), wanted)
-
-
-@pytest.mark.parametrize("ran", [True, False])
-def test_a_module_that_others_loaded_is_loaded_anew_by_a_unit_that_has_not_run(site: Site, ran: bool) -> None:
-    """Only ExecStop of a unit that ran takes the module away, and only a module that is loaded anew takes parameters."""
-    site.program(
-        "systemctl",
-        "#!/bin/sh\nfile=ROOT/sys/module/nvidia_peermem/parameters/peerdirect_support\n"
-        f"case $1 in is-active) exit {int(not ran)} ;; restart) echo $1 >> ROOT/log ;; esac\n"
-        + ("rmmod nvidia_peermem\n" if ran else "")
-        + '[ -e "$file" ] || { mkdir -p "${file%/*}"; echo 1 > "$file"; }\n',
-    )
-    site.program("rmmod", "#!/bin/sh\necho rmmod >> ROOT/log; rm -r ROOT/sys/module/$1\n")
-    file = site.file("sys/module/nvidia_peermem/parameters/peerdirect_support", "0\n")
-    done = site.run((FILES / "run.sh").read_text(), "gpuprov-gpudirect.service", "nvidia_peermem")
-    assert (done.returncode, done.stderr, file.read_text()) == (0, "", "1\n")
-    assert (site.root / "log").read_text().split().count("rmmod") == 1
-
-
 def test_the_driver_leaves_with_what_stands_on_it(site: Site) -> None:
     """In the order in which they hold each other; without these, nvidia itself would stay in use."""
     tasks = yaml.safe_load((assets.root() / "roles/nvidia_driver/tasks/install/unload.yml").read_text(encoding="utf-8"))

@@ -144,7 +144,6 @@ def test_the_catalogue() -> None:
         for source in one.source
     }
     assert used | set(data.bad_context.source) == set(data.sources)
-    assert "0x1db1" in catalogue.without_open()
     assert set(OVERRIDES.values()) == {0, 1, 2}
     assert catalogue.gdrcopy("suse") is None
 

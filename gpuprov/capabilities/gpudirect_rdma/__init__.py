@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Capability, scripts
+from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.gpudirect_rdma import checks, gdrcopy, peer
+from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE, contribute, rules
 from gpuprov.catalog import gpudirect as catalogue
 from gpuprov.probe import gdrcopy as gdrcopy_probe
-from gpuprov.probe import nvidia, pci, rdma
+from gpuprov.probe import nvidia, rdma
 from gpuprov.probe.base import Facts
 from gpuprov.probe.gpudirect import GPUDIRECT
 from gpuprov.spec.model import Fragment
@@ -44,7 +45,7 @@ CAPABILITY = Capability(
     export=export,
     follows=("rdma", "nvidia_driver"),
     export_probes=(GPUDIRECT, rdma.DEVICES, gdrcopy_probe.PACKAGES, nvidia.PARAMETERS),
-    tables=lambda: {"gpudirect": {**catalogue.tables(), "scripts": scripts(GPUDIRECT, pci.NVIDIA_FUNCTIONS)}},
+    desired=DESIRED,
     packages=True,
     needs_gpu=True,
     shown_by="tests/e2e/test_gpudirect.py",

@@ -46,6 +46,11 @@ def method(ctx: Ctx) -> Outcome:
     decision = decided(ctx)
     if decision.problem or not decision.method:
         return undecided(decision)
+    kernels = ctx.facts.get(GPUDIRECT).kernels
+    if decision.method == "nv_peer_mem" and not any("nv_peer_mem" in kernel.modules for kernel in kernels):
+        hint = "method nvidia_peermem, which took its place; or install nvidia-peer-memory-dkms yourself"
+        told = f"{ctx.host.name} has no module of that name, and gpuprov does not install it"
+        return fail("an installed nv_peer_mem", told, hint)
     told = f"{decision.method}: {decision.reason}"
     if kind := ctx.facts.get(system.CONTAINER):
         told += f"; a {kind} container has the modules of its machine"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.gpudirect_rdma.checks import APPLY, Ctx
 from gpuprov.catalog import gpudirect as catalogue
@@ -24,7 +25,8 @@ def known(facts: Facts) -> catalogue.Gdrcopy:
     release = facts.get(system.OS_RELEASE)
     found = catalogue.gdrcopy(family(release) or "")
     if found is None:
-        raise ProbeFailed(f"no packages of gdrcopy are known for {release.name or release.id}")
+        told = f"gpudirect_rdma.gdrcopy.install: no packages of gdrcopy are known for {release.name or release.id}"
+        raise ProbeFailed(told, "gdrcopy: {install: false}")
     return found
 
 
@@ -34,7 +36,12 @@ def wanted(ctx: Ctx) -> tuple[str, ...]:
     return (*own.packages, *(own.tests if ctx.fragment.gdrcopy.tests else ()))
 
 
-@check("gpudirect_rdma.gdrcopy_offered", *BASE, probe.INDEX, fields=("gdrcopy",), moment="preflight")
+@check(
+    "gpudirect_rdma.gdrcopy_offered",
+    *(*BASE, probe.INDEX, *repositories_checks.COMING),
+    fields=("gdrcopy",),
+    moment="preflight",
+)
 def offered(ctx: Ctx) -> Outcome:
     """gdrcopy's packages are installed, or in the host's package sources."""
     if not ctx.fragment.gdrcopy.install:
@@ -44,6 +51,8 @@ def offered(ctx: Ctx) -> Outcome:
     if index.busy and lacking:
         return skip("another package manager is at work on the host: plan again when it has ended; apply waits for it")
     none = [name for name in lacking if not index.get(name)]
+    if none and (url := repositories_checks.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts)):
+        return repositories_checks.later("gdrcopy", url)
     if none:
         return fail(" ".join(wanted(ctx)), f"no package source of the host has {' '.join(none)}", SOURCE)
     return ok(" ".join(wanted(ctx)))

@@ -1,0 +1,158 @@
+"""What the role brings about: a sound peer module and the unit that loads it, or none of both; gdrcopy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities.base import Desired
+from gpuprov.capabilities.gpudirect_rdma import gdrcopy
+from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided
+from gpuprov.capabilities.gpudirect_rdma.decision import PROBES
+from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES
+from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
+from gpuprov.catalog import gpudirect as catalogue
+from gpuprov.catalog import gpus
+from gpuprov.probe import gdrcopy as gdrcopy_probe
+from gpuprov.probe import house, nvidia, pci, system
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.gpudirect import GPUDIRECT, Gpudirect
+
+HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
+OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
+FORERUNNER = "nv_peer_mem.service"
+
+
+def unit(name: str) -> str:
+    """The unit that loads a peer module."""
+    return f"""{HEADER}\
+# After openibd, which may put another ib_core in place; stopped before openibd is, which cannot take away an ib_core in use.
+[Unit]
+Description=GPU memory for RDMA devices ({name}), after the RDMA stack
+ConditionVirtualization=!container
+After=systemd-modules-load.service openibd.service nvidia-persistenced.service gpuprov-persistence.service network-pre.target
+# NCCL asks once, as a job starts: without the module it copies through the CPU until the job ends.
+Before=docker.service containerd.service crio.service kubelet.service slurmd.service
+Before=k3s.service k3s-agent.service rke2-server.service rke2-agent.service
+PartOf=openibd.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/sbin/modprobe {name}
+ExecStop=-/sbin/rmmod {name}
+
+[Install]
+WantedBy=multi-user.target openibd.service
+"""
+
+
+def files(state: Gpudirect, name: str) -> dict[str, str]:
+    """By path, what has a peer module loaded at boot, and again when openibd is started."""
+    if not name:
+        return {}
+    openibd = state.units.get("openibd.service", MISSING).load == "loaded"
+    after = {catalogue.DROP_IN: f"{HEADER}[Service]\nExecStartPost=-/sbin/modprobe {name}\n"} if openibd else {}
+    return {catalogue.UNIT_FILE: unit(name), **after}
+
+
+def dead(state: Gpudirect, name: str) -> str:
+    """Why the peer module that is there cannot be loaded; empty where every kernel has one that can, or none is wanted."""
+    found = ((kernel.release, kernel.modules.get(name)) for kernel in state.targets())
+    without = [release for release, module in found if module is None or module.symbols == "no"]
+    if not name or not without:
+        return ""
+    return (
+        f"kernel {', '.join(without)} has no {name} that was built against peer memory, and no other loads. Fix: OFED with its "
+        "headers for that kernel (rdma.stack doca-ofed), nvidia_driver.build dkms; or method dmabuf"
+    )
+
+
+def reboot(ctx: Ctx) -> str:
+    """Why the driver's parameter comes into force with a reboot only."""
+    wanted, now = str(OVERRIDES[ctx.fragment.topology_check]), ctx.facts.get(nvidia.PARAMETERS).get(OVERRIDE, "")
+    differs = now not in ("", wanted) and not ctx.facts.get(system.CONTAINER)
+    return f"the loaded driver has {OVERRIDE}={now}, {wanted} is wanted" if differs else ""
+
+
+def peer(ctx: Ctx, name: str) -> dict[str, Any]:
+    """As the module gpuprov_peer_memory takes it; empty where nothing is to be loaded now: in a container, or without a GPU."""
+    here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)) and not ctx.facts.get(system.CONTAINER)
+    if not name or not here:
+        return {}
+    asked = ("peerdirect_support", "persistent_api_support")
+    own = {key: str(getattr(ctx.fragment, key)) for key in asked} if name == "nvidia_peermem" else {}
+    causes = [{"text": one.text, "cause": one.cause, "way": one.way} for one in catalogue.gpudirect_file().messages]
+    return {"name": name, "other": OTHERS[name], "parameters": own, "causes": causes}
+
+
+def copies(ctx: Ctx) -> dict[str, Any]:
+    """gdrcopy: packages to `install`, its `service` where that is to be on, and whether it is to `run` again, which loads the module
+    and makes the device node; `later`: what waits for a package source."""
+    if not ctx.fragment.gdrcopy.install:
+        return {"install": [], "service": "", "run": False, "later": {}}
+    there, index = ctx.facts.get(gdrcopy_probe.PACKAGES), ctx.facts.get(gdrcopy_probe.INDEX)
+    lacking = [name for name in gdrcopy.wanted(ctx) if name not in there]
+    none = [name for name in lacking if not (index.get(name) or index.busy)]
+    driver = ctx.host.capabilities.get("nvidia_driver")
+    url = repositories_checks.coming(driver, ctx.facts) if none else ""
+    problem = f"gpudirect_rdma.gdrcopy: no package source of the host has {' '.join(none)}"
+    if none and not url:
+        raise ProbeFailed(problem, gdrcopy.SOURCE)
+    told = f"gdrcopy is installed when apply has added {url}"
+    state = ctx.facts.get(gdrcopy_probe.GDRCOPY)
+    good = state.major and state.node == f"{state.major} 666"
+    waits = ctx.facts.get(system.CONTAINER) or ctx.facts.get(house.REBOOT_REASONS)
+    return {
+        "install": [] if none else lacking,
+        "service": "" if lacking else gdrcopy.known(ctx.facts).service,
+        "run": not (lacking or good or waits),
+        "later": {"told": told, "problem": f"{problem}. Fix: {gdrcopy.SOURCE}"} if none else {},
+    }
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`told`: which method, and why. `rebuild`: `module`, `kernels`, and `why` in words, of modules that are built again; `dead`: why
+    those that are there then cannot load. `files`: text by path; `absent`: files that should not be there. `unit`: what loads the
+    module, on (`enabled`) or `off`. `reboot`: the reason for one. `forerunner`: a unit that is to be off. `peer`: as
+    gpuprov_peer_memory takes it. `gdrcopy`: its packages and its service. `later`: what waits for a package source."""
+    decision, state = decided(ctx), ctx.facts.get(GPUDIRECT)
+    if decision.problem:
+        raise ProbeFailed(f"gpudirect_rdma.method {ctx.fragment.method}: {decision.problem}", decision.hint)
+    name = "" if decision.method == "dmabuf" else decision.method
+    again = {kernel.release: kernel.rebuild[name] for kernel in state.targets() if name in kernel.rebuild}
+    wanted, old, own = files(state, name), state.units.get(FORERUNNER, MISSING), copies(ctx)
+    loads = old.load == "loaded" and (old.active == "active" or old.file == "enabled")
+    return {
+        "later": own.pop("later"),
+        "told": f"gpudirect_rdma: {decision.method or 'the method is decided when there is a driver'}, since {decision.reason}",
+        "rebuild": {
+            "module": name,
+            "kernels": list(again),
+            "why": "; ".join(f"{release}: {why}" for release, why in again.items()),
+        },
+        "dead": dead(state, name),
+        "files": wanted,
+        "absent": [path for path in (catalogue.UNIT_FILE, catalogue.DROP_IN) if path not in wanted],
+        "unit": catalogue.UNIT,
+        "enabled": bool(name),
+        "off": not name and bool(state.starts),
+        "reboot": reboot(ctx),
+        "forerunner": FORERUNNER if loads and name != "nv_peer_mem" else "",
+        "peer": peer(ctx, name),
+        "gdrcopy": own,
+    }
+
+
+DESIRED = Desired(
+    (
+        *(*PROBES, *gdrcopy.BASE, gdrcopy_probe.INDEX, gdrcopy_probe.GDRCOPY, nvidia.PARAMETERS),
+        *(system.CONTAINER, house.REBOOT_REASONS, *repositories_checks.COMING),
+    ),
+    make,
+    reads=(
+        *("nvidia_driver_version", "nvidia_driver_kernel_modules", "nvidia_driver_build"),
+        *("nvidia_driver_source", "nvidia_driver_repository", "rdma_fabric", "rdma_stack"),
+    ),
+    facts=lambda host: (catalogue.gpudirect_file(), gpus.those(host.gpu.model if host.gpu else "")),
+)

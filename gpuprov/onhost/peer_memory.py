@@ -1,0 +1,83 @@
+"""A module for peer memory in the running kernel: loaded by its unit, with its parameters, and no other beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from typing import Mapping, Sequence
+
+from .files import read
+from .systemd import is_active
+from .units import restart
+
+MODULES = "/sys/module"
+KERNEL = re.compile(r"nvidia.peermem|peer_mem|nv_mem_client")
+"""What is in the kernel's lines about peer memory."""
+
+
+class Failed(Exception):
+    """Its message says what does not load, or does not leave, and why."""
+
+
+def differences(name: str, other: str, parameters: Mapping[str, str]) -> list[str]:
+    """What is not as it should be, in words. Of a parameter that the loaded module does not have, nothing."""
+    found = [f"{other} is loaded"] if other and os.path.isdir(f"{MODULES}/{other}") else []
+    if not os.path.isdir(f"{MODULES}/{name}"):
+        return [*found, f"{name} is not loaded"]
+    now = {key: read(f"{MODULES}/{name}/parameters/{key}").strip() for key in parameters}
+    return found + [f"{key} is {now[key]}" for key, value in parameters.items() if now[key] not in ("", value)]
+
+
+def load(unit: str, name: str, other: str, parameters: Mapping[str, str], causes: Sequence[Mapping[str, str]]) -> None:
+    """Have the unit load it. Raises Failed."""
+    if other and os.path.isdir(f"{MODULES}/{other}"):
+        _out(name, other)
+    if not is_active(unit) and os.path.isdir(f"{MODULES}/{name}"):
+        # A unit that did not run has nothing to stop: a module that something else loaded would stay, with its parameters.
+        _rmmod(name)
+    status, lines = restart(unit)
+    if status:
+        raise Failed(f"{name} does not load: {_why(lines, causes)}")
+    # A module in use does not leave, and keeps its parameters: the unit has nothing to do then, and does not fail.
+    if left := differences(name, other, parameters):
+        raise Failed(
+            f"{name} stays as it was loaded ({', '.join(left)}), for it is in use. Fix: end what uses RDMA on the host, or reboot it; "
+            "then apply again"
+        )
+
+
+def _out(name: str, other: str) -> None:
+    """Both register one client."""
+    said = _rmmod(other)
+    if said:
+        raise Failed(
+            f"{other} does not leave: {said}; it and {name} register the same client. Fix: end what uses RDMA on the host, or reboot "
+            "it; then apply again"
+        )
+
+
+def _rmmod(name: str) -> str:
+    """What rmmod complains of; empty if the module has left."""
+    done = subprocess.run(["rmmod", name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return done.stderr.decode(errors="replace").strip() or "rmmod failed" if done.returncode else ""
+
+
+def _why(lines: Sequence[str], causes: Sequence[Mapping[str, str]]) -> str:
+    """What modprobe and the kernel said, and what that means, by the first cause whose `text` (a regular expression) is in it."""
+    kernel = [line for line in _kernel_log() if KERNEL.search(line)][-4:]
+    said = " | ".join([*(line for line in lines if "modprobe" in line.lower()), *kernel])
+    for cause in causes:
+        if re.search(cause["text"], said):
+            return f"{said}. That is: {cause['cause']}. Fix: {cause['way']}"
+    said = said or "the kernel says nothing of it"
+    return f"{said}. Fix: gpuprov verify says what it was built against (gpudirect_rdma.built)"
+
+
+def _kernel_log() -> Sequence[str]:
+    try:
+        words = ["journalctl", "-q", "-k", "-b", "--no-pager", "-o", "cat"]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except FileNotFoundError:
+        return []
+    return done.stdout.decode(errors="replace").splitlines()

@@ -1,0 +1,176 @@
+"""gpudirect_rdma: what the role brings about, and what is refused before it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from gpuprov import assets
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED
+from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog import gpudirect as catalogue
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.repository import Repository
+from tests.capabilities import gpudirect_host as gh
+from tests.capabilities.asking import CHECKS, NO_GPU, PODMAN, facts, good
+from tests.capabilities.gpudirect_host import DMABUF, NEXT, OPEN, K, kernel, said
+
+PEER = GpudirectRdma(method="nvidia_peermem")
+FORERUNNER = GpudirectRdma(method="nv_peer_mem")
+COPY = GpudirectRdma(method="nvidia_peermem", gdrcopy=Gdrcopy(install=True))
+BEFORE = "it was built before OFED, without peer memory"
+DOCA = {"rdma": Rdma(stack="doca-ofed")}
+MIRROR = NvidiaDriver(
+    version="580", source="mirror", repository=Repository(url="https://mirror.example/cuda", key_file="/key.asc")
+)
+
+
+def context(
+    block: GpudirectRdma = PEER, beside: dict[str, Fragment] | None = None, /, **changed: Any
+) -> Context[GpudirectRdma]:
+    """By the probes that are declared for it and no others."""
+    texts = {**good(), "container": "none\n", "reboot_reasons": "", **changed}
+    told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
+    return Context(HostSpec(name="gpu1", capabilities={**(beside or {}), "gpudirect_rdma": block}), block, told)
+
+
+def made(*asked: Any, **changed: Any) -> dict[str, Any]:
+    return dict(DESIRED.make(context(*asked, **changed)))
+
+
+def test_a_peer_module_is_loaded_after_the_rdma_stack() -> None:
+    found = made()
+    assert found["enabled"]
+    assert (found["off"], found["absent"], found["dead"], found["forerunner"], found["reboot"]) == (
+        False,
+        [],
+        "",
+        "",
+        "",
+    )
+    unit = found["files"][catalogue.UNIT_FILE]
+    assert "\nExecStart=/sbin/modprobe nvidia_peermem\n" in unit
+    assert re.search(r"^After=.* openibd\.service ", unit, re.M)
+    assert "\nWantedBy=multi-user.target openibd.service\n" in unit
+    assert found["files"][catalogue.DROP_IN].endswith("[Service]\nExecStartPost=-/sbin/modprobe nvidia_peermem\n")
+    assert found["told"] == "gpudirect_rdma: nvidia_peermem, since the spec asks for it"
+    peer = found["peer"]
+    assert (peer["name"], peer["other"]) == ("nvidia_peermem", "nv_peer_mem")
+    assert peer["parameters"] == {"peerdirect_support": "0", "persistent_api_support": "1"}
+    assert {"text", "cause", "way"} == set(peer["causes"][0])
+
+
+def test_what_the_probe_reads_is_what_the_role_writes() -> None:
+    """The checks know the unit and the drop-in by these lines."""
+    for text, pattern in zip(made()["files"].values(), (r"^ExecStart=.*modprobe (\w+)$", r"^ExecStartPost=-.*modprobe (\w+)$"),
+                             strict=True):  # fmt: skip
+        assert re.findall(pattern, text, re.M) == ["nvidia_peermem"]
+
+
+def test_without_openibd_there_is_no_drop_in_of_it() -> None:
+    found = made(gpudirect=said(openibd=gh.NONE))
+    assert (list(found["files"]), found["absent"]) == ([catalogue.UNIT_FILE], [catalogue.DROP_IN])
+
+
+def test_with_dmabuf_nothing_of_it_stays() -> None:
+    found = made(GpudirectRdma(method="dmabuf"), gpudirect=said(kernel(license_=OPEN)))
+    assert (found["files"], found["peer"], found["enabled"], found["off"]) == ({}, {}, False, True)
+    assert found["absent"] == [catalogue.UNIT_FILE, catalogue.DROP_IN]
+    assert not made(GpudirectRdma(), gpudirect=DMABUF)["off"], "there is no unit to stop"
+
+
+def test_only_kernels_of_the_method_that_can_boot_are_built_again() -> None:
+    text = said(kernel(symbols="no", rebuild=BEFORE), kernel(NEXT, bootable=False, rebuild=BEFORE))
+    found = made(gpudirect=text)
+    assert found["rebuild"] == {"module": "nvidia_peermem", "kernels": [K], "why": f"{K}: {BEFORE}"}
+    assert found["dead"].startswith(f"kernel {K} has no nvidia_peermem that was built against peer memory")
+    assert (
+        made(GpudirectRdma(method="dmabuf"), gpudirect=said(kernel(license_=OPEN, rebuild=BEFORE)))["rebuild"][
+            "kernels"
+        ]
+        == []
+    )
+    assert made(gpudirect=said(kernel(symbols="unknown")))["dead"] == ""
+    assert K in made(None or PEER, DOCA, gpudirect=said(kernel(module="")))["dead"]
+
+
+def test_the_forerunner_is_switched_off_unless_it_is_meant() -> None:
+    on = said(old=("loaded", "active", "enabled"))
+    assert made(gpudirect=on)["forerunner"] == "nv_peer_mem.service"
+    assert made(gpudirect=said(old=("loaded", "inactive", "disabled")))["forerunner"] == ""
+    both = said(kernel(module="nv_peer_mem"), old=("loaded", "active", "enabled"))
+    found = made(FORERUNNER, gpudirect=both)
+    assert (found["forerunner"], found["peer"]["other"], found["peer"]["parameters"]) == ("", "nvidia_peermem", {})
+
+
+def test_nothing_is_loaded_in_a_container_or_without_a_gpu() -> None:
+    assert made(**PODMAN)["peer"] == {}
+    assert made(**NO_GPU)["peer"] == {}
+    assert made(**PODMAN)["enabled"], "at the next boot of its machine"
+
+
+def test_a_driver_that_was_loaded_with_another_override_needs_a_reboot() -> None:
+    allow = GpudirectRdma(method="nvidia_peermem", topology_check="allow")
+    loaded = {"driver_parameters": "GrdmaPciTopoCheckOverride: 0\n"}
+    reason = "the loaded driver has NVreg_GrdmaPciTopoCheckOverride=0, 1 is wanted"
+    assert made(allow, **loaded)["reboot"] == reason
+    assert made(allow, **loaded, **PODMAN)["reboot"] == ""
+    assert made(**loaded)["reboot"] == ""
+    assert made(allow, driver_parameters="")["reboot"] == ""
+
+
+def test_a_method_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ProbeFailed, match=r"gpudirect_rdma\.method dmabuf: dma-buf needs open kernel modules"):
+        made(GpudirectRdma(method="dmabuf"))
+    assert made(GpudirectRdma(), gpudirect=said(kernel(nvidia="", module="")))["told"]
+
+
+def test_the_forerunner_has_to_be_installed_already() -> None:
+    check = CHECKS["gpudirect_rdma.method"]
+
+    def asked(*kernels: str) -> str:
+        texts = {**good(), "gpudirect": said(*kernels)}
+        ctx = Context(HostSpec(name="gpu1"), FORERUNNER, facts(**{one.name: texts[one.name] for one in check.probes}))
+        return str(check.run(ctx).status)
+
+    assert asked(kernel(module="nv_peer_mem")) == "pass"
+    assert asked(kernel()) == "fail"
+
+
+def test_gdrcopy_is_installed_and_runs() -> None:
+    found = made(COPY, gdrcopy_index=gh.INDEX)["gdrcopy"]
+    assert found == {"install": ["gdrdrv-dkms", "libgdrapi"], "service": "", "run": False}
+    there = {"gdrcopy_packages": gh.INSTALLED, "gdrcopy": gh.COPIES}
+    assert made(COPY, **there)["gdrcopy"] == {"install": [], "service": "gdrdrv.service", "run": False}
+    gone = {**there, "gdrcopy": gh.COPIES.replace("666", "600")}
+    assert made(COPY, **gone)["gdrcopy"]["run"]
+    assert not made(COPY, **gone, reboot_reasons="nouveau|why\n")["gdrcopy"]["run"]
+    assert not made(COPY, **gone, **PODMAN)["gdrcopy"]["run"]
+    assert made(PEER, **there)["gdrcopy"] == {"install": [], "service": "", "run": False}
+
+
+def test_gdrcopy_that_nobody_offers_is_refused_or_waited_for() -> None:
+    with pytest.raises(ProbeFailed, match="no package source of the host has gdrdrv-dkms libgdrapi") as refused:
+        made(COPY)
+    assert "developer.download.nvidia.com" in refused.value.hint
+    waits = made(COPY, {"nvidia_driver": MIRROR})
+    assert waits["later"]["told"] == "gdrcopy is installed when apply has added https://mirror.example/cuda"
+    assert waits["gdrcopy"]["install"] == []
+    assert made(COPY, gdrcopy_index=gh.INDEX)["later"] == {}
+
+
+def test_the_role_names_what_it_gets() -> None:
+    tasks = "\n".join(file.read_text() for file in (assets.root() / "roles/gpudirect_rdma/tasks").rglob("*.yml"))
+    found = made(COPY, gdrcopy_index=gh.INDEX)
+    assert set(re.findall(r"desired\.gpudirect_rdma\.(\w+)", tasks)) == set(found) - {"later"}, (
+        "the judge takes `later`"
+    )
+    for key, named in (("peer", r"gpudirect_rdma\.peer\.(\w+)"), ("gdrcopy", r"gpudirect_rdma\.gdrcopy\.(\w+)"),
+                       ("rebuild", r"(?:__wanted|gpudirect_rdma\.rebuild)\.(\w+)")):  # fmt: skip
+        assert set(re.findall(named, tasks)) == set(found[key]), key
