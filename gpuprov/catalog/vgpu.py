@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -131,17 +131,3 @@ def cloud(vendor: str, product: str, tag: str) -> str:
         if all(found[key] == value for key, value in wanted.items() if value):
             return one.name
     return ""
-
-
-def tables() -> dict[str, Any]:
-    """What the role decides by."""
-    return {
-        "program": PROGRAM,
-        "unit": UNIT,
-        "config": CONFIG,
-        "token_name": TOKEN_NAME,
-        "settings": [
-            {"key": one.key, "field": one.field, "default": one.default, "licensing": list(one.licensing), "values": one.values}
-            for one in vgpu_file().settings
-        ],
-    }  # fmt: skip

@@ -126,7 +126,7 @@ if [ -e $c ]; then
   sed -n 's/^[[:space:]]*\\([A-Za-z][A-Za-z0-9]*\\)[[:space:]]*=/setting|\\1=/p' $c
   o=$(sed -n 's/^[[:space:]]*ClientConfigTokenPath[[:space:]]*=[[:space:]]*"\\{0,1\\}\\([^"#]*[^"# ]\\).*/\\1/p' $c | tail -n 1)
 fi
-for f in "${o:-$t}"/client_configuration_token_*.tok; do
+for f in "${tokens:-${o:-$t}}"/client_configuration_token_*.tok; do
   [ -f "$f" ] || continue
   e=$(cut -d. -f2 "$f" | tr '_-' '/+' | { cat; echo '==='; } | tr -d '\\n' | base64 -d 2>/dev/null | tr ',{}' '\\n\\n\\n' \\
     | sed -n 's/^ *"exp" *: *\\([0-9]\\{9,11\\}\\).*/\\1/p' | head -n 1)
@@ -140,8 +140,9 @@ journalctl -q --no-pager -o cat -n 30 -u $u 2>/dev/null | sed 's/eyJ[A-Za-z0-9_.
 true""",
     parse_gridd,
     "systemctl status nvidia-gridd; grep -v '^#' /etc/nvidia/gridd.conf; sha256sum /etc/nvidia/ClientConfigToken/*.tok",
+    asks=lambda host: {"tokens": getattr(host.capabilities.get("vgpu_guest"), "token_directory", "")},
 )
-"""nvidia-gridd, by the paths of NVIDIA's licensing guide: https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/"""
+"""nvidia-gridd, and the tokens in the folder that the spec names, else gridd.conf; by the paths of NVIDIA's licensing guide: https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/"""
 LICENCES = Probe(
     "vgpu_licences",
     """command -v nvidia-smi >/dev/null || exit 127

@@ -45,8 +45,16 @@ def gpu(ctx: Ctx) -> Outcome:
 
 @check("vgpu_guest.driver", GRIDD, moment="preflight", evidence=f"ls -l {catalogue.PROGRAM}")
 def driver(ctx: Ctx) -> Outcome:
-    """NVIDIA's vGPU guest driver, which brings nvidia-gridd, is installed."""
-    if ctx.facts.get(GRIDD).installed:
+    """NVIDIA's vGPU guest driver, which brings nvidia-gridd and its unit, is installed."""
+    gridd = ctx.facts.get(GRIDD)
+    if gridd.installed and gridd.load == "not-found":
+        # https://github.com/Azure/aks-gpu/pull/90: some installers of the driver bring the program without a unit
+        told = f"{catalogue.UNIT} does not exist, although {catalogue.PROGRAM} does"
+        hint = (
+            "install the guest driver's packages instead of its .run, which brings the unit only where it finds systemd"
+        )
+        return fail(catalogue.UNIT, told, hint)
+    if gridd.installed:
         return ok(catalogue.PROGRAM)
     return fail(catalogue.PROGRAM, f"{catalogue.PROGRAM} is not there: no vGPU guest driver", catalogue.PORTAL)
 
