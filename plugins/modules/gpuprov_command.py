@@ -65,7 +65,9 @@ def main() -> None:
         said = (error.strip() or out.strip() or f"status {int(status)}").splitlines()[-1]
         if module.params["tolerate"]:
             module.warn(f"{shown}: {said}; {module.params['tolerate']}")
-            module.exit_json(changed=True, rc=status, stdout=out, stderr=error)
+            module.exit_json(
+                changed=True, stdout=out, stderr=error
+            )  # with a status of its own, Ansible would call it failed
         module.fail_json(msg=f"{shown}: {said}. Fix: {module.params['hint']}", rc=status, stdout=out, stderr=error)
     module.exit_json(changed=True, stdout=out, stderr=error, rc=status)
 
