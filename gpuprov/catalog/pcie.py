@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -110,22 +110,3 @@ def acs_bits(control: int) -> str:
     """The bits that are set, as lspci names them: `SrcValid+ ReqRedir+`."""
     named = [f"{name}+" for bit, name in enumerate(ACS_BITS) if control & 1 << bit]
     return " ".join(named + ([f"0x{control:04x}"] if control >> len(ACS_BITS) else []))
-
-
-def tables() -> dict[str, Any]:
-    """What the role decides by."""
-    file = pcie_file()
-    return {
-        "config": CONFIG,
-        "program": PROGRAM,
-        "policy": POLICY,
-        "drop_in": DROP_IN,
-        "grub": GRUB,
-        "unit": UNIT,
-        "computed_acs": {one.id: one.name for one in file.computed_acs},
-        "no_relaxed_ordering": [
-            f"{one.vendor}:{number:04x}"
-            for one in file.no_relaxed_ordering
-            for number in range(int(one.first, 16), int(one.last, 16) + 1)
-        ],
-    }

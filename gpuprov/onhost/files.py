@@ -10,6 +10,9 @@ import stat
 import tempfile
 from typing import Mapping, NamedTuple
 
+PYTHON = "@PYTHON@"
+"""What stands in the text of a unit for the Python that gpuprov's modules have on the host."""
+
 
 class Wanted(NamedTuple):
     """A file of root's. `content` None: it should not be there."""

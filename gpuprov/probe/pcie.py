@@ -57,7 +57,8 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
 
 class Pcie(msgspec.Struct, frozen=True, kw_only=True):
     """`functions` by address. `others`: ids of all NVIDIA and Mellanox functions. `config`: lines of gpuprov's configuration (None:
-    no such file). `load`, `active`, `file`: of the boot unit. `log`: its last lines. `irqbalance`: its command line, if it runs.
+    no such file). `load`, `active`, `file`: of the boot unit. `log`: its last lines. `irqbalance`: its command line, if it runs
+    (`balancer`); `balances`: it is installed. `setpci`: that is.
     `lockdown`: the kernel's mode (`none`, `integrity`). `topo`: the path of rdma_topo; `topo_check`: its exit status and what it
     says is wrong; `topo_grub`: `same`, `differs`, `absent`, or why it is not known;
     `topo_started`: whether the running kernel has the masks that it would write on its command line."""
@@ -71,6 +72,8 @@ class Pcie(msgspec.Struct, frozen=True, kw_only=True):
     log: tuple[str, ...] = ()
     irqbalance: str = ""
     balancer: bool = False
+    balances: bool = False
+    setpci: bool = False
     lockdown: str = ""
     vendor: str = ""
     topo: str = ""
@@ -135,6 +138,8 @@ def parse(output: Output) -> Pcie:
         log=tuple(many.get("log", ())),
         irqbalance=one.get("irqbalance", ""),
         balancer="irqbalance" in one,
+        balances="installed" in one,
+        setpci="setpci" in one,
         lockdown=one.get("lockdown", ""),
         vendor=one.get("vendor", ""),
         topo=one.get("topo", ""),
@@ -214,6 +219,8 @@ c=/etc/gpuprov/pcie.conf u=gpuprov-pcie.service
 systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
 journalctl -q --no-pager -o cat -n 4 -u $u 2>/dev/null | sed 's/^/log|/'
 for f in $(grep -lsx irqbalance /proc/[0-9]*/comm); do echo "irqbalance|$(tr '\\0' ' ' <"${{f%comm}}cmdline")"; done
+[ -e /usr/sbin/irqbalance ] && echo 'installed|'
+for f in setpci /usr/sbin/setpci /sbin/setpci; do command -v $f >/dev/null && echo 'setpci|' && break; done
 sed -n 's/.*\\[\\(.*\\)\\].*/lockdown|\\1/p' /sys/kernel/security/lockdown 2>/dev/null
 sed -n 's/^vendor_id[[:space:]]*: /vendor|/p;s/^CPU implementer.*/vendor|arm/p' /proc/cpuinfo | head -n 1
 t=$(command -v rdma_topo || ls /usr/sbin/rdma_topo 2>/dev/null)

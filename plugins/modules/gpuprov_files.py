@@ -29,6 +29,10 @@ options:
     description: By the absolute path of a file that is there, values by key; its other lines stay as they are.
     type: dict
     default: {}
+  units:
+    description: Like C(files), where C(@PYTHON@) stands for the Python that runs this module on the host.
+    type: dict
+    default: {}
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
@@ -49,8 +53,10 @@ paths:
   returned: always
 """
 
+import sys
+
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.gpuprov_onhost.files import Refused, Wanted, bring_about, differences, with_keys
+from ansible.module_utils.gpuprov_onhost.files import PYTHON, Refused, Wanted, bring_about, differences, with_keys
 
 
 def main() -> None:
@@ -59,10 +65,13 @@ def main() -> None:
         "absent": {"type": "list", "elements": "path", "default": []},
         "programs": {"type": "dict", "default": {}},
         "keys": {"type": "dict", "default": {}},
+        "units": {"type": "dict", "default": {}},
     }
     module = AnsibleModule(options, supports_check_mode=True)
     wanted = [Wanted(path, content) for path, content in module.params["files"].items()]
     wanted += [Wanted(path, content, 0o755) for path, content in module.params["programs"].items()]
+    units = module.params["units"].items()
+    wanted += [Wanted(path, content.replace(PYTHON, sys.executable)) for path, content in units]
     wanted += [Wanted(path, None) for path in module.params["absent"]]
     keys = module.params["keys"]
     if wrong := [path for path in (*(one.path for one in wanted), *keys) if not path.startswith("/")]:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import assets
+from gpuprov.capabilities.pcie.desired import POLICY
+from gpuprov.onhost import pcie as onhost
 from tests.capabilities.pcie_host import CONTROL, GPU, HCA, LEFT, ON, RIGHT, ROOT_PORT, UPSTREAM, space, tree
 
-PROGRAM = assets.root() / "roles/pcie/files/pcie.py"
+PROGRAM = Path(str(onhost.__file__))
 # The two expressions that the program gives to setpci(8), on a file of the tree; the register lies where space() puts it.
 SETPCI = """#!/bin/sh
 [ "$1 $2 $3" = '-A linux-sysfs -O' ] || exit 9
@@ -52,13 +53,11 @@ def has(root: Path, address: str) -> tuple[int, int]:
 
 def test_acs_of_all_that_is_above_is_cleared(tmp_path: Path) -> None:
     tree(tmp_path, acs=ON)
-    done = run(tmp_path, "state")
-    assert done.stdout.splitlines() == [f"{one} acs 001d 0000" for one in (ROOT_PORT, LEFT, RIGHT)], done.stderr
-    assert has(tmp_path, LEFT)[1] == ON, "state changes nothing"
     done = run(tmp_path, "apply")
     assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [f"{one} acs 001d -> 0000" for one in (ROOT_PORT, LEFT, RIGHT)]
     assert [has(tmp_path, one) for one in (ROOT_PORT, LEFT, RIGHT)] == [(CONTROL, 0)] * 3
-    assert run(tmp_path, "apply").stdout == run(tmp_path, "state").stdout == "", "a second run changes nothing"
+    assert run(tmp_path, "apply").stdout == "", "a second run changes nothing"
     assert has(tmp_path, "0000:18:00.1")[1] == ON, "a virtual function is its physical function's"
 
 
@@ -137,7 +136,6 @@ def test_a_function_that_fell_off_the_bus_is_told_and_the_others_are_set(tmp_pat
     tree(tmp_path, acs=ON)
     (tmp_path / "sys/bus/pci/devices" / GPU / "config").write_bytes(b"\xff" * 4096)
     settings = "acs disabled\nmax_read_request 4096\ngpu_max_read_request 4096\nrelaxed_ordering disabled\n"
-    assert f"{GPU} acs unreadable 0000\n" in run(tmp_path, "state", settings).stdout
     done = run(tmp_path, "apply", settings, setpci=SETPCI.replace("case $7", f"[ $6 = {GPU} ] && exit\ncase $7", 1))
     assert done.returncode == 1
     told = ("acs stays unreadable", "max_read_request stays unreadable", "relaxed_ordering stays unreadable")
@@ -147,9 +145,9 @@ def test_a_function_that_fell_off_the_bus_is_told_and_the_others_are_set(tmp_pat
 
 
 def test_usage_and_a_missing_file(tmp_path: Path) -> None:
-    assert run(tmp_path, "boot").stderr == "pcie: usage: pcie.py state|apply [CONFIG]\n"
+    assert run(tmp_path, "boot").stderr == "pcie: usage: pcie.py apply [CONFIG]\n"
     env = {**os.environ, "GPUPROV_ROOT": str(tmp_path)}
-    done = subprocess.run([sys.executable, PROGRAM, "state"], capture_output=True, text=True, check=False, env=env)
+    done = subprocess.run([sys.executable, PROGRAM, "apply"], capture_output=True, text=True, check=False, env=env)
     assert done.stderr == f"pcie: {tmp_path}/etc/gpuprov/pcie.conf cannot be read: No such file or directory\n"
 
 
@@ -164,10 +162,12 @@ def test_the_real_setpci_finds_the_registers(tmp_path: Path) -> None:
 
 def test_irqbalance_is_told_to_leave_hcas_alone(tmp_path: Path) -> None:
     tree(tmp_path)
-    policy = assets.root() / "roles/pcie/files/irqbalance.sh"
     told = [
         subprocess.run(
-            ["sh", policy, tmp_path / "sys/bus/pci/devices" / one, "101"], capture_output=True, text=True, check=True
+            ["sh", "-c", POLICY, "policy", tmp_path / "sys/bus/pci/devices" / one, "101"],
+            capture_output=True,
+            text=True,
+            check=True,
         )
         for one in (HCA, GPU)
     ]

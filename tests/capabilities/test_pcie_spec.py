@@ -1,15 +1,11 @@
-"""pcie, known offline: what a spec must not say, the kernel parameters of a mode, the file that the role writes, export."""
+"""pcie, known offline: what a spec must not say, the kernel parameters of a mode, export."""
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from jinja2 import Environment
 
-from gpuprov import assets
 from gpuprov.capabilities import pcie
-from gpuprov.capabilities.pcie.fragment import Pcie, lines
+from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import GpuSpec, HostSpec
@@ -63,30 +59,6 @@ def test_rules(block: Pcie, gpu: str, said_: str) -> None:
 def test_what_is_asked_of_the_kernel(block: Pcie, gpu: str, words: dict[str, str] | None) -> None:
     host = HostSpec(name="h", gpu=GpuSpec(model=gpu) if gpu else None)
     assert pcie.contribute(host, block) == (Kernel(command_line=words) if words else None)
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        Pcie(acs="rdma_topo", affinity="local"),
-        Pcie(acs="disabled", max_read_request=4096, gpu_max_read_request=512, relaxed_ordering="disabled"),
-    ],
-)
-def test_the_role_writes_the_lines_that_the_check_expects(block: Pcie) -> None:
-    values = {f"pcie_{key}": getattr(block, key) for key in block.__struct_fields__}
-    environment = Environment(trim_blocks=True)
-    environment.filters["comment"] = "# {}".format
-    text = (assets.root() / "roles/pcie/vars/main.yml").read_text(encoding="utf-8")
-    wanted = dict(
-        re.findall(r'^  (\w+): "(\{\{.*\}\})"$', text.partition("__pcie_settings:")[2].partition("\n__")[0], re.M)
-    )
-    rendered = {key: environment.from_string(value).render(**values) for key, value in wanted.items()}
-    settings = {key: int(value) if value.isdigit() else value for key, value in rendered.items()}
-    file = assets.root() / "roles/pcie/templates/etc/gpuprov/pcie.conf.j2"
-    written = environment.from_string(file.read_text(encoding="utf-8")).render(
-        ansible_managed="Ansible managed", __pcie_known=catalogue.tables(), __pcie_settings=settings
-    )
-    assert tuple(line for line in written.splitlines() if not line.startswith("#")) == lines(block)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov import assets
+from gpuprov.capabilities.pcie.desired import UNIT
 from gpuprov.catalog import rdma as catalogue
 
 # `rdma link add NAME type TYPE netdev IF` and `rdma link delete NAME` on a folder that looks like /sys/class/infiniband. udev's
@@ -198,14 +199,20 @@ def test_limits_of_running_services(services: Path, words: tuple[str, ...], told
     assert log(services) == done
 
 
+def unit_text(unit: str) -> str:
+    role, _, name = unit.partition(":")
+    if role == "pcie":
+        return UNIT
+    return (assets.root() / f"roles/{role}/templates/etc/systemd/system/{name}.service.j2").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     "unit",
     ["rdma:gpuprov-rdma-soft", "rdma:gpuprov-roce", "rdma:gpuprov-erdma", "pcie:gpuprov-pcie", "gpudirect_rdma:gpuprov-gpudirect"],
 )  # fmt: skip
 def test_boot_units_are_done_before_jobs_start(unit: str) -> None:
     """A job opens the devices once, as it starts, and keeps what it found."""
-    role, _, name = unit.partition(":")
-    text = (assets.root() / f"roles/{role}/templates/etc/systemd/system/{name}.service.j2").read_text(encoding="utf-8")
+    text = unit_text(unit)
     before = " ".join(line.partition("=")[2] for line in text.splitlines() if line.startswith("Before=")).split()
     kubernetes = {f"{one}.service" for one in ("k3s", "k3s-agent", "rke2-server", "rke2-agent")}
     assert {*catalogue.daemons(), *kubernetes} <= set(before)
@@ -214,8 +221,7 @@ def test_boot_units_are_done_before_jobs_start(unit: str) -> None:
 @pytest.mark.parametrize("unit", ["rdma:gpuprov-roce", "pcie:gpuprov-pcie"])
 def test_every_adapter_is_there_before_any_is_set(unit: str) -> None:
     """rdma-hw.target is reached with the first one, and a spec without a count takes those that there are."""
-    role, _, name = unit.partition(":")
-    text = (assets.root() / f"roles/{role}/templates/etc/systemd/system/{name}.service.j2").read_text(encoding="utf-8")
+    text = unit_text(unit)
     assert "\nExecStartPre=-/usr/bin/env udevadm settle --timeout=60\n" in text
 
 

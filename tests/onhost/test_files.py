@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from gpuprov.onhost.files import Difference, Refused, Wanted, bring_about, differences, with_keys
+from gpuprov.onhost.files import PYTHON, Difference, Refused, Wanted, bring_about, differences, with_keys
 from tests.onhost.modules import ran
 
 
@@ -90,3 +91,12 @@ def test_the_module_sets_keys_and_in_check_mode_says_so(tmp_path: Path, capsys: 
     assert place.read_text() == "FABRIC_MODE=0\n"
     assert not ran(capsys, "gpuprov_files", keys={str(place): keys})["changed"]
     assert ran(capsys, "gpuprov_files", keys={"daemon.cfg": keys})["msg"] == "daemon.cfg is no absolute path"
+
+
+def test_a_unit_is_started_by_the_python_of_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    unit, other = tmp_path / "a.service", tmp_path / "a.conf"
+    line = f"ExecStart={PYTHON} -B /a.py\n"
+    done = ran(capsys, "gpuprov_files", units={str(unit): line}, files={str(other): line})
+    assert done["changed"]
+    assert unit.read_text() == f"ExecStart={sys.executable} -B /a.py\n"
+    assert other.read_text() == line, "nothing else is a unit"

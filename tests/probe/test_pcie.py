@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.capabilities.pcie.fragment import as_onhost
+from gpuprov.onhost import pcie as onhost
 from gpuprov.probe.base import Output
 from gpuprov.probe.pcie import PCIE, Pcie, parse
 from tests.capabilities.pcie_host import CONTROL, GPU, HCA, LEFT, ON, RIGHT, ROOT_PORT, UPSTREAM, said, space, tree
@@ -73,6 +75,25 @@ def test_a_host_with_a_switch(tmp_path: Path) -> None:
         True,
     )
     assert found.others == ("15b3:1021", "15b3:101e", "10de:2330")
+
+
+def test_the_program_of_the_boot_unit_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path, acs=ON)
+    monkeypatch.setattr(onhost, "ROOT", str(tmp_path))
+    monkeypatch.setattr(onhost, "DEVICES", f"{tmp_path}/sys/bus/pci/devices")
+    own = onhost.functions_here()
+    assert len(own) == 6
+    theirs = {one.address: as_onhost(one) for one in read(tmp_path).path()}
+    assert {one.address: one for one in own} == theirs
+
+
+def test_what_is_installed(tmp_path: Path) -> None:
+    tree(tmp_path)
+    (tmp_path / "usr/sbin").mkdir(parents=True)
+    (tmp_path / "usr/sbin/irqbalance").touch()
+    (tmp_path / "usr/sbin/setpci").touch(0o755)
+    found = read(tmp_path)
+    assert (found.balances, found.balancer, found.setpci) == (True, False, True)
 
 
 def test_what_cannot_be_read_is_not_taken_for_zero(tmp_path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability, scripts
+from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.pcie import checks, preflight
+from gpuprov.capabilities.pcie.desired import DESIRED
 from gpuprov.capabilities.pcie.fragment import Pcie, lines, model
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.probe import rdma
@@ -87,7 +88,8 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(PCIE, rdma.DEVICES),
     follows=("rdma", "nvidia_driver"),
-    tables=lambda: {HERE: {**catalogue.tables(), "scripts": scripts(PCIE)}},
+    desired=DESIRED,
+    carried=("gpuprov.onhost.pcie",),
     packages=True,
     driverless=True,
     needs_gpu=True,

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.pcie.fragment import Ctx, guest, lines, model
+from gpuprov.capabilities.pcie.fragment import REASON, Ctx, as_onhost, guest, lines, model
 from gpuprov.catalog import pcie as catalogue
+from gpuprov.onhost import pcie as onhost
 from gpuprov.probe import boot, rdma, system, virtualization
 from gpuprov.probe.pcie import PCIE, Function
 from gpuprov.probe.pcie import Pcie as State
@@ -31,6 +32,17 @@ def unreadable(functions: Iterable[Function]) -> list[str]:
 def conventional(functions: Iterable[Function]) -> list[str]:
     """Those without the PCI Express capability, which has DevCtl."""
     return [one.address for one in functions if one.control is None]
+
+
+def differing(functions: Iterable[Function], **wanted: str) -> list[onhost.Difference]:
+    """What the boot unit's program would set."""
+    return list(onhost.differences([as_onhost(one) for one in functions], wanted))
+
+
+def changes_of(wrong: Iterable[onhost.Difference], register: str) -> list[Change]:
+    return [
+        Change(kind="setting", name=f"{one.address} {register}", before=one.found, after=one.value) for one in wrong
+    ]
 
 
 @check(
@@ -94,13 +106,9 @@ def acs(ctx: Ctx) -> Outcome:
         return fail("GPUs or HCAs", "none on the PCI bus", "lspci -nn")
     if hidden := unreadable(path):
         return fail("ACSCtl of each", f"not readable: {' '.join(hidden)}", ROOT)
-    wrong = [one for one in path if one.acs]
-    if wrong:
-        changes = [
-            Change(kind="setting", name=f"{one.address} ACSCtl", before=f"{one.acs:04x}", after="0000") for one in wrong
-        ]
-        told = "; ".join(f"{one.address} {catalogue.acs_bits(one.acs or 0)}" for one in wrong)
-        return fail("ACS off above GPUs and HCAs", told, RESET, changes=changes)
+    if wrong := differing(path, acs="disabled"):
+        told = "; ".join(f"{one.address} {catalogue.acs_bits(int(one.found, 16))}" for one in wrong)
+        return fail("ACS off above GPUs and HCAs", told, RESET, changes=changes_of(wrong, "ACSCtl"))
     having = sum(one.acs is not None for one in path)
     return ok(f"off in {having} of {len(path)} functions; the others have no ACS")
 
@@ -116,7 +124,7 @@ def _computed(state: State) -> Outcome:
             hint = "dmesg | grep -i acs: a kernel that does not know pci=config_acs needs a newer one; or acs: keep"
             return fail(expected, f"{told}, with its masks on the command line", hint)
         written = state.topo_grub == "same"
-        reason = "the running kernel was started without the ACS masks of rdma_topo" if written else ""
+        reason = REASON if written else ""
         return fail(
             expected,
             told,
@@ -137,11 +145,11 @@ def max_read_request(ctx: Ctx) -> Outcome:
     """The maximum read request of each HCA, and of each GPU, is the wanted one."""
     state = ctx.facts.get(PCIE)
     sets = [
-        (ctx.fragment.max_read_request, hcas(ctx), "HCA"),
-        (ctx.fragment.gpu_max_read_request, state.of("gpu"), "GPU"),
+        (ctx.fragment.max_read_request, hcas(ctx), "HCA", "max_read_request"),
+        (ctx.fragment.gpu_max_read_request, state.of("gpu"), "GPU", "gpu_max_read_request"),
     ]
-    wrong, told, changes = [], [], []
-    for size, functions, what in sets:
+    wrong, told = [], []
+    for size, functions, what, setting in sets:
         if not size:
             continue
         if not functions:
@@ -151,13 +159,10 @@ def max_read_request(ctx: Ctx) -> Outcome:
         if without := conventional(functions):
             return fail(f"{size} bytes", f"no PCI Express capability: {' '.join(without)}", HIDDEN)
         told.append(f"{size} bytes of {len(functions)} {what}s")
-        for one in functions:
-            if one.read_request != size:
-                wrong.append(f"{one.address} has {one.read_request}")
-                name = f"{one.address} MaxReadReq"
-                changes.append(Change(kind="setting", name=name, before=str(one.read_request), after=str(size)))
+        wrong += differing(functions, **{setting: str(size)})
     if wrong:
-        return fail(", ".join(told), "; ".join(wrong), RESET, changes=changes)
+        found = "; ".join(f"{one.address} has {one.found}" for one in wrong)
+        return fail(", ".join(told), found, RESET, changes=changes_of(wrong, "MaxReadReq"))
     return ok(", ".join(told)) if told else not_asked()
 
 
@@ -179,14 +184,9 @@ def relaxed_ordering(ctx: Ctx) -> Outcome:
         return fail(f"relaxed ordering {asked}", f"not readable: {' '.join(hidden)}", ROOT)
     if without := conventional(functions):
         return fail(f"relaxed ordering {asked}", f"no PCI Express capability: {' '.join(without)}", HIDDEN)
-    wrong = [one for one in functions if one.relaxed != (asked == "enabled")]
-    if wrong:
-        before = "disabled" if asked == "enabled" else "enabled"
-        changes = [
-            Change(kind="setting", name=f"{one.address} relaxed ordering", before=before, after=asked) for one in wrong
-        ]
-        told = f"{before}: {' '.join(one.address for one in wrong)}"
-        return fail(f"relaxed ordering {asked}", told, RESET, changes=changes)
+    if wrong := differing(functions, relaxed_ordering=asked):
+        told = f"{wrong[0].found}: {' '.join(one.address for one in wrong)}"
+        return fail(f"relaxed ordering {asked}", told, RESET, changes=changes_of(wrong, "relaxed ordering"))
     return ok(f"{asked} in {len(functions)} functions")
 
 
@@ -207,12 +207,11 @@ def affinity(ctx: Ctx) -> Outcome:
     if not functions:
         return fail("interrupts on local CPUs", "no HCA", "ls /sys/class/infiniband")
     told, changes = [], []
+    wrong = differing(functions, affinity="local")
     for one in functions:
-        astray = [irq for irq in one.interrupts if one.cpus and not irq.cpus <= one.cpus]
-        if astray:
-            numbers = " ".join(str(irq.number) for irq in astray[:8])
+        if astray := [row.setting.removeprefix("irq ") for row in wrong if row.address == one.address]:
             more = f" and {len(astray) - 8} more" if len(astray) > 8 else ""
-            told.append(f"{one.address} (node {one.node}): interrupts {numbers}{more} may be elsewhere")
+            told.append(f"{one.address} (node {one.node}): interrupts {' '.join(astray[:8])}{more} may be elsewhere")
             changes.append(Change(kind="setting", name=f"{one.address} smp_affinity_list", after="its own node"))
     if told:
         hint = f"systemctl restart {catalogue.UNIT}; interrupts that the kernel manages itself cannot be moved"

@@ -1,0 +1,106 @@
+"""What the role brings about: what is set at each boot, the unit that sets it, irqbalance's policy, and the masks of rdma_topo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.capabilities.base import Desired
+from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, as_onhost, lines, settings
+from gpuprov.catalog import pcie as catalogue
+from gpuprov.onhost import pcie as onhost
+from gpuprov.onhost.files import PYTHON
+from gpuprov.probe import system
+from gpuprov.probe.pcie import PCIE
+
+HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
+UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
+UNIT = f"""{HEADER}[Unit]
+Description=PCI Express settings of GPUs and HCAs
+# openibd loads the drivers of HCAs anew, and the functions lose their settings with a reset.
+After=systemd-modules-load.service systemd-udev-trigger.service openibd.service rdma-hw.target network.target network-online.target
+PartOf=openibd.service
+Before=irqbalance.service docker.service containerd.service crio.service kubelet.service slurmd.service
+Before=k3s.service k3s-agent.service rke2-server.service rke2-agent.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStartPre=-/usr/bin/env udevadm settle --timeout=60
+ExecStart={PYTHON} -B {catalogue.PROGRAM} apply
+TimeoutStartSec=180
+
+[Install]
+WantedBy=multi-user.target openibd.service
+"""
+DROP_IN = f"""{HEADER}[Unit]
+After={catalogue.UNIT}
+
+[Service]
+Type=simple
+ExecStart=
+ExecStart=/usr/sbin/irqbalance --foreground $OPTIONS $IRQBALANCE_ARGS --policyscript={catalogue.POLICY}
+"""
+POLICY = f"""#!/bin/sh
+# irqbalance --policyscript: SYSFS-DEVICE IRQ. Interrupts of HCAs stay where {catalogue.UNIT} has put them. Managed by gpuprov.
+[ -d "$1/infiniband" ] && echo ban=true
+exit 0
+"""
+
+
+def registers(block: Pcie) -> bool:
+    """Whether setpci is needed."""
+    return bool(settings(block).keys() - {"affinity"})
+
+
+def differs(ctx: Ctx) -> str:
+    """What the unit has to set now; where nothing is there yet to compare, all of it."""
+    wanted = settings(ctx.fragment)
+    functions = [as_onhost(one) for one in ctx.facts.get(PCIE).path()]
+    if ctx.facts.get(system.CONTAINER):  # /proc/irq is the machine's
+        functions = [one._replace(interrupts=()) for one in functions]
+    try:
+        return ", ".join(str(one) for one in onhost.differences(functions, wanted))
+    except onhost.Refused:
+        return ", ".join(lines(ctx.fragment))
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`packages` to install; `files`, `units`, `programs`: text by path; `absent`: files that should not be there.
+
+    `unit` is on and has run, `off` is off (each empty where there is none); `differs`: what the unit has to set. `balancer`: what to
+    start anew. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a reboot."""
+    block, state = ctx.fragment, ctx.facts.get(PCIE)
+    asked = lines(block)
+    files, units, programs = {}, {}, {}
+    if asked:
+        files[catalogue.CONFIG] = f"{HEADER}# SETTING VALUE: what {catalogue.UNIT} sets at boot.\n" + "".join(
+            f"{line}\n" for line in asked
+        )
+        units[UNIT_FILE] = UNIT
+        programs[catalogue.POLICY] = POLICY
+    balanced = block.affinity == "local" and state.balances
+    if balanced:
+        files[catalogue.DROP_IN] = DROP_IN
+    masks, topo = block.acs == "rdma_topo", state.topo
+    started = state.topo_status == 0 or state.topo_started
+    return {
+        "packages": ["pciutils"] if registers(block) and not state.setpci else [],
+        "program": catalogue.PROGRAM if asked else "",
+        "programs": programs,
+        "files": files,
+        "units": units,
+        "absent": [path for path in (UNIT_FILE, catalogue.CONFIG, catalogue.DROP_IN) if path not in {**files, **units}],
+        "unit": catalogue.UNIT if asked else "",
+        "off": "" if asked or state.load == "not-found" else catalogue.UNIT,
+        "differs": differs(ctx) if asked else "",
+        "balancer": "irqbalance.service"
+        if state.balancer and (catalogue.POLICY in state.irqbalance) != balanced
+        else "",
+        "masks": [topo, "write-grub-acs", "--output", catalogue.GRUB]
+        if masks and topo and state.topo_grub != "same"
+        else [],
+        "reason": REASON if masks and not started else "",
+    }
+
+
+DESIRED = Desired((PCIE, system.CONTAINER), make)

@@ -1,0 +1,93 @@
+"""pcie: what the role brings about on a host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.pcie.desired import DROP_IN, UNIT, UNIT_FILE, make
+from gpuprov.capabilities.pcie.fragment import REASON, Pcie, lines
+from gpuprov.catalog.pcie import CONFIG, GRUB, POLICY
+from gpuprov.catalog.pcie import DROP_IN as DROP_IN_FILE
+from gpuprov.onhost import pcie as onhost
+from gpuprov.onhost.files import PYTHON
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import facts
+from tests.capabilities.pcie_host import GPU, HCA, LEFT, ON, said
+
+THERE, RUNS = "installed|", "irqbalance|/usr/sbin/irqbalance --foreground "
+KEPT = f"{RUNS}--policyscript={POLICY} "
+TOPO = ("topo|/usr/sbin/rdma_topo", "topo_status|100", "topo_grub|absent")
+MASKS = ["/usr/sbin/rdma_topo", "write-grub-acs", "--output", GRUB]
+NOTHING = {
+    "packages": [],
+    "programs": {},
+    "files": {},
+    "units": {},
+    "program": "",
+    "unit": "",
+    "off": "",
+    "differs": "",
+}
+
+
+def made(block: Pcie, text: str = "", container: str = "none\n") -> dict[str, Any]:
+    return make(Context(HostSpec(name="h"), block, facts(pcie=text or said(), container=container)))
+
+
+LOCAL, COMPUTED = Pcie(affinity="local"), Pcie(acs="rdma_topo")
+ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("nothing is asked", made(Pcie(iommu="passthrough"), said(unit=("not-found", "inactive", ""))), NOTHING),
+    (
+        "nothing is asked any more",
+        made(Pcie()),
+        {**NOTHING, "off": "gpuprov-pcie.service", "absent": [UNIT_FILE, CONFIG, DROP_IN_FILE]},
+    ),
+    ("setpci is missing", made(Pcie(acs="disabled")), {"packages": ["pciutils"], "differs": ""}),
+    ("setpci is there", made(Pcie(acs="disabled"), said("setpci|")), {"packages": []}),
+    ("interrupts need none", made(LOCAL), {"packages": [], "differs": "", "absent": [DROP_IN_FILE]}),
+    ("ACS is on", made(Pcie(acs="disabled"), said(acs=ON)), {"differs": f"{LEFT} acs 001d -> 0000"}),
+    (
+        "an HCA and a GPU differ",
+        made(Pcie(max_read_request=4096, gpu_max_read_request=1024)),
+        {"differs": f"{GPU} max_read_request 512 -> 1024, {HCA} max_read_request 512 -> 4096"},
+    ),
+    ("the drivers of HCAs are to come", made(Pcie(max_read_request=4096), said(hca=False)), {"differs": "max_read_request 4096"}),
+    ("an interrupt is elsewhere", made(LOCAL, said(irq="0-31")), {"differs": f"{HCA} irq 101 0-31 -> 0-15"}),
+    ("it is elsewhere in a container", made(LOCAL, said(irq="0-31"), "podman\n"), {"differs": ""}),
+    ("irqbalance runs", made(LOCAL, said(THERE, RUNS)), {"balancer": "irqbalance.service"}),
+    ("irqbalance has the policy", made(LOCAL, said(THERE, KEPT)), {"balancer": "", "absent": []}),
+    ("irqbalance should have it no more", made(Pcie(), said(THERE, KEPT)), {"balancer": "irqbalance.service"}),
+    ("irqbalance is off", made(LOCAL, said(THERE)), {"balancer": ""}),
+    ("masks are to be written", made(COMPUTED, said(*TOPO)), {"masks": MASKS, "reason": REASON, "unit": ""}),
+    (
+        "masks wait for a reboot",
+        made(COMPUTED, said(*TOPO[:2], "topo_grub|same")),
+        {"masks": [], "reason": REASON},
+    ),
+    ("masks have been started with", made(COMPUTED, said(*TOPO[:2], "topo_grub|same", "topo_started|")), {"reason": ""}),
+    ("masks are in force", made(COMPUTED, said(TOPO[0], "topo_status|0", "topo_grub|same")), {"masks": [], "reason": ""}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "found", "expected"), ROWS, ids=[row[0] for row in ROWS])
+def test_what_is_brought_about(name: str, found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert {key: found[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        Pcie(acs="disabled", affinity="local"),
+        Pcie(acs="disabled", max_read_request=4096, gpu_max_read_request=512, relaxed_ordering="disabled"),
+    ],
+)
+def test_the_program_reads_what_the_role_writes(block: Pcie, tmp_path: Any) -> None:
+    found = made(block, said(THERE))
+    (tmp_path / "pcie.conf").write_text(found["files"][CONFIG])
+    assert onhost.settings(str(tmp_path / "pcie.conf")) == dict(line.split() for line in lines(block))
+    assert found["units"] == {UNIT_FILE: UNIT}
+    assert f"\nExecStart={PYTHON} -B {found['program']} apply\n" in UNIT
+    assert found["files"].get(DROP_IN_FILE) == (DROP_IN if block.affinity == "local" else None)
