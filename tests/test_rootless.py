@@ -2,93 +2,73 @@
 
 from __future__ import annotations
 
-import json
 import os
+import pwd
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuprov.probe.base import Output
 from gpuprov.probe.container_toolkit import USERS, parse_users
-from gpuprov.render.reach import FILTERS
-from tests.here import ROLES, play, program
+from tests.here import program
+from tests.onhost.modules import on_host, ran
 
 pytestmark = [
-    pytest.mark.install,
     pytest.mark.skipif(os.geteuid() != 0, reason="the host must be worked on as root"),
     pytest.mark.skipif(shutil.which("setpriv") is None, reason="no setpriv on this machine"),
 ]
 UID = 54321
-TASKS = ROLES / "container_toolkit" / "tasks" / "configure"
-# What nvidia-ctk does to a docker configuration.
-CTK = """import json, sys
-name = next(word for word in sys.argv if word.startswith("--config=")).partition("=")[2]
-try:
-    found = json.load(open(name))
-except OSError:
-    found = {}
-found.setdefault("runtimes", {})["nvidia"] = {"args": [], "path": "nvidia-container-runtime"}
-json.dump(found, open(name, "w"))
-"""
 
 
 @pytest.fixture
-def home() -> Iterator[Path]:
-    """A user's home, in a folder that everybody may pass."""
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The home of the user kim, in a folder that everybody may pass."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
-        yield furnished(Path(name))
+        made = Path(name) / "home"
+        made.mkdir(mode=0o755)
+        os.chown(made, UID, UID)
+        kim = SimpleNamespace(pw_uid=UID, pw_gid=UID, pw_dir=str(made))
+        found = pwd.getpwnam
+        monkeypatch.setattr(pwd, "getpwnam", lambda user: kim if user == "kim" else found(user))
+        program(Path(name), "systemctl", f'echo "$*" >> {name}/told; [ ! -e {name}/none ]\n')
+        monkeypatch.setenv("PATH", f"{name}:{os.environ['PATH']}")
+        yield made
 
 
-def furnished(place: Path) -> Path:
-    made = place / "home"
-    made.mkdir(mode=0o755)
-    os.chown(made, UID, UID)
-    (place / "ctk.py").write_text(CTK)
-    program(place, "nvidia-ctk", f'exec python3 {place}/ctk.py "$@"\n')
-    (place / "filter_plugins").mkdir()
-    for module in FILTERS:
-        text = Path(str(module.__file__)).read_text()
-        (place / "filter_plugins" / f"gpuprov_{module.__name__.rpartition('.')[2]}.py").write_text(text)
-    return made
-
-
-def apply(home: Path) -> subprocess.CompletedProcess[str]:
-    variables: dict[str, Any] = {
-        "__user": "kim",
-        "__container_toolkit_users": {"kim": ["x", str(UID), str(UID), "", str(home), "/bin/sh"]},
-        "container_toolkit_default_runtime": False,
-    }
-    include = {"name": "container_toolkit", "tasks_from": "configure/rootless"}
-    return play(home.parent, {"tasks": [{"ansible.builtin.include_role": include, "vars": variables}]})
+def step(capsys: pytest.CaptureFixture[str], name: str, **given: Any) -> dict[str, Any]:
+    """A step of the module, as the action has it taken."""
+    return ran(capsys, "gpuprov_engines", state="registered", names=[], step=name, given={"user": "kim", **given})
 
 
 def as_user(*words: str) -> None:
     subprocess.run(["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", *words], check=True)
 
 
-def test_the_user_gets_the_file_and_keeps_what_was_in_it(home: Path) -> None:
-    done = apply(home)
-    assert done.returncode == 0, done.stdout
+def test_the_user_gets_the_file_and_it_keeps_its_mode(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = home / ".config" / "docker" / "daemon.json"
-    assert "nvidia" in json.loads(file.read_text())["runtimes"]
+    assert step(capsys, "own")["answer"] == {"path": str(file), "text": ""}
+    assert step(capsys, "write_own", text='{"a": 1}\n')["answer"] == {"reloaded": True}
+    assert "--machine=kim@.host kill --kill-whom=main --signal=HUP docker.service" in (home.parent / "told").read_text()
+    assert file.read_text() == '{"a": 1}\n'
     for path in (file, file.parent, file.parent.parent):
         assert path.stat().st_uid == UID
     assert [path.name for path in file.parent.iterdir()] == ["daemon.json"]
     file.write_text('{"data-root": "/scratch"}')
     file.chmod(0o600)
-    again = apply(home)
-    assert again.returncode == 0, again.stdout
-    assert set(json.loads(file.read_text())) == {"data-root", "runtimes"}
-    assert (file.stat().st_mode & 0o777, file.stat().st_uid) == (0o600, UID)
+    (home.parent / "none").touch()
+    assert step(capsys, "own")["answer"]["text"] == '{"data-root": "/scratch"}'
+    assert step(capsys, "write_own", text="{}")["answer"] == {"reloaded": False}
+    assert (file.read_text(), file.stat().st_mode & 0o777, file.stat().st_uid) == ("{}", 0o600, UID)
 
 
-def test_a_link_leads_root_nowhere(home: Path) -> None:
+def test_a_link_leads_root_nowhere(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The folders on the way are the user's to replace: what only root may write stays root's, and what only it may read unread."""
     victim = home.parent / "victim"
     victim.mkdir(mode=0o755)
@@ -96,8 +76,7 @@ def test_a_link_leads_root_nowhere(home: Path) -> None:
         shutil.rmtree(home / ".config", ignore_errors=True)
         as_user("mkdir", "-p", str(place))
         as_user("ln", "-s", str(victim), str(place / name))
-        done = apply(home)
-        assert done.returncode != 0, done.stdout
+        assert "cannot be written as kim" in step(capsys, "write_own", text="{}")["msg"]
         assert not list(victim.iterdir())
         assert (victim.stat().st_uid, victim.stat().st_mode & 0o777) == (os.geteuid(), 0o755)
         (place / name).unlink()
@@ -106,11 +85,23 @@ def test_a_link_leads_root_nowhere(home: Path) -> None:
     secret.chmod(0o600)
     as_user("mkdir", "-p", str(home / ".config" / "docker"))
     as_user("ln", "-s", str(secret), str(home / ".config" / "docker" / "daemon.json"))
-    done = apply(home)
-    assert done.returncode != 0
-    assert "cannot be read as kim" in " ".join(done.stdout.split())
-    assert "hidden word" not in done.stdout
+    told = step(capsys, "own")
+    assert told["failed"]
+    assert "cannot be read as kim" in told["msg"]
+    assert "hidden word" not in str(told)
+    step(capsys, "write_own", text='{"runtimes": {}}')
     assert "runtimes" not in secret.read_text()
+
+
+def test_what_is_no_file_and_who_is_no_user_are_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    as_user("mkdir", "-p", str(home / ".config" / "docker" / "daemon.json"))
+    assert "cannot be read as kim: it is no file. Fix: " in step(capsys, "own")["msg"]
+    assert "there is no user nobody-at-all" in step(capsys, "own", user="nobody-at-all")["msg"]
+
+
+def test_an_account_is_the_hosts_own() -> None:
+    root = on_host("rootless").account("root")
+    assert (root.uid, root.file) == (0, "/root/.config/docker/daemon.json")
 
 
 def test_reading_a_host_follows_no_users_link_either(home: Path) -> None:

@@ -51,7 +51,7 @@ def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Ou
         expected = block.expected(asked)
     except (OSError, openpgp.NotAKey) as error:
         return fail("a public key", f"{asked['key_file']}: {error}", f"correct {asked['of']}.key_file")
-    wanted = _standing(told, asked, kind)
+    wanted = standing(told, asked, kind)
     place, key = sources.path(wanted["name"], kind), sources.key_path(wanted["name"], kind)
     trust = ", ".join(expected) or "the given key"
     should = f"{wanted['url']}, trusted by {trust}"
@@ -80,7 +80,7 @@ def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Ou
     return ok(f"{wanted['url']}, trusted by {', '.join(judged['fingerprints'])}", should)
 
 
-def _standing(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Mapping[str, Any]:
+def standing(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Mapping[str, Any]:
     """The source under the name that another capability gave it."""
     for row in sources.others(told, asked, kind):
         name = sources.own_name(row["file"])
@@ -115,7 +115,7 @@ def coming(driver: Any, facts: Facts) -> str:
     if asked is None or kind is None:
         return ""
     told = facts.get(REPOSITORIES)
-    wanted = _standing(told, asked, kind)
+    wanted = standing(told, asked, kind)
     there = told["files"].get(sources.path(wanted["name"], kind)) == sources.text(wanted, kind)
     return "" if there or (not driver.repository.url and sources.others(told, asked, kind)) else str(asked["url"])
 

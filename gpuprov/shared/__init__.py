@@ -1,1 +1,1 @@
-"""Rules that the controller and Ansible share. Standard library only: rendered projects carry them as filters and beside programs."""
+"""Rules that Ansible has, too, or several capabilities. Standard library only: rendered projects carry some as filters."""

@@ -1,6 +1,6 @@
-"""What the text of an engine's files becomes after nvidia-ctk wrote it: the user's comments and settings stay. Standard library only.
+"""What the text of an engine's files becomes after nvidia-ctk wrote it: the user's comments and settings stay.
 
-Rendered projects carry this file as an Ansible filter plugin. Nothing here touches a host.
+Nothing here touches a host.
 """
 
 from __future__ import annotations
@@ -107,10 +107,3 @@ def _put(table: Mapping[str, Any], path: list[str], key: str, value: str) -> dic
     if not path:
         return {**table, key: value}
     return {**table, path[0]: _put(table.get(path[0]) or {}, path[1:], key, value)}
-
-
-class FilterModule:
-    """What Ansible takes from this file."""
-
-    def filters(self) -> dict[str, Any]:
-        return {"gpuprov_engine_files": finished, "gpuprov_without_default": without_default}

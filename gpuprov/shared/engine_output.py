@@ -1,7 +1,4 @@
-"""What the probe of container engines (`probe/container_engines.py`) printed, by engine. Standard library only.
-
-Rendered projects carry this file as an Ansible filter plugin: the role runs the same probe.
-"""
+"""What the probe of container engines (`probe/container_engines.py`) printed, by engine."""
 
 from __future__ import annotations
 
@@ -43,10 +40,3 @@ def parse(text: str) -> dict[str, Engine]:
         elif word in ("dump", "live"):
             sink, key = engine, word
     return engines
-
-
-class FilterModule:
-    """What Ansible takes from this file."""
-
-    def filters(self) -> dict[str, Any]:
-        return {"gpuprov_engines": parse}

@@ -1,7 +1,6 @@
-"""Container engines: what their configuration says of NVIDIA's runtime, and what a change of it lost. Standard library only.
+"""Container engines: what their configuration says of NVIDIA's runtime, and what a change of it lost.
 
-Rendered projects carry this file as an Ansible filter plugin, so that checks and roles decide by the same code. Input is what
-`engine_output` makes of the probe's output; nothing here touches a host.
+Input is what `engine_output` makes of the probe's output; nothing here touches a host.
 """
 
 from __future__ import annotations
@@ -264,22 +263,7 @@ def ordinary(name: str, engine: Engine) -> str:
     return "runc" if "runc" in runtimes else min(runtimes, default="")
 
 
-class FilterModule:
-    """What Ansible takes from this file."""
-
-    def filters(self) -> dict[str, Any]:
-        return {
-            "gpuprov_engine_differences": lambda engine, name, default: differences(name, engine, default),
-            "gpuprov_engine_in_force": lambda engine, name, default: in_force(name, engine, default),
-            "gpuprov_engine_refused": lambda engine, name: refused(name, engine),
-            "gpuprov_engine_lost": _lost_text,
-            "gpuprov_engine_command": command,
-            "gpuprov_engine_seed": lambda engine, name: seed(name, engine),
-            "gpuprov_engine_ordinary": lambda engine, name: ordinary(name, engine),
-        }
-
-
-def _lost_text(before: Engine, after: Engine, name: str) -> list[str]:
+def lost_between(name: str, before: Engine, after: Engine) -> list[str]:
     """What was lost between two states of an engine; an unreadable result has lost everything."""
     try:
         old = configuration(name, before)

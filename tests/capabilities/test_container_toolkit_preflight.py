@@ -10,7 +10,7 @@ from gpuprov.capabilities import container_toolkit
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.spec.model import HostSpec
-from tests.capabilities.asking import CHECKS, Row, facts, judge
+from tests.capabilities.asking import CHECKS, GOOD, Row, facts, judge
 from tests.capabilities.toolkit_host import OLD, VERSION, containerd, docker, index, packages, podman, toolkit
 from tests.capabilities.toolkit_rows import ALL, DOCKER, EXACT, POD, engines, row
 
@@ -177,11 +177,23 @@ def test_preflight(question: Row) -> None:
     judge(question)
 
 
-def test_the_sites_repository_is_trusted_to_have_it() -> None:
+def test_the_sites_repository_is_asked_when_it_is_there() -> None:
     check = CHECKS["container_toolkit.resolvable"]
     host = HostSpec(name="gpu1", site={"container_toolkit_repository": "https://site.example/deb /"})
-    outcome = check.run(Context(host, ContainerToolkit(), facts(packages="", package_index="")))
-    assert (outcome.status, outcome.found) == ("pass", "the site's repository is enabled by apply, which resolves then")
+    known = {**GOOD, "packages": "", "package_index": "", "repositories": "@arch amd64\n@end\n"}
+    outcome = check.run(Context(host, ContainerToolkit(), facts(**known)))
+    assert (outcome.status, outcome.changes[0].after) == (
+        "skip",
+        "resolved when apply has added https://site.example/deb",
+    )
+
+
+def test_who_has_no_repository_is_told_the_one_of_the_host() -> None:
+    check = CHECKS["container_toolkit.resolvable"]
+    el = {"os_release": 'ID="rocky"\nID_LIKE="rhel"\nVERSION_ID="9.4"\n', "platform": "Linux 5.14 aarch64\n"}
+    for changed, url in (({}, "/stable/deb/amd64"), (el, "/stable/rpm/aarch64")):
+        known = {**GOOD, "packages": "", "package_index": "", **changed}
+        assert url in check.run(Context(HostSpec(name="gpu1"), ContainerToolkit(), facts(**known))).hint
 
 
 def problems(**fields: Any) -> list[tuple[str, str, str]]:

@@ -19,12 +19,6 @@ CONSTANT = re.compile(
 """Of the catalogue or the role itself."""
 KNOWN = {
     "{{ gpuprov_drain_command }}": "a command, as the operator gave it",
-    "{{ __place }}": "a folder of the role",
-    "{{ __engine }}": "docker, containerd or crio",
-    "{{ __container_toolkit_files[__engine] | join(' ') }}": "files of the engine, named in the role",
-    "{{ __container_toolkit_specification }}": "a file in container_toolkit_cdi_directory",
-    "{{ container_toolkit_cdi_directory }}": "one of two",
-    "{{ __default }}": "an option or nothing",
 }
 
 

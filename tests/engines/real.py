@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.engines.flow import FILES, register
+from gpuprov.capabilities.container_toolkit.registration import FILES, register
 
 FOLDERS = ("/etc/containerd", "/etc/docker", "/etc/crio")
 BACKUP = Path("/run/gpuprov-engines")
@@ -54,6 +54,9 @@ class Real:
         self._put(self.files)
         if taped:
             self.tape.append(["restore"])
+
+    def back(self) -> None:
+        self.restore(taped=False)
 
     def write(self, files: dict[str, str]) -> None:
         self._put(files)

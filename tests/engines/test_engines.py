@@ -14,7 +14,6 @@ from tests.capabilities.toolkit_host import CLOCK, CRIO, DAEMON, DROP_IN, MAIN, 
 from tests.probe import captured
 
 DATA = Path(__file__).parent / "data"
-FILTERS = engines.FilterModule().filters()
 
 
 def dump(name: str) -> dict[str, Any]:
@@ -83,14 +82,11 @@ def test_settings_of_docker_that_were_lost(after: dict[str, Any], gone: list[str
     assert engines.lost("docker", SITE, after) == gone
 
 
-def test_the_roles_filter_says_the_same() -> None:
+def test_what_was_lost_between_two_states() -> None:
     before, after = one(docker(SITE)), one(docker({**SITE, "log-driver": "journald"}))
-    assert FILTERS["gpuprov_engine_lost"](before, after, "docker") == ['log-driver = "json-file"']
-    assert FILTERS["gpuprov_engine_lost"](before, before, "docker") == []
-    broken = one(docker("{"))
-    assert "not valid JSON" in FILTERS["gpuprov_engine_lost"](before, broken, "docker")[0]
-    assert FILTERS["gpuprov_engine_differences"](one(docker()), "docker", False) == []
-    assert FILTERS["gpuprov_engine_in_force"](one(docker()), "docker", False) == ""
+    assert engines.lost_between("docker", before, after) == ['log-driver = "json-file"']
+    assert engines.lost_between("docker", before, before) == []
+    assert "not valid JSON" in engines.lost_between("docker", before, one(docker("{")))[0]
 
 
 def test_files_of_crio_are_read_in_its_order() -> None:

@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gpuprov.capabilities.container_toolkit.registration import DONE, NOTHING, register
 from gpuprov.shared import engine_output, engines
 from tests.engines.cases import Case, every
-from tests.engines.flow import DONE, NOTHING, register
 
 DATA = Path(__file__).parent / "data"
 COUNTS = {
@@ -50,7 +50,7 @@ class Recorded:
     """A host that answers as the real one did, as long as it is asked the same."""
 
     def __init__(self, tape: list[Any]) -> None:
-        self.tape = iter(tape)
+        self.tape, self.changed = iter(tape), False
 
     def _next(self, *asked: Any) -> list[Any]:
         found: list[Any] = next(self.tape)
@@ -62,6 +62,10 @@ class Recorded:
 
     def restore(self) -> None:
         self._next("restore")
+        self.changed = True
+
+    def back(self) -> None:
+        self.changed = False
 
     def write(self, files: dict[str, str]) -> None:
         self._next("write", files)
@@ -80,6 +84,7 @@ def ended(case: Case) -> str:
         host = Recorded(tapes()[case.name]["tape"])
         ENDED[case.name] = register(host, case.engine, case.default, case.drop_ins)
         assert not list(host.tape), case.name
+        assert host.changed == (ENDED[case.name] == DONE), f"{case.name}: what is refused is as it was"
     return ENDED[case.name]
 
 

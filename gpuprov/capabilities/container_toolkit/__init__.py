@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability, scripts
+from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.container_toolkit import cdi, now, preflight
+from gpuprov.capabilities.container_toolkit.desired import DESIRED
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
 from gpuprov.catalog import toolkit as catalogue
 from gpuprov.probe import packages
@@ -97,6 +98,6 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(packages.PACKAGES, ENGINES, TOOLKIT, CDI, USERS),
-    tables=lambda: {HERE: {**catalogue.tables(), "scripts": scripts(ENGINES, TOOLKIT)}},
+    desired=DESIRED,
     packages=True,
 )

@@ -9,19 +9,16 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     effective_mode,
     refresh_units,
     registrable,
+    specification_file,
 )
 from gpuprov.catalog import toolkit as catalogue
+from gpuprov.onhost.cdi import SPECIFICATION, UVM
 from gpuprov.probe import nvidia, pci, system, systemd
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import CDI, DEVICES, TOOLKIT, Devices, Specification
 
 Ctx = Context[ContainerToolkit]
 APPLY = "gpuprov apply"
-
-
-def file(ctx: Ctx) -> str:
-    """The specification's path."""
-    return f"{ctx.fragment.cdi_directory}/{catalogue.SPECIFICATION}"
 
 
 @check(
@@ -36,15 +33,15 @@ def specification(ctx: Ctx) -> Outcome:
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: there is nothing to specify")
     devices, found = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
-    expected = f"{file(ctx)} with {len(devices.names)} devices"
-    change = Change(kind="file", name=file(ctx), after="made anew")
-    hint = f"{APPLY}, or nvidia-ctk cdi generate --output={file(ctx)}"
+    expected = f"{specification_file(ctx.fragment)} with {len(devices.names)} devices"
+    change = Change(kind="file", name=specification_file(ctx.fragment), after="made anew")
+    hint = f"{APPLY}, or nvidia-ctk cdi generate --output={specification_file(ctx.fragment)}"
     kind = ctx.facts.get(system.CONTAINER)
     if devices.complaint and kind:
         return skip(f"{kind} container without a loaded driver of its machine's: {devices.complaint}")
     if devices.complaint:
         return fail(expected, f"nvidia-smi: {devices.complaint}", "see nvidia_driver.loaded")
-    mine = next((one for one in found if one.path == file(ctx)), None)
+    mine = next((one for one in found if one.path == specification_file(ctx.fragment)), None)
     if mine is None:
         return fail(expected, "no such file", hint, changes=[change])
     others = [one.path for one in found if one.path != mine.path and one.kind == mine.kind]
@@ -74,7 +71,7 @@ def stale(found: Specification, devices: Devices) -> str:
 
 def without_uvm(found: Specification) -> str:
     """That no program would find the device file of unified memory; empty where it would."""
-    return "" if found.uvm else f"not in it: {catalogue.UVM}, which was not there when it was made"
+    return "" if found.uvm else f"not in it: {UVM}, which was not there when it was made"
 
 
 def of_other_driver(found: Specification, version: str) -> str:
@@ -94,7 +91,7 @@ def refresh(ctx: Ctx) -> Outcome:
     """At boot and after a change of the driver the CDI specification is made anew, in the directory that is asked for."""
     units = refresh_units(ctx.facts)
     known = ctx.facts.get(systemd.SYSTEMD_UNITS)
-    expected = f"{' and '.join(units)} enabled, writing {file(ctx)}"
+    expected = f"{' and '.join(units)} enabled, writing {specification_file(ctx.fragment)}"
     off = [name for name in units if known.get(name, systemd.MISSING).file != "enabled"]
     if off:
         changes = [
@@ -108,12 +105,12 @@ def refresh(ctx: Ctx) -> Outcome:
         )
     if units[-1] not in ctx.facts.get(TOOLKIT).makers:
         place = catalogue.REFRESH_DROP_IN if units == catalogue.REFRESH_UNITS else units[-1]
-        told = f"{units[-1]} makes no device files: after a boot, the specification would be without {catalogue.UVM}"
+        told = f"{units[-1]} makes no device files: after a boot, the specification would be without {UVM}"
         return fail(expected, told, APPLY, changes=[Change(kind="file", name=place, after="written")])
-    written = ctx.facts.get(TOOLKIT).output or f"/var/run/cdi/{catalogue.SPECIFICATION}"
-    if units == catalogue.REFRESH_UNITS and written != file(ctx):
+    written = ctx.facts.get(TOOLKIT).output or f"/var/run/cdi/{SPECIFICATION}"
+    if units == catalogue.REFRESH_UNITS and written != specification_file(ctx.fragment):
         place = catalogue.REFRESH_ENVIRONMENT
-        change = Change(kind="file", name=place, before=written, after=file(ctx))
+        change = Change(kind="file", name=place, before=written, after=specification_file(ctx.fragment))
         return fail(expected, f"{place} says {written}", APPLY, changes=[change])
     return ok(expected)
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gpuprov.catalog import toolkit as catalogue
+from gpuprov.onhost.cdi import SPECIFICATION
 from gpuprov.probe import packages
 from gpuprov.probe.base import Facts
 from gpuprov.probe.container_engines import ENGINES
@@ -94,6 +95,11 @@ def installed(facts: Facts) -> dict[str, packages.Package]:
     """The toolkit's packages on the host."""
     found = facts.get(packages.PACKAGES)
     return {name: found[name] for name in catalogue.PACKAGES if name in found}
+
+
+def specification_file(fragment: ContainerToolkit) -> str:
+    """The CDI specification's path."""
+    return f"{fragment.cdi_directory}/{SPECIFICATION}"
 
 
 def modern(version: str) -> bool:

@@ -2,50 +2,43 @@
 
 from __future__ import annotations
 
+from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.container_toolkit.decision import PROBES, decided
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, engines, installed, modern
 from gpuprov.catalog import toolkit as catalogue
 from gpuprov.probe import packages, system
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import TOOLKIT, USERS
 from gpuprov.probe.family import words
+from gpuprov.probe.repositories import REPOSITORIES
 from gpuprov.shared import engines as files
-from gpuprov.shared import resolve
 
 Ctx = Context[ContainerToolkit]
-NO_REPOSITORY = (
-    f"the toolkit is in NVIDIA's repository {catalogue.REPOSITORY}/$(ARCH), not in the distribution's: add it or a mirror of it "
-    "to the host's package sources, or set container_toolkit_repository and container_toolkit_repository_key in the inventory"
-)
 SUBORDINATE = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535"
 
 
 @check(
     "container_toolkit.resolvable",
-    *(packages.PACKAGES, packages.INDEX),
+    *(*PROBES, REPOSITORIES),
     fields=("version",),
     moment="preflight",
     evidence=packages.INDEX.evidence,
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """One version exists for which the host's repositories have all four packages."""
-    wanted = ctx.fragment.version
+    wanted, decision = ctx.fragment.version, decided(ctx)
+    if decision.problem and decision.source:
+        return repositories_checks.later(f"container toolkit {wanted}", decision.source)
+    if decision.problem:
+        return fail(f"toolkit {wanted}", decision.problem, decision.hint)
     have = {name: package.version for name, package in installed(ctx.facts).items()}
-    index = ctx.facts.get(packages.INDEX)
-    needed = list(catalogue.PACKAGES)
-    found = resolve.resolve(wanted, needed, index, have)
-    if found["problem"]:
-        known = {name for name in needed if name in index}
-        if not known and ctx.host.site.get("container_toolkit_repository"):
-            return ok("the site's repository is enabled by apply, which resolves then", wanted)
-        problem = found["problem"].replace("no driver version", "no version")
-        return fail(f"toolkit {wanted}", problem, found["hint"] if known else NO_REPOSITORY)
     changes = [
         Change(kind="package", name=name, before=have.get(name, ""), after=version)
-        for name, version in found["packages"].items()
+        for name, version in decision.packages.items()
         if have.get(name) != version
     ]
-    return Outcome(status="pass", expected=wanted, found=found["version"], changes=tuple(changes))
+    return Outcome(status="pass", expected=wanted, found=decision.version, changes=tuple(changes))
 
 
 @check(
@@ -101,7 +94,7 @@ def leftovers(ctx: Ctx) -> Outcome:
 
 @check(
     "container_toolkit.rootless_users",
-    *(USERS, packages.PACKAGES, packages.INDEX),
+    *(USERS, *PROBES, REPOSITORIES),
     fields=("rootless",),
     moment="preflight",
 )
@@ -116,11 +109,10 @@ def rootless_users(ctx: Ctx) -> Outcome:
         return fail(expected, f"no such user: {' '.join(absent)}", f"useradd {absent[0]}, or take it out of rootless")
     if bare := [name for name in wanted if not users[name].subordinate]:
         return fail(expected, f"no entry in /etc/subuid: {' '.join(bare)}", f"{SUBORDINATE} {bare[0]}")
-    have = {name: package.version for name, package in installed(ctx.facts).items()}
-    found = resolve.resolve(ctx.fragment.version, list(catalogue.PACKAGES), ctx.facts.get(packages.INDEX), have)
-    if ctx.fragment.mode == "auto" and found["version"] and not modern(found["version"]):
+    version = decided(ctx).version
+    if ctx.fragment.mode == "auto" and version and not modern(version):
         hint = f"mode: cdi, or a toolkit of {catalogue.MODERN} or newer"
-        return fail("a mode without cgroups of root's", f"mode auto of toolkit {found['version']} is legacy", hint)
+        return fail("a mode without cgroups of root's", f"mode auto of toolkit {version} is legacy", hint)
     return ok(expected)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.catalog import toolkit
+from gpuprov.onhost.cdi import SPECIFICATION
 from gpuprov.probe import mig, pci, system
 from gpuprov.probe.container_toolkit import CDI
 from gpuprov.probe.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
@@ -162,7 +162,7 @@ def devices(ctx: Ctx) -> Outcome:
     missing = [name for name, uuid in names if not {name, uuid} & specified]
     if missing:
         folder = getattr(ctx.host.capabilities["container_toolkit"], "cdi_directory", "/var/run/cdi")
-        change = Change(kind="file", name=f"{folder}/{toolkit.SPECIFICATION}", after="made anew")
+        change = Change(kind="file", name=f"{folder}/{SPECIFICATION}", after="made anew")
         hint = "systemctl restart nvidia-cdi-refresh.service, or gpuprov-cdi-refresh.service with a toolkit before 1.18"
         return fail(
             f"{len(parts)} MIG devices in the CDI specification",

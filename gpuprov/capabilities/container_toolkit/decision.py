@@ -1,0 +1,89 @@
+"""Which version of the toolkit's four packages a host gets, and from where: decided once, for preflight and for the role."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed
+from gpuprov.catalog import repositories
+from gpuprov.catalog import toolkit as catalogue
+from gpuprov.onhost import sources
+from gpuprov.probe import packages, system
+from gpuprov.probe.base import Facts
+from gpuprov.probe.family import family
+from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.shared import resolve
+
+PROBES = (packages.PACKAGES, packages.INDEX, system.OS_RELEASE, system.PLATFORM)
+SITE = "container_toolkit_repository"
+Ctx = Context[ContainerToolkit]
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The set for a host: package versions by name. `problem`: why there is none. `source`: the site's repository, where apply is to
+    add it first, and what is in it is not known yet."""
+
+    version: str = ""
+    packages: dict[str, str] = {}
+    problem: str = ""
+    hint: str = ""
+    source: str = ""
+
+
+def decided(ctx: Ctx) -> Decision:
+    """One version for all four, from the host's own package index."""
+    facts, wanted = ctx.facts, ctx.fragment.version
+    have = {name: package.version for name, package in installed(facts).items()}
+    index = facts.get(packages.INDEX)
+    needed = list(catalogue.PACKAGES)
+    found: dict[str, Any] = resolve.resolve(wanted, needed, index, have)
+    source = coming(ctx)
+    if not found["problem"]:
+        return Decision(version=found["version"], packages=found["packages"], source=source)
+    hint = found["hint"] if any(name in index for name in needed) else _nowhere(facts)
+    return Decision(problem=found["problem"].replace("driver version", "version"), hint=hint, source=source)
+
+
+def _nowhere(facts: Facts) -> str:
+    """What to do where no repository of the host's has the toolkit."""
+    kind = "debian" if family(facts.get(system.OS_RELEASE)) == "debian" else "redhat"
+    known = repositories.container_toolkit(kind, facts.get(system.PLATFORM).machine)
+    place = f"NVIDIA's repository {known['url']}" if known else "a repository of NVIDIA's"
+    return (
+        f"the toolkit is in {place}, not in the distribution's: add it or a mirror of it to the host's package sources, or set "
+        f"{SITE} and {SITE}_key in the inventory"
+    )
+
+
+def repository(ctx: Ctx) -> dict[str, Any]:
+    """The site's repository of the toolkit, as the module gpuprov_repository takes it; empty where the site names none."""
+    words = str(ctx.host.site.get(SITE, "")).split()
+    if not words:
+        return {}
+    suites = family(ctx.facts.get(system.OS_RELEASE)) == "debian"
+    return {
+        "name": "container-toolkit",
+        "of": SITE,
+        "url": words[0],
+        "suite": words[1] if suites and len(words) > 1 else "/",
+        "components": words[2:] if suites else [],
+        "key_file": str(ctx.host.site.get(f"{SITE}_key", "")),
+        "key_url": "",
+        "fingerprint": "",
+        "signed": "index",
+    }
+
+
+def coming(ctx: Ctx) -> str:
+    """The URL of the site's repository, where the host does not have it yet as apply writes it; empty otherwise."""
+    asked, kind = repository(ctx), family(ctx.facts.get(system.OS_RELEASE))
+    if not asked or kind is None:
+        return ""
+    told = ctx.facts.get(REPOSITORIES)
+    wanted = repositories_checks.standing(told, asked, kind)
+    there = told["files"].get(sources.path(wanted["name"], kind)) == sources.text(wanted, kind)
+    return "" if there else str(asked["url"])

@@ -1,0 +1,142 @@
+"""What the role brings about: the packages, the runtime in engines and for users, its mode, and what keeps GPUs through each boot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.container_toolkit.decision import PROBES, Decision, decided, repository
+from gpuprov.capabilities.container_toolkit.fragment import (
+    ContainerToolkit,
+    installed,
+    modern,
+    registrable,
+    specification_file,
+)
+from gpuprov.catalog import toolkit as catalogue
+from gpuprov.onhost.cdi import LINKS, MAKE_UVM, UVM
+from gpuprov.probe import systemd
+from gpuprov.probe.container_engines import ENGINES
+from gpuprov.probe.container_toolkit import TOOLKIT, Toolkit
+from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.shared import engines
+
+UNITS = "/etc/systemd/system"
+HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
+RULE = f"""{HEADER}\
+# Without a link in /dev/char, systemd forgets a container's device at its next daemon-reload:
+# https://github.com/NVIDIA/nvidia-container-toolkit/issues/48
+ACTION=="add", DEVPATH=="/bus/pci/drivers/nvidia", RUN+="/usr/bin/{" ".join(word for word in LINKS if word != "--quiet")}"
+"""
+DROP_IN = f"""{HEADER}\
+# Before 1.20 the unit makes no {UVM}, and the specification has the device files that are there.
+[Unit]
+After=systemd-modules-load.service nvidia-persistenced.service
+
+[Service]
+ExecStartPre=-/bin/sh -c '{MAKE_UVM}'
+"""
+OWN_PATH = f"""{HEADER}\
+[Unit]
+Description=Refresh of the CDI specification after a change of driver or toolkit
+
+[Path]
+PathChanged=/lib/modules/%v/modules.dep
+PathChanged=/usr/bin/nvidia-ctk
+
+[Install]
+WantedBy=multi-user.target
+"""
+OWN_SERVICE = f"""{HEADER}\
+[Unit]
+Description=Refresh of the CDI specification of the NVIDIA GPUs
+ConditionPathExists=/usr/bin/nvidia-ctk
+ConditionPathExists=/usr/bin/nvidia-smi
+After=systemd-modules-load.service nvidia-persistenced.service
+Before=docker.service containerd.service crio.service
+
+[Service]
+Type=oneshot
+TimeoutStartSec=90s
+# The first answer of nvidia-smi loads the driver and makes the device files.
+ExecStartPre=-/usr/bin/nvidia-smi -L
+# What it does not make is {UVM}: the specification has the device files that are there.
+ExecStartPre=-/bin/sh -c '{MAKE_UVM}'
+ExecStart=/usr/bin/nvidia-ctk --quiet cdi generate --output=FILE
+
+[Install]
+WantedBy=multi-user.target
+"""
+Ctx = Context[ContainerToolkit]
+
+
+def packages(ctx: Ctx, decision: Decision) -> dict[str, list[str]]:
+    """The transaction, and what is held or released after it."""
+    there = {name: package.version for name, package in installed(ctx.facts).items()}
+    moves = any(there.get(name) != version for name, version in decision.packages.items())
+    return {
+        "install": [f"{name}={version}" for name, version in decision.packages.items()] if moves else [],
+        "hold": list(catalogue.PACKAGES) if ctx.fragment.hold else [],
+        "release": [] if ctx.fragment.hold else list(catalogue.PACKAGES),
+    }
+
+
+def settings(wanted: str, toolkit: Toolkit) -> list[str]:
+    """The command that sets the runtime's mode, with cgroups; empty where both are so."""
+    mode = engines.at(toolkit.settings, "nvidia-container-runtime", "mode")
+    bare = engines.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is True
+    if mode == wanted and not bare:
+        return []
+    command = ["nvidia-ctk", "--quiet", "config", f"--config-file={catalogue.CONFIG}", "--in-place"]
+    return [
+        *command,
+        "--set",
+        f"nvidia-container-runtime.mode={wanted}",
+        "--set",
+        "nvidia-container-cli.no-cgroups=false",
+    ]
+
+
+def boot(block: ContainerToolkit, new: bool, units: dict[str, systemd.Unit]) -> dict[str, Any]:
+    """One pair of units that refresh the CDI specification, the toolkit's own or gpuprov's, and the rule for links in /dev/char."""
+    own = {f"{UNITS}/{name}": text for name, text in zip(catalogue.OWN_UNITS, (OWN_PATH, OWN_SERVICE), strict=True)}
+    file = specification_file(block)
+    mine = {catalogue.REFRESH_DROP_IN: DROP_IN} if new else {at: text.replace("FILE", file) for at, text in own.items()}
+    retired = [name for name in catalogue.OWN_UNITS if new and units.get(name, systemd.MISSING).load == "loaded"]
+    line = {"file": catalogue.REFRESH_ENVIRONMENT, "variable": catalogue.OUTPUT_VARIABLE, "value": file}
+    return {
+        "files": {catalogue.UDEV_RULE: RULE, **mine},
+        "absent": list(own) if new else [catalogue.REFRESH_DROP_IN],
+        "retired": retired,
+        "environment": [line] if new else [],
+        "units": list(catalogue.REFRESH_UNITS if new else catalogue.OWN_UNITS),
+    }
+
+
+def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
+    """What cannot be resolved before the site's repository is added, as the judge takes it."""
+    if not decision.source:
+        return {}
+    told = f"container toolkit {ctx.fragment.version} is resolved when apply has added {decision.source}"
+    problem = decision.problem or f"{decision.source} is not among the package sources"
+    return {"told": told, "problem": f"{problem}. Fix: {decision.hint or 'see what the host says of that source'}"}
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`repository`: the site's, to be added first; `later`: what waits for it. The transaction: `install`, `hold`, `release`.
+    `engines` of root's and `drop_ins`, whether nvidia-ctk writes files of its own beside theirs; `settings`: the command that sets the
+    mode. Of each boot: `files`, `absent`, `retired`, `environment`, `units`."""
+    decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
+    new = modern(decision.version or toolkit.version)
+    return {
+        "later": waiting(ctx, decision),
+        "repository": repository(ctx),
+        **packages(ctx, decision),
+        "engines": list(registrable(ctx.fragment, ctx.facts)),
+        "drop_ins": new,
+        "settings": settings(ctx.fragment.mode, toolkit),
+        **boot(ctx.fragment, new, ctx.facts.get(systemd.SYSTEMD_UNITS)),
+    }
+
+
+DESIRED = Desired((*PROBES, REPOSITORIES, ENGINES, TOOLKIT, systemd.SYSTEMD_UNITS), make)

@@ -1,0 +1,106 @@
+"""What containers find GPUs by, made as the GPUs of this host are now: links in /dev/char, and one CDI specification."""
+
+from __future__ import annotations
+
+import filecmp
+import glob
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from typing import NamedTuple, Sequence
+
+SPECIFICATION = "nvidia.yaml"
+DIRECTORIES = ("/var/run/cdi", "/etc/cdi")
+"""Where engines look for specifications."""
+UVM = "/dev/nvidia-uvm"
+"""What CUDA opens first, and no kernel makes: a specification that is generated without it gives GPUs on which no program runs.
+https://github.com/NVIDIA/nvidia-container-toolkit/issues/50"""
+NODES = "nvidia-ctk --quiet system create-device-nodes --control-devices"
+"""Makes it. With --load-kernel-modules, which fails where one of the driver's modules is not there, it loads them first. The
+toolkit's own unit does so from 1.20 on."""
+MAKE_UVM = f"[ -e {UVM} ] || {NODES} --load-kernel-modules || {NODES}"
+LINKS = ["nvidia-ctk", "--quiet", "system", "create-dev-char-symlinks", "--create-all"]
+DEVICES, BY_NUMBER = "/dev/nvidia*", "/dev/char"
+CORRUPTED_INFOROM = 14
+"""nvidia-smi ends with it where a GPU's infoROM is corrupted, and lists the GPUs all the same."""
+
+
+class Refused(Exception):
+    """What no specification can be made of; one line."""
+
+
+class Ran(NamedTuple):
+    """A program's exit status and the last lines of its complaint; 127 where there is no such program."""
+
+    status: int
+    said: str
+
+
+def settle(directory: str, *, check: bool) -> list[str]:
+    """Links and the specification in this directory, and in no other. What changed, or in check mode would. Raises Refused."""
+    return [*_link(check), *_specify(directory, check)]
+
+
+def unlinked() -> list[str]:
+    """NVIDIA's device files without a link in /dev/char: systemd takes them from containers at a daemon-reload."""
+    found = []
+    for path in sorted(glob.glob(DEVICES)):
+        state = os.stat(path)
+        number = f"{os.major(state.st_rdev)}:{os.minor(state.st_rdev)}"
+        if stat.S_ISCHR(state.st_mode) and not os.path.exists(os.path.join(BY_NUMBER, number)):
+            found.append(path)
+    return found
+
+
+def _link(check: bool) -> list[str]:
+    missing = unlinked()
+    ran = _run(LINKS) if missing and not check else Ran(0, "")
+    if ran.status:
+        raise Refused(f"nvidia-ctk system create-dev-char-symlinks failed: {ran.said}")
+    return [f"{BY_NUMBER}: linked {' '.join(missing)}"] if missing else []
+
+
+def _specify(directory: str, check: bool) -> list[str]:
+    listed = _run(["nvidia-smi", "-L"]).status
+    if listed == 0 and not check:
+        _run(["sh", "-c", MAKE_UVM])
+    changed = []
+    if listed in (0, CORRUPTED_INFOROM) and _generate(os.path.join(directory, SPECIFICATION), check):
+        changed.append(f"{os.path.join(directory, SPECIFICATION)}: made anew")
+    others = [os.path.join(one, SPECIFICATION) for one in DIRECTORIES if one != directory]
+    for path in others if listed == 0 else ():
+        if os.path.lexists(path):
+            changed.append(f"{path}: removed, which engines would take too")
+            if not check:
+                os.unlink(path)
+    return changed
+
+
+def _generate(path: str, check: bool) -> bool:
+    """Have the specification that nvidia-ctk would write now in its place; whether that changes anything."""
+    with tempfile.TemporaryDirectory(prefix="gpuprov-cdi-") as folder:
+        made = os.path.join(folder, SPECIFICATION)  # the name's ending decides the format
+        ran = _run(["nvidia-ctk", "--quiet", "cdi", "generate", f"--output={made}"])
+        if ran.status and check:
+            return not os.path.exists(path)
+        if ran.status:
+            raise Refused(f"nvidia-ctk cdi generate failed: {ran.said}")
+        if os.path.isfile(path) and filecmp.cmp(made, path, shallow=False):
+            return False
+        if not check:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            shutil.copyfile(made, f"{path}.new")
+            os.chmod(f"{path}.new", 0o644)
+            os.replace(f"{path}.new", path)
+        return True
+
+
+def _run(argv: Sequence[str]) -> Ran:
+    try:
+        done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except FileNotFoundError:
+        return Ran(127, f"{argv[0]} is not there")
+    lines = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+    return Ran(done.returncode, " ".join(lines[-3:]))

@@ -1,0 +1,161 @@
+"""Steps of a change of a container engine on this host: its files kept and put back, nvidia-ctk run, texts written, the daemon told.
+
+Which steps, with what, is decided beside Ansible by `capabilities/container_toolkit/registration.py`: it reads TOML, for which the
+Pythons of older hosts have no reader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from typing import Any, Callable, Mapping, Sequence
+
+from . import files, rootless
+from .systemd import systemctl
+
+BACKUP = "/var/lib/gpuprov/container_toolkit"
+WRITTEN = "written.json"
+"""Beside the files of before the last change: digests of what the change made of them."""
+
+
+def read(script: str) -> dict[str, Any]:
+    """What the probe says."""
+    done = subprocess.run(["sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    return {"text": done.stdout.decode(errors="replace")}
+
+
+def keep(engine: str, paths: Sequence[str]) -> dict[str, Any]:
+    """Keep the engine's files as they are."""
+    new = f"{_place(engine)}.new"
+    shutil.rmtree(new, ignore_errors=True)
+    os.makedirs(new)
+    for path in filter(os.path.exists, paths):
+        _copy(path, new + path)
+    shutil.rmtree(_place(engine), ignore_errors=True)
+    os.rename(new, _place(engine))
+    return {}
+
+
+def begin(engine: str, paths: Sequence[str]) -> dict[str, Any]:
+    """The files that were kept, without NVIDIA's drop-in file (each path but the first), in folders that are there."""
+    _put_back(engine, paths)
+    for path in paths[1:]:
+        files.remove(path)
+    os.makedirs(os.path.dirname(paths[-1]), mode=0o755, exist_ok=True)
+    return {}
+
+
+def run(argv: Sequence[str], paths: Sequence[str]) -> dict[str, Any]:
+    """Run nvidia-ctk: its exit status, its first complaint, and the files that are there now."""
+    done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return {"status": done.returncode, "error": _complaint(done.stderr), "texts": _texts(paths)}
+
+
+def write(texts: Mapping[str, str]) -> dict[str, Any]:
+    """Write these files, each with the mode that it has."""
+    for path, text in texts.items():
+        mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o644
+        files.write(os.path.realpath(path), text, mode)
+    return {}
+
+
+def settled(engine: str, paths: Sequence[str]) -> dict[str, Any]:
+    """Remember what the change made of the files."""
+    files.write(os.path.join(_place(engine), WRITTEN), json.dumps(_digests(paths)))
+    return {}
+
+
+def back(engine: str, paths: Sequence[str], unless_changed: bool) -> dict[str, Any]:
+    """Put the files back that were kept. `unless_changed`: not where somebody has changed them since the change that they were kept
+    for, or where nothing was kept. Says whether it was done."""
+    if unless_changed:
+        try:
+            known = json.loads(files.read(os.path.join(_place(engine), WRITTEN)) or "{}")
+        except ValueError:
+            known = {}
+        if known != _digests(paths):
+            return {"back": False}
+    _put_back(engine, paths)
+    return {"back": True}
+
+
+def tell(verb: str, engine: str) -> dict[str, Any]:
+    """Reload or restart the daemon; one that failed too often, too."""
+    unit = f"{engine}.service"
+    if verb == "restart":
+        systemctl("reset-failed", "--", unit)
+    status, _, error = systemctl(verb, "--", unit)
+    return {"status": status, "error": error}
+
+
+def own(user: str) -> dict[str, Any]:
+    """A user's own docker configuration."""
+    account = rootless.account(user)
+    return {"path": account.file, "text": rootless.read(account)}
+
+
+def run_on_copy(argv: Sequence[str], text: str) -> dict[str, Any]:
+    """Run nvidia-ctk on a copy of this text: it runs as root, and the file is a user's."""
+    with tempfile.TemporaryDirectory(prefix="gpuprov-ctk-") as folder:
+        path = os.path.join(folder, "daemon.json")
+        if text:
+            files.write(path, text)
+        done = subprocess.run([*argv, f"--config={path}"], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        return {"status": done.returncode, "error": _complaint(done.stderr), "text": files.read(path)}
+
+
+def write_own(user: str, text: str) -> dict[str, Any]:
+    """Have the user write this text, and a daemon of the user's take it."""
+    rootless.write(rootless.account(user), text)
+    return {"reloaded": rootless.reload(user)}
+
+
+STEPS: dict[str, Callable[..., dict[str, Any]]] = {
+    step.__name__: step for step in (read, keep, begin, run, write, settled, back, tell, own, run_on_copy, write_own)
+}
+"""Each is whole in itself: what comes between them may be the end of the connection."""
+
+
+def _place(engine: str) -> str:
+    return os.path.join(BACKUP, engine)
+
+
+def _put_back(engine: str, paths: Sequence[str]) -> None:
+    for path in paths:
+        kept = _place(engine) + path
+        if os.path.exists(kept):
+            _copy(kept, path)
+        else:
+            files.remove(path)
+
+
+def _copy(path: str, to: str) -> None:
+    """With mode, owner and times; a link is followed, and stays one where it is written to."""
+    os.makedirs(os.path.dirname(to), exist_ok=True)
+    shutil.copy2(path, to)
+    state = os.stat(path)
+    os.chown(to, state.st_uid, state.st_gid)
+
+
+def _texts(paths: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for path in paths:
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="surrogateescape") as file:
+            found[path] = file.read()
+    return found
+
+
+def _digests(paths: Sequence[str]) -> dict[str, str]:
+    texts = _texts(paths)
+    return {path: hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest() for path, text in texts.items()}
+
+
+def _complaint(said: bytes) -> str:
+    """nvidia-ctk's own words; all that it says stands in one line of its log."""
+    return said.decode(errors="replace").strip().partition("\n")[0].rpartition("msg=")[2]

@@ -1,0 +1,91 @@
+"""A user's own docker configuration, read and written by the user: root follows no link in a home."""
+
+from __future__ import annotations
+
+import pwd
+import subprocess
+from typing import NamedTuple
+
+PATH = ".config/docker/daemon.json"
+READ = """[ ! -e "$1" ] || { [ -f "$1" ] && head -c 1000000 "$1"; }"""
+WRITE = """set -eu
+umask 022
+mkdir -p "${1%/*}"
+file=$(readlink -f "$1")
+new=$(mktemp "${file%/*}/.daemon.json.XXXXXX")
+trap 'rm -f "$new"' EXIT
+cat > "$new"
+chmod "$(stat -c %a "$file" 2> /dev/null || echo 644)" "$new"
+mv -f "$new" "$file"
+"""
+"""Every folder on the way is the user's, and may be a link to anywhere: so these run as the user, with nothing of root's."""
+
+
+class Refused(Exception):
+    """Why the user's file cannot be had; one line."""
+
+
+class Account(NamedTuple):
+    """A user, by what the kernel knows of it."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.home}/{PATH}"
+
+
+def account(name: str) -> Account:
+    """The user of this name. Raises Refused."""
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        raise Refused(f"there is no user {name}") from None
+    return Account(name, found.pw_uid, found.pw_gid, found.pw_dir)
+
+
+def read(user: Account) -> str:
+    """The text of the user's file; empty where there is none. Raises Refused."""
+    done = _as(user, READ)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        raise Refused(f"{user.file} cannot be read as {user.name}: {said or 'it is no file'}")
+    return done.stdout.decode(errors="surrogateescape")
+
+
+def write(user: Account, text: str) -> None:
+    """Put this text in its place, with the mode that the file has. Raises Refused."""
+    done = _as(user, WRITE, text)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()
+        raise Refused(f"{user.file} cannot be written as {user.name}: {said or done.returncode}")
+
+
+def reload(name: str) -> bool:
+    """Have a daemon of the user's that runs read it; whether there is one."""
+    systemctl = ["systemctl", "--user", f"--machine={name}@.host"]
+    active = subprocess.run(
+        [*systemctl, "is-active", "--quiet", "docker.service"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if active.returncode:
+        return False
+    kill = [*systemctl, "kill", "--kill-whom=main", "--signal=HUP", "docker.service"]
+    return subprocess.run(kill, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+
+
+def _as(user: Account, script: str, text: str = "") -> subprocess.CompletedProcess[bytes]:
+    dropped = [f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups", "--inh-caps=-all", "--no-new-privs"]
+    return subprocess.run(
+        ["setpriv", *dropped, "timeout", "60", "sh", "-c", script, "sh", user.file],
+        input=text.encode("utf-8", "surrogateescape"),
+        env={"PATH": "/usr/bin:/bin"},
+        cwd="/",
+        capture_output=True,
+        check=False,
+    )

@@ -1,0 +1,123 @@
+"""container_toolkit: what the role brings about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.container_toolkit.desired import DESIRED
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.catalog import toolkit as catalogue
+from gpuprov.catalog.toolkit import PACKAGES
+from gpuprov.onhost import sources
+from gpuprov.spec.model import HostSpec
+from tests.capabilities import asking
+from tests.capabilities.asking import facts
+from tests.capabilities.toolkit_host import CLOCK, GOOD, OLD, VERSION, docker, index, packages, podman, toolkit, units
+
+REPOSITORY: dict[str, object] = {"container_toolkit_repository": "https://mirror.example/toolkit stable main extra",
+              "container_toolkit_repository_key": "/keys/toolkit.asc"}  # fmt: skip
+BLOCK = {"name": "container-toolkit", "of": "container_toolkit_repository", "url": "https://mirror.example/toolkit",
+         "suite": "stable", "components": ["main", "extra"], "key_file": "/keys/toolkit.asc", "key_url": "",
+         "fingerprint": "", "signed": "index"}  # fmt: skip
+SOURCES = "@arch amd64\n@machine x86_64\n@end\n"
+EL = {"os_release": 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\n'}
+THERE = {"container_toolkit": toolkit(OLD), "packages": packages(OLD)}
+
+
+def made(
+    block: ContainerToolkit | None = None, site: dict[str, object] | None = None, /, **changed: Any
+) -> dict[str, Any]:
+    """What the role gets, worked out by the probes that are declared for it and no others."""
+    wanted = block or ContainerToolkit()
+    texts = {**asking.GOOD, **GOOD, "repositories": SOURCES, **changed}
+    names = {probe.name for probe in DESIRED.probes}
+    spec = HostSpec(name="gpu1", site=site or {}, capabilities={"container_toolkit": wanted})
+    return dict(DESIRED.make(Context(spec, wanted, facts(**{name: texts[name] for name in names}))))
+
+
+def test_a_host_that_has_it_gets_nothing_new() -> None:
+    found = made()
+    assert (found["install"], found["settings"], found["retired"], found["later"]) == ([], [], [], {})
+    assert (found["hold"], found["release"]) == (list(PACKAGES), [])
+    assert found["engines"] == ["docker", "crio"]
+    assert found["drop_ins"] is True
+
+
+ROWS: list[tuple[str, ContainerToolkit, dict[str, Any], dict[str, Any]]] = [
+    ("all four, where there is none", ContainerToolkit(), {"packages": "", "container_toolkit": toolkit("")},
+     {"install": [f"{name}={VERSION}-1" for name in PACKAGES], "drop_ins": True}),
+    ("all four, where one has moved", ContainerToolkit(version=VERSION), {"packages": packages(libnvidia_container1=OLD)},
+     {"install": [f"{name}={VERSION}-1" for name in PACKAGES]}),
+    ("a downgrade, and what goes with it", ContainerToolkit(version=OLD), {},
+     {"install": [f"{name}={OLD}-1" for name in PACKAGES], "drop_ins": False, "units": list(catalogue.OWN_UNITS),
+      "environment": [], "absent": [catalogue.REFRESH_DROP_IN]}),
+    ("released", ContainerToolkit(hold=False), {}, {"hold": [], "release": list(PACKAGES), "install": []}),
+    ("what is asked for, and has runtimes", ContainerToolkit(runtimes=("podman", "containerd")), {}, {"engines": ["containerd"]}),
+    ("none", ContainerToolkit(), {"container_engines": CLOCK + podman()}, {"engines": []}),
+    ("containerd is left to docker", ContainerToolkit(), {"container_engines": CLOCK + docker()}, {"engines": ["docker"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "block", "changed", "wanted"), ROWS, ids=[row[0] for row in ROWS])
+def test_what_is_brought_about(
+    name: str, block: ContainerToolkit, changed: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    found = made(block, **changed)
+    assert {key: found[key] for key in wanted} == wanted, name
+
+
+def test_the_mode_is_set_where_it_is_another_or_cgroups_are_off() -> None:
+    found = made(ContainerToolkit(mode="cdi"))["settings"]
+    assert found[:3] == ["nvidia-ctk", "--quiet", "config"]
+    assert "nvidia-container-runtime.mode=cdi" in found
+    bare = ' [nvidia-container-runtime]\n mode = "auto"\n [nvidia-container-cli]\n no-cgroups = true'
+    assert "nvidia-container-cli.no-cgroups=false" in made(container_toolkit=toolkit(config=bare))["settings"]
+
+
+def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
+    found = made(ContainerToolkit(cdi_directory="/etc/cdi"), units=units() + units(names="gpuprov-cdi-refresh"))
+    assert found["retired"] == list(catalogue.OWN_UNITS)
+    assert found["absent"] == [f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS]
+    assert set(found["files"]) == {catalogue.UDEV_RULE, catalogue.REFRESH_DROP_IN}
+    assert "create-device-nodes" in found["files"][catalogue.REFRESH_DROP_IN]
+    assert found["units"] == list(catalogue.REFRESH_UNITS)
+    (line,) = found["environment"]
+    assert (line["variable"], line["value"]) == (catalogue.OUTPUT_VARIABLE, "/etc/cdi/nvidia.yaml")
+
+
+def test_gpuprovs_own_refresh_where_the_toolkit_has_none() -> None:
+    found = made(ContainerToolkit(cdi_directory="/etc/cdi"), **THERE, units=units(names="gpuprov-cdi-refresh"))
+    service = found["files"]["/etc/systemd/system/gpuprov-cdi-refresh.service"]
+    assert "ExecStart=/usr/bin/nvidia-ctk --quiet cdi generate --output=/etc/cdi/nvidia.yaml\n" in service
+    assert "ExecStartPre=-/bin/sh -c '[ -e /dev/nvidia-uvm ] || nvidia-ctk" in service
+    assert "%v/modules.dep" in found["files"]["/etc/systemd/system/gpuprov-cdi-refresh.path"]
+    assert found["retired"] == []
+    rule = found["files"][catalogue.UDEV_RULE]
+    assert 'RUN+="/usr/bin/nvidia-ctk system create-dev-char-symlinks --create-all"' in rule
+
+
+def test_the_sites_repository_comes_first_and_is_waited_for_until_it_is_there() -> None:
+    found = made(None, REPOSITORY, package_index="", packages="")
+    assert found["repository"] == BLOCK
+    assert "is resolved when apply has added https://mirror.example/toolkit" in found["later"]["told"]
+    assert "none of nvidia-container-toolkit" in found["later"]["problem"]
+    newer = made(None, REPOSITORY, packages="", package_index=index(OLD))
+    assert newer["later"], "what it has is not known yet, though another source has some version"
+    text = sources.text(BLOCK, "debian")
+    place = sources.path("container-toolkit", "debian")
+    listed = (
+        f"@arch amd64\n@machine x86_64\n@file {place}\n"
+        + "".join(f" {line}\n" for line in text.splitlines())
+        + "@end\n"
+    )
+    there = made(None, REPOSITORY, repositories=listed)
+    assert (there["later"], there["repository"]) == ({}, BLOCK)
+
+
+def test_without_a_site_there_is_no_repository_and_suites_are_apts() -> None:
+    assert made()["repository"] == {}
+    found = made(None, REPOSITORY, **EL)["repository"]
+    assert (found["suite"], found["components"]) == ("/", [])
