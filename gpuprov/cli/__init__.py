@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from gpuprov import __version__
 from gpuprov.cli import options
 from gpuprov.cli.accept import accept
 from gpuprov.cli.capture import capture
+from gpuprov.cli.diff import diff
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
 from gpuprov.cli.topology import topology
@@ -155,14 +157,13 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
 @options.capabilities
 @click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
 @click.option("--html", type=FILE, help="Write one self-contained HTML page to this file.")
+@click.option("--prometheus", type=FILE, help="Write metrics for node_exporter's textfile collector to this file.")
 @click.option("--timeout", type=options.Seconds(1), default=60.0, show_default=True, help="Seconds for one host.")
 @options.recorded
 @options.json_flag
 def verify(
     sources: tuple[str, ...],
     only: str | None,
-    junit: Path | None,
-    html: Path | None,
     timeout: float,
     records: tuple[Path, ...],
     as_json: bool,
@@ -183,9 +184,12 @@ def verify(
     from gpuprov.verify.verify import exit_code
     from gpuprov.verify.verify import verify as prove
 
+    files = {name: reading.pop(name) for name in ("junit", "html", "prometheus")}
     fleet = options.load(sources, reading)
     options.ask_something(fleet, options.only(only))
-    check_writable(junit, html)
+    check_writable(*files.values())
+    took: dict[str, float] = {}
+    started = monotonic()
     if records:
         from gpuprov.verify import recorded
 
@@ -193,9 +197,14 @@ def verify(
     else:
         with console.Progress([raw.name for raw, _ in fleet.pairs], "verifying", quiet=True) as progress:
             results = prove(
-                fleet.pairs, only=options.only(only), timeout=timeout, on_done=lambda host, _: progress.done(host)
+                fleet.pairs,
+                only=options.only(only),
+                timeout=timeout,
+                on_done=lambda host, _: progress.done(host),
+                took=took,
             )
-    reporting.show(results, as_json=as_json, verbose=reading["verbose"], junit=junit, html=html)
+    whole = None if records else monotonic() - started
+    reporting.show(results, as_json=as_json, verbose=reading["verbose"], **files, took=took, seconds=whole)
     return exit_code(results)
 
 
@@ -255,6 +264,7 @@ def export(
     return specs.show_export(exported, out, as_json=as_json, mig_parted=mig_parted)
 
 
+cli.add_command(diff)
 cli.add_command(explain)
 cli.add_command(catalog)
 cli.add_command(capture)

@@ -42,7 +42,7 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
     for capability in CAPABILITIES:
         try:
             fragment = capability.export(facts)
-            told = _told(fragment) if fragment is not None else None
+            told = as_written(fragment) if fragment is not None else None
             # What a host says is judged as what a person writes: a spec that check refuses is none.
             findings = convert(told, capability.fragment, (capability.name,))[1] if told else []
         except Exception as error:
@@ -118,7 +118,7 @@ def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:
     return config, "" if config else "no GPU has MIG"
 
 
-def _told(fragment: Fragment) -> dict[str, Any]:
+def as_written(fragment: Fragment) -> dict[str, Any]:
     """Fields that differ from their defaults, and those that have none; of a block inside, the same."""
     told: dict[str, Any] = {}
     for field in msgspec.structs.fields(fragment):
@@ -128,6 +128,6 @@ def _told(fragment: Fragment) -> dict[str, Any]:
         ):
             continue
         told[field.encode_name] = (
-            _told(value) if isinstance(value, Fragment) else msgspec.json.decode(msgspec.json.encode(value))
+            as_written(value) if isinstance(value, Fragment) else msgspec.json.decode(msgspec.json.encode(value))
         )
     return told

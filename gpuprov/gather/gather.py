@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import msgspec
+
 from gpuprov.errors import GpuprovError, UnreachableError, defect
-from gpuprov.gather.children import run_all
+from gpuprov.gather.children import Job, Process, run_all
 from gpuprov.gather.script import PROBE_LIMIT, TIMED_OUT, compose, split
 from gpuprov.gather.settings import Settings
 from gpuprov.gather.transport import Answer, job
@@ -46,16 +49,21 @@ def gather(
     workers: int | None = None,
     timeout: float = HOST_LIMIT,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
+    took: dict[str, float] | None = None,
 ) -> Gathered:
-    """The facts of each host, or why it could not be read; in the order given. `on_done` is told of each as it ends.
+    """The facts of each host, or why it could not be read; in the order given. `on_done` is told of each as it ends, `took` gets the
+    seconds that each needed from its turn on.
 
     On an exception (an interrupt too) every child is ended before it goes on.
     """
     found: Gathered = {raw.name: Unreached(raw.name, "not tried") for raw, _ in hosts}
     scripts: dict[tuple[Probe[Any], ...], str] = {}
+    begun: dict[str, float] = {}
 
     def note(name: str, result: Facts | UnreachableError) -> None:
         found[name] = result
+        if took is not None:
+            took[name] = time.monotonic() - begun[name] if name in begun else 0.0
         if on_done:
             on_done(name, result)
 
@@ -64,13 +72,21 @@ def gather(
         try:
             probes = _of_host(raw, probes)
             script = scripts.get(probes) or scripts.setdefault(probes, compose(probes))
-            jobs.append(job(raw, script, timeout, _noted(raw.name, note)))
+            jobs.append(_noting_start(job(raw, script, timeout, _noted(raw.name, note)), raw.name, begun))
         except GpuprovError as error:
             note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.hint))
         except Exception as error:
             note(raw.name, Unreached(raw.name, *defect("the way to the host", error)))
     run_all(jobs, workers or WORKERS_PER_CORE * (os.cpu_count() or 1))
     return found
+
+
+def _noting_start(job: Job, name: str, begun: dict[str, float]) -> Job:
+    def start() -> Process:
+        begun[name] = time.monotonic()
+        return job.start()
+
+    return msgspec.structs.replace(job, start=start)
 
 
 def _noted(name: str, note: Callable[[str, Facts | UnreachableError], None]) -> Callable[[Answer], None]:

@@ -1,17 +1,155 @@
-"""Results as JSON: a list of flat objects, the keys of a result and no others."""
+"""Results as one JSON document: a verdict, counts, causes, each host with its next boot, and a flat row for every result.
+
+docs/reference/verify.schema.json is made from these types.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gpuprov.verify.evaluate import Result
+from gpuprov import __version__
+from gpuprov.capabilities.base import Moment
+from gpuprov.report.fold import findings, host_lines, totals
+from gpuprov.verify.evaluate import Result, ResultStatus
+from gpuprov.verify.verify import Verdict, exit_code, verdict
 
-KEYS = ("host", "capability", "check", "fields", "status", "expected", "found", "evidence", "hint", "moment")
+KEYS = ("host", "capability", "check", "fields", "status", "expected", "found", "evidence", "hint", "moment", "follows")
 
 
-def render(results: Iterable[Result], *, verbose: bool = False) -> str:
-    """In the order given, keys in the order of KEYS, two spaces deep, a line break at the end. verbose: also what is n/a."""
-    rows = [{key: getattr(one, key) for key in KEYS} for one in results if verbose or one.status != "n/a"]
-    return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
+class Row(msgspec.Struct, kw_only=True):
+    """What one check says of one host. `evidence`: the command that shows it; `hint`: the fix; `follows`: the failing check of the
+    host without which this one would not have failed."""
+
+    host: str
+    capability: str
+    check: str
+    fields: tuple[str, ...]
+    status: ResultStatus
+    expected: str
+    found: str
+    evidence: str
+    hint: str
+    moment: Moment
+    follows: str
+
+
+class Cause(msgspec.Struct, kw_only=True):
+    """A failure that follows from no other one, those of most hosts first; `followers`: checks that failed only because of it."""
+
+    check: str
+    status: ResultStatus
+    found: str
+    hosts: tuple[str, ...]
+    followers: tuple[str, ...]
+
+
+class Boot(msgspec.Struct, kw_only=True):
+    """Whether the host will be as its spec wants it after the next boot, and why not, or why nobody knows."""
+
+    verdict: Literal["right", "wrong", "unknown"]
+    reasons: tuple[str, ...]
+
+
+class Host(msgspec.Struct, kw_only=True):
+    """`counts`: results by status; `follow` are failures that only follow from another. `seconds`: to read it; null from a record."""
+
+    host: str
+    verdict: Verdict
+    counts: dict[str, int]
+    next_boot: Boot
+    seconds: Annotated[float, msgspec.Meta(ge=0)] | None
+
+
+class Summary(msgspec.Struct, kw_only=True):
+    """`checks`: results by status, without failures that only follow from another (`follow`). `not_proven` were skipped."""
+
+    hosts: int
+    hosts_not_as_wanted: int
+    checks: dict[str, int]
+    follow: int
+    not_proven: int
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """The document that `gpuprov verify --json` prints. Results that are n/a are in it with -v only."""
+
+    gpuprov: str
+    verdict: Verdict
+    exit_code: Literal[0, 1, 4]
+    seconds: Annotated[float, msgspec.Meta(ge=0)] | None
+    summary: Summary
+    causes: tuple[Cause, ...]
+    hosts: tuple[Host, ...]
+    results: tuple[Row, ...]
+
+
+def report(
+    results: Sequence[Result],
+    took: Mapping[str, float] | None = None,
+    seconds: float | None = None,
+    *,
+    verbose: bool = False,
+) -> Report:
+    """The document. `took`: seconds by host; `seconds`: of the whole."""
+    bad = {one.host for one in results if one.status in ("unreachable", "fail", "error")}
+    counted = totals(results)
+    of_host: dict[str, list[Result]] = {}
+    for one in results:
+        of_host.setdefault(one.host, []).append(one)
+    return Report(
+        gpuprov=__version__,
+        verdict=verdict(results),
+        exit_code=exit_code(results),  # type: ignore[arg-type]
+        seconds=None if seconds is None else round(seconds, 3),
+        summary=Summary(
+            hosts=len(of_host),
+            hosts_not_as_wanted=len(bad),
+            checks={str(status): number for status, number in counted.items()},
+            follow=sum(bool(one.follows) for one in results),
+            not_proven=counted["skip"],
+        ),
+        causes=tuple(
+            Cause(
+                check=one.result.check,
+                status=one.result.status,
+                found=one.result.found,
+                hosts=one.hosts,
+                followers=tuple(follower.check for follower in one.followers),
+            )
+            for one in findings(results, ("unreachable", "fail", "error"))
+        ),
+        hosts=tuple(
+            Host(
+                host=line.hosts[0],
+                verdict=verdict(of_host[line.hosts[0]]),
+                counts=line.counts,
+                next_boot=Boot(verdict=line.next_boot.verdict, reasons=line.next_boot.reasons),
+                seconds=round(took[line.hosts[0]], 3) if took and line.hosts[0] in took else None,
+            )
+            for line in host_lines(results, fold=False)
+        ),
+        results=tuple(
+            Row(**{key: getattr(one, key) for key in KEYS}) for one in results if verbose or one.status != "n/a"
+        ),
+    )
+
+
+def render(
+    results: Sequence[Result],
+    took: Mapping[str, float] | None = None,
+    seconds: float | None = None,
+    *,
+    verbose: bool = False,
+) -> str:
+    """The document as text, keys in the order of the types, two spaces deep, a line break at the end."""
+    told = report(results, took, seconds, verbose=verbose)
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
+
+
+def schema() -> dict[str, Any]:
+    """The document's JSON Schema."""
+    told = msgspec.json.schema(Report)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "gpuprov verify --json", **told}

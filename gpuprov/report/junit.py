@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from gpuprov.shown import cleaned
@@ -16,8 +16,11 @@ _NOTHING = Result(
 _TAGS = {"fail": "failure", "error": "error", "unreachable": "error", "skip": "skipped"}
 
 
-def render(results: Sequence[Result]) -> str:
-    """The document. The same results give the same text: no times, no host of origin.
+def render(results: Sequence[Result], took: Mapping[str, float] | None = None) -> str:
+    """The document. The same results and times give the same text.
+
+    `took`: seconds by host, which are its suite's time. All checks of a host are judged on what was read at once, so that each has
+    the same share of it.
 
     What is n/a is left out. Where nothing is proven, one more test case says so and fails: most CI systems show a document
     without test cases, or one in which all are skipped, in green.
@@ -25,21 +28,24 @@ def render(results: Sequence[Result]) -> str:
     asked = [result for result in results if result.status != "n/a"]
     if verdict(asked) == "not proven":
         asked.append(_NOTHING)
-    root = ElementTree.Element("testsuites", {"name": "gpuprov", **_counts(asked)})
+    root = ElementTree.Element("testsuites", {"name": "gpuprov", **_counts(asked, sum((took or {}).values()))})
     hosts: dict[str, list[Result]] = {}
     for result in asked:
         hosts.setdefault(result.host, []).append(result)
     for host, rows in hosts.items():
-        suite = ElementTree.SubElement(root, "testsuite", {"name": cleaned(host), **_counts(rows)})
+        seconds = (took or {}).get(host, 0.0)
+        suite = ElementTree.SubElement(root, "testsuite", {"name": cleaned(host), **_counts(rows, seconds)})
         for result in rows:
-            _case(suite, result)
+            _case(suite, result, seconds / len(rows))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _case(suite: ElementTree.Element, result: Result) -> None:
+def _case(suite: ElementTree.Element, result: Result, seconds: float) -> None:
     classname = cleaned(f"{result.host}.{result.capability}")
-    case = ElementTree.SubElement(suite, "testcase", classname=classname, name=cleaned(result.check), time="0")
+    case = ElementTree.SubElement(
+        suite, "testcase", classname=classname, name=cleaned(result.check), time=_time(seconds)
+    )
     tag = _tag(result)
     if tag == "skipped":
         cause = f"follows from {result.follows}: " if result.follows else ""
@@ -61,7 +67,15 @@ def _tag(result: Result) -> str:
     return "skipped" if result.follows else _TAGS.get(result.status, "")
 
 
-def _counts(results: Iterable[Result]) -> dict[str, str]:
+def _time(seconds: float) -> str:
+    return f"{seconds:.3f}" if seconds else "0"
+
+
+def _counts(results: Iterable[Result], seconds: float) -> dict[str, str]:
     tags = [_tag(result) for result in results]
     names = {"failures": "failure", "errors": "error", "skipped": "skipped"}
-    return {"tests": str(len(tags)), **{name: str(tags.count(tag)) for name, tag in names.items()}, "time": "0"}
+    return {
+        "tests": str(len(tags)),
+        **{name: str(tags.count(tag)) for name, tag in names.items()},
+        "time": _time(seconds),
+    }

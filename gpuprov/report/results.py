@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,21 +23,31 @@ def show(
     verbose: bool = False,
     junit: Path | None = None,
     html: Path | None = None,
+    prometheus: Path | None = None,
+    took: Mapping[str, float] | None = None,
+    seconds: float | None = None,
 ) -> None:
-    """Print the results; write JUnit XML and the HTML page. A file that cannot be written is told after the results."""
+    """Print the results; write JUnit XML, the HTML page and the metrics. A file that cannot be written is told after the results.
+
+    `took`: seconds by host; `seconds`: of the whole.
+    """
     refused: list[GpuprovError] = []
     if junit is not None:
         from gpuprov.report import junit as xml
 
-        refused += _write(junit, xml.render(results))
+        refused += _write(junit, xml.render(results, took))
     if html is not None:
         from gpuprov.report import html as page
 
         refused += _write(html, page.render(results, verbose=verbose))
+    if prometheus is not None:
+        from gpuprov.report import prometheus as metrics
+
+        refused += _write(prometheus, metrics.render(results, took))
     if as_json:
         from gpuprov.report import as_json as data
 
-        console.result(data.render(results, verbose=verbose).rstrip())
+        console.result(data.render(results, took, seconds, verbose=verbose).rstrip())
     else:
         from gpuprov.report import text
 

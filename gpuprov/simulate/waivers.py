@@ -188,9 +188,15 @@ def read(file: Path) -> tuple[Waiver, ...]:
     return found
 
 
+class _Verified(msgspec.Struct):
+    """What is read of the document of `gpuprov verify --json`."""
+
+    results: tuple[Row, ...]
+
+
 def read_results(file: Path) -> tuple[Row, ...]:
     """Results that `gpuprov verify --json` wrote to a file."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=tuple[Row, ...])
+        return msgspec.json.decode(file.read_bytes(), type=_Verified).results
     except (OSError, msgspec.MsgspecError) as error:
         raise GpuprovError(f"{file}: {error}", "write it with: gpuprov verify INVENTORY --json > FILE") from None

@@ -53,11 +53,12 @@ def survey(
     timeout: float = HOST_LIMIT,
     registered: Registry | None = None,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
+    took: dict[str, float] | None = None,
 ) -> Survey:
-    """Read every host once and evaluate its checks. A host that cannot be reached is one result."""
+    """Read every host once and evaluate its checks. A host that cannot be reached is one result. `took` gets seconds, by host."""
     known = registered or registry()
     asked = [(raw, probes_of(spec, moments, only=only, registered=known)) for raw, spec in fleet]
-    gathered = gather(asked, workers=workers, timeout=timeout, on_done=on_done)
+    gathered = gather(asked, workers=workers, timeout=timeout, on_done=on_done, took=took)
     results: list[Result] = []
     for raw, spec in fleet:
         found = gathered[raw.name]
@@ -77,10 +78,12 @@ def verify(
     timeout: float = HOST_LIMIT,
     registered: Registry | None = None,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
+    took: dict[str, float] | None = None,
 ) -> list[Result]:
     """The results of `survey`."""
-    found = survey(fleet, moments, only=only, workers=workers, timeout=timeout, registered=registered, on_done=on_done)
-    return found.results
+    return survey(
+        fleet, moments, only=only, workers=workers, timeout=timeout, registered=registered, on_done=on_done, took=took
+    ).results
 
 
 def unreachable(host: str, error: UnreachableError) -> Result:

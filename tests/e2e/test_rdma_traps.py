@@ -42,7 +42,7 @@ class Host:
         command = [GPUPROV, "verify", str(self.folder / "hosts.yaml"), str(self.folder / "spec.yaml"), "--json"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
         assert done.returncode in (0, 1), done.stderr
-        return {row["check"]: row for row in json.loads(done.stdout)}
+        return {row["check"]: row for row in json.loads(done.stdout)["results"]}
 
     def run(self, script: str) -> str:
         return hosts.run(self.name, script)

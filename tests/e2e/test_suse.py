@@ -54,7 +54,7 @@ class Site:
 
     def checks(self, wanted: dict[str, Any]) -> dict[str, str]:
         """The status of each check of the driver."""
-        rows = json.loads(self.run("verify", wanted, "--json").stdout)
+        rows = json.loads(self.run("verify", wanted, "--json").stdout)["results"]
         return {row["check"]: row["status"] for row in rows if row["check"].startswith("nvidia_driver.")}
 
 

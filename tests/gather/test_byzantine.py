@@ -111,14 +111,14 @@ def test_verify(room: Path) -> None:
     reports = ("--junit", "report.xml", "--html", "report.html", "--timeout", "8")
     usual, _ = gpuprov("good", "verify", "inventory.yaml", "--json", *reports, room=room)
     assert usual.returncode == 1, usual.stderr
-    right = {name: [one for one in json.loads(usual.stdout) if one["host"] == name] for name in NAMES}
+    right = {name: [one for one in json.loads(usual.stdout)["results"] if one["host"] == name] for name in NAMES}
     assert all(len(rows) > 20 for rows in right.values())
     for way, (words, code) in WAYS.items():
         ran, took = gpuprov(way, "verify", "inventory.yaml", "--json", *reports, room=room)
         assert ran.returncode == code, (way, ran.stderr[-2000:])
         assert "Traceback" not in ran.stderr, (way, ran.stderr[-2000:])
         assert took < 30, (way, took)
-        found = json.loads(ran.stdout)
+        found = json.loads(ran.stdout)["results"]
         for name in NAMES:
             mine = [one for one in found if one["host"] == name]
             assert mine == right[name] if name != BAD else mine, (way, name)

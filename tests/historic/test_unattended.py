@@ -75,8 +75,8 @@ class Host:
         """The checks that fail in `gpuprov verify`, by id."""
         command = [GPUPROV, "verify", str(self.inventory), "--json"]
         ran = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        assert ran.stdout.startswith("["), ran.stderr
-        return {result["check"]: result for result in json.loads(ran.stdout) if result["status"] == "fail"}
+        assert ran.stdout.startswith("{"), ran.stderr
+        return {result["check"]: result for result in json.loads(ran.stdout)["results"] if result["status"] == "fail"}
 
     def versions(self) -> dict[str, str]:
         """The installed version of each stand-in."""

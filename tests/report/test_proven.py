@@ -82,8 +82,8 @@ def test_what_asks_nothing_is_not_counted_and_shown_on_request_only() -> None:
     assert "mps.shm" not in text.render(results)
     assert "n/a  mps.shm  why n/a" in text.render(results, verbose=True)
     assert text.render(results, verbose=True).splitlines()[-1] == "as wanted: 1 host, 1 passed"
-    assert [row["check"] for row in json.loads(as_json.render(results))] == ["mps.alive"]
-    assert [row["status"] for row in json.loads(as_json.render(results, verbose=True))] == ["pass", "n/a"]
+    assert [row["check"] for row in json.loads(as_json.render(results))["results"]] == ["mps.alive"]
+    assert [row["status"] for row in json.loads(as_json.render(results, verbose=True))["results"]] == ["pass", "n/a"]
     assert "mps.shm" not in html.render(results)
     assert "mps.shm" in html.render(results, verbose=True)
     assert "mps.shm" not in junit.render(results)

@@ -58,13 +58,14 @@ def results(hosts: int = 3) -> list[Result]:
 
 
 def test_json_has_exactly_the_keys_and_the_given_order() -> None:
-    rows = json.loads(as_json.render(results()))
-    keys = "host capability check fields status expected found evidence hint moment".split()
+    rows = json.loads(as_json.render(results()))["results"]
+    keys = "host capability check fields status expected found evidence hint moment follows".split()
     assert all(list(row) == keys for row in rows)
     assert [(row["host"], row["check"]) for row in rows] == [(one.host, one.check) for one in results()]
     assert rows[0]["fields"] == ["x"]
     assert rows[-2]["found"] == NASTY
-    assert json.loads(as_json.render([])) == []
+    told = json.loads(as_json.render([]))
+    assert (told["results"], told["verdict"], told["exit_code"]) == ([], "not proven", 1)
 
 
 def test_junit_reads_back() -> None:

@@ -1,0 +1,43 @@
+"""The command `gpuprov diff`: parse, call, return the exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuprov.cli import options
+
+
+@click.command(short_help="Show what differs between two hosts.")
+@click.argument("left", metavar="HOST")
+@click.argument("right", metavar="HOST|FILE")
+@click.argument("sources", metavar="[INVENTORY]...", nargs=-1)
+@options.reading
+@options.read_limit
+@options.json_flag
+def diff(left: str, right: str, sources: tuple[str, ...], timeout: float, as_json: bool, **reading: Any) -> int:
+    """Show what differs between two hosts, or a host and a file, by capability: as export sees them, whatever their specs say.
+
+    FILE is what gpuprov export wrote of one host (.yaml), or a record of one: a capture, an nvidia-bug-report.log, an sosreport.
+    Changes nothing.
+
+    \b
+    Example: gpuprov diff gpu017 gpu018 inventory.yaml
+             gpuprov diff gpu017 golden.yaml inventory.yaml
+    """
+    from gpuprov.errors import GpuprovError
+    from gpuprov.export import difference
+    from gpuprov.report import difference as report
+    from gpuprov.spec.model import RawHost
+
+    names = [left] if Path(right).exists() else [left, right]
+    hosts: list[RawHost] = []
+    for name in names:
+        found = options.raw_hosts(sources, {**reading, "limit": name})
+        if len(found) != 1:
+            raise GpuprovError(f'"{name}" means {len(found)} hosts, and one can be compared', "name one host")
+        hosts += found
+    other = [difference.of_file(Path(right))] if len(names) == 1 else []
+    return report.show(difference.compare(*difference.of_hosts(hosts, timeout=timeout), *other), as_json=as_json)

@@ -1,0 +1,130 @@
+"""What differs between two hosts, as `export` sees them: by capability, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpuprov.capabilities import CAPABILITIES
+from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.export import as_written, doubts, probes, spec_of
+from gpuprov.gather import gather
+from gpuprov.inventory import load
+from gpuprov.limits import HOST_LIMIT
+from gpuprov.probe.base import Facts
+from gpuprov.records import RecordedFacts
+from gpuprov.records import read as read_records
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import RawHost
+
+YAML = (".yaml", ".yml")
+
+
+class Side(msgspec.Struct, frozen=True):
+    """A host, or what a file has of one. `unread`: capabilities of which it is not known what the host has, with the reason."""
+
+    name: str
+    spec: dict[str, Any]
+    unread: dict[str, str] = {}
+    doubts: tuple[str, ...] = ()
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A field that is not the same; None where a host does not have it, or has its default."""
+
+    capability: str
+    field: str
+    left: Any
+    right: Any
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """Two sides, and what differs. `unknown`: capabilities that could not be compared, with the reason."""
+
+    left: str
+    right: str
+    differences: tuple[Difference, ...]
+    unknown: dict[str, str]
+    doubts: dict[str, tuple[str, ...]]
+
+
+def compare(left: Side, right: Side) -> Compared:
+    """Field by field, in apply order. What is not known of one side differs in nothing, and is named."""
+    unknown = {
+        name: "; ".join(f"{side.name}: {side.unread[name]}" for side in (left, right) if name in side.unread)
+        for name in {**left.unread, **right.unread}
+    }
+    found: list[Difference] = []
+    for name in ("gpu", *(capability.name for capability in CAPABILITIES)):
+        mine, its = left.spec.get(name), right.spec.get(name)
+        if name in unknown or mine == its:
+            continue
+        if mine is None or its is None:
+            there = "not there", "there"
+            found.append(Difference(name, "", there[mine is not None], there[its is not None]))
+        ours, theirs = dict(_flat(mine or {})), dict(_flat(its or {}))
+        for field in dict.fromkeys((*ours, *theirs)):
+            if ours.get(field) != theirs.get(field):
+                found.append(Difference(name, field, ours.get(field), theirs.get(field)))
+    told = {side.name: side.doubts for side in (left, right) if side.doubts}
+    return Compared(left.name, right.name, tuple(found), unknown, told)
+
+
+def _flat(block: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """`{"a": {"b": 1}}` as `a.b`; lists are compared as a whole."""
+    for key, value in block.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def of_hosts(hosts: list[RawHost], *, timeout: float = HOST_LIMIT) -> list[Side]:
+    """The hosts as they are now. Raises UnreachableError where one cannot be read."""
+    found = gather([(raw, probes()) for raw in hosts], timeout=timeout)
+    sides = []
+    for raw in hosts:
+        facts = found[raw.name]
+        if isinstance(facts, UnreachableError):
+            raise facts
+        sides.append(_of_facts(raw.name, facts))
+    return sides
+
+
+def _of_facts(name: str, facts: Facts) -> Side:
+    spec, unread = spec_of(facts)
+    told = (line.partition(": ") for line in unread)
+    return Side(name, spec, {capability: why for capability, _, why in told}, tuple(doubts(facts)))
+
+
+def of_file(path: Path) -> Side:
+    """What a file has: an inventory of one host with its spec (`gpuprov export` writes one), or a record. Raises GpuprovError."""
+    if path.suffix not in YAML:
+        records = read_records(path)
+        if len(records) != 1:
+            raise GpuprovError(f"{path} has records of {len(records)} hosts", "name the record of one host")
+        return _of_facts(f"{records[0].host or path.name} ({path.name})", RecordedFacts(records[0]))
+    hosts = [raw for raw in load([str(path)]).hosts if raw.values]
+    if len(hosts) != 1:
+        raise GpuprovError(
+            f"{path} has specs of {len(hosts)} hosts, and one can be compared",
+            "export one: gpuprov export --limit HOST > FILE",
+        )
+    (raw,) = hosts
+    spec: dict[str, Any] = {}
+    unread: dict[str, str] = {}
+    if isinstance(gpu := raw.values.get("gpu"), dict):
+        spec["gpu"] = gpu
+    for capability in CAPABILITIES:
+        value = raw.values.get(capability.name, False)
+        if value is False:
+            continue
+        fragment, findings = convert(value, capability.fragment, (capability.name,))
+        if findings:
+            unread[capability.name] = str(findings[0][1])
+        else:
+            spec[capability.name] = as_written(fragment)
+    return Side(f"{raw.name} ({path.name})", spec, unread)

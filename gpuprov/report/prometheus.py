@@ -1,0 +1,79 @@
+"""Results as metrics, in the text format that node_exporter's textfile collector reads.
+
+https://prometheus.io/docs/instrumenting/exposition_formats/ . Names and labels are documented in docs/how-to/monitoring.md and do
+not change within a major version.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from gpuprov import __version__
+from gpuprov.report.fold import ORDER, host_lines
+from gpuprov.shown import cleaned
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.verify import verdict
+
+NEXT_BOOT = {"right": 1, "wrong": 0, "unknown": -1}
+METRICS = {
+    "gpuprov_build_info": "The gpuprov that verified, as the label version.",
+    "gpuprov_verify_timestamp_seconds": "When the verify that wrote this file ended, in Unix time.",
+    "gpuprov_host_reachable": "1 if the host could be read.",
+    "gpuprov_host_ok": "1 if something was proven on the host and nothing is wrong; 0 otherwise, also where nothing was proven.",
+    "gpuprov_checks": "Checks of the host by status: unreachable, fail, error, skip, pass; follow are failures that only follow "
+    "from another.",
+    "gpuprov_check_failed": "1 for each check of the host that fails or cannot be judged, but for those that only follow.",
+    "gpuprov_next_boot_ok": "1 if the host will be as its spec wants it after the next boot, 0 if not, -1 if nobody knows.",
+    "gpuprov_reboot_required": "1 if a check fails that only a reboot fixes.",
+    "gpuprov_verify_duration_seconds": "How long reading the host took.",
+}
+"""Name and help of each metric, in the order of the file; all are gauges."""
+
+
+def render(results: Sequence[Result], took: Mapping[str, float] | None = None, now: float | None = None) -> str:
+    """The file. A host that is no longer verified is no longer in it: alert on the timestamp, and on a host that is absent."""
+    ended = time.time() if now is None else now
+    samples: dict[str, list[str]] = {name: [] for name in METRICS}
+    samples["gpuprov_build_info"].append(_sample("gpuprov_build_info", 1, version=__version__))
+    samples["gpuprov_verify_timestamp_seconds"].append(_sample("gpuprov_verify_timestamp_seconds", round(ended, 3)))
+    of_host: dict[str, list[Result]] = {}
+    for one in results:
+        of_host.setdefault(one.host, []).append(one)
+    for line in host_lines(results, fold=False):
+        (host,) = line.hosts
+        for name, value, labels in _of_host(of_host[host], line.counts, NEXT_BOOT[line.next_boot.verdict]):
+            samples[name].append(_sample(name, value, host=host, **labels))
+        if took and host in took:
+            samples["gpuprov_verify_duration_seconds"].append(
+                _sample("gpuprov_verify_duration_seconds", round(took[host], 3), host=host)
+            )
+    lines = []
+    for name, told in samples.items():
+        lines += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} gauge", *told] if told else []
+    return "\n".join(lines) + "\n"
+
+
+def _of_host(
+    rows: Sequence[Result], counts: Mapping[str, int], next_boot: int
+) -> Iterator[tuple[str, float, dict[str, str]]]:
+    yield "gpuprov_host_reachable", int(not any(row.status == "unreachable" for row in rows)), {}
+    yield "gpuprov_host_ok", int(verdict(rows) == "as wanted"), {}
+    for status in (*ORDER, "follow"):
+        yield "gpuprov_checks", counts.get(status, 0), {"status": status}
+    failed = {
+        row.check: row.capability for row in rows if row.status in ("fail", "error", "unreachable") and not row.follows
+    }
+    for check, capability in failed.items():
+        yield "gpuprov_check_failed", 1, {"check": check, "capability": capability}
+    yield "gpuprov_next_boot_ok", next_boot, {}
+    yield "gpuprov_reboot_required", int(any(row.status == "fail" and row.reboot for row in rows)), {}
+
+
+def _sample(name: str, value: float, **labels: str) -> str:
+    told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{name}{{{told}}} {value:.15g}" if told else f"{name} {value:.15g}"
+
+
+def _escaped(text: str) -> str:
+    return cleaned(text).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
