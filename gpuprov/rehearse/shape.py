@@ -112,6 +112,11 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
         values["driver"] = driver
         if not known.stands_in:
             notes.append(f"driver {driver} is not {known.key}'s: all its packages are stand-ins")
+    if "repositories" not in override and (served := _repositories(spec, known)):
+        values["repositories"] = served
+        notes.append(
+            "nvidia_driver.source is nvidia: a stand-in of NVIDIA's repository is served beside the distribution's"
+        )
     notes += [f"{VARIABLE} says {key}" for key in override]
     kernel = spec.capabilities.get("kernel")
     shared = [key for key in (kernel.sysctl if isinstance(kernel, Kernel) else ()) if not key.startswith("net.")]
@@ -197,6 +202,13 @@ def _driver(spec: HostSpec, distribution: str) -> str:
     versions = {upstream(offer.version) for offer in found}
     own = versions | {drivers.branch_of(version) for version in versions}
     return "" if driver.version in own else driver.version
+
+
+def _repositories(spec: HostSpec, known: Distribution) -> list[str]:
+    """What must be served where the spec takes the driver from another source than a simulated host of this distribution has."""
+    driver = spec.capabilities.get("nvidia_driver")
+    wanted = isinstance(driver, NvidiaDriver) and driver.source == "nvidia"
+    return [*known.default_repositories, "nvidia"] if wanted and "nvidia" not in known.default_repositories else []
 
 
 def _name(host: str, count: int, run: str, taken: set[str]) -> str:

@@ -103,6 +103,31 @@ def test_a_driver_that_the_distribution_lacks_is_a_stand_in(version: str, distri
     assert described(gpu("L40S", 1, version), distribution=distribution).driver == driver
 
 
+@pytest.mark.parametrize(
+    ("source", "distribution", "repositories"),
+    [
+        ("nvidia", "debian12", ("distribution", "nvidia")),
+        ("nvidia", "rocky9", ()),
+        ("distribution", "debian12", ()),
+        ("auto", "debian12", ()),
+    ],
+)
+def test_the_repository_that_the_driver_is_from_is_served(
+    source: Any, distribution: str, repositories: tuple[str, ...]
+) -> None:
+    given = pair(
+        "gpu01",
+        gpu=GpuSpec(model="L40S", count=1),
+        capabilities={"nvidia_driver": NvidiaDriver(version="580", source=source)},
+    )
+    shape = one(given, distribution=distribution)
+    assert shape.description
+    assert shape.description.repositories == repositories
+    assert any("NVIDIA's repository is served" in note for note in shape.notes) == bool(repositories)
+    chosen = pair("gpu01", {"simulated_host": {"repositories": ["nvidia"]}}, capabilities=given[1].capabilities)
+    assert described(chosen).repositories == ("nvidia",)
+
+
 def test_the_inventory_and_the_command_line_have_the_last_word() -> None:
     given = pair("gpu01", {"simulated_host": {"kind": "machine", "hcas": 8, "gpu": {"model": "T4", "count": 2}}})
     found = described(given)
