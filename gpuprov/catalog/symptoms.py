@@ -12,8 +12,18 @@ from gpuprov.catalog.reader import Fact, Source, load
 from gpuprov.reading import is_whole
 
 
+class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cause with the read-only command that shows it, and what to do."""
+
+    cause: str
+    check: str
+    cure: str
+
+
 class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`signatures`: text as printed. `xids`: kernel error numbers. `check`: a read-only command that shows it, or ""."""
+    """`signatures`: text as printed. `xids`: kernel error numbers. `check`: a read-only command that shows it, or "".
+
+    `cause`, `check` and `cure` are of the likeliest cause; `others` follow in the order of likelihood."""
 
     key: str
     signatures: tuple[str, ...]
@@ -21,6 +31,7 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cause: str
     check: str = ""
     cure: str
+    others: tuple[Cause, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -39,7 +50,8 @@ def symptoms() -> tuple[Symptom, ...]:
     """All symptoms: messages first, then Xids by subject, then what the kernel says of peer memory modules."""
     known = gpudirect_file()
     spoken = (_of_message(message) for message in (*known.messages, known.bad_context))
-    return (*load("symptoms", SymptomsFile).symptoms, *spoken)
+    files = (load(name, SymptomsFile).symptoms for name in ("symptoms_programs", "symptoms"))
+    return (*(symptom for file in files for symptom in file), *spoken)
 
 
 def _of_message(message: Message) -> Symptom:

@@ -129,6 +129,11 @@ def _symptom(symptom: Symptom, *seen: tuple[str, str]) -> Explanation:
         ("cause", symptom.cause),
         ("check", symptom.check),
         ("cure", symptom.cure),
+        *(
+            line
+            for other in symptom.others
+            for line in (("or", other.cause), ("check", other.check), ("cure", other.cure))
+        ),
         ("source", ", ".join(symptom.source)),
     )
     named = tuple(line for line in lines if line[1])
