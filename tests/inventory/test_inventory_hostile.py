@@ -90,7 +90,7 @@ def test_each_is_one_error_with_its_place(tmp_path: Path, monkeypatch: pytest.Mo
         assert str(problem).startswith(name), (name, str(problem))
         assert message in str(problem), (name, str(problem))
         assert caught.value.exit_code == 2
-        assert time.monotonic() - started < 5, name
+        assert time.monotonic() - started < 20, name
 
 
 def test_files_of_variables_have_the_same_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

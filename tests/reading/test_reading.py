@@ -70,12 +70,12 @@ REFUSED: tuple[tuple[Callable[[str], Any], str, str, int], ...] = (
 
 def test_what_is_too_much_is_refused_in_a_moment() -> None:
     for read, text, message, line in REFUSED:
-        started = time.monotonic()
+        started = time.process_time()
         with pytest.raises(Unreadable) as caught:
             read(text)
         assert message in str(caught.value), (text[:60], str(caught.value))
         assert caught.value.line == line, (text[:60], caught.value.line)
-        assert time.monotonic() - started < 1, text[:60]
+        assert time.process_time() - started < 1, text[:60]
 
 
 def test_what_is_too_large_is_refused_unread() -> None:

@@ -135,10 +135,10 @@ def test_html_says_it_all_once() -> None:
 
 def test_html_of_five_thousand_hosts_is_small_and_quick() -> None:
     rows = results(5000)
-    started = time.monotonic()
+    started = time.process_time()
     page = html.render(rows)
     assert len(page) < 4_000_000
-    assert time.monotonic() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_text_tells_a_failure_once_with_all_its_hosts() -> None:
