@@ -12,7 +12,6 @@ ON_HOSTS = {
     "onhost/gpu_settings/__main__.py": "runs on the host at boot; what it prints is for the journal",
     "onhost/lock.py": "runs on the host; what it prints is its answer",
     "probe/mig_reader.py": "runs on the host; a probe reads what it prints",
-    "shared/nccl_conf.py": "runs on the host; a role reads what it prints",
 }
 SAYING = {
     "print",
