@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -20,7 +20,6 @@ OPENSM_UNIT = "opensm.service"
 
 
 Family = Literal["debian", "redhat", "suse"]
-FAMILIES: tuple[Family, ...] = ("debian", "redhat", "suse")
 
 
 class Packages(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -104,22 +103,3 @@ def why_absent(module: str, distribution: str, release: str) -> str:
 def daemons() -> tuple[str, ...]:
     """Units whose limit of locked memory matters."""
     return tuple(row.key for row in rdma_file().daemons)
-
-
-def tables() -> dict[str, Any]:
-    """What the role decides by."""
-    return {
-        "packages": {
-            family: {row.key: list(packages(family, row.key)) for row in rdma_file().packages} for family in FAMILIES
-        },
-        "modules": {row.key: list(row.names) for row in rdma_file().modules},
-        "directory": DIRECTORY,
-        "absent": [
-            {"module": row.module, "distribution": row.distribution, "suffix": row.suffix, "hint": row.hint}
-            for row in rdma_file().absent
-        ],
-        "daemons": list(daemons()),
-        "soft": {"program": SOFT_PROGRAM, "config": SOFT_CONFIG, "unit": SOFT_UNIT, "modules": dict(SOFT_MODULES)},
-        "roce_port": ROCE_PORT,
-        "opensm_unit": OPENSM_UNIT,
-    }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from gpuprov.catalog.reader import Fact, Note, Source, load
@@ -43,16 +41,3 @@ def roce_file() -> RoceFile:
 def setting(key: str) -> Setting:
     """What is known of one."""
     return next(one for one in roce_file().settings if one.key == key)
-
-
-def tables() -> dict[str, Any]:
-    """What the role decides by."""
-    return {
-        "config": CONFIG,
-        "folder": FOLDER,
-        "program": PROGRAM,
-        "reader": READER,
-        "unit": UNIT,
-        "wait": WAIT,
-        "settings": {one.key: {"ofed": one.ofed, "inbox": one.inbox} for one in roce_file().settings},
-    }

@@ -80,14 +80,15 @@ def enable(unit: str, *, check: bool = False) -> bool:
     return True
 
 
-def restart(unit: str) -> tuple[int, list[str]]:
+def restart(unit: str, verb: str = "restart") -> tuple[int, list[str]]:
     """Restart the unit, with its files as they are now: systemd 252 says NeedDaemonReload=no of a first drop-in, whose folder is new.
+    Or do what else `verb` names.
 
     Returns systemctl's exit status and, of a failure, what the journal has of this start.
     """
     systemctl("daemon-reload")
     began = int(time.time())
-    status, _, errors = systemctl("restart", "--", unit)
+    status, _, errors = systemctl(verb, "--", unit)
     if status == 0:
         return 0, []
     _journal("--sync")

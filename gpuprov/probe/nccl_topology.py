@@ -48,4 +48,4 @@ true""",
     parse,
     "cat $(sed -n 's/^NCCL_TOPO_FILE=//p' /etc/nccl.conf); lspci -D | grep -iE 'nvidia|infiniband|ethernet'",
 )
-"""Of two lines NCCL takes the first: gpuprov.shared.nccl_conf."""
+"""Of two lines NCCL takes the first: gpuprov.capabilities.rdma.nccl.conf."""

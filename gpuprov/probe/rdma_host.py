@@ -75,8 +75,8 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     daemons: tuple[Daemon, ...] = ()
 
     def netdev(self, name: str) -> Netdev | None:
-        """The interface of a name or a MAC address."""
-        return next((one for one in self.netdevs if name in (one.name, one.mac)), None)
+        """The interface of a name or a MAC address. A VLAN has the address of the interface below it: only its name means it."""
+        return next((one for one in self.netdevs if name in (one.name, "" if one.vlan else one.mac)), None)
 
 
 def parse(output: Output) -> RdmaHost:

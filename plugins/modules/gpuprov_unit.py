@@ -19,7 +19,7 @@ options:
   state:
     description: >-
       observed only looks; alive starts a daemon that is dead and restarts one that is old; ran runs a unit that sets something, where
-      O(differs) says what is not set, or where it did not run.
+      O(differs) says what is not set, or where it did not run; one that can be reloaded is not restarted.
     type: str
     choices: [observed, alive, ran]
     required: true
@@ -37,7 +37,7 @@ options:
     elements: str
     default: []
   ask:
-    description: A program that asks a daemon that lives, and its arguments. It is asked again for half a minute; not in check mode.
+    description: A program that asks what was started, and its arguments. It is asked again for half a minute; not in check mode.
     type: list
     elements: str
     default: []
@@ -111,10 +111,11 @@ def _run(module: AnsibleModule, enabled: bool) -> None:
     would = f"would set {differs}" if differs else f"would run {name}, which is {ran or 'not there yet'}"
     if module.check_mode:
         module.exit_json(changed=True, msg=would)
-    status, lines = units.restart(name)
+    status, lines = units.restart(name, "reload-or-restart")
     if status:
         said = units.last_words(lines, asked["program"])
         module.fail_json(msg=f"{name} failed: {said}. Fix: {asked['way_out']}; else journalctl -u {name}, on the host")
+    _hear(module)
     module.exit_json(changed=True, msg=would.replace("would ", "", 1))
 
 

@@ -8,7 +8,7 @@ from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.rdma import common
 from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.rdma.nccl import checks as nccl
+from gpuprov.capabilities.rdma.nccl import conf
 from gpuprov.catalog import efa as catalogue
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.rdma import DEVICES
@@ -125,7 +125,7 @@ def test_its_devices_are_of_its_fabric_alone_and_nccl_is_told_of_none() -> None:
     found = Facts({"rdma_devices": Output(devices())}).get(DEVICES)
     for fabric in ("infiniband", "roce", "iwarp", "erdma", "soft", "efa"):
         assert [common.speaks(fabric, device) for device in found] == [fabric == "efa"] * 4
-    assert nccl.wanted(ASKED, found) == ()
+    assert conf.lines(ASKED, found) == ()
 
 
 def test_the_host_as_a_spec() -> None:

@@ -6,8 +6,6 @@ import hashlib
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from gpuprov import assets
 from gpuprov.simulate.standins import erdma as standins_erdma
 from tests.probe.erdma_tree import run, tree, write
@@ -31,13 +29,6 @@ def lonely(root: Path, **more: str) -> None:
     tree(root, **more)  # type: ignore[arg-type]
     (root / "sys/module/erdma/holders/smc/x").unlink()
     (root / "sys/module/erdma/holders/smc").rmdir()
-
-
-def test_state_changes_nothing_and_tells_what_differs(tmp_path: Path) -> None:
-    lonely(tmp_path, mode="N")
-    done = program(tmp_path, "state", "/dev/stdin")
-    assert done.stdout.splitlines() == ["parameter compat_mode N Y", "mtu eth1 1500 8500"], done.stderr
-    assert not (tmp_path / "ip").exists()
 
 
 def test_the_mtu_is_set_and_read_back(tmp_path: Path) -> None:
@@ -99,7 +90,7 @@ def test_what_cannot_be_loaded_and_what_does_not_come(tmp_path: Path) -> None:
 
 def test_usage(tmp_path: Path) -> None:
     done = program(tmp_path, "boot")
-    assert (done.returncode, "usage: erdma.sh state" in done.stderr) == (1, True)
+    assert (done.returncode, "usage: erdma.sh apply" in done.stderr) == (1, True)
 
 
 # DKMS of Debian 12: it refuses to build what it has built, and forgets the source of what is built for no kernel any more.
@@ -154,21 +145,3 @@ def test_an_archive_without_installer(tmp_path: Path) -> None:
     digest = hashlib.sha256((tmp_path / "a.tar.gz").read_bytes()).hexdigest()
     done = unpack(str(tmp_path / "a.tar.gz"), digest, str(tmp_path / "out"))
     assert (done.returncode, done.stderr) == (1, "it has no install.sh\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "lost"),
-    [
-        ((), ""),
-        (("libno.so",), "library libno.so\n"),
-        (("", "/no/file"), "file /no/file\n"),
-        (("", "if=nope0"), "interface nope0\n"),
-        (("", "/etc/hostname", "if=lo"), ""),
-    ],
-)
-def test_what_nccl_is_told_must_be_there(words: tuple[str, ...], lost: str) -> None:
-    text = (FILES / "nccl_parts.sh").read_text(encoding="utf-8")
-    done = subprocess.run(
-        ["sh", "-c", text, "nccl_parts.sh", *(words or ("",))], capture_output=True, text=True, check=True, timeout=20
-    )
-    assert done.stdout == lost

@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jinja2 import Environment
 
-from gpuprov import assets
+from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.erdma import checks as erdma
+from gpuprov.capabilities.rdma.erdma.desired import at_boot
 from gpuprov.capabilities.rdma.erdma.state import lines, wanted
 from gpuprov.capabilities.rdma.fragment import Rdma, Soft
 from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.catalog import erdma as catalogue
 from gpuprov.catalog import nccl as variables
+from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import HostSpec
-from tests.capabilities.erdma_host import SHA256, block
+from tests.capabilities.erdma_host import SHA256, block, devices, said
 
 HOST = HostSpec(name="gpu1")
 
@@ -103,26 +104,19 @@ def test_frames_of_two_sizes_are_a_warning() -> None:
     assert (name, message) == ("b", "warning: rdma.erdma.mtu is standard on b, and jumbo on a")
 
 
-def render(name: str, **values: Any) -> list[str]:
-    text = (assets.root() / "roles/rdma/templates/etc" / name).read_text(encoding="utf-8")
-    environment = Environment(trim_blocks=True, keep_trailing_newline=True, autoescape=False)
-    environment.filters |= {"comment": lambda words: f"# {words}", "bool": bool}
-    made = environment.from_string(text).render(ansible_managed="managed", **values)
-    return [line for line in made.splitlines() if line and not line.startswith("#")]
-
-
 @pytest.mark.parametrize(
     "asked", [block(), block(compat_mode=False, mtu="standard", parameters={"default_cc": 2, "rand_qpn": True})]
 )
 def test_the_roles_files_say_what_the_checks_expect(asked: Rdma) -> None:
-    parameters = wanted(asked)
-    known = {
-        "__rdma_erdma_vendor": True, "__rdma_erdma_parameters": parameters, "__rdma_erdma_known": catalogue.tables(),
-        "rdma_erdma": {"mtu": asked.erdma.mtu},
-    }  # fmt: skip
-    assert tuple(render("gpuprov/erdma.conf.j2", **known)) == lines(asked)
-    options = "options erdma " + " ".join(f"{name}={value}" for name, value in parameters.items())
-    assert render("modprobe.d/gpuprov-erdma.conf.j2", **known) == [options, catalogue.SOFTDEP]
+    facts = Facts({"erdma": Output(said()), "rdma_devices": Output(devices())})
+    made = at_boot(Context(HostSpec(name="gpu1"), asked, facts))
+    assert made
+    shown = {
+        path: [line for line in text.splitlines() if line[:1] not in ("#", "")] for path, text in made.files.items()
+    }
+    assert tuple(shown[catalogue.CONFIG]) == lines(asked)
+    options = "options erdma " + " ".join(f"{name}={value}" for name, value in wanted(asked).items())
+    assert shown[catalogue.OPTIONS] == [options, catalogue.SOFTDEP]
 
 
 def test_the_catalogue_knows_published_installers() -> None:

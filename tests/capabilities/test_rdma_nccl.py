@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import Any
 
-import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context, Outcome
-from gpuprov.capabilities.rdma import common
+from gpuprov.capabilities.rdma.efa.fragment import Efa
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector, Soft
 from gpuprov.capabilities.rdma.nccl import checks as nccl
+from gpuprov.capabilities.rdma.nccl import conf as nccl_conf
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.rdma import parse
-from gpuprov.shared import nccl_conf
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import erdma_host as host
 from tests.capabilities.asking import CHECKS
+from tests.capabilities.rdma_host import rxe
 
 IB = "\n".join(
     f"device|ibp{n}s0|0000:{n}:00.0|mlx5_core|0x15b3|0x1021|1: CA|9c63:c003:0050:{n}00|28.43|0|||{'bridge' if n == '4e' else ''}\n"
@@ -40,13 +37,13 @@ SECOND = host.devices(
     name="rocep27s0", driver="mlx5_core", gids=("2|0000:0000:0000:0000:0000:ffff:c0a8:052d|RoCE v2|eth2",)
 ).replace("00:06.0", "00:07.0")
 MIXED = ETH + "port|rocep26s0|2|4: ACTIVE|5: LinkUp|InfiniBand|100 Gb/sec (4X EDR)|0x1|0x1\n"
-SIW = "device|siw0|||||4: RNIC|||-1|eth0||\n"
+SIW = "device|siw0||siw|||4: RNIC|||-1|eth0||\n"
 ROCE = Rdma(fabric="roce")
 GID = ("NCCL_IB_GID_INDEX=-1", "NCCL_IB_ADDR_FAMILY=AF_INET", "NCCL_IB_ROCE_VERSION_NUM=2")
 
 
 def lines(block: Rdma, text: str) -> tuple[str, ...]:
-    return nccl.wanted(block, parse(Output(text)))
+    return nccl_conf.lines(block, parse(Output(text)))
 
 
 def roce(**asked: Any) -> Rdma:
@@ -109,30 +106,15 @@ def test_what_cannot_be_written(block: Rdma, text: str, why: str) -> None:
     assert why in str(caught.value)
 
 
-@pytest.mark.parametrize("text", [IB, ETH + SECOND, MIXED, host.devices(), host.devices("4: RNIC")])
-def test_the_program_on_the_host_reads_and_chooses_as_the_checks_do(text: str) -> None:
-    blocks = [
-        ROCE, Rdma(fabric="infiniband"), Rdma(fabric="iwarp"), host.block(), Rdma(fabric="soft"),
-        Rdma(fabric="roce", devices=(Selector(pci="00:06.0"), Selector(netdev="02:16:3e:02:aa:10", driver="mlx5_core"))),
-    ]  # fmt: skip
-    found = parse(Output(text))
-    for block in blocks:
-        names = [
-            device["name"]
-            for device in nccl_conf.selected(block.fabric, msgspec.to_builtins(block.devices), nccl_conf.devices(text))
-        ]
-        assert names == [device.name for device in common.selected(block, found)], block
-        try:
-            told = {"lines": list(lines(block, text)), "problem": ""}
-        except nccl_conf.ConfError as error:
-            told = {"lines": [], "problem": str(error)}
-        given = json.dumps(nccl.policy(block))
-        if block is blocks[0]:
-            command = [sys.executable, str(nccl_conf.__file__), given]
-            done = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=20)
-            assert json.loads(done.stdout) == told
-        elif not told["problem"]:
-            assert nccl_conf.lines(json.loads(given), nccl_conf.devices(text)) == told["lines"]
+def test_software_devices_are_those_of_the_named_interfaces() -> None:
+    """As in every other part: `rdma.soft.netdevs` says which, and a device on another interface is somebody else's."""
+    text = rxe("rxe_ens3", "ens3", "52:54:00:4d:00:00") + rxe("rxe_ens4", "ens4")
+    named = Rdma(fabric="soft", soft=Soft(netdevs=("ens3",)))
+    assert lines(named, text)[0] == "NCCL_IB_HCA==rxe_ens3"
+    assert lines(Rdma(fabric="soft"), text)[0] == "NCCL_IB_HCA==rxe_ens3,rxe_ens4"
+    siw = Rdma(fabric="soft", soft=Soft(driver="siw"))
+    with pytest.raises(nccl_conf.ConfError, match="no RDMA device of fabric soft"):
+        lines(siw, text)
 
 
 def ask(check: str, wanted: Rdma, conf: str, devices: str = host.devices()) -> Outcome:
@@ -183,6 +165,20 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
     ("SHARP", "parts", Rdma(nccl=Nccl(sharp=True)), host.nccl(host.CONF, "plugin|libnccl-net.so"), "pass", "libnccl-net.so", ""),
     ("another plugin", "parts", host.block(nccl=Nccl(net_plugin="ofi")), host.nccl(host.CONF, "plugin|libnccl-net.so"),
      "fail", "no libnccl-net-ofi.so, but libnccl-net.so", "ldconfig"),
+    ("before: no topology", "named", host.block(nccl=Nccl(topo_file="/t.xml")), host.nccl(None, "file|/t.xml|0"),
+     "fail", "/t.xml is not there", "put it there"),
+    ("before: a topology of the site", "named", host.block(nccl=Nccl(topo_file="/t.xml", topo_source="t.xml")),
+     host.nccl(None), "pass", "/t.xml", ""),
+    ("before: no SHARP", "named", Rdma(nccl=Nccl(sharp=True)), host.nccl(None), "fail", "no libnccl-net.so", "nccl-rdma-sharp"),
+    ("before: no interface", "named", host.block(nccl=Nccl(socket_ifname=("bond0",))), host.nccl(None),
+     "fail", "no bond0; the host has lo eth0", "socket_ifname"),
+    ("before: IPoIB's interface comes", "named", Rdma(ipoib=True, nccl=Nccl(socket_ifname=("ib0",))), host.nccl(None),
+     "n/a", "nothing is named", ""),
+    ("before: AWS's installer brings the plugin", "named",
+     Rdma(fabric="efa", efa=Efa(installer="1.43.1"), nccl=Nccl(net_plugin="ofi")), host.nccl(None), "pass", "ofi", ""),
+    ("before: nobody brings the plugin", "named", Rdma(fabric="efa", nccl=Nccl(net_plugin="ofi")), host.nccl(None),
+     "fail", "no libnccl-net-ofi.so", "ldconfig"),
+    ("before: left alone", "named", Rdma(nccl=Nccl(manage=False)), host.nccl(None), "n/a", "manage is false", ""),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The programs that make software devices at boot and lift limits, run on folders that look like sysfs: what they do and refuse."""
+"""The program that makes software devices at boot, run on folders that look like sysfs: what they do and refuse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 from gpuprov import assets
-from gpuprov.capabilities.pcie.desired import UNIT
+from gpuprov.capabilities.gpudirect_rdma import desired as gpudirect
+from gpuprov.capabilities.pcie import desired as pcie
+from gpuprov.capabilities.rdma import soft
+from gpuprov.capabilities.rdma.erdma import desired as erdma
+from gpuprov.capabilities.rdma.roce import desired as roce
 from gpuprov.catalog import rdma as catalogue
 
 # `rdma link add NAME type TYPE netdev IF` and `rdma link delete NAME` on a folder that looks like /sys/class/infiniband. udev's
@@ -75,12 +79,10 @@ def log(root: Path) -> list[str]:
 def test_it_makes_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     host(tmp_path, "ens3", "ens4", default="ens3")
     lines = "rxe default\nrxe 52:54:00:00:00:01\n"
-    assert run(tmp_path, "state", lines=lines).stdout.splitlines() == ["ens3 none rxe", "ens4 none rxe"]
     done = run(tmp_path, "apply", lines=lines)
     assert (done.returncode, done.stderr) == (0, "")
     assert log(tmp_path) == ["added ens3", "added ens4"]
-    assert run(tmp_path, "state", lines=lines).stdout == "", "found by interface, whatever it is called"
-    assert run(tmp_path, "apply", lines=lines).stdout == ""
+    assert run(tmp_path, "apply", lines=lines).stdout == "", "found by interface, whatever it is called"
     assert len(log(tmp_path)) == 2
 
 
@@ -112,14 +114,14 @@ def test_hardware_on_the_same_interface_is_no_software_device(tmp_path: Path) ->
         (tmp_path / "class" / name).mkdir()
         for file, text in {"net": "ens4", "node_type": kind, "fw_ver": firmware}.items():
             (tmp_path / "class" / name / file).write_text(f"{text}\n")
-    assert run(tmp_path, "state").stdout == "ens4 none rxe\n"
+    assert run(tmp_path, "apply").stdout == "ens4: rxe device made\n"
 
 
-def test_siw_beside_rxe_is_told(tmp_path: Path) -> None:
+def test_siw_beside_rxe(tmp_path: Path) -> None:
     host(tmp_path, "ens4")
     assert run(tmp_path, "apply", lines="siw ens4\n").returncode == 0
     assert (tmp_path / "module/siw").exists()
-    assert run(tmp_path, "state").stdout == "ens4 roce_ens4/siw, rxe\n"
+    assert run(tmp_path, "apply").stdout.splitlines()[0] == "ens4: rxe device made"
 
 
 def test_it_waits_for_interfaces_and_then_gives_up(tmp_path: Path) -> None:
@@ -158,75 +160,37 @@ def test_a_configuration_that_says_nothing(tmp_path: Path, lines: str, said: str
     assert "usage" in run(tmp_path, "make").stderr
 
 
-@pytest.fixture(name="services")
-def _services(tmp_path: Path) -> Path:
-    (tmp_path / "bin").mkdir()
-    for pid, limit in (("11", "65536"), ("12", "unlimited")):
-        (tmp_path / "proc" / pid).mkdir(parents=True)
-        (tmp_path / "proc" / pid / "limits").write_text(
-            f"Max locked memory         {limit}                {limit}      bytes\n"
-        )
-    programs = {
-        "systemctl": 'case "$3 $5" in "MainPID a") echo 11 ;; "MainPID b") echo 12 ;; "LimitMEMLOCK b") echo 65536 ;; '
-        "Main*) echo 0 ;; *) echo infinity ;; esac",
-        "prlimit": f'echo "$*" >>{tmp_path}/log',
-    }
-    for name, body in programs.items():
-        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / "bin" / name).chmod(0o755)
-    return tmp_path
+UNITS = {
+    "soft": soft.UNIT,
+    "roce": roce.UNIT,
+    "erdma": erdma.UNIT,
+    "pcie": pcie.UNIT,
+    "gpudirect_rdma": gpudirect.unit("nvidia_peermem"),
+}
+"""The units that set devices at boot."""
 
 
-@pytest.mark.parametrize(
-    ("words", "told", "done"),
-    [
-        (("state", "unlimited"), ["now a 65536", "unit b 65536"], []),
-        (("raise", "unlimited"), ["now a 65536", "unit b 65536"], ["--pid 11 --memlock=unlimited:unlimited"]),
-        (("raise", "128"), ["now a 65536", "unit b 65536"], ["--pid 11 --memlock=131072:131072"]),
-        (("raise", "64"), [], []),
-    ],
-)
-def test_limits_of_running_services(services: Path, words: tuple[str, ...], told: list[str], done: list[str]) -> None:
-    script = (
-        (assets.root() / "roles/rdma/files/memlock.sh")
-        .read_text(encoding="utf-8")
-        .replace("/proc/", f"{services}/proc/")
-    )
-    env = {**os.environ, "PATH": f"{services}/bin:/usr/bin:/bin"}
-    command = ["sh", "-c", script, "memlock.sh", *words, "a", "b", "absent"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20, env=env)
-    assert ran.stdout.splitlines() == told
-    assert log(services) == done
-
-
-def unit_text(unit: str) -> str:
-    role, _, name = unit.partition(":")
-    if role == "pcie":
-        return UNIT
-    return (assets.root() / f"roles/{role}/templates/etc/systemd/system/{name}.service.j2").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    "unit",
-    ["rdma:gpuprov-rdma-soft", "rdma:gpuprov-roce", "rdma:gpuprov-erdma", "pcie:gpuprov-pcie", "gpudirect_rdma:gpuprov-gpudirect"],
-)  # fmt: skip
+@pytest.mark.parametrize("unit", UNITS)
 def test_boot_units_are_done_before_jobs_start(unit: str) -> None:
     """A job opens the devices once, as it starts, and keeps what it found."""
-    text = unit_text(unit)
-    before = " ".join(line.partition("=")[2] for line in text.splitlines() if line.startswith("Before=")).split()
+    lines = [line for line in UNITS[unit].splitlines() if line.startswith("Before=")]
+    before = " ".join(line.partition("=")[2] for line in lines).split()
     kubernetes = {f"{one}.service" for one in ("k3s", "k3s-agent", "rke2-server", "rke2-agent")}
     assert {*catalogue.daemons(), *kubernetes} <= set(before)
 
 
-@pytest.mark.parametrize("unit", ["rdma:gpuprov-roce", "pcie:gpuprov-pcie"])
+@pytest.mark.parametrize("unit", ["roce", "pcie"])
 def test_every_adapter_is_there_before_any_is_set(unit: str) -> None:
     """rdma-hw.target is reached with the first one, and a spec without a count takes those that there are."""
-    text = unit_text(unit)
-    assert "\nExecStartPre=-/usr/bin/env udevadm settle --timeout=60\n" in text
+    assert "\nExecStartPre=-/usr/bin/env udevadm settle --timeout=60\n" in UNITS[unit]
 
 
 def test_the_network_manager_has_set_its_mtu_before_roce_does() -> None:
     """network.target says only that it was started: it sets addresses, and the MTU that DHCP names, until network-online.target."""
-    unit = assets.root() / "roles/rdma/templates/etc/systemd/system/gpuprov-roce.service.j2"
-    after = next(line for line in unit.read_text(encoding="utf-8").splitlines() if line.startswith("After="))
+    after = next(line for line in roce.UNIT.splitlines() if line.startswith("After="))
     assert "network-online.target" in after.partition("=")[2].split()
+
+
+def test_the_devices_that_are_in_use_outlive_a_change_of_the_spec() -> None:
+    """ExecStop removes every device; a reload makes and removes what differs."""
+    assert f"\nExecReload=/bin/sh {catalogue.SOFT_PROGRAM} apply 30\n" in soft.UNIT

@@ -9,6 +9,12 @@ from typing import Any
 import pytest
 
 from gpuprov import assets
+from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.fragment import Rdma, Selector
+from gpuprov.capabilities.rdma.roce.fragment import Roce
+from gpuprov.capabilities.rdma.roce.lines import lines
+from gpuprov.probe.base import Output
+from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.roce import READER
 from tests.capabilities.roce_host import LINES, device, environment, here, put, read
 
@@ -27,38 +33,31 @@ def run(
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=env)
 
 
-def state(root: Path, config: str = CONFIG, *, ofed: bool = True, **programs: str) -> list[str]:
-    done = run(root, "state", f"{root}/etc/gpuprov/roce.conf", here(root, READER), config=config, ofed=ofed, **programs)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
-
-
 def test_it_sets_what_differs_and_reads_back(tmp_path: Path) -> None:
     device(tmp_path)
     asked = CONFIG.replace("set tos 106", "set tos 104")
-    assert state(tmp_path, asked) == [
-        "mlx5_0|1|ens1f0np0|0000:3b:00.0|mtu|1500|4200",
-        "mlx5_0|1|ens1f0np0|0000:3b:00.0|trust|pcp|dscp",
-        "mlx5_0|1|ens1f0np0|0000:3b:00.0|dscp.26|by PCP|3",
-        "mlx5_0|1|ens1f0np0|0000:3b:00.0|pfc|none|3",
-        "mlx5_0|1|ens1f0np0|0000:3b:00.0|tos|0|104",
-        "mlx5_0|1|ens1f0np0|0000:3b:00.0|traffic_class|unset|106",
-        "mlx5_0|1|ens1f0np0|0000:3b:00.0|ecn|0,1,2,3,4,5,6,7|3",
+    done = run(tmp_path, "apply", config=asked)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "mlx5_0 port 1 (ens1f0np0): mtu 1500 -> 4200",
+        "mlx5_0 port 1 (ens1f0np0): trust pcp -> dscp",
+        "mlx5_0 port 1 (ens1f0np0): dscp.26 by PCP -> 3",
+        "mlx5_0 port 1 (ens1f0np0): pfc none -> 3",
+        "mlx5_0 port 1 (ens1f0np0): tos 0 -> 104",
+        "mlx5_0 port 1 (ens1f0np0): traffic_class unset -> 106",
+        "mlx5_0 port 1 (ens1f0np0): ecn 0,1,2,3,4,5,6,7 -> 3",
     ]
-    assert run(tmp_path, "apply", config=asked).returncode == 0
     done = run(tmp_path, "apply", config=asked)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), "a second run changes nothing"
-    assert state(tmp_path, asked) == []
-    lines = read(tmp_path)
-    assert "value|mlx5_0|1|dscp.26|3" in lines
-    assert "value|mlx5_0|1|dscp.48|6" in lines, "what is not asked for is left"
+    shown = read(tmp_path)
+    assert "value|mlx5_0|1|dscp.26|3" in shown
+    assert "value|mlx5_0|1|dscp.48|6" in shown, "what is not asked for is left"
 
 
 def test_a_map_that_nothing_sets_is_not_taken_for_one_that_is_off(tmp_path: Path) -> None:
     device(tmp_path, ofed=False)
-    blind = {"dcb": "exit 1", "mlnx_qos": "exit 1"}
-    (row,) = state(tmp_path, "set dscp.26 3", ofed=False, **blind)
-    assert row.endswith("|dscp.26|not shown|3")
+    done = run(tmp_path, "apply", config="set dscp.26 3", ofed=False, dcb="exit 1", mlnx_qos="exit 1")
+    assert "dscp.26 is not shown, asked for is 3" in done.stderr
 
 
 def test_what_it_changed_is_told(tmp_path: Path) -> None:
@@ -74,7 +73,7 @@ def test_what_it_changed_is_told(tmp_path: Path) -> None:
         tmp_path, "apply", config="set pfc none\nset ecn none\nset trust pcp\nset cnp_dscp 4\nset cnp_802p_prio 0"
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert state(tmp_path, "set pfc none\nset ecn none\nset cnp_dscp 4\nset cnp_802p_prio 0") == []
+    assert {"value|mlx5_0|1|pfc|none", "value|mlx5_0|1|ecn|none", "value|mlx5_0|1|cnp_dscp|4"} <= set(read(tmp_path))
 
 
 def test_with_the_kernels_own_drivers(tmp_path: Path) -> None:
@@ -84,9 +83,9 @@ def test_with_the_kernels_own_drivers(tmp_path: Path) -> None:
     )
     done = run(tmp_path, "apply", config=asked, ofed=False)
     assert (done.returncode, done.stderr) == (0, "")
-    lines = read(tmp_path, ofed=False)
+    shown = read(tmp_path, ofed=False)
     for line in ("trust|dscp", "dscp.26|3", "dscp.48|6", "dscp.25|3", "pfc|3", "tos|106", "cnp_dscp|46"):
-        assert f"value|mlx5_0|1|{line}" in lines
+        assert f"value|mlx5_0|1|{line}" in shown
     done = run(tmp_path, "apply", config="set trust pcp\nset pfc none", ofed=False)
     assert (done.returncode, done.stderr) == (0, "")
     done = run(tmp_path, "apply", config="set ecn 3\nset traffic_class 106", ofed=False)
@@ -113,24 +112,45 @@ def test_a_folder_of_rdma_cm_that_it_made_is_gone_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "found"),
+    ("selectors", "count", "lost"),
     [
-        ("", ["mlx5_0", "mlx5_1"]),
-        ("device pci=0000:5e:00.0", ["mlx5_1"]),
-        ("device pci=5e:00.0", ["mlx5_1"]),
-        ("device netdev=ens1f0np0", ["mlx5_0"]),
-        ("device netdev=b8:3f:d2:00:00:5e", ["mlx5_1"]),
-        ("device driver=mlx5_core netdev=ens2", ["mlx5_1"]),
-        ("device driver=bnxt_en", ["missing"]),
-        ("device pci=5e:00.0\ndevice pci=5f:00.0", ["mlx5_1", "missing"]),
-        ("count 3", ["mlx5_0", "mlx5_1", "missing"]),
+        ((), 0, ""),
+        ((Selector(pci="0000:5e:00.0"),), 0, ""),
+        ((Selector(pci="5e:00.0"),), 0, ""),
+        ((Selector(netdev="ens1f0np0"),), 0, ""),
+        ((Selector(netdev="b8:3f:d2:00:00:5e"),), 0, ""),
+        ((Selector(driver="mlx5_core", netdev="ens2"),), 0, ""),
+        ((Selector(driver="bnxt_en"),), 0, "a RoCE port of driver=bnxt_en"),
+        ((Selector(pci="5e:00.0"), Selector(pci="5f:00.0")), 0, "a RoCE port of pci=5f:00.0"),
+        ((), 3, "1 of 3 RoCE devices"),
+        ((), 2, ""),
     ],
 )
-def test_devices_are_found_by_what_does_not_change(tmp_path: Path, choice: str, found: list[str]) -> None:
+def test_devices_are_found_as_the_checks_find_them(
+    tmp_path: Path, selectors: tuple[Selector, ...], count: int, lost: str
+) -> None:
+    """The boot's program chooses by what Python wrote, what Python chooses of the same tree."""
     device(tmp_path)
     device(tmp_path, "mlx5_1", "ens2", "0000:5e:00.0")
     device(tmp_path, "erdma_0", "eth0", "0000:00:06.0", driver="erdma")
-    assert [line.partition("|")[0] for line in state(tmp_path, f"{choice}\nset tos 106", mlnx_qos="exit 1")] == found
+    device(tmp_path, "efa_0", "eth1", "0000:00:07.0", driver="efa")
+    device(tmp_path, "ibp1s0", "ib0", "0000:01:00.0", layer="InfiniBand")
+    put(tmp_path, {"/sys/class/infiniband/mlx5_1/ports/2/link_layer": "Ethernet"})  # one device, two ports
+    block = Rdma(fabric="roce", devices=selectors, count=count, roce=Roce(tos=106))
+    script = here(tmp_path, DEVICES.script)
+    printed = subprocess.run(
+        ["sh", "-c", script], capture_output=True, text=True, check=True, timeout=20, env=environment(tmp_path)
+    )
+    wanted = {one.name for one in selected(block, DEVICES.parse(Output(printed.stdout)))}
+    done = run(tmp_path, "apply", config="\n".join(lines(block)), cma_roce_tos="exit 1")
+    told = {
+        part.split()[0]
+        for part in done.stderr.removeprefix("roce: ").split("; ")
+        if " port " in part and "tos is" in part
+    }
+    assert told == wanted
+    assert ("is not there" in done.stderr) == bool(lost)
+    assert lost in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -142,7 +162,7 @@ def test_devices_are_found_by_what_does_not_change(tmp_path: Path, choice: str, 
          "mlx5_0 port 1 (ens1f0np0): mtu is 1500, asked for is 9000 (RTNETLINK answers: Invalid argument)"),
         ("set tos 106", {"cma_roce_tos": "echo 106"}, "tos is 0, asked for is 106"),
         ("device pci=0000:5e:00.0\nset tos 106", {}, "a RoCE port of pci=0000:5e:00.0 is not there"),
-        ("count 2\nset tos 0", {}, "1 of 2 RoCE ports is not there"),
+        ("count 2\nset tos 0", {}, "1 of 2 RoCE devices is not there"),
     ],
 )  # fmt: skip
 def test_what_does_not_come_true_is_told(tmp_path: Path, config: str, programs: dict[str, Any], said: str) -> None:
@@ -172,7 +192,7 @@ def test_no_device_at_all(tmp_path: Path) -> None:
 
 def test_usage_and_a_configuration_without_settings(tmp_path: Path) -> None:
     for words in ((), ("boot",)):
-        assert run(tmp_path, *words).stderr == "roce: usage: roce.sh state CONFIG READER | apply [SECONDS]\n"
+        assert run(tmp_path, *words).stderr == "roce: usage: roce.sh apply [SECONDS]\n"
     done = run(tmp_path, "apply", config="device pci=0000:3b:00.0")
     assert done.returncode == 1
     assert "has no settings" in done.stderr

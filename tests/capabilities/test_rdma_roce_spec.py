@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
-from jinja2 import Environment
 
-from gpuprov import assets
+from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector
 from gpuprov.capabilities.rdma.roce.checks import rules
+from gpuprov.capabilities.rdma.roce.desired import UNIT, at_boot
 from gpuprov.capabilities.rdma.roce.fragment import Roce
 from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.catalog import roce as catalogue
-from gpuprov.render import role_variables
+from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
+from tests.capabilities import roce_host
 from tests.capabilities.test_rdma_roce import ASKED
 
 
@@ -98,26 +98,21 @@ BLOCKS = [
 ]  # fmt: skip
 
 
-def rendered(block: Rdma, path: str) -> str:
-    variables = role_variables("rdma", block)
-    environment = Environment(trim_blocks=True, lstrip_blocks=False)
-    environment.filters["comment"] = "# {}".format
-    text = (assets.root() / "roles/rdma/templates" / path).read_text(encoding="utf-8")
-    return environment.from_string(text).render(
-        **variables, ansible_managed="Ansible managed", __rdma_roce_known=catalogue.tables()
-    )
-
-
 @pytest.mark.parametrize("block", BLOCKS)
 def test_the_role_writes_the_lines_that_the_check_expects(block: Rdma) -> None:
     asked = lines(block)
-    written = rendered(block, "etc/gpuprov/roce.conf.j2").splitlines()
-    found = tuple(line for line in written if line and not line.startswith("#"))
-    assert tuple(line for line in found if asked or line.startswith("set ")) == asked
+    texts = {"roce": roce_host.said(config=None), "rdma_devices": "", "ofed": ""}
+    made = at_boot(Context(HostSpec(name="gpu1"), block, Facts({name: Output(text) for name, text in texts.items()})))
+    if not asked:
+        assert made is None
+        return
+    assert made
+    written = made.files[catalogue.CONFIG].splitlines()
+    assert tuple(line for line in written if not line.startswith("#")) == asked
 
 
 def test_the_unit_comes_after_the_interfaces_and_openibd() -> None:
-    unit = rendered(BLOCKS[0], "etc/systemd/system/gpuprov-roce.service.j2").splitlines()
+    unit = UNIT.splitlines()
     after = next(line for line in unit if line.startswith("After=")).removeprefix("After=").split()
     assert {"openibd.service", "network.target", "systemd-udev-settle.service"} <= set(after)
     assert "PartOf=openibd.service" in unit, "openibd's restart takes the settings away"
@@ -126,6 +121,3 @@ def test_the_unit_comes_after_the_interfaces_and_openibd() -> None:
 
 def test_every_setting_is_in_the_catalogue() -> None:
     assert {one.key for one in catalogue.roce_file().settings} == set(Roce.__struct_fields__)
-    tasks = yaml.safe_load((assets.root() / "roles/rdma/vars/roce.yml").read_text(encoding="utf-8"))
-    assert "settings" in catalogue.tables()
-    assert tasks["__rdma_roce_known"] == "{{ gpuprov_catalog.roce }}"

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jinja2 import Environment
 
 from gpuprov import assets
 from gpuprov.capabilities import rdma
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector, Soft
 from gpuprov.capabilities.rdma.rules import fields, fleet_rules, selectors, stacks
-from gpuprov.capabilities.rdma.soft import lines
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.probe import rdma_host as probe
 from gpuprov.probe.rdma import DEVICES
-from gpuprov.render import role_variables
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import ofed_host
@@ -171,18 +168,6 @@ def test_software_devices_as_a_spec() -> None:
     named = exported(rxe(), host(soft="loaded|active|enabled", config=("rxe ens3", "rxe ens4")))
     assert named.soft == Soft(netdevs=("ens3", "ens4"))
     assert exported(rxe(), host(soft="loaded|active|enabled", config=("siw ens4",))) is None
-
-
-@pytest.mark.parametrize(
-    "block", [Rdma(fabric="soft"), Rdma(fabric="soft", soft=Soft(driver="siw", netdevs=("ens3", "ens4")))]
-)
-def test_the_file_that_the_role_writes_is_what_the_check_wants(block: Rdma) -> None:
-    folder = assets.root() / "roles/rdma/templates/etc/gpuprov"
-    environment = Environment(keep_trailing_newline=True, trim_blocks=True)
-    environment.filters["comment"] = lambda text: f"# {text}"
-    template = environment.from_string((folder / "rdma-soft.conf.j2").read_text(encoding="utf-8"))
-    text = template.render(ansible_managed="managed", **role_variables("rdma", block))
-    assert tuple(line for line in text.splitlines() if not line.startswith("#")) == lines(block)
 
 
 def test_the_probe_reads_what_the_catalogue_names() -> None:

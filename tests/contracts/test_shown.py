@@ -13,7 +13,6 @@ ON_HOSTS = {
     "onhost/lock.py": "runs on the host; what it prints is its answer",
     "onhost/pcie.py": "runs on the host at boot; what it prints is for the journal",
     "probe/mig_reader.py": "runs on the host; a probe reads what it prints",
-    "shared/nccl_conf.py": "runs on the host; a role reads what it prints",
 }
 SAYING = {
     "print",

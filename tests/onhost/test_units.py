@@ -24,7 +24,9 @@ is-active*) [ "$(cat "$STATE/state")" = active ] ;;
 is-enabled*) [ -e "$STATE/enabled" ] ;;
 enable*) [ ! -e "$STATE/masked" ] || { echo 'Unit is masked.' >&2; exit 1; }; touch "$STATE/enabled" ;;
 daemon-reload) echo no > "$STATE/reload"; echo reload >> "$STATE/log" ;;
-restart*) echo restart >> "$STATE/log"; [ ! -e "$STATE/after" ] || cp "$STATE/after" "$STATE/main"; exit "$(cat "$STATE/status")" ;;
+restart* | reload-or-restart*) echo "$1" >> "$STATE/log"
+  [ ! -e "$STATE/after" ] || cp "$STATE/after" "$STATE/main"
+  exit "$(cat "$STATE/status")" ;;
 esac
 """
 JOURNAL = """\
@@ -204,7 +206,17 @@ def test_it_runs_where_something_differs_or_it_did_not_run(
     planned = ask(**ROCE, differs=differs, check=True)
     assert (planned["changed"], planned["msg"], log(place)) == (True, f"would {said}", [])
     found = ask(**ROCE, differs=differs)
-    assert (found["changed"], found["msg"], log(place)) == (True, said, ["reload", "restart"])
+    assert (found["changed"], found["msg"], log(place)) == (True, said, ["reload", "reload-or-restart"])
+
+
+def test_what_was_run_is_asked_whether_it_lives(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """opensm's unit is active without a process where it found no port as it started."""
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
+    heard = {"ask": ["echo", "opensm"], "answer": "opensm"}
+    assert ask(**ROCE, **heard, differs="opensm")["changed"]
+    refused = ask(**ROCE, **{**heard, "ask": ["echo", "nothing"]}, differs="opensm")
+    assert "does not answer echo nothing: nothing. Fix: mend" in refused["msg"]
+    assert ask(**ROCE, **{**heard, "ask": ["false"]}, differs="opensm", check=True)["changed"]
 
 
 def test_a_failure_is_told_with_what_the_program_said_last(place: Path, ask: Ask) -> None:

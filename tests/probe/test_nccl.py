@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpuprov.probe.base import Output
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.nccl.fragment import Nccl
+from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.nccl import NCCL, NcclHost, Setting, parse
+from gpuprov.spec.model import HostSpec
 from tests.probe.erdma_tree import run, write
 
 
-def read(root: Path) -> NcclHost:
-    script = NCCL.script.replace("c=/etc", f"c={root}/etc").replace("/root/", f"{root}/root/")
+def read(root: Path, probe: Probe[NcclHost] = NCCL) -> NcclHost:
+    script = probe.script.replace("c=/etc", f"c={root}/etc").replace("/root/", f"{root}/root/")
     done = run(root, script, ldconfig="printf '\\tlibnccl-net.so (libc6,x86-64) => /opt/libnccl-net.so\\n'")
     assert done.returncode == 0, done.stderr
     return parse(Output(done.stdout))
@@ -44,3 +47,20 @@ def test_no_file(tmp_path: Path) -> None:
 def test_an_empty_file_is_a_file(tmp_path: Path) -> None:
     write(tmp_path, {"etc/nccl.conf": "# nothing\n"})
     assert read(tmp_path).lines == ()
+
+
+def test_what_the_spec_names_is_looked_for_before_there_is_a_file(tmp_path: Path) -> None:
+    """Also a name with what a shell would take for more than itself."""
+    write(tmp_path, {"there.xml": "<system/>\n"})
+    for name, found in (("there.xml", True), ("no.xml", False), ("*.xml", False), ("$(id).xml", False)):
+        path = f"{tmp_path}/{name}"
+        block = Rdma(nccl=Nccl(topo_file=path))
+        state = read(tmp_path, NCCL.of(HostSpec(name="gpu1", capabilities={"rdma": block})))
+        assert (state.lines, state.files) == (None, {path: found})
+
+
+def test_a_file_of_gpuprovs_is_known_by_its_comment(tmp_path: Path) -> None:
+    write(tmp_path, {"etc/nccl.conf": "# more variables: rdma.nccl.settings.\nNCCL_DEBUG=INFO\n"})
+    assert read(tmp_path).ours
+    write(tmp_path, {"etc/nccl.conf": "NCCL_DEBUG=INFO\n"})
+    assert not read(tmp_path).ours

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.rdma import devices, infiniband, limits, preflight, reality, soft
+from gpuprov.capabilities.rdma.desired import DESIRED
 from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -62,5 +63,5 @@ CAPABILITY = Capability(
     tables=tables,
     packages=True,
     driverless=True,
-    carried=("gpuprov.shared.nccl_conf",),
+    desired=DESIRED,
 )

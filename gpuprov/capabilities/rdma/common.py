@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector
 from gpuprov.catalog.rdma import SOFT_MODULES
 from gpuprov.probe.rdma import RdmaDevice, hcas
@@ -47,6 +49,11 @@ def selected(block: Rdma, devices: tuple[RdmaDevice, ...]) -> tuple[RdmaDevice, 
     if block.devices:
         return tuple(device for device in real if any(matches(one, device) for one in block.devices))
     return tuple(device for device in real if speaks(block.fabric, device))
+
+
+def unmet(block: Rdma, devices: tuple[RdmaDevice, ...]) -> list[Selector]:
+    """The selectors that mean no device."""
+    return [one for one in block.devices if not selected(msgspec.structs.replace(block, devices=(one,)), devices)]
 
 
 def words(selector: Selector) -> str:

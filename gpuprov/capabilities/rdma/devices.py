@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.common import selected, speaks, words
-from gpuprov.capabilities.rdma.fragment import Rdma, Selector
+from gpuprov.capabilities.rdma.common import selected, speaks, unmet, words
+from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe.rdma import DEVICES, RdmaDevice, RdmaPort
 from gpuprov.probe.rdma_host import HOST
 
@@ -35,9 +33,8 @@ def devices(ctx: Ctx) -> Outcome:
     if wrong:
         told = "; ".join(f"{device.name} ({device.address or device.driver}) is {_is(device)}" for device in wrong)
         return fail(expected, told + beside, _other_way(block, wrong[0]))
-    unmet = [one for one in block.devices if not selected(_only(block, one), found)]
-    if unmet:
-        told = "; ".join(f"no device has {words(one)}" for one in unmet)
+    if lost := unmet(block, found):
+        told = "; ".join(f"no device has {words(one)}" for one in lost)
         return fail(expected, told + beside, f"{SHOW}; correct rdma.devices in the spec, or {_absent(ctx)}")
     if not mine:
         others = [device for device in found if not device.bridge]
@@ -87,10 +84,6 @@ def rate(ctx: Ctx) -> Outcome:
         hint = "the cable, its seat, and the switch's port; mlxlink -d DEVICE shows lanes and errors"
         return fail(f"{asked} Gb/s or more", "; ".join(slow), hint)
     return ok(f"{min(port.rate for _, port in rows):g} Gb/s", f"{asked} Gb/s or more")
-
-
-def _only(block: Rdma, one: Selector) -> Rdma:
-    return msgspec.structs.replace(block, devices=(one,))
 
 
 def _is(device: RdmaDevice) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.rdma.at_boot import HEADER, UNITS
 from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import OPENSM_UNIT
@@ -13,6 +16,36 @@ Ctx = Context[Rdma]
 APPLY = "gpuprov apply"
 IPOIB = 32
 """ARPHRD_INFINIBAND, the type of an IPoIB network interface: include/uapi/linux/if_arp.h in Linux."""
+
+ORDER = f"{UNITS}/{OPENSM_UNIT}.d/50-gpuprov.conf"
+ORDERED = f"""{HEADER}[Unit]
+# Its unit looks for ports once, as it starts.
+Wants=rdma-load-modules@infiniband.service
+After=rdma-load-modules@infiniband.service rdma-hw.target systemd-modules-load.service openibd.service
+"""
+
+
+def managed(ctx: Ctx) -> bool:
+    """Whether this host is to run opensm."""
+    return ctx.fragment.fabric == "infiniband" and ctx.host.name in ctx.fragment.opensm.hosts
+
+
+def files(ctx: Ctx) -> dict[str, str]:
+    """opensm's start comes when there are ports."""
+    return {ORDER: ORDERED} if managed(ctx) else {}
+
+
+def wanted(ctx: Ctx) -> dict[str, Any]:
+    """opensm's `unit`; `here`: it runs on this host; `differs`: it does not, in words; `off`: it is there, and may not run here."""
+    asked, host = ctx.fragment.opensm, ctx.facts.get(HOST)
+    mine = ctx.fragment.fabric == "infiniband" and bool(asked.hosts or asked.elsewhere)
+    return {
+        "unit": OPENSM_UNIT,
+        "here": managed(ctx),
+        "differs": "" if host.managers else "opensm: no process -> one for each port",
+        "off": mine and not managed(ctx) and host.opensm.load == "loaded",
+        "ask": ["sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null | grep -x opensm"],
+    }
 
 
 @check("rdma.umad", DEVICES, HOST, fields=("fabric",), evidence="ls /sys/class/infiniband_mad /dev/infiniband")

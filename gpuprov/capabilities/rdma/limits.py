@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.rdma.at_boot import HEADER, UNITS
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe import boot, systemd
 from gpuprov.probe.rdma_host import HOST
@@ -11,6 +14,7 @@ from gpuprov.reading import is_whole
 Ctx = Context[Rdma]
 APPLY = "gpuprov apply"
 ENDLESS = ("unlimited", "infinity")
+RAISE = 'prlimit --pid "$(systemctl show -p MainPID --value "$1")" --memlock="$2:$2"'
 
 
 def enough(found: str, wanted: str, *, unit: int = 1) -> bool:
@@ -71,7 +75,24 @@ def memlock_boot(ctx: Ctx) -> Outcome:
 
 def drop_in(unit: str) -> str:
     """gpuprov's own settings of such a service."""
-    return f"/etc/systemd/system/{unit}.d/50-gpuprov-rdma.conf"
+    return f"{UNITS}/{unit}.d/50-gpuprov-rdma.conf"
+
+
+def wanted(ctx: Ctx) -> dict[str, Any]:
+    """`files`: the limits of units that have a lower one of their own, which DefaultLimitMEMLOCK does not lift. `raise`: for each
+    service that runs with a lower one, the command that lifts it without a restart; what it starts from then on inherits it."""
+    asked = ctx.fragment.memlock
+    daemons = ctx.facts.get(HOST).daemons if asked else ()
+    value = "" if asked in ENDLESS else str(int(asked or 0) * 1024)
+    text = f"""{HEADER}[Service]
+# A container that registers memory with an adapter has the limit of the service that started it.
+LimitMEMLOCK={value or "infinity"}
+"""
+    low = [daemon.unit for daemon in daemons if not enough(daemon.now, asked)]
+    return {
+        "files": {drop_in(one.unit): text for one in daemons if not enough(one.unit_limit, asked)},
+        "raise": [["sh", "-c", RAISE, "sh", unit, value or "unlimited"] for unit in low],
+    }
 
 
 CHECKS = (memlock, memlock_boot)

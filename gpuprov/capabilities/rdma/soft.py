@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, Program, configuration
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.probe.base import Facts
@@ -14,6 +15,24 @@ Ctx = Context[Rdma]
 APPLY = "gpuprov apply"
 DEFAULT = "default"
 """In the configuration: the network interface of the default route."""
+# Reloading makes and removes what differs; a restart would remove every device, under those that use it.
+UNIT = f"""{HEADER}[Unit]
+Description=Software RDMA devices
+Documentation=man:rdma-link(8) man:rxe(7)
+Wants=network-online.target
+After=network-online.target systemd-modules-load.service
+{JOBS}
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh {catalogue.SOFT_PROGRAM} apply 60
+ExecReload=/bin/sh {catalogue.SOFT_PROGRAM} apply 30
+ExecStop=/bin/sh {catalogue.SOFT_PROGRAM} remove
+TimeoutStartSec=120
+
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 def lines(block: Rdma) -> tuple[str, ...]:
@@ -36,18 +55,14 @@ def soft(ctx: Ctx) -> Outcome:
     if block.fabric != "soft":
         return not_asked()
     module = catalogue.SOFT_MODULES[block.soft.driver]
-    wanted, found = interfaces(block, ctx.facts), ctx.facts.get(DEVICES)
-    told, changes, good = [], [], []
-    for name, netdev in wanted.items():
-        if netdev is None:
-            told.append(f"no network interface {name}")
+    wanted = interfaces(block, ctx.facts)
+    told = [f"no network interface {name}" for name, netdev in wanted.items() if netdev is None]
+    changes, good = [], []
+    for netdev, mine, others in devices(block, ctx.facts):
+        if mine:
+            good.append(f"{mine[0].name} on {netdev.name}")
             continue
-        there = _on(netdev, found)
-        right = [device.name for device in there if device.driver == module]
-        if right:
-            good.append(f"{right[0]} on {netdev.name}")
-            continue
-        other = ", ".join(f"{device.name} is {device.driver}" for device in there)
+        other = ", ".join(f"{device.name} is {device.driver}" for device in others)
         told.append(f"{netdev.name} has no {block.soft.driver} device" + (f" ({other})" if other else ""))
         changes.append(Change(kind="setting", name=f"rdma link, {netdev.name}", before=other, after=block.soft.driver))
     expected = f"{block.soft.driver} on {', '.join(wanted)}"
@@ -75,8 +90,41 @@ def soft_boot(ctx: Ctx) -> Outcome:
     return answers.set_at_boot(unit, catalogue.SOFT_CONFIG, lines(ctx.fragment), host.soft, "rdma-soft", _hint(ctx, ""))
 
 
-def _on(netdev: Netdev, devices: tuple[RdmaDevice, ...]) -> list[RdmaDevice]:
-    return [device for device in devices if device.soft and netdev.name in device.netdevs]
+def devices(block: Rdma, facts: Facts) -> list[tuple[Netdev, list[RdmaDevice], list[RdmaDevice]]]:
+    """Each interface that is asked for and there, its software devices of the driver that is asked for, and others."""
+    module, found = catalogue.SOFT_MODULES[block.soft.driver], []
+    for netdev in filter(None, interfaces(block, facts).values()):
+        on = [device for device in facts.get(DEVICES) if device.soft and netdev.name in device.netdevs]
+        mine = [device for device in on if device.driver == module]
+        found.append((netdev, mine, [device for device in on if device not in mine]))
+    return found
+
+
+def at_boot(ctx: Ctx) -> AtBoot | None:
+    """The unit that makes the devices, where they are asked for."""
+    block = ctx.fragment
+    if block.fabric != "soft":
+        return None
+    wanting = [netdev.name for netdev, mine, _ in devices(block, ctx.facts) if not mine]
+    about = f"DRIVER INTERFACE; an interface is a name, a MAC address, or {DEFAULT}: that of the default route."
+    return AtBoot(
+        unit=catalogue.SOFT_UNIT,
+        program=Program(source="soft.sh", path=catalogue.SOFT_PROGRAM),
+        files={
+            catalogue.SOFT_CONFIG: configuration(lines(block), about),
+            f"{UNITS}/{catalogue.SOFT_UNIT}": UNIT,
+        },
+        differs=", ".join(f"{name} {block.soft.driver}" for name in wanting),
+        speaks="rdma-soft",
+        way_out="mend what it says and apply again; dmesg | grep -E 'rxe|siw', on the host",
+    )
+
+
+def left(ctx: Ctx) -> Left:
+    """What is there of them, where they are not asked for."""
+    there = ctx.facts.get(HOST).soft.load == "loaded"
+    files = (f"{UNITS}/{catalogue.SOFT_UNIT}", catalogue.SOFT_CONFIG)
+    return Left(unit=catalogue.SOFT_UNIT, there=there, files=files)
 
 
 def _hint(ctx: Ctx, module: str) -> str:

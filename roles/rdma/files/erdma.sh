@@ -1,9 +1,8 @@
 #!/bin/sh
-# usage: erdma.sh state [CONFIG] | users | apply [SECONDS]
-# CONFIG has lines `parameter NAME VALUE` and `mtu NUMBER`.
-# state: prints `parameter NAME FOUND VALUE`, `module erdma FOUND loaded`, `mtu INTERFACE FOUND VALUE` for what differs. users: who holds
-# a device. apply: loads the driver, anew where its parameters or its build differ and nobody holds a device; waits for the network
-# interfaces of its devices, sets their MTU, reads back.
+# usage: erdma.sh apply [SECONDS]
+# /etc/gpuprov/erdma.conf has lines `parameter NAME VALUE` and `mtu NUMBER`.
+# Loads the driver, anew where its parameters or its build differ and nobody holds a device; waits for the network interfaces of its
+# devices, sets their MTU, reads back.
 # Managed by gpuprov.
 module=/sys/module/erdma
 PATH=$PATH:/usr/sbin:/sbin
@@ -81,28 +80,15 @@ complete() {
   [ "$(pairs | grep -cv ' none$')" -ge "$(functions | wc -l)" ]
 }
 
-read_config() {
-  lines=$(sed -n '/^[a-z]/p' "$1") || refuse "$1 cannot be read"
-  echo "$lines" | grep -q '^mtu [0-9]' || refuse "$1 has no mtu"
-}
-
 load() {
   said=$(modprobe erdma 2>&1) && [ -d $module ] && return
   refuse "the driver cannot be loaded: ${said:-modprobe erdma left nothing in /sys/module}"
 }
 
-case ${1-} in
-  state)
-    read_config "${2:-/etc/gpuprov/erdma.conf}"
-    build
-    [ -d $module ] && parameters
-    frames
-    exit 0
-    ;;
-  users) users && exit 0 ;;
-  apply) read_config /etc/gpuprov/erdma.conf ;;
-  *) refuse "usage: erdma.sh state [CONFIG] | users | apply [SECONDS]" ;;
-esac
+[ "${1-}" = apply ] || refuse "usage: erdma.sh apply [SECONDS]"
+config=/etc/gpuprov/erdma.conf
+lines=$(sed -n '/^[a-z]/p' "$config") || refuse "$config cannot be read"
+echo "$lines" | grep -q '^mtu [0-9]' || refuse "$config has no mtu"
 
 [ -d $module ] || load
 differs=$({ build && parameters; } | tr '\n' ';')

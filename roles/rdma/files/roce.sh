@@ -1,9 +1,7 @@
 #!/bin/sh
-# usage: roce.sh state CONFIG READER | apply [SECONDS]
-# CONFIG has lines `device [pci=] [driver=] [netdev=]` (none: every RoCE device), `count N`, and `set KEY VALUE`. READER is the text of
-# the script that reads what ports have.
-# state: prints `DEVICE|PORT|NETDEV|PCI|KEY|FOUND|VALUE` for what differs, and `missing|WHAT` for devices that are not there.
-# apply: waits for the devices, sets what differs, reads back.
+# usage: roce.sh apply [SECONDS]
+# /etc/gpuprov/roce.conf has lines `device [pci=] [driver=] [netdev=]` (none: every RoCE device), `count N`, and `set KEY VALUE`.
+# Waits for the devices, sets what differs, reads back.
 # Managed by gpuprov.
 home=/usr/local/lib/gpuprov/rdma
 cm=/sys/kernel/config/rdma_cm
@@ -16,7 +14,8 @@ refuse() {
 
 look() { now=$(sh -c "$reader") || refuse "the ports cannot be read"; }
 
-# What differs on the ports that CONFIG is about, and which devices of it are not there.
+# What differs on the ports that the configuration is about, as DEVICE|PORT|NETDEV|PCI|KEY|FOUND|VALUE, and missing|WHAT for devices of it
+# that are not there.
 compare() {
   printf '%s\n%s\n' "$lines" "$now" | awk '
     $1 == "device" { choose++; for (i = 2; i <= NF; i++) { split($i, x, "="); want[choose, x[1]] = x[2]; told[choose] = told[choose] " " $i } }
@@ -32,10 +31,10 @@ compare() {
     }
     END {
       for (i = 1; i <= n; i++) {
-        mine = !choose && pci[i] != "" && type[i] != "RNIC" && driver[i] != "erdma"
+        mine = !choose && pci[i] != "" && type[i] != "RNIC" && driver[i] != "erdma" && driver[i] != "efa"
         for (s = 1; s <= choose; s++) if (meant(s, i)) { mine = 1; met[s] = 1 }
         if (!mine) continue
-        found++
+        if (!(device[i] in seen)) { seen[device[i]] = 1; found++ }
         for (k = 1; k <= keys; k++) {
           key = order[k]
           is = ((device[i], port[i], key) in has) ? has[device[i], port[i], key] : "not shown"
@@ -46,7 +45,7 @@ compare() {
       }
       for (s = 1; s <= choose; s++) if (!met[s]) print "missing|a RoCE port of" told[s]
       if (!choose && !found) print "missing|a RoCE port"
-      else if (found < count) print "missing|" count - found " of " count " RoCE ports"
+      else if (found < count) print "missing|" count - found " of " count " RoCE devices"
     }'
 }
 
@@ -133,18 +132,11 @@ settle() {
   done
 }
 
-case ${1-} in
-  state) config=${2-} reader=${3-} ;;
-  apply) config=/etc/gpuprov/roce.conf reader=$(cat "$home/roce-read.sh") || refuse "$home/roce-read.sh cannot be read" ;;
-  *) refuse "usage: roce.sh state CONFIG READER | apply [SECONDS]" ;;
-esac
+[ "${1-}" = apply ] || refuse "usage: roce.sh apply [SECONDS]"
+config=/etc/gpuprov/roce.conf
+reader=$(cat "$home/roce-read.sh") || refuse "$home/roce-read.sh cannot be read"
 lines=$(sed -n '/^device/p; /^count /p; /^set /p' "$config") || refuse "$config cannot be read"
 echo "$lines" | grep -q '^set ' || refuse "$config has no settings"
-if [ "$1" = state ]; then
-  look
-  compare
-  exit
-fi
 
 left=${2:-0}
 [ "$left" -eq 0 ] || settle

@@ -1,8 +1,9 @@
 #!/bin/sh
-# usage: soft.sh state [CONFIG] | apply [SECONDS] | remove
-# CONFIG has lines `DRIVER INTERFACE`: rxe or siw; a network interface's name or MAC address, or default: that of the default route.
-# state: prints `INTERFACE FOUND DRIVER` for what differs. apply: waits for interfaces, makes what is missing, removes what it made
-# and what is not asked for any more. remove: removes what it made. Devices are found by interface: udev may rename them.
+# usage: soft.sh apply [SECONDS] | remove
+# /etc/gpuprov/rdma-soft.conf has lines `DRIVER INTERFACE`: rxe or siw; a network interface's name or MAC address, or default: that of the
+# default route.
+# apply: waits for interfaces, makes what is missing, removes what it made and what is not asked for any more. remove: removes what it
+# made. Devices are found by interface: udev may rename them.
 # Managed by gpuprov.
 config=/etc/gpuprov/rdma-soft.conf
 made=/run/gpuprov/rdma-soft
@@ -70,9 +71,8 @@ drop() {
 }
 
 case ${1-} in
-  state) config=${2:-$config} ;;
   apply | remove) ;;
-  *) refuse "usage: soft.sh state [CONFIG] | apply [SECONDS] | remove" ;;
+  *) refuse "usage: soft.sh apply [SECONDS] | remove" ;;
 esac
 
 if [ "$1" = remove ]; then
@@ -84,15 +84,6 @@ fi
 
 lines=$(sed -n '/^\(rxe\|siw\) /p' "$config") || refuse "$config cannot be read"
 [ -n "$lines" ] || refuse "$config names no interface"
-
-if [ "$1" = state ]; then
-  echo "$lines" | while read -r driver word; do
-    netdev=$(resolve "$word")
-    [ -n "$netdev" ] && has "$netdev" "$driver" && continue
-    echo "${netdev:-$word} $([ -n "$netdev" ] && on "$netdev" | tr ' \n' '/,' | grep . || echo none) $driver"
-  done
-  exit 0
-fi
 
 left=${2:-0}
 mkdir -p "${made%/*}"

@@ -6,34 +6,19 @@ from collections.abc import Iterable
 from difflib import unified_diff
 from typing import Any
 
-import msgspec
-
 from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.rdma.efa.rules import installer_sha256
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.nccl import conf
 from gpuprov.capabilities.rdma.nccl.rules import rules
 from gpuprov.catalog.nccl import CONFIG
 from gpuprov.probe.base import Facts
 from gpuprov.probe.nccl import NCCL, NcclHost, Setting
-from gpuprov.probe.rdma import DEVICES, RdmaDevice
-from gpuprov.shared import nccl_conf
+from gpuprov.probe.rdma import DEVICES
 
 Ctx = Context[Rdma]
 APPLY = "gpuprov apply"
 EXPORT_PROBES = (NCCL, DEVICES)
-
-
-def policy(block: Rdma) -> dict[str, Any]:
-    """What the program on the host is given, too."""
-    return {
-        "fabric": block.fabric,
-        "devices": msgspec.to_builtins(block.devices),
-        "nccl": msgspec.to_builtins(block.nccl),
-    }
-
-
-def wanted(block: Rdma, devices: Iterable[RdmaDevice]) -> tuple[str, ...]:
-    """The lines of the file. Raises nccl_conf.ConfError."""
-    return tuple(nccl_conf.lines(policy(block), [msgspec.to_builtins(device) for device in devices]))
 
 
 def effective(lines: Iterable[str]) -> dict[str, str]:
@@ -62,8 +47,8 @@ def file(ctx: Ctx) -> Outcome:
         return not_asked("rdma.nccl.manage is false")
     found = ctx.facts.get(NCCL).lines
     try:
-        asked = wanted(ctx.fragment, ctx.facts.get(DEVICES))
-    except nccl_conf.ConfError as error:
+        asked = conf.lines(ctx.fragment, ctx.facts.get(DEVICES))
+    except conf.ConfError as error:
         return fail(f"{CONFIG} of this host's devices", str(error), "see rdma.devices; or rdma.nccl: {manage: false}")
     if found == asked:
         return ok(f"{len(asked)} variables: {asked[0]}" if asked else "no variable is needed", "; ".join(asked))
@@ -134,26 +119,15 @@ def _overruled(state: NcclHost, mine: dict[str, str], *, manage: bool) -> Outcom
 )
 def gid(ctx: Ctx) -> Outcome:
     """Each port has a GID of the type and the address by which NCCL is to choose it."""
-    asked = policy(ctx.fragment)["nccl"]
-    chosen = nccl_conf.selected(
-        ctx.fragment.fabric,
-        policy(ctx.fragment)["devices"],
-        [msgspec.to_builtins(device) for device in ctx.facts.get(DEVICES)],
-    )
-    ports = [
-        (f"{device['name']} port {port['number']}", port)
-        for device in chosen
-        for port in device["ports"]
-        if port["link_layer"] == "Ethernet" and device["node_type"] != nccl_conf.IWARP
-    ]
-    if not ctx.fragment.nccl.manage or asked["gid"] == "none" or not ports:
+    asked, ports = ctx.fragment.nccl, conf.choosing(ctx.fragment, ctx.facts.get(DEVICES))
+    if not asked.manage or asked.gid == "none" or not ports:
         return not_asked("NCCL chooses no RoCE GID here")
-    without = [place for place, port in ports if not nccl_conf.indices(asked, port["gids"])]
-    expected = f"a GID of {nccl_conf.wanted(asked)}"
+    without = [place for place, port in ports if not conf.indices(asked, port.gids)]
+    expected = f"a GID of {conf.wanted(asked)}"
     if without:
         hint = "ip addr show: its network interface must be up and have that address; or correct rdma.nccl.addr_range"
         return fail(expected, f"none on {', '.join(without)}", hint)
-    shown = [f"{place}: {nccl_conf.indices(asked, port['gids'])[0]}" for place, port in ports]
+    shown = [f"{place}: {conf.indices(asked, port.gids)[0]}" for place, port in ports]
     return ok("; ".join(shown), expected)
 
 
@@ -162,46 +136,53 @@ def gid(ctx: Ctx) -> Outcome:
 )
 def parts(ctx: Ctx) -> Outcome:
     """What the settings name is there: the topology file, the network plugin (SHARP's), the interfaces."""
+    asked = ctx.fragment.nccl
+    return _there(ctx, asked.library, asked.socket_ifname)
+
+
+@check(
+    "rdma.nccl_named",
+    NCCL,
+    fields=("nccl",),
+    moment="preflight",
+    evidence="ls -l TOPO_FILE; ldconfig -p | grep libnccl-net; ip -br link",
+)
+def named(ctx: Ctx) -> Outcome:
+    """What the settings name is there before anything is changed, but for what apply brings: the plugin of AWS's installer, IPoIB's
+    interfaces, and those of DOCA-OFED's drivers."""
+    block = ctx.fragment
+    library = "" if installer_sha256(block) and block.fabric == "efa" else block.nccl.library
+    come = block.ipoib or block.own_stack == "doca-ofed"
+    return _there(ctx, library, () if come else block.nccl.socket_ifname)
+
+
+def _there(ctx: Ctx, library: str, netdevs: tuple[str, ...]) -> Outcome:
     asked, state = ctx.fragment.nccl, ctx.facts.get(NCCL)
     if not asked.manage:
         return not_asked("rdma.nccl.manage is false")
-    lost = [
-        name
-        for name in ("" if asked.topo_source else asked.topo_file, asked.net_plugin)
-        if name.startswith("/") and not state.files.get(name, False)
-    ]
-    if lost and state.lines is not None:
+    lost = [name for name in asked.paths if not state.files.get(name, state.lines is None)]
+    if lost:
         return fail(f"{lost[0]} is there", f"{lost[0]} is not there", "put it there, or take it out of rdma.nccl")
-    library = plugin(asked.net_plugin, sharp=asked.sharp)
     if library and library not in state.plugins:
         told = f"the dynamic linker finds no {library}" + (f", but {', '.join(state.plugins)}" if state.plugins else "")
         hint = "install nccl-rdma-sharp-plugins (HPC-X has it), and its folder in /etc/ld.so.conf.d; ldconfig"
         return fail(library, told, hint)
-    strange = [name for name in asked.socket_ifname if name not in state.netdevs]
+    strange = [name for name in netdevs if name not in state.netdevs]
     if strange:
         told = f"no {', '.join(strange)}; the host has {' '.join(state.netdevs)}"
-        return fail(" ".join(asked.socket_ifname), told, "correct rdma.nccl.socket_ifname")
-    named = [name for name in (asked.topo_file, asked.net_plugin, library, *asked.socket_ifname) if name]
-    return ok(" ".join(dict.fromkeys(named))) if named else not_asked("nothing is named")
-
-
-def plugin(name: str, *, sharp: bool) -> str:
-    """The library that must be found; empty for none, or where a path is named."""
-    if name == "none" or name.startswith("/") or not (name or sharp):
-        return ""
-    if name.endswith(".so"):
-        return name
-    return f"libnccl-net-{name}.so" if name else "libnccl-net.so"
+        return fail(" ".join(netdevs), told, "correct rdma.nccl.socket_ifname")
+    all_named = [name for name in (asked.topo_file, asked.net_plugin, library, *netdevs) if name]
+    return ok(" ".join(dict.fromkeys(all_named))) if all_named else not_asked("nothing is named")
 
 
 def exported(facts: Facts, block: Rdma) -> dict[str, Any]:
     """`nccl` of a spec for the host as it is: gpuprov's file with its defaults, or else left alone."""
     try:
-        same = facts.get(NCCL).lines == wanted(block, facts.get(DEVICES))
-    except nccl_conf.ConfError:
+        same = facts.get(NCCL).lines == conf.lines(block, facts.get(DEVICES))
+    except conf.ConfError:
         same = False
     return {} if same else {"manage": False}
 
 
-CHECKS: tuple[Check, ...] = (file, stale, gid, parts)
+CHECKS: tuple[Check, ...] = (file, stale, gid, parts, named)
 __all__ = ["CHECKS", "EXPORT_PROBES", "exported", "rules"]

@@ -77,3 +77,19 @@ class Nccl(Fragment, frozen=True):
     settings: Annotated[
         dict[Variable, Value], msgspec.Meta(description="any other variable of NCCL, as it is to stand in the file")
     ] = {}
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Files that the settings name, and that must be on the host."""
+        named = ("" if self.topo_source else self.topo_file, self.net_plugin)
+        return tuple(path for path in named if path.startswith("/"))
+
+    @property
+    def library(self) -> str:
+        """The plugin that the dynamic linker must find; empty for none, or where a path is named."""
+        name = self.net_plugin
+        if name == "none" or name.startswith("/") or not (name or self.sharp):
+            return ""
+        if name.endswith(".so"):
+            return name
+        return f"libnccl-net-{name}.so" if name else "libnccl-net.so"

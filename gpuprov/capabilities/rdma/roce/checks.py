@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.rdma.common import selected
+from gpuprov.capabilities.rdma.common import selected, unmet, words
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.roce.lines import lines, wanted
 from gpuprov.capabilities.rdma.roce.rules import rules
@@ -31,6 +33,17 @@ def ports(ctx: Ctx) -> list[RocePort]:
     return [port for port in ctx.facts.get(ROCE).ports if port.device in names]
 
 
+def differences(ctx: Ctx) -> list[tuple[RocePort, str, str, str]]:
+    """Of each port what is not as asked for: the key, what it has, what it should have."""
+    asked = wanted(ctx.fragment.roce)
+    return [
+        (port, key, port.values.get(key, "not shown"), value)
+        for port in ports(ctx)
+        for key, value in asked.items()
+        if port.values.get(key) != value
+    ]
+
+
 def _elsewhere(ctx: Ctx) -> Outcome | None:
     return None if ctx.fragment.fabric == "roce" else not_asked(f"the fabric is {ctx.fragment.fabric}")
 
@@ -48,12 +61,12 @@ def settings(ctx: Ctx) -> Outcome:
     if not mine:
         return fail(expected, NO_PORT, NO_PORT_HINT)
     told, changes = [], []
-    for port in mine:
-        differs = {key: port.values.get(key, "not shown") for key in asked if port.values.get(key) != asked[key]}
-        told += [f"{port.name} {', '.join(f'{key} is {found}' for key, found in differs.items())}"] * bool(differs)
+    for port, rows in groupby(differences(ctx), key=lambda row: row[0]):
+        differs = [(key, found, value) for _, key, found, value in rows]
+        told.append(f"{port.name} {', '.join(f'{key} is {found}' for key, found, _ in differs)}")
         changes += [
-            Change(kind="setting", name=f"{port.name} {key}", before=found, after=asked[key])
-            for key, found in differs.items()
+            Change(kind="setting", name=f"{port.name} {key}", before=found, after=value)
+            for key, found, value in differs
         ]
     if told:
         hint = f"systemctl restart {catalogue.UNIT} ({APPLY} does); what it says: journalctl -u {catalogue.UNIT}"
@@ -155,10 +168,10 @@ def ways(ctx: Ctx) -> Outcome:
     state, mine = ctx.facts.get(ROCE), ports(ctx)
     if not asked:
         return not_asked("no setting of RoCE in the spec")
-    if ctx.fragment.own_stack == "doca-ofed" and not _ofed_runs(ctx):
+    if later(ctx):
         return skip("its tools and drivers come with DOCA-OFED, and openibd")
-    if not mine:
-        return fail("RoCE ports", NO_PORT, NO_PORT_HINT)
+    if lost := _lost(ctx):
+        return fail("RoCE ports", lost, NO_PORT_HINT)
     lacking: dict[str, list[str]] = {}
     for port in mine:
         for key in asked:
@@ -170,6 +183,22 @@ def ways(ctx: Ctx) -> Outcome:
         told = "; ".join(f"nothing sets {key} of {', '.join(dict.fromkeys(names))}" for key, names in lacking.items())
         return fail(f"{', '.join(asked)} can be set", told, _way_out(ctx.fragment, lacking))
     return ok(f"{', '.join(asked)} can be set")
+
+
+def later(ctx: Ctx) -> bool:
+    """Whether nothing can be said of the ports yet."""
+    return ctx.fragment.own_stack == "doca-ofed" and not _ofed_runs(ctx)
+
+
+def _lost(ctx: Ctx) -> str:
+    """Which ports are not there; empty where all are."""
+    block, found = ctx.fragment, ctx.facts.get(rdma.DEVICES)
+    there = {port.device for port in ports(ctx)}
+    if lost := unmet(block, tuple(device for device in found if device.name in there)):
+        return "; ".join(f"{NO_PORT} of {words(one)}" for one in lost)
+    if block.count > len(there):
+        return f"{len(there)} of {block.count} RoCE devices"
+    return "" if there else NO_PORT
 
 
 def _ofed_runs(ctx: Ctx) -> bool:

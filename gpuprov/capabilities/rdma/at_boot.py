@@ -1,0 +1,44 @@
+"""A unit of gpuprov's that sets something at each boot: what it needs on the host, and whether it has to run now."""
+
+from __future__ import annotations
+
+import msgspec
+
+HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
+JOBS = """Before=docker.service containerd.service crio.service kubelet.service slurmd.service
+Before=k3s.service k3s-agent.service rke2-server.service rke2-agent.service
+"""
+"""A job opens the devices once, as it starts, and keeps what it found."""
+UNITS = "/etc/systemd/system"
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """A program of the role: its file there, and where it lies on the host."""
+
+    source: str
+    path: str
+
+
+class AtBoot(msgspec.Struct, frozen=True, kw_only=True):
+    """`files`: text by path, the unit's own among them. `differs`: what is not as asked for now, in words; empty if nothing differs.
+    `speaks`: the name that the program puts before what it says; `way_out`: what to do where the unit fails."""
+
+    unit: str
+    program: Program
+    files: dict[str, str]
+    differs: str
+    speaks: str
+    way_out: str = "mend what it says, and apply again"
+
+
+class Left(msgspec.Struct, frozen=True, kw_only=True):
+    """What the unit of a fabric that is not asked for any more may have left: the unit's name where it is there, its files."""
+
+    unit: str
+    there: bool
+    files: tuple[str, ...]
+
+
+def configuration(lines: tuple[str, ...], about: str) -> str:
+    """The text of a unit's configuration."""
+    return "\n".join([f"{HEADER}# {about}", *lines]) + "\n"

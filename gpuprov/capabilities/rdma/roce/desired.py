@@ -1,0 +1,53 @@
+"""The unit that sets RoCE ports at boot, and what it has to set now."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, Program, configuration
+from gpuprov.capabilities.rdma.roce.checks import Ctx, differences, later
+from gpuprov.capabilities.rdma.roce.lines import lines
+from gpuprov.catalog import roce as catalogue
+from gpuprov.probe.roce import READER, ROCE
+
+ABOUT = f"What {catalogue.UNIT} sets on RoCE ports; `device` lines choose them, by what does not change (none: all)."
+# network.target says only that the network's manager was started: it sets addresses, and the MTU that DHCP names, until
+# network-online.target. openibd's restart takes the settings away.
+UNIT = f"""{HEADER}[Unit]
+Description=Settings of RoCE ports, which no adapter keeps
+After=systemd-modules-load.service systemd-udev-settle.service rdma-hw.target openibd.service network.target network-online.target
+{JOBS}PartOf=openibd.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+# Drivers bring their devices one after another, seconds apart; udev is done when the last one is there.
+ExecStartPre=-/usr/bin/env udevadm settle --timeout=60
+ExecStart=/bin/sh {catalogue.PROGRAM} apply {catalogue.WAIT}
+TimeoutStartSec={catalogue.WAIT + 120}
+
+[Install]
+WantedBy=multi-user.target openibd.service
+"""
+UNIT_FILE = f"{UNITS}/{catalogue.UNIT}"
+
+
+def at_boot(ctx: Ctx) -> AtBoot | None:
+    """The unit, where the spec has settings."""
+    asked = lines(ctx.fragment)
+    if not asked:
+        return None
+    differs = [] if later(ctx) else differences(ctx)
+    return AtBoot(
+        unit=catalogue.UNIT,
+        program=Program(source="roce.sh", path=catalogue.PROGRAM),
+        files={catalogue.READER: f"{READER}\n", catalogue.CONFIG: configuration(asked, ABOUT), UNIT_FILE: UNIT},
+        differs="; ".join(
+            f"{port.device} port {port.number} {key}: {found} -> {value}" for port, key, found, value in differs
+        ),
+        speaks="roce",
+    )
+
+
+def left(ctx: Ctx) -> Left:
+    """What is there of it, where no setting is asked for any more."""
+    there = ctx.facts.get(ROCE).load == "loaded"
+    return Left(unit=catalogue.UNIT, there=there, files=(UNIT_FILE, catalogue.CONFIG))

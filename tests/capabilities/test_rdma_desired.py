@@ -1,0 +1,225 @@
+"""rdma: what the role brings about on a host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.rdma.desired import DESIRED, make
+from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector, Soft
+from gpuprov.capabilities.rdma.limits import RAISE
+from gpuprov.capabilities.rdma.preflight import netdevs
+from gpuprov.capabilities.rdma.roce.checks import ways
+from gpuprov.capabilities.rdma.roce.fragment import Roce
+from gpuprov.spec.model import HostSpec
+from tests.capabilities import erdma_host, rdma_host, roce_host
+from tests.capabilities.asking import BARE, facts, good
+
+RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
+UNITS = "/etc/systemd/system"
+NO_UNIT = {"unit": ("not-found", "inactive", "")}
+BARE_HOST = {
+    "roce": roce_host.said(config=None, **NO_UNIT),  # type: ignore[arg-type]
+    "erdma": erdma_host.said(config=None, files=(), **NO_UNIT),  # type: ignore[arg-type]
+    "nccl": erdma_host.nccl(None),
+    "ofed": BARE["ofed"],
+}
+
+
+def context(block: Rdma, name: str = "gpu1", **texts: str) -> Context[Rdma]:
+    """The facts of exactly the probes that are declared."""
+    known = {**good(), **BARE_HOST, **texts}
+    declared = facts(**{probe.name: known[probe.name] for probe in DESIRED.probes})
+    return Context(HostSpec(name=name, capabilities={"rdma": block}), block, declared)
+
+
+def made(block: Rdma, name: str = "gpu1", **texts: str) -> dict[str, Any]:
+    """As the role gets it."""
+    answer: dict[str, Any] = msgspec.to_builtins(make(context(block, name, **texts)))
+    return answer
+
+
+def test_a_host_that_is_right_gets_nothing_but_its_files() -> None:
+    answer = made(RXE, rdma_devices=rdma_host.rxe(), rdma_host=rdma_host.SOFT)
+    assert answer["files"]["/etc/gpuprov/rdma-soft.conf"].endswith("\nrxe ens4\n")
+    assert answer["program"] == {"source": "soft.sh", "path": "/usr/local/lib/gpuprov/rdma/soft.sh"}
+    assert (answer["unit"]["unit"], answer["unit"]["differs"]) == ("gpuprov-rdma-soft.service", "")
+    assert (answer["install"], answer["off"], answer["initramfs"], answer["limits"]["raise"]) == ([], [], False, [])
+    assert answer["absent"] == [
+        f"{UNITS}/gpuprov-roce.service",
+        "/etc/gpuprov/roce.conf",
+        f"{UNITS}/gpuprov-erdma.service",
+        "/etc/gpuprov/erdma.conf",
+        "/etc/modprobe.d/gpuprov-erdma.conf",
+    ]
+
+
+def test_software_devices_that_are_missing() -> None:
+    netdevs = ("ens3|52:54:00:4d:00:00|up|1|0000:00:03.0|", "ens4|52:54:00:4d:00:01|up|1|0000:00:04.0|")
+    both = Rdma(fabric="soft", soft=Soft(netdevs=("52:54:00:4d:00:00", "ens4")))
+    there = rdma_host.rxe("siw0", "ens3", "52:54:00:4d:00:00", driver="siw") + rdma_host.rxe()
+    answer = made(both, rdma_devices=there, rdma_host=rdma_host.host(netdevs=netdevs))
+    assert answer["unit"]["differs"] == "ens3 rxe", "siw is another driver"
+
+
+def test_the_address_of_an_interface_is_not_that_of_its_vlan() -> None:
+    """A VLAN has the address of the interface below it, and may come before it in the alphabet; rxe refuses VLANs."""
+    netdevs_there = ("data10|52:54:00:4d:00:01|up|1||vlan", "ens4|52:54:00:4d:00:01|up|1|0000:00:04.0|")
+    block = Rdma(fabric="soft", soft=Soft(netdevs=("52:54:00:4d:00:01",)))
+    there = rdma_host.host(netdevs=netdevs_there)
+    assert netdevs.run(context(block, rdma_host=there)).found == "ens4"
+    named = Rdma(fabric="soft", soft=Soft(netdevs=("data10",)))
+    assert "data10 is a VLAN" in netdevs.run(context(named, rdma_host=there)).found
+
+
+def test_another_fabric_takes_away_what_sets_the_old_one() -> None:
+    texts = {"rdma_host": rdma_host.SOFT, "roce": roce_host.said(), "erdma": erdma_host.said()}
+    answer = made(Rdma(fabric="infiniband"), **texts)
+    assert answer["off"] == ["gpuprov-rdma-soft.service", "gpuprov-roce.service", "gpuprov-erdma.service"]
+    assert {"/etc/gpuprov/rdma-soft.conf", "/etc/gpuprov/roce.conf", "/etc/modprobe.d/gpuprov-erdma.conf"} <= set(
+        answer["absent"]
+    )
+    assert (answer["unit"], answer["program"]) == (None, None)
+    assert answer["initramfs"], "one that holds erdma would keep its options"
+
+
+@pytest.mark.parametrize(
+    ("values", "differs"),
+    [
+        ({}, ""),
+        ({"pfc": "none"}, "mlx5_0 port 1 pfc: none -> 3"),
+        ({"mtu": "1500", "ecn": ""}, "mlx5_0 port 1 mtu: 1500 -> 4200; mlx5_0 port 1 ecn: not shown -> 3"),
+    ],
+)
+def test_roce_ports(values: dict[str, str], differs: str) -> None:
+    block = Rdma(fabric="roce", roce=Roce(pfc=(3,), mtu=4200, ecn=(3,)))
+    device = rdma_host.device("mlx5_0", netdevs="ens1f0np0", layer="Ethernet")
+    answer = made(block, rdma_devices=device, roce=roce_host.said(values))
+    assert answer["unit"]["differs"] == differs
+    reader = answer["files"]["/usr/local/lib/gpuprov/rdma/roce-read.sh"]
+    assert reader.startswith("for t in awk")
+    assert answer["files"]["/etc/gpuprov/roce.conf"].splitlines()[2:] == ["set mtu 4200", "set pfc 3", "set ecn 3"]
+    assert made(Rdma(fabric="roce"), roce=roce_host.said())["off"] == ["gpuprov-roce.service"], (
+        "no setting is asked for"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "lost"),
+    [
+        ({"count": 2}, "1 of 2 RoCE devices"),
+        ({"devices": (Selector(pci="5e:00.0"),)}, "no RoCE port of pci 5e:00.0"),
+        ({"devices": (Selector(driver="mlx5_core"), Selector(netdev="ens9"))}, "no RoCE port of netdev ens9"),
+        ({"devices": (Selector(pci="18:00.0"),)}, "no RoCE port of pci 18:00.0"),
+    ],
+)
+def test_roce_ports_that_are_not_there_are_refused_before_anything_is_changed(asked: dict[str, Any], lost: str) -> None:
+    """A host with one of its two adapters would be set as if it were whole; a port in InfiniBand mode is none."""
+    there = rdma_host.device("mlx5_0", netdevs="ens1f0np0", layer="Ethernet") + rdma_host.device(
+        "ibp24s0", "0000:18:00.0"
+    )
+    block = Rdma(fabric="roce", roce=Roce(pfc=(3,)), **asked)
+    outcome = ways.run(context(block, rdma_devices=there, roce=roce_host.said()))
+    assert (outcome.status, outcome.found) == ("fail", lost)
+
+
+@pytest.mark.parametrize(
+    ("text", "differs"),
+    [
+        (erdma_host.said(), ""),
+        (erdma_host.said(parameters=None), "erdma: not loaded -> loaded"),
+        (erdma_host.said("stale|"), "erdma: another build -> the one on disk"),
+        (erdma_host.said(parameters={"compat_mode": "N"}), "compat_mode: N -> Y"),
+        (erdma_host.said(parameters={}), "compat_mode: none -> Y"),
+        (erdma_host.said(pairs=("rdmap0s6|eth1|1500",)), "MTU of eth1: 1500 -> 8500"),
+    ],
+)
+def test_erdma(text: str, differs: str) -> None:
+    answer = made(erdma_host.block(), erdma=text, rdma_devices=erdma_host.devices())
+    assert (answer["unit"]["unit"], answer["unit"]["differs"]) == ("gpuprov-erdma.service", differs)
+    assert answer["files"]["/etc/modprobe.d/gpuprov-erdma.conf"].splitlines()[2:] == [
+        "options erdma compat_mode=Y",
+        "softdep erdma pre: ib_uverbs",
+    ]
+    assert answer["initramfs"]
+
+
+def test_the_kernels_own_driver_of_erdma_has_no_options() -> None:
+    answer = made(erdma_host.block(stack="inbox", compat_mode=False), erdma=erdma_host.said(parameters={}))
+    assert "/etc/modprobe.d/gpuprov-erdma.conf" in answer["absent"]
+    assert "/etc/modprobe.d/gpuprov-erdma.conf" not in answer["files"]
+    assert answer["unit"]["differs"] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "host", "wanted"),
+    [
+        ("gpu1", Opensm(hosts=("gpu1",)), rdma_host.host(),
+         {"here": True, "differs": "opensm: no process -> one for each port", "off": False}),
+        ("gpu1", Opensm(hosts=("gpu1",)), rdma_host.host(managers=2), {"here": True, "differs": "", "off": False}),
+        ("gpu2", Opensm(hosts=("gpu1",)), rdma_host.host(opensm="loaded|active|enabled"), {"here": False, "off": True}),
+        ("gpu2", Opensm(elsewhere=True), rdma_host.host(opensm="loaded|inactive|disabled"), {"here": False, "off": True}),
+        ("gpu2", Opensm(elsewhere=True), rdma_host.host(), {"here": False, "off": False}),
+        ("gpu2", Opensm(), rdma_host.host(opensm="loaded|active|enabled"), {"here": False, "off": False}),
+    ],
+)  # fmt: skip
+def test_opensm(name: str, asked: Opensm, host: str, wanted: dict[str, Any]) -> None:
+    answer = made(Rdma(fabric="infiniband", opensm=asked), name, rdma_host=host)
+    assert {key: answer["opensm"][key] for key in wanted} == wanted
+    assert (f"{UNITS}/opensm.service.d/50-gpuprov.conf" in answer["files"]) == wanted["here"]
+
+
+def test_limits_of_services() -> None:
+    daemons = (
+        "containerd.service|65536|infinity",
+        "docker.service|unlimited|65536",
+        "slurmd.service|unlimited|infinity",
+    )
+    answer = made(Rdma(), rdma_host=rdma_host.host(daemons=daemons))["limits"]
+    (path,) = answer["files"]
+    assert path == f"{UNITS}/docker.service.d/50-gpuprov-rdma.conf"
+    assert answer["files"][path].endswith("LimitMEMLOCK=infinity\n")
+    assert [argv[-2:] for argv in answer["raise"]] == [["containerd.service", "unlimited"]]
+    enough = made(Rdma(memlock="64"), rdma_host=rdma_host.host(daemons=daemons))["limits"]
+    assert enough == {"files": {}, "raise": []}
+    more = made(Rdma(memlock="128"), rdma_host=rdma_host.host(daemons=daemons))["limits"]
+    assert more["files"][path].endswith("LimitMEMLOCK=131072\n")
+    assert more["raise"][0][-2:] == ["containerd.service", "131072"]
+    assert made(Rdma(memlock=""), rdma_host=rdma_host.host(daemons=daemons))["limits"] == {"files": {}, "raise": []}
+
+
+def test_a_running_service_is_lifted(tmp_path: Path) -> None:
+    for name, body in {"systemctl": "echo 11", "prlimit": f'echo "$*" >{tmp_path}/log'}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(["sh", "-c", RAISE, "sh", "containerd.service", "131072"], check=True, timeout=20, env=env)
+    assert (tmp_path / "log").read_text() == "--pid 11 --memlock=131072:131072\n"
+
+
+def test_packages_of_the_inbox_stack_that_are_missing() -> None:
+    assert made(Rdma(), rdma_packages=rdma_host.packages("rdma-core"))["install"] == [
+        "ibverbs-providers", "ibverbs-utils", "rdmacm-utils", "infiniband-diags",
+    ]  # fmt: skip
+    assert made(Rdma(stack="doca-ofed"), rdma_packages=rdma_host.packages("rdma-core"))["install"] == []
+
+
+def test_what_nccl_is_told() -> None:
+    block = erdma_host.block()
+    answer = made(block, rdma_devices=erdma_host.devices(), nccl=erdma_host.nccl(("NCCL_IB_HCA=erdma",)))["nccl"]
+    assert answer["text"].splitlines()[2:] == list(erdma_host.CONF)
+    assert (answer["problem"], answer["keep"]) == ("", True), "another's file is kept beside it"
+    ours = made(block, rdma_devices=erdma_host.devices(), nccl=erdma_host.nccl(erdma_host.CONF, "ours|"))["nccl"]
+    assert not ours["keep"]
+    assert "rdma.nccl.settings" in answer["text"], "by which it is known again"
+    none = made(block, rdma_devices="")["nccl"]
+    assert (none["text"], none["problem"]) == (
+        "",
+        "/etc/nccl.conf is left as it is: the host has no RDMA device of fabric erdma",
+    )
