@@ -109,7 +109,9 @@ def test_the_drivers_role_has_the_last_word() -> None:
     """What the driver's role resolved in this run is not on disk yet when a plan is made."""
     spec = HostSpec(name="h", capabilities={"nvidia_driver": NvidiaDriver(), "gpudirect_rdma": GpudirectRdma()})
     coming = {"flavour": "open", "version": "580.95.05"}
-    found = templated(said(), H100, spec, "flavour", "branch", "method", __nvidia_driver_decision=coming)
+    found = templated(
+        said(), H100, spec, "flavour", "branch", "method", gpuprov_judged={"desired": {"nvidia_driver": coming}}
+    )
     assert found == ["open", 580, "dmabuf"]
 
 
