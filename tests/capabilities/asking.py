@@ -150,7 +150,7 @@ GOOD: dict[str, Output | str] = {
     "packages": packages(),
     "package_audit": "",
     "driver_makers": "own|amd64\n",
-    "driver_building": "there|dkms\n",
+    "driver_building": "there|dkms\nthere|gcc-c++\nthere|gcc\nthere|make\n",
     "debian_archives": "",
     "kernels_held": "",
     "package_locking": "",
