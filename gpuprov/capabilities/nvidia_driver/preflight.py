@@ -47,7 +47,7 @@ DECISION_PROBES = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *repositor
     *TRANSACTION,
     fields=("version", "kernel_modules", "cuda", "build"),
     moment="preflight",
-    evidence="apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; dpkg -l '*nvidia*'; rpm -qa '*nvidia*'",
+    evidence="apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; dpkg -l '*nvidia*'",
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """One exact version exists for which the host's repositories have every package of the set."""
@@ -103,7 +103,7 @@ def refusals(facts: Facts, decision: Decision) -> list[str]:
     "nvidia_driver.leftovers",
     *(*TRANSACTION, house.LEFTOVERS),
     moment="preflight",
-    evidence="ls /usr/bin/nvidia-uninstall /usr/bin/nvidia-installer; dpkg -l '*nvidia*' 'libcuda*' 'cuda*'; rpm -qa '*nvidia*' 'cuda*'",
+    evidence="ls /usr/bin/nvidia-uninstall /usr/bin/nvidia-installer; dpkg -l '*nvidia*' 'cuda*'; rpm -qa '*nvidia*' 'cuda*'",
 )
 def leftovers(ctx: Ctx) -> Outcome:
     """No other driver is in the way: a runfile installation, another repository's packages, a `cuda` metapackage."""
