@@ -50,9 +50,7 @@ def test_modinfo_shows_the_same_serial_number_otherwise() -> None:
     assert certificates.serial("00") == "0"
 
 
-def test_the_filter_reads_the_file_and_nothing_without_one(tmp_path: Path) -> None:
+def test_the_file_is_read_and_nothing_without_one(tmp_path: Path) -> None:
     (tmp_path / "site.crt").write_bytes(PEM)
-    found = certificates.FilterModule().filters()["gpuprov_certificate"]
-    assert callable(found)
-    assert found(str(tmp_path / "site.crt")) == certificates.identity(PEM)
-    assert found("") == {}
+    assert certificates.of_file(str(tmp_path / "site.crt")) == certificates.identity(PEM)
+    assert certificates.of_file("") == {}

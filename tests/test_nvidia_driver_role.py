@@ -32,7 +32,11 @@ def test_a_missing_compiler_is_told_by_its_package(tmp_path: Path) -> None:
         }
         for text, status in (("/pack", 0), (log, 1), ("nv.c:1: error: no such member", 1))
     ]
-    given = {"host_family": "redhat", "__nvidia_driver_decision": {"version": "570.124.06", "flavour": "open"}}
+    given = {
+        "host_family": "redhat",
+        "__nvidia_driver_version": "570.124.06",
+        "__nvidia_driver_flavour": "open",
+    }
     done = here.play(tmp_path, {"vars": given, "tasks": tried})
     assert done.returncode == 0, done.stdout + done.stderr
     told = " ".join(done.stdout.split())

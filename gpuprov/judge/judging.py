@@ -42,12 +42,18 @@ def facts_of(streams: str) -> Facts:
 
 
 def judge(
-    spec: HostSpec, facts: Facts, only: Collection[str], *, preflight: bool, run: Collection[str] | None = None
+    spec: HostSpec,
+    facts: Facts,
+    only: Collection[str],
+    *,
+    preflight: bool,
+    run: Collection[str] | None = None,
+    drains: bool = False,
 ) -> Verdict:
     """`preflight`: ask also what must hold before anything is changed. `only`: no other capabilities than these. `run`: those that
-    are applied in this run, if they are more."""
+    are applied in this run, if they are more. `drains`: a drain command takes care of GPU clients."""
     results = evaluate(spec, facts, only=only, stops=True) if preflight else []
-    refusals = [refusal(result) for result in results if result.refuses]
+    refusals = [refusal(one) for one in results if one.refuses and not (drains and _of_clients(one))]
     desired: dict[str, dict[str, Any]] = {}
     for name in () if refusals else _asked(spec, only):
         wanted = BY_NAME[name].desired
@@ -72,6 +78,10 @@ def refusal(result: Result) -> str:
     """A check that forbids to go on, in one line."""
     expected = f" (expected: {result.expected})" if result.expected else ""
     return f"{result.check}: {result.found}{expected}" + (f". Fix: {result.hint}" if result.hint else "")
+
+
+def _of_clients(result: Result) -> bool:
+    return result.status == "fail" and result.check.endswith(".clients")
 
 
 def _asked(spec: HostSpec, only: Collection[str]) -> Iterable[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
-from gpuprov.onhost.packages.lists import PRESENT, parse_madison
+from gpuprov.onhost.packages.lists import PRESENT, parse_madison, places
 from gpuprov.probe import rpm, zypper
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
@@ -35,11 +35,12 @@ class Package(msgspec.Struct, frozen=True):
 class Index(dict[str, list[str]]):
     """Offered versions by package name, newest first. `complaint`: why they are not known, empty if they are.
 
-    `busy`: another package manager holds the lists at this moment.
+    `busy`: another package manager holds the lists at this moment. `places`: with apt, the addresses that a version comes from.
     """
 
     complaint: str = ""
     busy: bool = False
+    places: Mapping[tuple[str, str], Collection[str]] = {}
 
 
 INSTALL_ONLY = (
@@ -184,6 +185,8 @@ def parse_locking(output: Output) -> str:
         line.strip().rstrip(";").strip('"').casefold() in ("1", "true", "yes", "on") for line in rows.get("apt", [])
     ):
         return "apt is told to move held packages: APT::Get::allow-change-held-packages in /etc/apt"
+    if "suse" in rows and rows.get("apply", ["yes"])[-1].casefold() not in ("", "yes", "true", "1", "on", "always"):
+        return "zypper is told to heed no lock: locksfile.apply in /etc/zypp/zypp.conf"
     return _not_locking(rows) if "redhat" in rows else ""
 
 
@@ -196,6 +199,7 @@ def parse_audit(output: Output) -> str:
 
 def parse_index(output: Output) -> Index:
     index = Index(parse_madison(output.text))
+    index.places = places(output.text)
     offered: dict[str, set[rpm.Nevra]] = {}
     for row in _rows(output).get("rpm", []):
         cells = row.split("|")
@@ -248,7 +252,7 @@ LOCKING = Probe(
     by_family(
         "apt-config dump --format 'apt|%v%n' APT::Get::allow-change-held-packages 2>/dev/null; true",
         f"echo 'redhat|'\n{LOCKS}; true",
-        "echo 'suse|'",
+        zypper.LOCKING,
     ),
     parse_locking,
     "apt-config dump APT::Get::allow-change-held-packages; grep -r . /etc/dnf/plugins/versionlock.conf; zypper locks",

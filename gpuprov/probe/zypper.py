@@ -7,6 +7,11 @@ from fnmatch import fnmatchcase
 
 LOCKS = "echo 'suse|'; sed 's/^/lock|/' /etc/zypp/locks 2>/dev/null"
 """Shell: libzypp's file of locks, each line behind `lock|`, and a word that says whose it is."""
+LOCKING = r"""echo 'suse|'
+w='s/^[[:space:]]*locksfile[.]apply[[:space:]]*=[[:space:]]*\([^[:space:]]*\).*/apply|\1/p'
+for f in /etc/zypp/zypp.conf /usr/etc/zypp/zypp.conf; do [ -e "$f" ] && { sed -n "$w" "$f"; break; }; done
+sed -n "$w" /usr/etc/zypp/zypp.conf.d/*.conf /etc/zypp/zypp.conf.d/*.conf 2>/dev/null; true"""
+"""Shell: whether libzypp heeds its locks, the last word as `apply|WORD`."""
 NAMED = {"type", "match_type", "case_sensitive", "solvable_name"}
 """What a lock of a name alone says. A lock may be of one version, one architecture or one repository, too."""
 

@@ -1,4 +1,4 @@
-"""X.509 certificates: what identifies one to the kernel, the firmware and modinfo. Standard library only (a filter too).
+"""X.509 certificates: what identifies one to the kernel, the firmware and modinfo. Standard library only.
 
 Nothing here verifies a signature or a date.
 """
@@ -78,10 +78,3 @@ def _value(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
     if start + length > len(data):
         raise IndexError
     return data[start : start + length], start + length
-
-
-class FilterModule:
-    """What Ansible loads."""
-
-    def filters(self) -> dict[str, object]:
-        return {"gpuprov_certificate": of_file}

@@ -1,7 +1,4 @@
-"""Packages that are offered, as data: headers of kernels, precompiled modules, versions in order. Standard library only.
-
-Rendered projects carry this file as an Ansible filter plugin, so that checks and roles read a host alike.
-"""
+"""Packages that are offered, as data: headers of kernels, precompiled modules, versions in order. Standard library only."""
 
 from __future__ import annotations
 
@@ -171,18 +168,3 @@ def precompiled_sets(
         for kind, given in names.items()
     }
     return {kind: [*rules, *more.get(kind, [])] for kind, rules in sets.items()}
-
-
-class FilterModule:
-    """What Ansible loads: the functions above as filters of the rendered project."""
-
-    def filters(self) -> dict[str, Any]:
-        return {
-            "gpuprov_header_metapackages": header_metapackages,
-            "gpuprov_header_names": header_names,
-            "gpuprov_header_packages": header_packages,
-            "gpuprov_without_headers": without_headers,
-            "gpuprov_precompiled": parse_precompiled,
-            "gpuprov_precompiled_sets": precompiled_sets,
-            "gpuprov_real_versions": real_versions,
-        }

@@ -1,7 +1,4 @@
-"""Whether the loaded driver is the wanted one, and what its parameters are called. Standard library only.
-
-Rendered projects carry this file as an Ansible filter plugin, so that `plan` and the role decide by the same code.
-"""
+"""Whether the loaded driver is the wanted one, and what its parameters are called. Standard library only."""
 
 from __future__ import annotations
 
@@ -47,10 +44,3 @@ def reload_reasons(loaded: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
         if name in shown and shown[name] != shown_value(value):
             reasons.append(f"the loaded module has {name}={shown[name]}, {shown_value(value)} is wanted")
     return reasons
-
-
-class FilterModule:
-    """What Ansible loads: the functions above as filters of the rendered project."""
-
-    def filters(self) -> dict[str, Any]:
-        return {"gpuprov_reload_reasons": reload_reasons}

@@ -297,4 +297,4 @@ class FilterModule:
     """What Ansible loads."""
 
     def filters(self) -> dict[str, Any]:
-        return {f"gpuprov_{each.__name__}": each for each in (decide, flavour, follow, kernel_package, resolve)}
+        return {f"gpuprov_{each.__name__}": each for each in (follow, kernel_package, resolve)}

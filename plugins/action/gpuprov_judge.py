@@ -5,10 +5,10 @@ Runs on the controller, with the Python package gpuprov beside ansible-core; of 
 does not; `now` only works out anew what the roles bring about, once act 2 or a reboot has changed the host. In check mode nothing has
 changed it: what was `judged` stays.
 
-Between the two stands `sources`. nvidia_driver's first stage may add a package source, and resolves its version; what a role after it
-takes from there could not be decided in preflight. So that role asks again, for itself, with the `driver` that is to come: nothing is
-asked of the host where no driver was resolved and nothing had waited (`later` of what it brings about). What still waits is refused;
-in check mode, which adds no source, it is said.
+Between the two stands `sources`. nvidia_driver's first stage may add a package source, and what waits for it is decided only then:
+its own version, and what a role after it takes from there, or by that version. So each asks again, for itself; those after it are
+judged by the driver that is to come, which is in what was `judged`. Nothing is asked of the host where no driver was resolved and
+nothing had waited (`later` of what it brings about). What still waits is refused; in check mode, which adds no source, it is said.
 
 What the roles get is `desired` of the result, by capability: that of `capabilities`, beside what was `judged` of others before.
 Strings in it come from a host and are no templates.
@@ -31,11 +31,14 @@ except ImportError as error:
     MISSING = str(error)
 
 
+DRIVER = "nvidia_driver"
+
+
 class ActionModule(ActionBase):  # type: ignore[misc]
     """One exec on the host, every check in memory."""
 
     _requires_connection = True
-    _VALID_ARGS = frozenset({"capabilities", "driver", "judged", "moment"})
+    _VALID_ARGS = frozenset({"capabilities", "judged", "moment"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -46,19 +49,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 f" gpuprov=={known.get('gpuprov_version', 'VERSION')} beside ansible-core, or run the play in an execution environment"
             )
         only, moment = list(self._task.args["capabilities"]), self._task.args["moment"]
-        judged, driver = self._task.args.get("judged") or {}, self._task.args.get("driver") or ""
+        judged = self._task.args.get("judged") or {}
+        driver = "" if DRIVER in only else str(judged.get(DRIVER, {}).get("version", ""))
         checking = bool(known.get("ansible_check_mode"))
         waited = waiting({name: judged[name] for name in only if name in judged})
         if (moment == "now" and checking and judged) or (moment == "sources" and not (driver or waited)):
             return {**result, "changed": False, "desired": judged}
         try:
             variables = {name: self._templar.template(known[name]) for name in names() if name in known}
-            variables |= {"nvidia_driver_version": driver} if driver else {}
+            variables |= {f"{DRIVER}_version": driver} if driver else {}
             spec = spec_of(str(known["inventory_hostname"]), known.get("group_names", ()), variables)
             preflight = moment != "now"
             run = self._templar.template(known["host_capabilities"]) if "host_capabilities" in known else None
             there = facts_of(self._read(script(spec, only, preflight=preflight), known))
-            verdict = judge(spec, there, only, preflight=preflight, run=run)
+            drains = bool(known.get("gpuprov_drain_command"))
+            verdict = judge(spec, there, only, preflight=preflight, run=run, drains=drains)
         except GpuprovError as error:
             raise AnsibleActionFail(f"{error.message}. Fix: {error.hint}") from error
         waited = waiting(verdict.desired) if moment == "sources" else {}

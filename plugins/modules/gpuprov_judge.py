@@ -19,16 +19,13 @@ options:
   moment:
     description:
       - C(preflight) asks what must hold before anything is changed.
-      - C(sources) asks again for a role that takes packages from a source that a role before it adds, or whose choice depends on the
-        driver. What waits for a source all the same is refused; in check mode, it is said.
+      - C(sources) asks again for a role that takes packages from a source that was added meanwhile, or whose choice depends on the
+        driver, which is then the one that O(judged) says is to come. What waits for a source all the same is refused; in check mode,
+        it is said.
       - C(now) only works out anew what the roles bring about, once packages or a reboot have changed the host.
     type: str
     choices: [preflight, sources, now]
     required: true
-  driver:
-    description: The version that nvidia_driver has resolved in this run, to be taken for the one that the spec names.
-    type: str
-    default: ""
   judged:
     description: What was worked out before, by capability. That of other capabilities stays.
     type: dict
@@ -57,7 +54,6 @@ from ansible.module_utils.basic import AnsibleModule
 def main() -> None:
     options = {
         "capabilities": {"type": "list", "elements": "str", "required": True},
-        "driver": {"type": "str", "default": ""},
         "judged": {"type": "dict", "default": {}},
         "moment": {"type": "str", "choices": ["preflight", "sources", "now"], "required": True},
     }

@@ -94,7 +94,8 @@ def test_the_driver_is_resolved_to_a_version_that_has_fabric_manager() -> None:
     def resolved(wanted: str, index: str, packages: str = "") -> Outcome:
         check = CHECKS["nvidia_driver.resolvable"]
         given = {"os_release": GOOD["os_release"], "nvidia_functions": H100}
-        told = facts(**given, packages=packages, package_index=bookworm + index)
+        given |= {probe.name: good()[probe.name] for probe in check.probes if probe.name not in given}
+        told = facts(**{**given, "packages": packages, "package_index": bookworm + index})
         return check.run(Context(host, NvidiaDriver(version=wanted), told))
 
     whole = resolved("535", offered(nvidia_fabricmanager_535="535.309.01-1 535.261.03-1"))

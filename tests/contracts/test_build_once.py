@@ -11,6 +11,15 @@ import pytest
 from tests import here
 from tests.contracts.test_roles import ROOT, TASKS, tasks_of
 
+DRIVER: dict[str, Any] = {
+    "module": "nvidia-kernel-dkms",
+    "packages": {"nvidia-kernel-dkms": "535.261.03-1"},
+    "flavour": "proprietary",
+    "kernels": ["6.1.0-47"],
+    "served": True,
+    "installed": "",
+    "prebuilt": [],
+}
 BRING: dict[str, Any] = {
     "name": "Bring",
     "ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "prebuilt/bring"},
@@ -21,21 +30,20 @@ VARS: dict[str, Any] = {
     "nvidia_driver_build_host": "builder",
     "nvidia_driver_build": "dkms",
     "nvidia_driver_hold": True,
-    "__nvidia_driver_module": "nvidia-kernel-dkms",
-    "__nvidia_driver_set": {"nvidia-kernel-dkms": "535.261.03-1"},
-    "__nvidia_driver_decision": {"flavour": "proprietary"},
-    "__nvidia_driver_kernels": [["kernel", "6.1.0-47", "1", "1"]],
     "__nvidia_driver_builder_ran": True,
 }
 
 
-def play(folder: Path, tasks: list[dict[str, Any]], known: dict[str, Any] | None = None, **more: Any) -> str:
+def play(folder: Path, tasks: list[dict[str, Any]], known: dict[str, Any] | None = None, **more: object) -> str:
     """What ansible-playbook says of these tasks on a build host and a host that it serves, with this description in the cache."""
     if known is not None:
         (folder / "cache.json").write_text(json.dumps(known))
     places = {"cache": folder / "cache", "file": folder / "host" / "modules.deb"}
     extra = {f"__nvidia_driver_prebuilt_{key}": str(path) for key, path in places.items()}
-    done = here.play(folder, {"vars": VARS | more, "tasks": tasks}, inventory="builder,served", extra=extra)
+    driver = DRIVER | {name: value for name, value in more.items() if not name.startswith("nvidia_driver_")}
+    given = {name: value for name, value in more.items() if name not in driver}
+    judged = {"gpuprov_judged": {"desired": {"nvidia_driver": driver}}, "gpuprov_catalog": {"kernels_held": "/held"}}
+    done = here.play(folder, {"vars": VARS | judged | given, "tasks": tasks}, inventory="builder,served", extra=extra)
     return f"{done.stdout}{done.stderr}"
 
 
@@ -82,9 +90,8 @@ def test_what_stands_for_the_dkms_package_is_not_brought_again(tmp_path: Path) -
         tmp_path,
         [builder(GIVES), show],
         PACKED | {"sums": ""},
-        __nvidia_driver_on_host={"installed": {own: "535.261.03-1"}},
-        __nvidia_driver_real=[own],
-        __nvidia_driver_installed={own: "535.261.03-1", "nvidia-kernel-dkms": "535.261.03-1"},
+        prebuilt=[own],
+        installed="535.261.03-1",
     )
     assert '"msg": "again False"' in told, told
 
@@ -120,8 +127,9 @@ def test_kernels_that_the_admin_held_are_not_recorded(
         {"name": "Show", "ansible.builtin.debug": {"msg": f"{{{{ {name} | sort | join(' ') }}}}"}} for name in lists
     ]
     facts: dict[str, Any] = {
-        "__nvidia_driver_on_host": {"installed": dict.fromkeys([HELD, NEW, OWN, "bash"], "1"), "held": held},
-        "__nvidia_driver_images_ours": ours,
+        "images": [HELD, NEW, OWN],
+        "images_held": held,
+        "images_ours": ours,
     }
     role = [
         {

@@ -69,7 +69,7 @@ def test_32_locks_that_do_not_lock(line: str, broken: str, told: str) -> None:
         "EL",
         "32",
         "nvidia_driver.held",
-        along=["fabric_manager.held"],
+        along=["fabric_manager.held", *["nvidia_driver.holdable"] * ("switched off" in told)],
         packages=whole.replace(line, broken),
         package_locking="redhat|\n" + PLUGIN.replace(line, broken),
         fabric_packages=(PLUGIN + el_fabric()).replace(line, broken),

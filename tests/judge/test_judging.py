@@ -87,3 +87,11 @@ def test_the_script_is_read_as_ansible_hands_its_streams_over() -> None:
 def test_an_answer_that_was_cut_off_is_none() -> None:
     with pytest.raises(GpuprovError, match="could not be read to the end"):
         facts_of("gpuprov-begin x\nhalf of it")
+
+
+@pytest.mark.parametrize("drains", [False, True])
+def test_a_drain_command_takes_care_of_processes_that_hold_gpus(*, drains: bool) -> None:
+    spec = host(nvidia_driver=BY_NAME["nvidia_driver"].fragment(version="535.309.01"))
+    held = read(gpu_clients="812|python3|\nlooked\n", driver_building="there|dkms\n")
+    refused = judge(spec, held, ["nvidia_driver"], preflight=True, drains=drains).refusals
+    assert bool([line for line in refused if line.startswith("nvidia_driver.clients")]) != drains

@@ -96,10 +96,12 @@ def test_check_mode_says_what_waits(plugin: ModuleType, monkeypatch: pytest.Monk
 def test_the_driver_that_was_resolved_is_what_toolkits_are_judged_by(
     plugin: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judged: dict[str, Any] = {"cuda_toolkit": {"later": {}}}
-    assert ask(plugin, monkeypatch, host(), judged=judged, driver="535.261.03")["desired"]["cuda_toolkit"]["install"]
+    def judged(version: str) -> dict[str, Any]:
+        return {"cuda_toolkit": {"later": {}}, "nvidia_driver": {"later": {}, "version": version}}
+
+    assert ask(plugin, monkeypatch, host(), judged=judged("535.261.03"))["desired"]["cuda_toolkit"]["install"]
     with pytest.raises(plugin.AnsibleActionFail, match=r"cuda_toolkit\.driver: driver 520\.61\.05"):
-        ask(plugin, monkeypatch, host(), judged=judged, driver="520.61.05")
+        ask(plugin, monkeypatch, host(), judged=judged("520.61.05"))
 
 
 def test_check_mode_has_changed_nothing_since(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

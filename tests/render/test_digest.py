@@ -14,7 +14,7 @@ from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.catalog import toolkits
+from gpuprov.catalog import gpus, toolkits
 from gpuprov.catalog.reader import Source
 from gpuprov.render import code, digest, digests, reach
 from gpuprov.render.digest import Digest
@@ -69,13 +69,14 @@ def edit(monkeypatch: pytest.MonkeyPatch) -> Edit:
 def test_a_gpu_that_a_host_does_not_have_changes_nothing_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new PCI id in the catalogue, as the roles' tables have it."""
     known, unknown = host("H100-SXM5-80GB"), host()
-    before = digests(known), digests(unknown)
+    before, before_all = (digests(known), digests(unknown)), gpus.gpus()
     tables = digest.catalog()
-    more: dict[str, object] = {"flavours": {**tables["flavours"], "10de:ffff": "open-required"}}  # type: ignore[dict-item]
-    more["mig"] = {"models": {**tables["mig"]["models"], "0xFFFF10DE": "X1"}}  # type: ignore[index]
+    more: dict[str, object] = {"mig": {"models": {**tables["mig"]["models"], "0xFFFF10DE": "X1"}}}  # type: ignore[index]
     monkeypatch.setattr(digest, "catalog", lambda: tables | more)
+    other = msgspec.structs.replace(gpus.gpus()[0], key="X1")
+    monkeypatch.setattr(gpus, "gpus", lambda: (*before_all, other))
     assert not between(before[0], digests(known))
-    assert between(before[1], digests(unknown)) == {"nvidia_driver", "mig"}, "whose GPUs the spec does not name"
+    assert between(before[1], digests(unknown)) >= {"nvidia_driver", "mig"}, "whose GPUs the spec does not name"
 
 
 def test_what_is_worked_out_for_a_role_rests_on_its_facts_of_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,10 +104,12 @@ def test_no_facts_are_left_out(name: str) -> None:
 
 
 def test_a_gpu_that_a_host_has_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, tables = digests(host("H100-SXM5-80GB")), digest.catalog()
-    more = {"flavours": {**tables["flavours"], "10de:2330": "proprietary-required"}}  # type: ignore[dict-item]
-    monkeypatch.setattr(digest, "catalog", lambda: tables | more)
-    assert between(before, digests(host("H100-SXM5-80GB"))) == {"nvidia_driver"}
+    before, known = digests(host("H100-SXM5-80GB")), gpus.find_gpu("H100-SXM5-80GB")
+    assert known
+    needs = msgspec.structs.replace(known.kernel_modules, flavour="proprietary-required")
+    other = msgspec.structs.replace(known, kernel_modules=needs)
+    monkeypatch.setattr(gpus, "find_gpu", lambda model: other if model == known.key else None)
+    assert "nvidia_driver" in between(before, digests(host("H100-SXM5-80GB")))
 
 
 def test_a_changed_resolver_is_noticed_where_it_resolves(edit: Edit) -> None:

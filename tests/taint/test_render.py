@@ -159,8 +159,14 @@ def test_what_a_host_says_names_no_file_outside_of_the_cache(tmp_path: Path) -> 
             "host_platform": "debian12",
             "ansible_facts": {"architecture": said},
             "nvidia_driver_build_host": "gpu01",
-            "__nvidia_driver_module": "nvidia-kernel-dkms",
-            "__nvidia_driver_set": {"nvidia-kernel-dkms": f"1:535.1-1{said}"},
+            "gpuprov_judged": {
+                "desired": {
+                    "nvidia_driver": {
+                        "module": "nvidia-kernel-dkms",
+                        "packages": {"nvidia-kernel-dkms": f"1:535.1-1{said}"},
+                    }
+                }
+            },
         },
         "tasks": [
             {

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.nvidia_driver import built_once, machine, now, origin, precompiled, preflight, runfile, signed
+from gpuprov.capabilities.nvidia_driver.desired import DESIRED
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, package_names, versions
 from gpuprov.capabilities.nvidia_driver.tables import tables
 from gpuprov.catalog import cuda, driver_data, drivers, gpus
@@ -190,6 +191,7 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(*BASE_PROBES, modules.MODPROBE, RUNFILE),
     tables=tables,
+    desired=DESIRED,
     packages=True,
     needs_gpu=True,
 )

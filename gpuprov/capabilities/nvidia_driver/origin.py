@@ -8,6 +8,7 @@ from typing import Any
 
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.nvidia_driver.decision import chosen
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
@@ -23,22 +24,12 @@ from gpuprov.catalog.driver_sets import default_source, driver_packages
 from gpuprov.catalog.driver_sets import sources as known_sources
 from gpuprov.onhost import sources
 from gpuprov.probe import nvidia, system
-from gpuprov.probe.base import Facts
 from gpuprov.probe.family import family, words
 from gpuprov.probe.packages import INDEX, PACKAGES
 from gpuprov.probe.repositories import REPOSITORIES
 from gpuprov.shared import resolve
 
 Ctx = Context[NvidiaDriver]
-
-
-def chosen(driver: NvidiaDriver, facts: Facts) -> str:
-    """The source that `auto` means on this host; empty where its distribution is not known."""
-    release = facts.get(system.OS_RELEASE)
-    distribution = find_distribution(release.id, release.version)
-    if driver.source != "auto" or distribution is None:
-        return driver.source if distribution else ""
-    return default_source(distribution)
 
 
 @check(

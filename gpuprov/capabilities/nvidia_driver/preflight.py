@@ -5,46 +5,49 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from gpuprov.capabilities import repositories_checks
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.nvidia_driver.decision import (
+    TRANSACTION,
+    decided,
+    kernels,
+    reload_reasons,
+    seen,
+    waits_for,
+)
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     Decision,
     NvidiaDriver,
     built_here,
-    decide,
-    followers,
     installed_set,
     package_names,
     served,
     versions,
 )
+from gpuprov.capabilities.nvidia_driver.transaction import made_by_nvidia, transaction
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog.driver_sets import GPU_SERVICES
 from gpuprov.probe import house, modules, nvidia, pci, system
 from gpuprov.probe.base import Facts
-from gpuprov.probe.family import words
-from gpuprov.probe.packages import INDEX, PACKAGES
+from gpuprov.probe.family import family, words
+from gpuprov.probe.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
 from gpuprov.probe.prebuilt import SUFFIX
 from gpuprov.probe.precompiled import PRECOMPILED
-from gpuprov.shared import reload, resolve
+from gpuprov.probe.runfile import RUNFILE
+from gpuprov.shared import resolve
 from gpuprov.spec.overrides import Room, free_space
 
 Ctx = Context[NvidiaDriver]
 
-DECISION_PROBES = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS)
-
-
-def decided(ctx: Ctx) -> Decision:
-    """What this host should have, of what its package index has."""
-    built = ctx.facts.get(PRECOMPILED) if ctx.fragment.build == "precompiled" else None
-    return decide(ctx.fragment, ctx.facts, ctx.facts.get(INDEX), followers(ctx.host, ctx.facts), built)
+DECISION_PROBES = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *repositories_checks.COMING[1:])
 
 
 @check(
     "nvidia_driver.resolvable",
-    *(*DECISION_PROBES, *repositories_checks.COMING),
+    *TRANSACTION,
     fields=("version", "kernel_modules", "cuda", "build"),
     moment="preflight",
+    evidence="apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; dpkg -l '*nvidia*'",
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """One exact version exists for which the host's repositories have every package of the set."""
@@ -52,11 +55,10 @@ def resolvable(ctx: Ctx) -> Outcome:
     decision = decided(ctx)
     wanted = f"{ctx.fragment.version} ({decision.flavour})"
     names = package_names(ctx.fragment, ctx.facts)
-    # A source that is still to come may have packages under the names of one that is there (Debian's non-free, NVIDIA's).
-    undecided = decision.problem or (ctx.fragment.repository.url and not decision.kept)
-    if undecided and not index.busy and (url := repositories_checks.coming(ctx.fragment, ctx.facts)):
-        return repositories_checks.later(f"driver {ctx.fragment.version}", url)
-    if decision.problem and not resolve.kernel_versions(names.sets, index):
+    waits = waits_for(ctx, decision)
+    if waits.startswith(("added http", "added file:")):
+        return repositories_checks.later(f"driver {ctx.fragment.version}", waits.removeprefix("added "))
+    if decision.problem and not resolve.kernel_versions(names.sets, seen(ctx.fragment, ctx.facts)):
         if index.busy:
             return skip(
                 "another package manager is at work on the host: plan again when it has ended; apply waits for it"
@@ -69,6 +71,12 @@ def resolvable(ctx: Ctx) -> Outcome:
     refused = refusals(ctx.facts, decision)
     if refused:
         return fail(wanted, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
+    moves = transaction(ctx, decision)
+    if moves.unmovable:
+        purge = words(ctx.facts.get(system.OS_RELEASE)).purge
+        hint = f"{purge} {' '.join(moves.unmovable)}, then apply again; or another version"
+        told = f"{', '.join(moves.unmovable)} (installed, of the driver's source) is not offered in it, and would be left behind"
+        return fail(wanted, told, hint)
     found = ctx.facts.get(PACKAGES)
     target = next(iter(decision.packages.values()))
     moving = dict.fromkeys(installed_set(ctx.fragment, ctx.facts), target) if not decision.kept else {}
@@ -91,7 +99,12 @@ def refusals(facts: Facts, decision: Decision) -> list[str]:
     return [reason for model in models.values() if (reason := drivers.refusal(model, decision.version, flavour))]
 
 
-@check("nvidia_driver.leftovers", *BASE_PROBES, house.LEFTOVERS, moment="preflight")
+@check(
+    "nvidia_driver.leftovers",
+    *(*TRANSACTION, house.LEFTOVERS),
+    moment="preflight",
+    evidence="ls /usr/bin/nvidia-uninstall /usr/bin/nvidia-installer; dpkg -l '*nvidia*' 'cuda*'; rpm -qa '*nvidia*' 'cuda*'",
+)
 def leftovers(ctx: Ctx) -> Outcome:
     """No other driver is in the way: a runfile installation, another repository's packages, a `cuda` metapackage."""
     programs = ctx.facts.get(house.LEFTOVERS)
@@ -111,7 +124,59 @@ def leftovers(ctx: Ctx) -> Outcome:
         purge = words(ctx.facts.get(system.OS_RELEASE)).purge
         hint = f"remove it first: {purge} {' '.join(package.name for package in foreign)}"
         return fail("the driver of one source only", f"packages that bring another driver: {listed}", hint)
+    if theirs := made_by_nvidia(ctx, decided(ctx)):
+        purge = words(ctx.facts.get(system.OS_RELEASE)).purge
+        listed = " ".join(f"{row.name}={row.version}" for row in theirs)
+        told = f"packages of the same names that {theirs[0].vendor} made: {listed}"
+        hint = f"remove it first: {purge} {' '.join(row.name for row in theirs)}"
+        return fail("the driver of one source only", told, hint)
     return ok("no other driver")
+
+
+@check(
+    "nvidia_driver.build_tools",
+    *(*TRANSACTION, RUNFILE),
+    fields=("build",),
+    moment="preflight",
+    evidence="ls /boot /lib/modules; apt-cache policy dkms; dnf info dkms",
+)
+def build_tools(ctx: Ctx) -> Outcome:
+    """There is a kernel to put modules in place for, and DKMS and compilers are there or offered, where they build them."""
+    if not kernels(ctx):
+        hint = "install a kernel, or, in a container, the headers package of the machine's kernel"
+        return fail(
+            "a kernel",
+            "neither a kernel in /boot nor kernel headers in /lib/modules: there is nothing to build for",
+            hint,
+        )
+    decision, names = decided(ctx), package_names(ctx.fragment, ctx.facts)
+    if decision.problem:
+        return skip("the version is not decided: nvidia_driver.resolvable says why")
+    told = f"modules for {' '.join(one.release for one in kernels(ctx))}"
+    lacking = transaction(ctx, decision).lacking
+    built = all(kernel.nvidia == decision.version for kernel in kernels(ctx))
+    if lacking and not built:
+        found = f"the driver's modules are built by {', '.join(lacking)}, and the host's repositories have none"
+        return fail(told, found, names.builds_from)
+    return ok(told)
+
+
+@check(
+    "nvidia_driver.holdable",
+    *(LOCKING, system.OS_RELEASE),
+    fields=("hold",),
+    moment="preflight",
+    evidence="cat /etc/dnf/dnf.conf /etc/dnf/plugins/versionlock.conf /etc/zypp/zypp.conf",
+)
+def holdable(ctx: Ctx) -> Outcome:
+    """What is held stays where it is: the package manager heeds its locks."""
+    complaint = ctx.facts.get(LOCKING)
+    if not ctx.fragment.hold or ctx.fragment.source == "runfile":
+        return not_asked("nothing is held")
+    if complaint and complaint != NO_LOCK_PLUGIN and family(ctx.facts.get(system.OS_RELEASE)) != "debian":
+        hint = "plugins=1 in /etc/dnf/dnf.conf, enabled = 1 in /etc/dnf/plugins/versionlock.conf, locksfile.apply = yes in "
+        return fail("locks that are heeded", complaint, f"{hint}/etc/zypp/zypp.conf; or hold: false")
+    return not_asked("no setting switches its locks off")
 
 
 @check("nvidia_driver.space", *DECISION_PROBES, system.SPACE, moment="preflight")
@@ -132,7 +197,7 @@ def space(ctx: Ctx) -> Outcome:
 
 @check(
     "nvidia_driver.clients",
-    *(*DECISION_PROBES, nvidia.CLIENTS, nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER),
+    *(*DECISION_PROBES, nvidia.CLIENTS, nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER, RUNFILE),
     moment="preflight",
 )
 def clients(ctx: Ctx) -> Outcome:
@@ -140,18 +205,7 @@ def clients(ctx: Ctx) -> Outcome:
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: the loaded driver is the machine's, not this host's")
     decision = decided(ctx)
-    driver = ctx.facts.get(nvidia.DRIVER)
-    loaded = {
-        "version": driver.version,
-        "flavour": "open" if driver.open else "proprietary",
-        "parameters": ctx.facts.get(nvidia.PARAMETERS),
-    }
-    wanted = {
-        "version": decision.version,
-        "flavour": decision.flavour,
-        "parameters": ctx.fragment.module_parameters,
-    }
-    reasons = [] if decision.problem else reload.reload_reasons(loaded, wanted)
+    reasons = reload_reasons(ctx, decision)
     if not reasons:
         return ok("the loaded driver stays")
     holders = ctx.facts.get(nvidia.CLIENTS)
@@ -169,4 +223,4 @@ def clients(ctx: Ctx) -> Outcome:
     return Outcome(status="pass", expected="services only", found=f"{len(holders)} services", changes=tuple(changes))
 
 
-CHECKS = (resolvable, leftovers, space, clients)
+CHECKS = (resolvable, leftovers, build_tools, holdable, space, clients)

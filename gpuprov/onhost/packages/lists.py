@@ -16,6 +16,16 @@ def parse_madison(text: str) -> dict[str, list[str]]:
     return versions
 
 
+def places(text: str) -> dict[tuple[str, str], set[str]]:
+    """`apt-cache madison` -> the addresses that each version of a package comes from."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) == 3 and cells[2]:
+            found.setdefault((cells[0], cells[1]), set()).add(cells[2].split()[0].rstrip("/"))
+    return found
+
+
 def parse_rows(text: str) -> list[list[str]]:
     """`state|name|version|source|arch|vendor` lines -> those cells of each package that is on the host, half-configured or whole.
 

@@ -1,0 +1,179 @@
+"""Which driver a host should have, from which package source, for which kernels; and why the loaded one has to leave the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.nvidia_driver.fragment import (
+    BASE_PROBES,
+    Decision,
+    NvidiaDriver,
+    build_targets,
+    decide,
+    followers,
+    package_names,
+    served,
+)
+from gpuprov.catalog import find_distribution
+from gpuprov.catalog.driver_sets import default_source, kernel_module_table
+from gpuprov.onhost import sources
+from gpuprov.probe import driver_packages, modules, nvidia, pci, runfile, system
+from gpuprov.probe.base import Facts
+from gpuprov.probe.driver_packages import BUILDING, INSTALLED
+from gpuprov.probe.family import family
+from gpuprov.probe.packages import INDEX, LOCKING, Index
+from gpuprov.probe.precompiled import PRECOMPILED
+from gpuprov.probe.repositories import REPOSITORIES
+from gpuprov.shared import package_lists, reload, resolve
+
+Ctx = Context[NvidiaDriver]
+RESOLVING = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *repositories_checks.COMING)
+"""What the version is decided by."""
+TRANSACTION = (*RESOLVING, INSTALLED, BUILDING, LOCKING)
+"""What the transaction is derived from."""
+SOURCE = "nvidia"
+"""What the driver's package source is called, behind gpuprov-."""
+COMPONENTS = "contrib, non-free and non-free-firmware"
+
+
+def chosen(driver: NvidiaDriver, facts: Facts) -> str:
+    """The source that `auto` means on this host; empty where its distribution is not known."""
+    release = facts.get(system.OS_RELEASE)
+    distribution = find_distribution(release.id, release.version)
+    if driver.source != "auto" or distribution is None:
+        return driver.source if distribution else ""
+    return default_source(distribution)
+
+
+def leaving(driver: NvidiaDriver, facts: Facts) -> list[str]:
+    """gpuprov's own package source that the distribution's driver has no use for: it is not seen, and goes with the transaction."""
+    kind = family(facts.get(system.OS_RELEASE))
+    if kind is None or driver.repository.url or chosen(driver, facts) != "distribution":
+        return []
+    return [SOURCE] if sources.path(SOURCE, kind) in facts.get(REPOSITORIES)["files"] else []
+
+
+def seen(driver: NvidiaDriver, facts: Facts) -> Index:
+    """What is offered, without a source that is to leave."""
+    index, kind = facts.get(INDEX), family(facts.get(system.OS_RELEASE))
+    if not leaving(driver, facts) or kind != "debian":
+        return index
+    told = facts.get(REPOSITORIES)
+    mine = next((row["url"] for row in told["sources"] if row["file"] == sources.path(SOURCE, kind)), "")
+    return driver_packages.without(index, mine)
+
+
+def decided(ctx: Ctx) -> Decision:
+    """What this host should have, of what its package index has."""
+    built = ctx.facts.get(PRECOMPILED) if ctx.fragment.build == "precompiled" else None
+    return decide(ctx.fragment, ctx.facts, seen(ctx.fragment, ctx.facts), followers(ctx.host, ctx.facts), built)
+
+
+def is_offered(driver: NvidiaDriver, facts: Facts) -> bool:
+    """Whether the host's own package sources have any whole set that its GPUs run with."""
+    on_bus = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
+    sets = package_names(driver, facts).sets
+    answer = resolve.decide("any", "auto", on_bus, kernel_module_table(), sets, seen(driver, facts), {})
+    return not answer["problem"]
+
+
+def repository(ctx: Ctx) -> dict[str, object]:
+    """The package source that is put in place, or mended; empty where the host's own are to do."""
+    asked, kind = repositories_checks.driver_block(ctx.fragment, ctx.facts), family(ctx.facts.get(system.OS_RELEASE))
+    if asked is None or kind is None:
+        return {}
+    told = ctx.facts.get(REPOSITORIES)
+    if not ctx.fragment.repository.url and is_offered(ctx.fragment, ctx.facts):
+        own = sources.path(SOURCE, kind) in told["files"]
+        return asked if own and repositories_checks.judge(told, asked, kind).status == "fail" else {}
+    return asked
+
+
+def components(ctx: Ctx, archives: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """The file of Debian's components that its driver is in, where the host lacks them and the site lets gpuprov add them."""
+    release, index = ctx.facts.get(system.OS_RELEASE), seen(ctx.fragment, ctx.facts)
+    rules = [rule for each in package_names(ctx.fragment, ctx.facts).sets.values() for rule in each]
+    there = any(rule["name"] in index for rule in rules)
+    allowed = ctx.host.site.get("nvidia_driver_manage_repository", True) in (True, "true", "True", "yes", 1)
+    if release.id != "debian" or chosen(ctx.fragment, ctx.facts) != "distribution" or there or not allowed:
+        return {}
+    text = "# Managed by gpuprov: change the inventory, then apply again.\n"
+    text += "# Components of the NVIDIA driver, from the archives that this host already takes main from.\n"
+    for address, suite, key in archives:
+        text += f"\nTypes: deb\nURIs: {address}\nSuites: {suite}\nComponents: contrib non-free non-free-firmware\n"
+        text += f"Signed-By: {key}\n" if key.startswith("/") else ""
+    return {"/etc/apt/sources.list.d/gpuprov-non-free.sources": text}
+
+
+def waits_for(ctx: Ctx, decision: Decision) -> str:
+    """What has to come before the driver can be resolved; empty where it can be now."""
+    if ctx.fragment.source == "runfile":
+        return ""
+    index = ctx.facts.get(INDEX)
+    # A source that is still to come may have packages under the names of one that is there (Debian's non-free, NVIDIA's).
+    undecided = decision.problem or (ctx.fragment.repository.url and not decision.kept)
+    if undecided and not index.busy and (url := repositories_checks.coming(ctx.fragment, ctx.facts)):
+        return f"added {url}"
+    names = package_names(ctx.fragment, ctx.facts)
+    if not decision.problem or resolve.kernel_versions(names.sets, seen(ctx.fragment, ctx.facts)):
+        return ""
+    if components(ctx, ()):
+        return f"added {COMPONENTS}"
+    return "" if index else "fetched the package lists"
+
+
+def spare(ctx: Ctx) -> list[str]:
+    """Kernels that nothing is built for: without headers, which nobody offers any more, and neither running nor started next."""
+    offered = {**ctx.facts.get(INDEX), **ctx.facts.get(BUILDING).offered}
+    if (
+        ctx.fragment.build != "dkms"
+        or served(ctx.host, ctx.fragment)
+        or ctx.fragment.source == "runfile"
+        or not offered
+    ):
+        return []
+    forms = package_names(ctx.fragment, ctx.facts).headers
+    flags = {True: "1", False: "0"}
+    rows = [
+        ("kernel", one.release, flags[one.bootable], flags[one.headers], flags[one.chosen])
+        for one in build_targets(ctx.facts)
+    ]
+    return package_lists.without_headers(forms, rows, offered)
+
+
+def kernels(ctx: Ctx) -> list[modules.KernelModules]:
+    """The kernels that modules are put in place for."""
+    left = spare(ctx)
+    return [one for one in build_targets(ctx.facts) if one.release not in left]
+
+
+def installs_runfile(ctx: Ctx, decision: Decision) -> bool:
+    """Whether NVIDIA's installer has to run: for another version, another file of it, or the other flavour."""
+    if ctx.fragment.source != "runfile":
+        return False
+    mine, is_open = ctx.facts.get(runfile.RUNFILE), decision.flavour == "open"
+    same = mine.version == decision.version and mine.ours.get("sha256", "") == ctx.fragment.runfile.sha256.lower()
+    return not same or any(other != is_open for other in mine.open.values())
+
+
+def loaded(ctx: Ctx) -> nvidia.LoadedDriver:
+    """The driver in the kernel; none in a container, where it is the machine's."""
+    return nvidia.LoadedDriver("", open=False) if ctx.facts.get(system.CONTAINER) else ctx.facts.get(nvidia.DRIVER)
+
+
+def reload_reasons(ctx: Ctx, decision: Decision) -> list[str]:
+    """Why the loaded driver must leave the kernel; nothing if it may stay or none is loaded."""
+    now = loaded(ctx)
+    if decision.problem or not now.version:
+        return []
+    there = {
+        "version": now.version,
+        "flavour": "open" if now.open else "proprietary",
+        "parameters": ctx.facts.get(nvidia.PARAMETERS),
+    }
+    wanted = {"version": decision.version, "flavour": decision.flavour, "parameters": ctx.fragment.module_parameters}
+    # Its installer takes the old files away under whatever runs, and below branch 545 it ends where a driver is loaded.
+    anew = ["NVIDIA's installer replaces its files"] if installs_runfile(ctx, decision) else []
+    return reload.reload_reasons(there, wanted) or anew

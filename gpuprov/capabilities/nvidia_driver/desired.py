@@ -1,0 +1,151 @@
+"""What the role brings about: a package source, the one transaction, what is held, modules for each kernel, a driver loaded anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.nvidia_driver import decision as deciding
+from gpuprov.capabilities.nvidia_driver import transaction
+from gpuprov.capabilities.nvidia_driver.fragment import Decision, NvidiaDriver, package_names, served
+from gpuprov.catalog import cuda, drivers, fabric, gpus
+from gpuprov.catalog.driver_sets import all_driver_packages
+from gpuprov.probe import house, nvidia, pci, runfile, system
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.driver_packages import ARCHIVES, KERNELS_HELD
+from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE
+from gpuprov.shared import certificates
+from gpuprov.spec.model import HostSpec
+
+Ctx = Context[NvidiaDriver]
+PLACE = "/var/cache/gpuprov"
+"""Where a .run file lies on a host until it is installed."""
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`later`: what waits for a package source, `repository` and `components`: that source. `leaving`: sources that are not seen, and
+    leave. Then the decision, its transaction, what is held, and whether the loaded driver has to leave the kernel."""
+    decision = deciding.decided(ctx)
+    waits = deciding.waits_for(ctx, decision)
+    if decision.problem and not waits:
+        raise ProbeFailed(f"nvidia_driver.version {ctx.fragment.version}: {decision.problem}", decision.hint)
+    told = f"driver {ctx.fragment.version} is resolved when apply has {waits}"
+    problem = f"nvidia_driver.version {ctx.fragment.version}: {decision.problem}. Fix: {decision.hint}"
+    of_packages = ctx.fragment.source != "runfile"
+    return {
+        "later": {"told": told, "problem": problem} if waits else {},
+        "repository": deciding.repository(ctx) if of_packages else {},
+        "components": deciding.components(ctx, ctx.facts.get(ARCHIVES)) if of_packages else {},
+        "leaving": deciding.leaving(ctx.fragment, ctx.facts),
+        **(_undecided() if waits else _decided(ctx, decision)),
+    }
+
+
+def _undecided() -> dict[str, Any]:
+    return {"version": "", "branch": "", "flavour": "", "packages": {}, "install": [], "remove": [], "before": []}
+
+
+def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
+    driver, facts = ctx.fragment, ctx.facts
+    names, moves, mine = package_names(driver, facts), transaction.transaction(ctx, decision), decision.packages
+    module, kernels, reasons = next(iter(mine), ""), deciding.kernels(ctx), deciding.reload_reasons(ctx, decision)
+    images = transaction.images(facts)
+    return {
+        "version": decision.version,
+        "branch": decision.branch,
+        "flavour": decision.flavour,
+        "packages": mine,
+        "module": module,
+        "module_file": names.modules.get(decision.flavour, "nvidia"),
+        "installed": transaction.installed(ctx).get(module, ""),
+        "kernels": [one.release for one in kernels],
+        "spare": deciding.spare(ctx),
+        "before": list(moves.before),
+        "install": list(moves.install),
+        "remove": list(moves.remove),
+        "pin": {"version": decision.version, "patterns": list(names.pin)} if names.pin and mine else {},
+        "stream": names.streams.get(decision.flavour, "").replace("{branch}", decision.branch) if mine else "",
+        "builds": moves.builds,
+        "built_from": [f"{name}={mine[name]}" for name in moves.source_packages],
+        "source_packages": list(moves.source_packages),
+        "whole": list(moves.whole),
+        "present": list(moves.present),
+        "signatures": _signatures(ctx, moves.remove),
+        "images": sorted(images),
+        "images_held": sorted(name for name, held in images.items() if held),
+        "images_ours": list(facts.get(KERNELS_HELD)),
+        "prebuilt": transaction.prebuilt(facts),
+        "served": served(ctx.host, driver),
+        "reload": bool(reasons),
+        "reason": _reason(ctx, decision) if reasons else "",
+        "loads": bool(pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))) and not facts.get(system.CONTAINER),
+        "contained": bool(facts.get(system.CONTAINER)),
+        "serial": certificates.of_file(driver.signing.certificate_file).get("serial", ""),
+        "runfile": _runfile(ctx, decision, [one.release for one in kernels]),
+    }
+
+
+def _signatures(ctx: Ctx, remove: Iterable[str]) -> list[str]:
+    """Ubuntu's packages that hold the signatures of precompiled modules: they are released where those leave."""
+    leave = any(name.startswith("linux-modules-nvidia-") for name in remove)
+    return [name for name in transaction.installed(ctx) if leave and name.startswith("linux-signatures-nvidia-")]
+
+
+def _reason(ctx: Ctx, decision: Decision) -> str:
+    now = deciding.loaded(ctx)
+    flavour = "open" if now.open else "proprietary"
+    if (now.version, flavour) == (decision.version, decision.flavour):
+        return "the loaded driver runs with other module parameters, and is in use"
+    return f"the loaded driver is {now.version} ({flavour}) and in use, installed is {decision.version} ({decision.flavour})"
+
+
+def _runfile(ctx: Ctx, decision: Decision, kernels: list[str]) -> dict[str, Any]:
+    """`options` of NVIDIA's installer (https://github.com/NVIDIA/nvidia-installer/blob/main/option_table.h), by the first version that
+    has them; `place`: where its file lies on the host."""
+    driver = ctx.fragment
+    if driver.source != "runfile":
+        return {}
+    running, branch = ctx.facts.get(system.PLATFORM).kernel, int(decision.branch)
+    kernel = running if running in kernels else next(reversed(kernels), "")
+    options = ["--silent", "--dkms", "--no-x-check", "--no-nouveau-check", f"--kernel-name={kernel}"]
+    if branch >= 555:
+        options.append(f"--kernel-module-type={decision.flavour}")
+    elif decision.flavour == "open":
+        options.append("--kernel-module-build-directory=kernel-open")
+    options += ["--allow-installation-with-running-driver"] * (branch >= 545)
+    options += ["--skip-module-load"] * (branch >= 550)
+    # It loads its modules for a trial: without a signature the kernel refuses them.
+    if (
+        branch < 550
+        and driver.signing.key_file
+        and ctx.facts.get(house.SECURE_BOOT)
+        and not ctx.facts.get(system.CONTAINER)
+    ):
+        options += [f"--module-signing-secret-key={KEY_FILE}", f"--module-signing-public-key={CERTIFICATE_FILE}"]
+    sha256 = driver.runfile.sha256.lower()
+    return {
+        "wanted": deciding.installs_runfile(ctx, decision),
+        "options": options,
+        "place": f"{PLACE}/NVIDIA-Linux-{driver.version}-{sha256[:12]}.run",
+        "record": runfile.OURS,
+    }
+
+
+def _facts(host: HostSpec) -> object:
+    """What is decided by, of the GPU that the spec names, or of every one; and who follows the driver's version."""
+    model = gpus.find_gpu(host.gpu.model) if host.gpu else None
+    needs = {one.key: one.kernel_modules.flavour for one in ((model,) if model else gpus.gpus())}
+    beside = [name for name in ("dcgm", "fabric_manager") if name in host.capabilities]
+    return all_driver_packages(), needs, list(drivers.settled()), cuda.floors(), fabric.tables(), beside
+
+
+DESIRED = Desired(
+    (
+        *(*deciding.TRANSACTION, ARCHIVES, KERNELS_HELD, runfile.RUNFILE),
+        *(nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER, house.SECURE_BOOT),
+    ),
+    make,
+    reads=("fabric_manager_imex", "fabric_manager_query_library"),
+    facts=_facts,
+)

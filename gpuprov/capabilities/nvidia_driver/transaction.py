@@ -1,0 +1,159 @@
+"""The one transaction that brings a host its driver: which packages come, move and leave, and what the modules are built with."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gpuprov.capabilities.answers import LOCK_PLUGIN
+from gpuprov.capabilities.nvidia_driver.decision import Ctx, chosen, kernels, seen
+from gpuprov.capabilities.nvidia_driver.fragment import Decision, package_names, served, versions
+from gpuprov.capabilities.nvidia_driver.precompiled import KERNELS
+from gpuprov.catalog.driver_sets import DriverPackages
+from gpuprov.probe.base import Facts
+from gpuprov.probe.driver_packages import BUILDING, INSTALLED, Row
+from gpuprov.probe.packages import INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
+from gpuprov.probe.prebuilt import SUFFIX
+from gpuprov.shared import package_lists
+
+
+class Transaction(msgspec.Struct, frozen=True, kw_only=True):
+    """`before`: what the modules are built with. `install` and `remove`: the one transaction. `whole`: every package that moves with
+    the set, `present`: those that may be held under an older version. `unmovable`: what would be left behind at the old version.
+    `lacking`: what nobody offers that the modules are built with."""
+
+    before: tuple[str, ...] = ()
+    install: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()
+    source_packages: tuple[str, ...] = ()
+    builds: bool = False
+    unmovable: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+
+
+def prebuilt(facts: Facts) -> list[str]:
+    """Installed packages of modules that another host built."""
+    return [
+        name
+        for name, one in facts.get(PACKAGES).items()
+        if name == one.name and re.fullmatch(f".*nvidia.*{SUFFIX}", name)
+    ]
+
+
+def installed(ctx: Ctx) -> dict[str, str]:
+    """Package versions by name. The build host's package counts as the one that it stands for only while a build host is wanted."""
+    found, mine = ctx.facts.get(PACKAGES), served(ctx.host, ctx.fragment)
+    stands = {name for name, one in found.items() if one.name == name + SUFFIX}
+    return {name: one.version for name, one in found.items() if mine or name not in stands}
+
+
+def tools(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
+    """What the modules are compiled with, beside headers."""
+    return [*names.dkms, *names.compilers.get(flavour, ())]
+
+
+def needs(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
+    """What a module build needs and the host lacks: DKMS, compilers, headers of kernels, and of the kernels to come."""
+    have, build = versions(ctx.facts), ctx.facts.get(BUILDING)
+    bare = [one.release for one in kernels(ctx) if not one.headers]
+    headers = package_lists.header_packages(names.headers, bare, build.offered)
+    metas = package_lists.header_metapackages(have) if ctx.fragment.build == "dkms" else []
+    wanted = dict.fromkeys([*tools(ctx, names, flavour), *headers, *metas])
+    missing = [*have, *build.there, *lacking(ctx, names, flavour)]
+    return [name for name in wanted if name not in missing]
+
+
+def lacking(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
+    """DKMS and compilers that neither are there nor offered."""
+    build = ctx.facts.get(BUILDING)
+    known = {*versions(ctx.facts), *build.there, *build.offered, *ctx.facts.get(INDEX)}
+    return [name for name in tools(ctx, names, flavour) if name not in known]
+
+
+def locks(ctx: Ctx) -> list[str]:
+    """What dnf holds packages with, where it is missing."""
+    return [LOCK_PLUGIN] if ctx.fragment.hold and ctx.facts.get(LOCKING) == NO_LOCK_PLUGIN else []
+
+
+def images(facts: Facts) -> dict[str, bool]:
+    """Installed packages that bring a kernel which boots, and whether each is held."""
+    found = facts.get(PACKAGES)
+    return {name: one.held for name, one in found.items() if name == one.name and re.fullmatch(KERNELS, name)}
+
+
+def transaction(ctx: Ctx, decision: Decision) -> Transaction:
+    """What brings the host to a decision that has no problem."""
+    names, have = package_names(ctx.fragment, ctx.facts), installed(ctx)
+    if ctx.fragment.source == "runfile":
+        return Transaction(
+            before=tuple(needs(ctx, names, decision.flavour)), lacking=tuple(lacking(ctx, names, decision.flavour))
+        )
+    mine, elsewhere = decision.packages, served(ctx.host, ctx.fragment)
+    module, full = next(iter(mine.items()))
+    real = {name for name, one in ctx.facts.get(PACKAGES).items() if name == one.name}
+    replaced = [name for name in decision.replaced if name in real]
+    known = ctx.facts.get(INSTALLED)
+    related = [row for row in known.rows if names.of_source(row.source) and not row.name.endswith(SUFFIX)]
+    behind = [row for row in related if row.name not in replaced and row.version not in {full, *mine.values()}]
+    alien = [row for row in behind if row.architecture not in known.own]
+    native = [row.name for row in behind if row.architecture in known.own and row.name not in mine]
+    targets = _targets(native, seen(ctx.fragment, ctx.facts), full, decision.version)
+    moving = [f"{name}={version}" for name, version in targets.items() if have.get(name) != version] + _each(
+        alien, full
+    )
+    changed = [name for name, version in mine.items() if have.get(name) != version]
+    extra = [name for name in names.extra if name not in have]
+    install = (
+        [*(f"{name}={version}" for name, version in mine.items()), *moving] if moving or replaced or changed else []
+    )
+    source_packages = [module, *(name for name in mine if name.startswith("nvidia-kernel-source"))]
+    remove, before, dkms = replaced, needs(ctx, names, decision.flavour), ctx.fragment.build == "dkms"
+    there = prebuilt(ctx.facts)
+    if elsewhere:
+        install = [one for one in install if one.partition("=")[0] not in source_packages]
+        before = []
+        remove = [
+            *remove,
+            *(name for name in source_packages if name in real),
+            *(n for n in there if n != module + SUFFIX),
+        ]
+    else:
+        remove = [*remove, *there]
+    whole = [*mine, *(row.name for row in related if row.name not in remove)]
+    return Transaction(
+        before=(*before, *locks(ctx)),
+        install=(*install, *extra),
+        remove=tuple(dict.fromkeys(remove)),
+        whole=tuple(dict.fromkeys(whole)),
+        present=tuple(name for name in names.ask if name in have and name not in names.dkms),
+        source_packages=tuple(source_packages),
+        builds=dkms and not elsewhere and have.get(module) != full,
+        unmovable=tuple(name for name in dict.fromkeys(native) if name not in targets),
+        lacking=() if elsewhere else tuple(lacking(ctx, names, decision.flavour)),
+    )
+
+
+def made_by_nvidia(ctx: Ctx, decision: Decision) -> list[Row]:
+    """Packages of NVIDIA's repository under the names of the distribution's, which the transaction would not replace."""
+    names, mine = package_names(ctx.fragment, ctx.facts), decision.packages
+    if chosen(ctx.fragment, ctx.facts) != "distribution" or not mine:
+        return []
+    full = next(iter(mine.values()))
+    rows = [row for row in ctx.facts.get(INSTALLED).rows if names.of_source(row.source)]
+    return [row for row in rows if "nvidia.com" in row.vendor and row.version != full]
+
+
+def _targets(native: Iterable[str], index: Mapping[str, list[str]], full: str, version: str) -> dict[str, str]:
+    """The version that each moves to: the modules' own where there is one, else the newest of the same driver version."""
+    form = re.compile(rf"([0-9]+:)?{re.escape(version)}(-|\Z)")
+    found = {name: full if full in index.get(name, []) else "" for name in native}
+    near = {name: next((one for one in index.get(name, []) if form.match(one)), "") for name in found}
+    return {name: one or near[name] for name, one in found.items() if one or near[name]}
+
+
+def _each(alien: Iterable[Row], full: str) -> list[str]:
+    return [f"{row.name}:{row.architecture}={full}" for row in alien]
