@@ -23,6 +23,7 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.cli import cli
 from gpuprov.errors import EXIT_CODES
 from gpuprov.explain import fields
+from gpuprov.plan import saved
 from gpuprov.render import checkout
 from gpuprov.render.variables import fleet_variables
 from gpuprov.report.as_json import schema as verify_schema
@@ -122,6 +123,7 @@ def pages() -> dict[str, str]:
         "* [Commands and exit codes](commands.md)",
         "* [JSON Schema](gpuprov.schema.json)",
         "* [JSON Schema of `gpuprov verify --json`](verify.schema.json)",
+        "* [JSON Schema of a saved plan](plan.schema.json)",
         *index,
     ]
     order = " → ".join(capability.name for capability in CAPABILITIES)
@@ -129,6 +131,7 @@ def pages() -> dict[str, str]:
     generated["commands.md"] = command_page()
     generated["gpuprov.schema.json"] = schema_text() + "\n"
     generated["verify.schema.json"] = json.dumps(verify_schema(), indent=2) + "\n"
+    generated["plan.schema.json"] = saved.schema_text() + "\n"
     return generated
 
 

@@ -17,7 +17,7 @@ def main() -> None:
     debug, out = "--debug" in sys.argv, sys.stdout
     sys.excepthook = console.crash
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="gpuprov", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except GpuprovError as error:
         if debug:

@@ -15,7 +15,7 @@ from gpuprov.spec.across import conflict_problem
 from gpuprov.spec.build import convert, show, unknown_key
 from gpuprov.spec.connection import unusable
 from gpuprov.spec.kernel import Contribution, Kernel, merge
-from gpuprov.spec.model import Fragment, HostSpec, RawHost, site_variables
+from gpuprov.spec.model import SITE_VARIABLES, Fragment, HostSpec, RawHost, site_variables
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
 from gpuprov.spec.repository import located
 
@@ -34,13 +34,31 @@ def load_fleet(
     *,
     vault_password_files: Sequence[str] = (),
     ask_vault_pass: bool = False,
+    extra_vars: Sequence[str] = (),
     cache: bool = True,
 ) -> Fleet:
     """Read, merge and judge. Raises SpecError with every problem; warnings stay on the Fleet."""
     inventory = load(
-        sources, limit=limit, vault_password_files=vault_password_files, ask_vault_pass=ask_vault_pass, cache=cache
+        sources,
+        limit=limit,
+        vault_password_files=vault_password_files,
+        ask_vault_pass=ask_vault_pass,
+        extra_vars=extra_vars,
+        cache=cache,
     )
-    return judge(inventory.hosts, inventory.warnings, whole=limit is None)
+    unread = [problem for name in inventory.extra for problem in _unread(name)]
+    return judge(inventory.hosts, [*inventory.warnings, *unread], whole=limit is None)
+
+
+def _unread(name: str) -> Iterable[Problem]:
+    """What to say of an extra variable that looks as if it set something, and does not: roles get theirs from the spec."""
+    owner = next((one.name for one in CAPABILITIES if name.startswith(f"{one.name}_")), "")
+    if owner and name not in SITE_VARIABLES:
+        field = name.removeprefix(f"{owner}_")
+        yield Problem(
+            message=f"--extra-vars: {name} is worked out from the spec, and would not be read",
+            hint=f"""say it in the spec: -e '{{"gpuprov": {{"{owner}": {{"{field}": ...}}}}}}'""",
+        )
 
 
 def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: bool = True) -> Fleet:

@@ -203,9 +203,53 @@ def test_explanations_are_as_wide_as_the_terminal(word: str) -> None:
         assert " ".join(lines).split() == whole.split()
 
 
-def test_completion_is_offered() -> None:
-    done = gpuprov(env={"_GPUPROV_COMPLETE": "bash_complete", "COMP_WORDS": "gpuprov ver", "COMP_CWORD": "1"})
-    assert "Traceback" not in done.stderr
+def offered(line: str, cwd: Path, env: dict[str, str] | None = None) -> list[str]:
+    """What bash is offered for the last word of a line: `plain,VALUE` or `file,VALUE`."""
+    words = line.split(" ")
+    asked = {"_GPUPROV_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    done = gpuprov(env={**asked, **(env or {})}, cwd=cwd)
+    assert done.stderr == ""
+    return [line for line in done.stdout.splitlines() if line]
+
+
+OFFERED = [
+    ("gpuprov ver", ["plain,verify"]),
+    ("gpuprov verify inv", ["file,inv"]),
+    ("gpuprov plan -i inv", ["file,inv"]),
+    ("gpuprov plan -o fri", ["file,fri"]),
+    ("gpuprov verify inventory.yaml --limit gpu", ["plain,gpu01", "plain,gpu02"]),
+    ("gpuprov verify --limit tr", ["plain,training"]),
+    (
+        "gpuprov verify -i inventory.yaml --limit training,!gpu02,!g",
+        ["plain,training,!gpu02,!gpu01", "plain,training,!gpu02,!gpu02"],
+    ),
+    ("gpuprov topology gpu01 inv", ["file,inv"]),
+    ("gpuprov topology gpu", ["plain,gpu01", "plain,gpu02"]),
+    ("gpuprov capture gpu02 gpu", ["plain,gpu01", "plain,gpu02"]),
+    ("gpuprov plan --only nouveau,nv", ["plain,nouveau,nvidia_driver"]),
+    ("gpuprov mig fit --gpu h200-s", ["plain,H200-SXM"]),
+    ("gpuprov catalog mig H200-N", ["plain,H200-NVL"]),
+    ("gpuprov catalog drivers H200-N", []),
+    ("gpuprov verify --limit @agai", ["plain,@again.retry"]),
+]
+
+
+@pytest.mark.parametrize(("line", "expected"), OFFERED, ids=[line for line, _ in OFFERED])
+def test_completion_offers(line: str, expected: list[str], tmp_path: Path) -> None:
+    text = "all: {children: {training: {hosts: {'gpu[01:02]': {}}}}, vars: {gpuprov: {nouveau: {}}}}\n"
+    (tmp_path / "inventory.yaml").write_text(text)
+    (tmp_path / "again.retry").write_text("gpu01\n")
+    assert offered(line, tmp_path) == expected
+
+
+def test_completion_runs_nothing_and_offers_nothing_of_a_broken_inventory(tmp_path: Path) -> None:
+    script = tmp_path / "inventory.yaml"
+    script.write_text("#!/bin/sh\ntouch ran\necho '{}'\n")
+    script.chmod(0o755)
+    assert offered("gpuprov verify --limit g", tmp_path) == []
+    assert not (tmp_path / "ran").exists()
+    script.chmod(0o644)
+    assert offered("gpuprov verify --limit g", tmp_path) == []
 
 
 @pytest.mark.parametrize("value", ["inf", "nan", "1e400", "99999999999999999999", "0"])
@@ -214,3 +258,115 @@ def test_a_time_that_does_not_end_is_refused(value: str) -> None:
         done = CliRunner().invoke(cli, [command, "--timeout", value, "x"])
         assert done.exit_code == 2, (command, done.output)
         assert "--timeout" in done.output
+
+
+REACHING = ("plan", "apply", "verify", "export", "accept", "topology", "capture")
+
+
+@pytest.mark.parametrize("verb", REACHING)
+def test_every_verb_that_reaches_hosts_has_ansibles_habits(verb: str) -> None:
+    named = {name for parameter in cli.commands[verb].params for name in parameter.opts}
+    habits = {"-i", "-e", "-f", "-u", "-K", "--inventory", "--extra-vars", "--forks", "--user", "--ask-become-pass"}
+    assert habits <= named
+
+
+FAKE = """#!/bin/bash
+printf "%s\\n" "$*" >>PLACE/asked
+mkdir -p PLACE/open; : >PLACE/open/$$; trap 'rm -f PLACE/open/$$' EXIT
+sleep 0.2; ls PLACE/open | wc -l >>PLACE/open_at_a_time
+case "$*" in *gpu3*) echo 'ssh: connect to host gpu3 port 22: No route to host' >&2; exit 255;; esac
+sh
+"""
+
+
+@pytest.fixture
+def reached(tmp_path: Path) -> Path:
+    """An inventory of four hosts that an ssh of our own reaches: this machine, four times; gpu3 is down."""
+    (tmp_path / "ssh").write_text(FAKE.replace("PLACE", str(tmp_path)))
+    (tmp_path / "ssh").chmod(0o755)
+    file = tmp_path / "inventory.yaml"
+    file.write_text(
+        f"all: {{hosts: {{'gpu[1:4]': {{ansible_ssh_executable: {tmp_path}/ssh}}}}, vars: {{gpuprov: {{nouveau: {{}}}}}}}}\n"
+    )
+    return file
+
+
+READ = [("plan", "--quick"), ("verify",), ("export",), ("topology", "all"), ("capture", "all", "--out", "out")]
+
+
+@pytest.mark.parametrize("words", READ, ids=lambda words: words[0])
+def test_forks_user_and_inventory_do_what_they_say(words: tuple[str, ...], reached: Path, tmp_path: Path) -> None:
+    env = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    options = ["-i", str(reached), "-f", "1", "-u", "deploy", "-e", "ansible_port=2222"]
+    done = gpuprov(*words, *options, cwd=tmp_path, env=env)
+    assert done.returncode == 4, done.stderr
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert len(asked) == 4
+    assert all("User=deploy" in line and "Port=2222" in line for line in asked)
+    assert set((tmp_path / "open_at_a_time").read_text().split()) == {"1"}
+    (tmp_path / "open_at_a_time").unlink()
+    gpuprov(*words, "-i", str(reached), cwd=tmp_path, env=env)
+    assert max(map(int, (tmp_path / "open_at_a_time").read_text().split())) > 1
+
+
+def test_what_failed_is_done_again_by_a_file(reached: Path, tmp_path: Path) -> None:
+    env = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    done = gpuprov("plan", "--quick", reached, env=env)
+    (line,) = [line for line in done.stderr.splitlines() if "to do again" in line]
+    assert line.startswith("1 of 4 hosts to do again: --limit @")
+    (tmp_path / "asked").unlink()
+    gpuprov("plan", "--quick", reached, "--limit", line.partition("--limit ")[2], env=env)
+    assert [line.split(" -- ")[1].split()[0] for line in (tmp_path / "asked").read_text().splitlines()] == ["gpu3"]
+
+
+def test_options_that_cannot_work_are_refused(reached: Path, tmp_path: Path) -> None:
+    done = gpuprov("verify", reached, "-K")
+    assert (done.returncode, "--ask-become-pass: no host needs it" in done.stderr) == (2, True), done.stderr
+    done = gpuprov("verify", reached, "-u", "$(id)")
+    assert (done.returncode, "allowed: a user's name" in done.stderr) == (2, True), done.stderr
+    done = gpuprov("verify", reached, "-e", "ansible_user=ops", "-u", "deploy")
+    assert (done.returncode, "every host names its own user" in done.stderr) == (2, True), done.stderr
+    for option in (["-f", "2"], ["-u", "deploy"], ["-K"]):
+        done = gpuprov("verify", reached, "--from", tmp_path, *option)
+        assert (done.returncode, "--from reaches no host" in done.stderr) == (2, True), done.stderr
+    assert not (tmp_path / "asked").exists()
+
+
+def test_the_password_of_sudo_is_asked_for_and_no_argument_has_it(
+    reached: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sudo").write_text(f'#!/bin/sh\nread -r given; echo "$given" >>{tmp_path}/given; shift 6; exec "$@"\n')
+    (tmp_path / "sudo").chmod(0o755)
+    monkeypatch.setattr("getpass.getpass", lambda prompt: "hunter2" if prompt == "BECOME password: " else "")
+    login = f"{{ansible_become: true, ansible_become_exe: {tmp_path}/sudo}}"
+    done = CliRunner().invoke(
+        cli, ["export", "-i", str(reached), "-u", "deploy", "-K", "-e", login], standalone_mode=False
+    )
+    assert done.return_value == 4, done.output
+    assert set((tmp_path / "given").read_text().split()) == {"hunter2"}
+    assert "hunter2" not in (tmp_path / "asked").read_text()
+    assert "hunter2" not in done.output
+
+
+def test_a_plan_is_saved_and_applied(reached: Path, tmp_path: Path) -> None:
+    reached.write_text(reached.read_text().replace("gpu[1:4]", "gpu[1:2]"))
+    file = tmp_path / "friday.plan"
+    done = gpuprov("plan", "--quick", "inventory.yaml", "-o", file, "-e", "ansible_port=2222", cwd=tmp_path)
+    assert done.returncode in (0, 1), done.stderr
+    assert f"saved: gpuprov apply {file} does this" in done.stderr
+    assert file.stat().st_mode & 0o777 == 0o600
+    asked = json.loads(file.read_text())["asked"]
+    assert (asked["inventory"], asked["extra_vars"]) == ([str(reached)], ["ansible_port=2222"])
+    for option in ("--limit=gpu1", "-igpu1,", "-ea=b", "-uops", "--only=nouveau", "--full", "--reboot"):
+        done = gpuprov("apply", file, option)
+        assert (done.returncode, "goes with gpuprov plan" in done.stderr) == (2, True), done.stderr
+    assert "name it alone" in gpuprov("apply", file, reached).stderr
+    reached.write_text(reached.read_text().replace("nouveau: {}", "nouveau: {}, persistence: {}"))
+    (tmp_path / "asked").unlink()
+    done = gpuprov("apply", file, cwd=Path("/"))
+    assert done.returncode == 2
+    assert (
+        "error: the plan does not hold any more; nothing was changed\n  gpu1: persistence is new in the spec"
+        in done.stderr
+    )
+    assert not (tmp_path / "asked").exists(), "no host was reached for it"

@@ -15,16 +15,18 @@ from gpuprov.accept.lock import Lock
 from gpuprov.accept.model import Finding, Host, Options, Outcome, Runner, Say
 from gpuprov.accept.pairs import run_rounds
 from gpuprov.accept.rails import down
-from gpuprov.accept.remote import remote
-from gpuprov.accept.schedule import rounds
+from gpuprov.accept.remote import AT_A_TIME, remote
+from gpuprov.accept.schedule import narrowed, rounds
 from gpuprov.accept.single import PARTS, across, run_part
 from gpuprov.capabilities.acceptance.judge import judge, named, told
 from gpuprov.errors import GpuprovError, UnreachableError, defect
 from gpuprov.gather import gather
+from gpuprov.gather.pace import Pace
 from gpuprov.plan.extra import new_run
 from gpuprov.plan.interrupt import ended_politely
 from gpuprov.probe.acceptance import LAST, RESULT, Measurement, Record, parse_record
 from gpuprov.probe.base import Facts, Output
+from gpuprov.report import retry
 
 
 def run(pairs: Sequence[Pair], options: Options) -> int:
@@ -32,6 +34,10 @@ def run(pairs: Sequence[Pair], options: Options) -> int:
     show.check(options)
     outcome = accept(pairs, options, say=console.progress)
     show.report(outcome, options)
+    bad = ("fail", "error", "unreachable")
+    retry.offer(
+        "accept", list(dict.fromkeys(one.host for one in outcome.findings if one.status in bad)), len(outcome.hosts)
+    )
     return outcome.exit_code
 
 
@@ -53,10 +59,11 @@ def accept(
             "no host has acceptance in its spec", "add acceptance: {} to a group or a host, then gpuprov apply"
         )
     say(f"reading {len(asked)} host{'s' * (len(asked) != 1)}")
-    hosts = prepare(asked, reader([(raw, PROBES) for raw, _ in asked]), outcome.findings)
+    hosts = prepare(asked, reader([(raw, PROBES) for raw, _ in asked], pace=Pace(options.forks)), outcome.findings)
     if not options.yes and hosts and not _confirmed(hosts, options, outcome.findings):
         raise GpuprovError("not confirmed: nothing was run", "answer y, or give --yes")
-    lock = Lock(runner or remote({raw.name: raw for raw, _ in asked}), outcome.run)
+    at_a_time = options.forks or AT_A_TIME
+    lock = Lock(runner or remote({raw.name: raw for raw, _ in asked}, at_a_time), outcome.run, at_a_time)
     with ended_politely():
         try:
             _under_lock(hosts, lock, options, outcome, say)
@@ -132,7 +139,7 @@ def _pairs(hosts: Mapping[str, Host], lock: Lock, options: Options, outcome: Out
             "acceptance.rdma",
             "a test between hosts needs two, and this run has one with an RDMA device",
         )
-    planned = rounds(able, options.pairs)
+    planned = narrowed(rounds(able, options.pairs), options.forks or AT_A_TIME)
     met: set[str] = set()
     for one, found in run_rounds(hosts, planned, lock, options.timeout, say):
         met |= {one.client, one.server}

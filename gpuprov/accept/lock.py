@@ -37,7 +37,8 @@ _STOP = """stop() {
 class Lock:
     """The lock of one run on many hosts. `held` are the hosts that have it, `away` those that had it when they were last reached."""
 
-    def __init__(self, runner: Runner, run: str) -> None:
+    def __init__(self, runner: Runner, run: str, at_a_time: int = AT_A_TIME) -> None:
+        self._at_a_time = at_a_time
         self._runner, self._owner = runner, process.describe(run, __version__)
         self._run = run
         self.held: dict[str, None] = {}
@@ -84,8 +85,8 @@ class Lock:
 
     def phase(self, steps: Mapping[str, tuple[str, float]]) -> dict[str, Ran]:
         """Run scripts (with the seconds each may take) on their hosts; on the others the lock's end is put off."""
-        # Hosts beyond AT_A_TIME wait for the first: their locks hold until all have had their turn.
-        waves = -(-max(len(steps), len(self.held)) // AT_A_TIME)
+        # Hosts beyond those at a time wait for the first: their locks hold until all have had their turn.
+        waves = -(-max(len(steps), len(self.held)) // self._at_a_time)
         longest = max((limit for _, limit in steps.values()), default=0.0) * max(waves, 1)
         if waves > 1:
             self._runner([self.step(host, ":", 30.0, longest) for host in self.held])

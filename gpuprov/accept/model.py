@@ -26,13 +26,14 @@ Status = Literal["pass", "fail", "skip", "error", "unreachable"]
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The command's options. `timeout`: seconds that a test may take beyond what it is asked to measure.
 
-    `break_lock`: ids of locks that are taken over.
+    `break_lock`: ids of locks that are taken over. `forks`: hosts that are talked to at a time; 0 is no limit of the user's.
     """
 
     only: tuple[str, ...] = KINDS
     pairs: Pairing = "auto"
     timeout: float = 60.0
     in_use: bool = False
+    forks: int = 0
     break_lock: tuple[str, ...] = ()
     yes: bool = False
     verbose: bool = False

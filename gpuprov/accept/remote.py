@@ -14,12 +14,12 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.spec.model import RawHost
 
 AT_A_TIME = 256
-"""Hosts at a time: those of a round belong together, so that a server does not wait for a client that is not started."""
+"""Hosts at a time, where --forks says nothing."""
 CONNECT = 60.0
 """Seconds more than its script that a step may take: to connect, and to come back."""
 
 
-def remote(hosts: Mapping[str, RawHost]) -> Runner:
+def remote(hosts: Mapping[str, RawHost], at_a_time: int = AT_A_TIME) -> Runner:
     """The runner for these hosts. Local children are ended on an interrupt; what they started is ended on the host."""
 
     def run(steps: Sequence[Step]) -> dict[str, Ran]:
@@ -31,7 +31,7 @@ def remote(hosts: Mapping[str, RawHost]) -> Runner:
                 jobs.append(job(hosts[step.host], script, step.limit + CONNECT, _noted(step.host, found)))
             except GpuprovError as error:
                 found[step.host] = Ran(lost=Unreached(step.host, error.message, error.hint))
-        run_all(jobs, min(len(jobs), AT_A_TIME) or 1)
+        run_all(jobs, min(len(jobs), at_a_time) or 1)
         return found
 
     return run

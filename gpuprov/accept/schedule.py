@@ -23,6 +23,11 @@ def rounds(hosts: Sequence[str], pairing: Pairing = "auto") -> list[list[Pair]]:
     return _all(names)
 
 
+def narrowed(planned: Sequence[Sequence[Pair]], at_a_time: int) -> list[list[Pair]]:
+    """The rounds, cut so that no more than so many servers, or clients, are started at a time: a server ends if it waits too long."""
+    return [list(one[start : start + at_a_time]) for one in planned for start in range(0, len(one), at_a_time)]
+
+
 def _all(names: list[str]) -> list[list[Pair]]:
     """https://en.wikipedia.org/wiki/Round-robin_tournament#Circle_method"""
     circle: list[str | None] = [*names, *([None] if len(names) % 2 else [])]

@@ -22,6 +22,7 @@ MOST = 600
 LIMIT = 30.0
 """Seconds for one host, all hosts at a time: a host that cannot be reached costs no more."""
 WORKERS = 64
+"""Hosts at a time, where nothing else is said."""
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -43,7 +44,9 @@ class Left(msgspec.Struct, frozen=True):
         )
 
 
-def leave(hosts: Sequence[RawHost], run: str, *, wait: float = WAIT, limit: float = LIMIT) -> dict[str, Left]:
+def leave(
+    hosts: Sequence[RawHost], run: str, *, wait: float = WAIT, limit: float = LIMIT, at_a_time: int = 0
+) -> dict[str, Left]:
     """Give back the locks that `run` holds on these hosts, as far as they can be reached within `limit` seconds."""
     found: dict[str, Left] = {}
     script = _script(command("leave", {"run": run}, wait=wait, most=MOST), limit)
@@ -57,7 +60,7 @@ def leave(hosts: Sequence[RawHost], run: str, *, wait: float = WAIT, limit: floa
             jobs.append(job(_as_login_user(raw), clear, limit, lambda _answer: None))
         except GpuprovError as error:
             found[raw.name] = Left(problem=error.message)
-    run_all(jobs, WORKERS)
+    run_all(jobs, at_a_time or WORKERS)
     return found
 
 

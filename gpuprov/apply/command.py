@@ -7,19 +7,24 @@ from collections.abc import Sequence
 
 from gpuprov import console
 from gpuprov.apply.model import Options
-from gpuprov.apply.rollout import apply
+from gpuprov.apply.rollout import Agreed, apply
 from gpuprov.apply.show import Terminal
 from gpuprov.apply.text import as_json, as_text
 from gpuprov.plan import HostPlan
 from gpuprov.plan import as_text as plan_text
 from gpuprov.plan.read import Pair
+from gpuprov.report import retry
 
 
-def run(pairs: Sequence[Pair], options: Options) -> int:
-    """Apply, print the result, return the exit code. Asks only where a person can answer."""
+def run(pairs: Sequence[Pair], options: Options, agreed: Agreed | None = None) -> int:
+    """Apply, print the result, return the exit code. Asks only where a person can answer. agreed: refuses what was not
+    approved."""
     asked = sys.stdin.isatty() and sys.stderr.isatty()
-    outcome = apply(pairs, options, Terminal(verbose=options.verbose), confirm=confirm if asked else None)
+    outcome = apply(
+        pairs, options, Terminal(verbose=options.verbose), confirm=confirm if asked else None, agreed=agreed
+    )
     console.result(as_json(outcome) if options.as_json else as_text(outcome, verbose=options.verbose))
+    retry.offer("apply", outcome.again, len(pairs))
     return outcome.exit_code
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from errno import EPERM
 from pathlib import Path
 from types import TracebackType
 
 from gpuprov.errors import GpuprovError
+from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.shown import cleaned
 
 MASK = "********"
@@ -23,14 +22,14 @@ class Log:
     """A file of mode 0600. Secret values are never written to it, whatever Ansible prints."""
 
     def __init__(self, folder: Path | None, run: str, secrets: Iterable[str] = ()) -> None:
-        place = folder or default_folder()
+        place = folder or state_folder("log")
         self.path = place / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}-{run}.log"
         words = sorted({word for word in secrets if len(word) >= SHORTEST}, key=len, reverse=True)
         self._secret = re.compile("|".join(map(re.escape, words))) if words else None
         try:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
             if folder is None:
-                _refuse_anothers(place)
+                refuse_anothers(place)
             handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as error:
             raise GpuprovError(
@@ -54,22 +53,3 @@ class Log:
         self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self._file.close()
-
-
-def _refuse_anothers(place: Path) -> None:
-    """In the folder for temporary files the name is known to everybody, who may have been there first."""
-    if place.parent.parent == Path(tempfile.gettempdir()):
-        for one in (place.parent, place):
-            if one.is_symlink() or one.lstat().st_uid != os.geteuid():
-                raise PermissionError(EPERM, f"{one} is a link, or another user's")
-
-
-def default_folder() -> Path:
-    """`$XDG_STATE_HOME`/gpuprov/log; the specification's default is ~/.local/state. Without a home, a folder for temporary files."""
-    state = os.environ.get("XDG_STATE_HOME", "")
-    home = os.path.expanduser("~")
-    if state.startswith("/"):
-        return Path(state) / "gpuprov" / "log"
-    if os.path.isdir(home) and os.path.isabs(home):
-        return Path(home) / ".local" / "state" / "gpuprov" / "log"
-    return Path(tempfile.gettempdir()) / f"gpuprov-{os.geteuid()}" / "log"

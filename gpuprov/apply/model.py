@@ -97,6 +97,12 @@ class ApplyRun(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
     @property
+    def again(self) -> list[str]:
+        """The hosts that are not as their specs want them, or of which nobody knows, save those that only wait for a reboot."""
+        done = ("changed", "unchanged")
+        return [host.host for host in self.hosts if host.state not in done or (host.failing and not host.reboot)]
+
+    @property
     def exit_code(self) -> int:
         """130 interrupted; 3 apply did not succeed on a host; 4 one was not reached; 1 verify is not green, or proved nothing; 0."""
         states = {host.state for host in self.hosts}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,7 @@ from gpuprov.apply.model import ApplyRun, HostOutcome, Options
 from gpuprov.apply.outcome import judge
 from gpuprov.apply.show import Show
 from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.gather.pace import Pace
 from gpuprov.gather.unreached import Unreached
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan import playbook
@@ -29,6 +30,8 @@ from gpuprov.plan.workspace import workspace
 from gpuprov.spec.model import is_secret
 from gpuprov.verify.evaluate import Result, broken, is_broken
 
+Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], None]
+
 
 def apply(
     pairs: Sequence[Pair],
@@ -36,11 +39,13 @@ def apply(
     show: Show | None = None,
     *,
     confirm: Callable[[list[HostPlan]], bool] | None = None,
+    agreed: Agreed | None = None,
     grace: float = GRACE,
 ) -> ApplyRun:
     """Make the hosts what their specs say. Raises GpuprovError for options that cannot be, before any host is read.
 
-    confirm: asked with the plans before anything is changed, unless `options.yes`. An interrupt ends in an ApplyRun.
+    confirm: asked with the plans before anything is changed, unless `options.yes`. agreed: told what was read and what is to be run,
+    by host; raises GpuprovError where that is not what was approved. An interrupt ends in an ApplyRun.
     """
     started = time.monotonic()
     everyone = [raw.name for raw, _ in pairs]
@@ -50,6 +55,8 @@ def apply(
     with ended_politely():
         try:
             rollout.read()
+            if agreed:
+                agreed(rollout.readings, {name: outcome.ran for name, outcome in rollout.outcomes.items()})
             work = [name for name, outcome in rollout.outcomes.items() if outcome.ran]
             if work and not options.yes and confirm and not confirm(rollout.plans()):
                 raise GpuprovError("not confirmed: nothing was changed", "answer y, or give --yes")
@@ -74,6 +81,7 @@ class _Rollout:
     def __init__(self, pairs: Sequence[Pair], options: Options, show: Show, grace: float) -> None:
         self.pairs, self.options, self.show, self.grace = pairs, options, show, grace
         self.run = new_run()
+        self.pace = Pace(options.forks)
         self.outcomes: dict[str, HostOutcome] = {}
         self.readings: dict[str, Reading] = {}
         self.interrupted = False
@@ -83,7 +91,7 @@ class _Rollout:
     def read(self) -> None:
         """Read every host and decide what is to be done on it."""
         with self.show.reading([raw.name for raw, _ in self.pairs], "reading") as done:
-            self.readings = read(self.pairs, only=self.options.only, on_done=done)
+            self.readings = read(self.pairs, only=self.options.only, pace=self.pace, on_done=done)
         for pair in self.pairs:
             name = pair[0].name
             self.outcomes[name] = self._first_look(pair, self.readings[name])
@@ -188,7 +196,7 @@ class _Rollout:
             extra["gpuprov_break_lock"] = list(options.break_lock)
         try:
             with self.show.applying(part, "applying") as shown:
-                ended = playbook.run(folder, part, extra, on_event=note, forks=options.forks, grace=self.grace)
+                ended = playbook.run(folder, part, extra, on_event=note, forks=self.pace.forks, grace=self.grace)
         except BaseException:
             self._give_back(part)
             raise
@@ -206,7 +214,7 @@ class _Rollout:
             return
         self.show.say(f"giving back the lock{'s' * (len(part) > 1)} of {names(part)}")
         try:
-            left = leave([raw for raw, _ in self.pairs if raw.name in set(part)], self.run)
+            left = leave([raw for raw, _ in self.pairs if raw.name in set(part)], self.run, at_a_time=self.pace.forks)
         except KeyboardInterrupt:
             self.interrupted = True
             self.show.say(
@@ -225,7 +233,7 @@ class _Rollout:
             if pair[0].name in set(chosen) and self.outcomes[pair[0].name].state != "unreachable"
         ]
         with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
-            readings = read(wanted, AFTER, only=self.options.only, on_done=done)
+            readings = read(wanted, AFTER, only=self.options.only, pace=self.pace, on_done=done)
         for name, reading in readings.items():
             outcome = self.outcomes[name]
             outcome.results = list(reading.results)

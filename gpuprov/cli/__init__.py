@@ -12,6 +12,7 @@ from gpuprov import __version__
 from gpuprov.cli import options
 from gpuprov.cli.accept import accept
 from gpuprov.cli.capture import capture
+from gpuprov.cli.change import apply, plan
 from gpuprov.cli.diff import diff
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
@@ -84,76 +85,13 @@ def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
     return 0
 
 
-@cli.command(short_help="Show what apply would change, and why. Changes nothing.")
-@options.inventory
-@options.capabilities
-@click.option("--quick", is_flag=True, help="From the checks alone, without Ansible's --check --diff.")
-@options.act_limit
-@options.json_flag
-def plan(sources: tuple[str, ...], only: str | None, quick: bool, timeout: float, as_json: bool, **reading: Any) -> int:
-    """Tell what apply would change on each host, why, and whether it will reboot. Changes nothing.
-
-    \b
-    Example: gpuprov plan inventory.yaml --limit gpu017
-    """
-    from gpuprov import console
-    from gpuprov import plan as planning
-
-    fleet = options.load(sources, reading)
-    chosen = options.only(only)
-    options.ask_something(fleet, options.only(only))
-    plans = planning.plan(fleet.pairs, ansible=not quick, capabilities=chosen, timeout=timeout, say=console.progress)
-    console.result(planning.as_json(plans) if as_json else planning.as_text(plans, verbose=reading["verbose"]))
-    return planning.exit_code(plans)
-
-
-@cli.command(short_help="Make the hosts what their specs say, then verify.")
-@options.inventory
-@options.capabilities
-@click.option("--full", is_flag=True, help="Run every role, also where every check passes.")
-@click.option("--reboot", is_flag=True, help="Permit one reboot per host in this run, whatever the spec says.")
-@click.option("--serial", metavar="N|N%", help="Hosts in one batch; verify gates the next batch.")
-@click.option(
-    "--canary", metavar="N|PATTERN", help="Hosts to do first, alone; unless all are green, nothing else starts."
-)
-@click.option(
-    "--max-fail", metavar="N|N%", default="0", show_default=True, help="Failures tolerated before the roll-out stops."
-)
-@click.option(
-    "--drain",
-    metavar="COMMAND",
-    help="Run on a host whose GPUs are in use, before its driver changes; "
-    "kubernetes [OPTION]...: kubectl, run here, takes pods and GPU operands off the node, and puts them back.",
-)
-@options.break_lock
-@options.act_limit
-@click.option("--forks", type=click.IntRange(min=1), help="Hosts that Ansible works on at a time.")
-@click.option(
-    "--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the log of the run is written."
-)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@options.json_flag
-def apply(sources: tuple[str, ...], **given: Any) -> int:
-    """Make the hosts what their specs say, then verify. Reboots at most once, and only if permitted.
-
-    \b
-    Example: gpuprov apply inventory.yaml --canary 1 --serial 10 --max-fail 1
-    """
-    from gpuprov import apply as applying
-
-    fleet = options.load(sources, given)
-    options.ask_something(fleet, options.only(given["only"]))
-    if not given["yes"]:
-        options.must_be_able_to_ask("apply asks before it changes anything", "--yes")
-    names = ("full", "reboot", "yes", "break_lock", "timeout", "max_fail", "drain", "verbose", "as_json")
-    chosen: dict[str, Any] = {name: given[name] for name in names}
-    chosen |= {"serial": given["serial"] or "", "canary": given["canary"] or "", "only": options.only(given["only"])}
-    chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
-    return applying.run(fleet.pairs, applying.Options(**chosen))
+cli.add_command(plan)
+cli.add_command(apply)
 
 
 @cli.command(short_help="Prove that hosts are what their specs say, also after a boot.")
 @options.inventory
+@options.reaching
 @options.capabilities
 @click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
 @click.option("--html", type=FILE, help="Write one self-contained HTML page to this file.")
@@ -180,11 +118,14 @@ def verify(
     """
     from gpuprov import console
     from gpuprov.report import results as reporting
+    from gpuprov.report import retry
     from gpuprov.report.files import check_writable
     from gpuprov.verify.verify import exit_code
     from gpuprov.verify.verify import verify as prove
 
     files = {name: reading.pop(name) for name in ("junit", "html", "prometheus")}
+    if records:
+        options.reaches_nobody("--from", reading)
     fleet = options.load(sources, reading)
     options.ask_something(fleet, options.only(only))
     check_writable(*files.values())
@@ -199,12 +140,15 @@ def verify(
             results = prove(
                 fleet.pairs,
                 only=options.only(only),
+                pace=options.pace(reading),
                 timeout=timeout,
                 on_done=lambda host, _: progress.done(host),
                 took=took,
             )
     whole = None if records else monotonic() - started
     reporting.show(results, as_json=as_json, verbose=reading["verbose"], **files, took=took, seconds=whole)
+    bad = ("fail", "error", "unreachable")
+    retry.offer("verify", list(dict.fromkeys(one.host for one in results if one.status in bad)), len(fleet.pairs))
     return exit_code(results)
 
 
@@ -215,7 +159,12 @@ def verify(
 @click.option("--all-hosts", is_flag=True, help="A simulated host for each host, not for each distinct spec.")
 @click.option("--keep", is_flag=True, help="Leave the simulated hosts and print how to log in.")
 @click.option(
-    "--forks", type=click.IntRange(min=1), default=4, show_default=True, help="Simulated hosts that are up at a time."
+    "-f",
+    "--forks",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Simulated hosts that are up at a time.",
 )
 @click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
 @click.option("--html", type=FILE, help="Write one self-contained HTML page to this file.")
@@ -242,6 +191,7 @@ def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: 
 
 @cli.command(short_help="Write what hosts are now as an inventory with specs.")
 @options.inventory
+@options.reaching
 @click.option("-o", "--out", type=FILE, help="Write to this file instead of standard output.")
 @click.option("--mig-parted", type=FILE, help="Also write the MIG layouts as a mig-parted v1 file, one label per host.")
 @options.read_limit
@@ -260,7 +210,7 @@ def export(
 
     check_writable(out, mig_parted)
     hosts = options.raw_hosts(sources, reading)
-    exported = read(hosts, mig_parted=mig_parted is not None, timeout=timeout)
+    exported = read(hosts, mig_parted=mig_parted is not None, timeout=timeout, pace=options.pace(reading))
     return specs.show_export(exported, out, as_json=as_json, mig_parted=mig_parted)
 
 

@@ -14,6 +14,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 
 @click.command(short_help="Run acceptance tests: do the hosts perform as specified?")
 @options.inventory
+@options.reaching
 @click.option("--only", metavar="NAME,...", help="Only these: rdma, nccl, nvbandwidth, dcgm.")
 @click.option(
     "--pairs",
@@ -56,5 +57,5 @@ def accept(sources: tuple[str, ...], only: str | None, yes: bool, **given: Any) 
     if not yes:
         options.must_be_able_to_ask("accept asks before it loads the hosts", "--yes")
     taken = ("pairs", "timeout", "in_use", "break_lock", "verbose", "as_json", "junit", "html", "svg")
-    chosen = {name: given[name] for name in taken}
+    chosen = {name: given[name] for name in taken} | {"forks": given["forks"] or 0}
     return accepting.run(fleet.pairs, accepting.Options(only=tuple(names), yes=yes, **chosen))

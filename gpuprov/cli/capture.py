@@ -7,17 +7,24 @@ from typing import Any
 
 import click
 
-from gpuprov.cli import options
+from gpuprov.cli import complete, options
 
 
 @click.command(short_help="Record what the checks read, to judge it elsewhere.")
-@click.argument("hosts", metavar="HOST...", nargs=-1, required=True)
+@click.argument("hosts", metavar="HOST...", nargs=-1, required=True, shell_complete=complete.hosts)
 @click.option(
-    "-i", "--inventory", "sources", multiple=True, metavar="INVENTORY", help="An inventory of them; repeatable."
+    "-i",
+    "--inventory",
+    "sources",
+    multiple=True,
+    metavar="INVENTORY",
+    shell_complete=complete.files,
+    help="An inventory of them; repeatable.",
 )
 @click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
 @click.option("--timeout", type=options.Seconds(1), default=120.0, show_default=True, help="Seconds for one host.")
 @options.reading
+@options.reaching
 def capture(hosts: tuple[str, ...], sources: tuple[str, ...], out: Path, timeout: float, **reading: Any) -> int:
     """Write down all that gpuprov's checks read of hosts, a file for each, to be judged elsewhere. Changes nothing.
 
@@ -33,7 +40,7 @@ def capture(hosts: tuple[str, ...], sources: tuple[str, ...], out: Path, timeout
     from gpuprov.export.capture import capture as take
     from gpuprov.report.files import write_atomic
 
-    found = take(options.raw_hosts(sources, {**reading, "limit": ":".join(hosts)}), timeout)
+    found = take(options.raw_hosts(sources, {**reading, "limit": ":".join(hosts)}), timeout, options.pace(reading))
     for line in found.unreachable:
         console.warning(line)
     try:

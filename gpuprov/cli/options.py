@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gpuprov.cli import complete
+from gpuprov.cli.login import logged_in, refuse_unusable
 from gpuprov.limits import ACT_LIMIT, HOST_LIMIT
 
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
+    from gpuprov.gather.pace import Pace
     from gpuprov.records import Record
     from gpuprov.spec.model import RawHost
 
@@ -22,8 +25,23 @@ C = TypeVar("C", bound=Callable[..., Any])
 def inventory(command: C) -> C:
     """INVENTORY..., --limit, vault and cache options; the command receives them as `sources` and `reading`."""
     decorators = (
-        click.argument("sources", metavar="[INVENTORY]...", nargs=-1),
-        click.option("-l", "--limit", metavar="PATTERN", help="Only hosts that match this Ansible host pattern."),
+        click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files),
+        click.option(
+            "-i",
+            "--inventory",
+            "inventories",
+            multiple=True,
+            metavar="INVENTORY",
+            shell_complete=complete.files,
+            help="The same as INVENTORY, as Ansible has it.",
+        ),
+        click.option(
+            "-l",
+            "--limit",
+            metavar="PATTERN",
+            shell_complete=complete.hosts,
+            help="Only hosts that match this Ansible host pattern, or @FILE.",
+        ),
         reading,
     )
     for decorator in reversed(decorators):
@@ -38,6 +56,13 @@ def reading(command: C) -> C:
             "--vault-password-file", "vault_password_files", multiple=True, type=click.Path(), help="As Ansible's."
         ),
         click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault password."),
+        click.option(
+            "-e",
+            "--extra-vars",
+            multiple=True,
+            metavar="VARIABLES",
+            help="Set over the inventory: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's.",
+        ),
         click.option(
             "--no-cache", is_flag=True, help="Read the inventory afresh, without the cache of the resolved one."
         ),
@@ -134,52 +159,85 @@ def read_limit(command: C) -> C:
 
 def gpu(command: C) -> C:
     """--gpu: a model of the catalogue."""
-    return click.option("--gpu", required=True, metavar="MODEL", help="A model of gpuprov catalog gpus, or a PCI id.")(
-        command
-    )
+    return click.option(
+        "--gpu",
+        required=True,
+        metavar="MODEL",
+        shell_complete=complete.models,
+        help="A model of gpuprov catalog gpus, or a PCI id.",
+    )(command)
 
 
 def capabilities(command: C) -> C:
     """--only: narrow to some capabilities."""
-    return click.option("--only", metavar="NAME,...", help="Only these capabilities, e.g. nouveau,nvidia_driver.")(
-        command
+    return click.option(
+        "--only",
+        metavar="NAME,...",
+        shell_complete=complete.capabilities,
+        help="Only these capabilities, e.g. nouveau,nvidia_driver.",
+    )(command)
+
+
+def reaching(command: C) -> C:
+    """--forks, --user and --ask-become-pass, of commands that reach hosts."""
+    decorators = (
+        click.option("-f", "--forks", type=click.IntRange(min=1), help="Hosts that are reached at a time, at most."),
+        click.option("-u", "--user", metavar="NAME", help="Log in as this user, where the inventory names none."),
+        click.option(
+            "-K", "--ask-become-pass", is_flag=True, help="Ask for the password of sudo, where the inventory has none."
+        ),
     )
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+def reaches_nobody(why: str, options: dict[str, Any]) -> None:
+    """Raise UsageError where an option says how hosts are reached, and `why` says that none is."""
+    for name in ("forks", "user", "ask_become_pass"):
+        if options[name]:
+            raise click.UsageError(f"{why} reaches no host: leave out --{name.replace('_', '-')}")
+
+
+def pace(options: dict[str, Any]) -> Pace:
+    """How many hosts are reached at a time."""
+    from gpuprov.gather.pace import Pace
+
+    return Pace(options["forks"] or 0)
 
 
 def load(sources: tuple[str, ...], options: dict[str, Any]) -> Fleet:
     """The fleet that the inventory options name; warnings go to standard error."""
     from gpuprov import console
-    from gpuprov.fleet import load_fleet
-    from gpuprov.inventory import default_sources
+    from gpuprov.fleet import Fleet, load_fleet
 
-    fleet = load_fleet(
-        sources or default_sources(),
-        options["limit"],
-        vault_password_files=options["vault_password_files"],
-        ask_vault_pass=options["ask_vault_pass"],
-        cache=not options["no_cache"],
-    )
+    fleet = load_fleet(all_sources(sources, options), options["limit"], **_read_with(options))
     for warning in fleet.warnings:
         console.progress(str(warning))
-    return fleet
+    hosts = logged_in([raw for raw, _ in fleet.pairs], options)
+    pairs = tuple((raw, spec) for raw, (_, spec) in zip(hosts, fleet.pairs, strict=True))
+    return Fleet(pairs, fleet.unmanaged, fleet.warnings)
 
 
 def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[RawHost]:
     """The inventory's hosts, whether they have a spec or not."""
-    from gpuprov.inventory import default_sources, load
-    from gpuprov.spec.connection import unusable
-    from gpuprov.spec.problem import SpecError
+    from gpuprov.inventory import load
 
-    hosts = load(
-        sources or default_sources(),
-        limit=options["limit"],
-        vault_password_files=options["vault_password_files"],
-        ask_vault_pass=options["ask_vault_pass"],
-        cache=not options["no_cache"],
-    ).hosts
-    if problems := [problem for raw in hosts for problem in unusable(raw)]:
-        raise SpecError(problems)
-    return hosts
+    hosts = load(all_sources(sources, options), limit=options["limit"], **_read_with(options)).hosts
+    refuse_unusable(hosts)
+    return logged_in(hosts, options)
+
+
+def all_sources(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[str]:
+    """The inventories that are named, as an argument or with -i; else the one that is found."""
+    from gpuprov.inventory import default_sources
+
+    return (*sources, *options.get("inventories", ())) or default_sources()
+
+
+def _read_with(options: dict[str, Any]) -> dict[str, Any]:
+    names = ("vault_password_files", "ask_vault_pass", "extra_vars")
+    return {name: options[name] for name in names} | {"cache": not options["no_cache"]}
 
 
 def ask_something(fleet: Fleet, names: frozenset[str] | None) -> None:

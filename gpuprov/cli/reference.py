@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuprov.cli import options
+from gpuprov.cli import complete, options
 
 
 @click.command(short_help="What a field, check, exit code or message means.")
@@ -44,7 +44,7 @@ def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **
 
 @click.command(short_help="What gpuprov knows of GPUs, drivers, CUDA and MIG.")
 @click.argument("table", type=click.Choice(["gpus", "drivers", "cuda", "mig"]))
-@click.argument("word", required=False)
+@click.argument("word", required=False, shell_complete=complete.rows)
 @options.json_flag
 @options.common
 def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:

@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
-from gpuprov.cli import options
+from gpuprov.cli import complete, options
 
 
 @click.command(short_help="Draw a host's wiring: GPUs, NVLinks, PCIe, NUMA, HCAs.")
-@click.argument("host", metavar="HOST")
+@click.argument("host", metavar="HOST", shell_complete=complete.hosts)
 @options.inventory
+@options.reaching
 @click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), help="Also write a picture to this file.")
 @options.read_limit
 @options.json_flag
@@ -51,7 +52,8 @@ def topology(
     check_writable(svg)
     if svg:
         command.one_host([raw.name for raw in hosts])
-    code, picture = command.show(gather([(raw, PROBES) for raw in hosts], timeout=timeout), as_json=as_json)
+    found = gather([(raw, PROBES) for raw in hosts], timeout=timeout, pace=options.pace(reading))
+    code, picture = command.show(found, as_json=as_json)
     if svg and picture:
         write_atomic(svg, picture)
     return code

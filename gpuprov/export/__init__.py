@@ -13,6 +13,7 @@ from gpuprov.capabilities.mig import reality
 from gpuprov.catalog.gpus import by_pci_id
 from gpuprov.errors import UnreachableError, defect
 from gpuprov.gather import gather
+from gpuprov.gather.pace import Pace
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe import pci
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
@@ -80,9 +81,11 @@ class Exported(msgspec.Struct, frozen=True):
     mig_parted: dict[str, Any] = {}
 
 
-def export(hosts: Sequence[RawHost], *, mig_parted: bool = False, timeout: float = HOST_LIMIT) -> Exported:
+def export(
+    hosts: Sequence[RawHost], *, mig_parted: bool = False, timeout: float = HOST_LIMIT, pace: Pace | None = None
+) -> Exported:
     """Read the hosts, in `timeout` seconds each. Connection variables are carried over, secrets left out with a note."""
-    found = gather([(raw, probes()) for raw in hosts], timeout=timeout)
+    found = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
     entries: dict[str, Any] = {}
     notes: list[str] = []
     unreachable: list[str] = []

@@ -11,6 +11,7 @@ from gpuprov import __version__
 from gpuprov.capabilities import CAPABILITIES, HOUSE
 from gpuprov.errors import UnreachableError
 from gpuprov.gather import gather
+from gpuprov.gather.pace import Pace
 from gpuprov.probe.base import Probe
 from gpuprov.records import captured
 from gpuprov.spec.model import RawHost, is_secret
@@ -30,10 +31,10 @@ def probes() -> tuple[Probe[Any], ...]:
     return tuple({probe.name: probe for check in checks for probe in check.probes}.values())
 
 
-def capture(hosts: Sequence[RawHost], timeout: float) -> Captured:
+def capture(hosts: Sequence[RawHost], timeout: float, pace: Pace | None = None) -> Captured:
     """Read every host once. `timeout`: seconds for one host."""
     asked = probes()
-    gathered = gather([(raw, asked) for raw in hosts], timeout=timeout)
+    gathered = gather([(raw, asked) for raw in hosts], timeout=timeout, pace=pace)
     files: dict[str, str] = {}
     unreachable = []
     masked = 0

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from gpuprov import console
 from gpuprov.errors import GpuprovError, UnreachableError, defect
 from gpuprov.gather.children import Job, Process, run_all
+from gpuprov.gather.pace import Pace
 from gpuprov.gather.script import PROBE_LIMIT, TIMED_OUT, compose, split
 from gpuprov.gather.settings import Settings
 from gpuprov.gather.transport import Answer, job
@@ -22,9 +23,8 @@ from gpuprov.spec.model import RawHost
 
 T = TypeVar("T")
 Gathered = dict[str, Facts | UnreachableError]
-WORKERS_PER_CORE = 16
-"""Hosts at a time: enough to fill a core with key exchanges while some hosts are slow or down. On 2 cores and 50 sshd, 16 to
-32 at a time took 0.8 of the time of all at once; 64 gained nothing."""
+PAUSE = 1.0
+"""Seconds before hosts whose sshd dropped the connection are tried again."""
 
 
 def _of_host(raw: RawHost, probes: tuple[Probe[Any], ...]) -> tuple[Probe[Any], ...]:
@@ -46,7 +46,7 @@ class HostFacts(Facts):
 def gather(
     hosts: Sequence[tuple[RawHost, tuple[Probe[Any], ...]]],
     *,
-    workers: int | None = None,
+    pace: Pace | None = None,
     timeout: float = HOST_LIMIT,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
     took: dict[str, float] | None = None,
@@ -54,11 +54,14 @@ def gather(
     """The facts of each host, or why it could not be read; in the order given. `on_done` is told of each as it ends, `took` gets the
     seconds that each needed from its turn on.
 
-    On an exception (an interrupt too) every child is ended before it goes on.
+    Hosts whose sshd drops the connection before the login, as it does while too many log in, are tried again with fewer at a time,
+    which `pace` then remembers. On an exception (an interrupt too) every child is ended before it goes on.
     """
+    pace = pace or Pace()
     found: Gathered = {raw.name: Unreached(raw.name, "not tried") for raw, _ in hosts}
     scripts: dict[tuple[Probe[Any], ...], str] = {}
     begun: dict[str, float] = {}
+    dropped: list[str] = []
 
     def note(name: str, result: Facts | UnreachableError) -> None:
         found[name] = result
@@ -67,17 +70,31 @@ def gather(
         if on_done:
             on_done(name, result)
 
-    jobs = []
+    def noted(name: str) -> Callable[[Answer], None]:
+        done = _noted(name, note)
+        # What is tried again has not ended.
+        return lambda answer: dropped.append(name) if _is_dropped(answer) and tried > 1 else done(answer)
+
+    jobs: dict[str, Job] = {}
     for raw, probes in hosts:
         try:
             probes = _of_host(raw, probes)
             script = scripts.get(probes) or scripts.setdefault(probes, compose(probes))
-            jobs.append(_noting_start(job(raw, script, timeout, _noted(raw.name, note)), raw.name, begun))
+            jobs[raw.name] = _noting_start(job(raw, script, timeout, noted(raw.name)), raw.name, begun)
         except GpuprovError as error:
             note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.hint))
         except Exception as error:
             note(raw.name, Unreached(raw.name, *defect("the way to the host", error)))
-    run_all(jobs, workers or WORKERS_PER_CORE * (os.cpu_count() or 1))
+    waiting = list(jobs)
+    while waiting:
+        tried = min(pace.most, len(waiting))
+        run_all((jobs[name] for name in waiting), pace.most)
+        waiting, before = list(dropped), len(waiting)
+        dropped.clear()
+        if waiting:
+            pace.slow_down(tried)
+            console.warning(_told(len(waiting), before, tried, pace.forks))
+            time.sleep(PAUSE)
     return found
 
 
@@ -87,6 +104,17 @@ def _noting_start(job: Job, name: str, begun: dict[str, float]) -> Job:
         return job.start()
 
     return msgspec.structs.replace(job, start=start)
+
+
+def _is_dropped(answer: Answer) -> bool:
+    return isinstance(answer, Unreached) and answer.dropped
+
+
+def _told(dropped: int, hosts: int, tried: int, now: int) -> str:
+    return (
+        f"{dropped} of {hosts} hosts: sshd closed the connection before the login, while {tried} were reached at a time;"
+        f" tried again, {now} at a time (--forks {now} does so from the start; MaxStartups of sshd_config is the limit there)"
+    )
 
 
 def _noted(name: str, note: Callable[[str, Facts | UnreachableError], None]) -> Callable[[Answer], None]:

@@ -31,11 +31,13 @@ class Login(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Why no script ran. `become`: the login works, and what failed is becoming another user."""
+    """Why no script ran. `become`: the login works, and what failed is becoming another user. `dropped`: sshd closed the connection
+    before it said anything, as it does while too many log in."""
 
     said: str
     advice: str = BY_HAND
     become: bool = False
+    dropped: bool = False
 
 
 class _Rule(NamedTuple):
@@ -150,6 +152,15 @@ _SSH = (
         "the jump host or proxy does not reach it: try that by hand",
     ),
 )
+_DROPPED = re.compile(
+    r"(?:kex|ssh)_exchange_identification: (?:read: )?(?:Connection (?:closed|reset) by|.*Exceeded MaxStartups|.*Not allowed)"
+    r"|Connection (?:closed|reset) by |Error reading SSH protocol banner"
+)
+_BEFORE_LOGIN = re.compile(r"exchange_identification|reading SSH protocol banner")
+_DROPPED_ADVICE = (
+    "its sshd, or the jump host's, lets no more in at a time (MaxStartups, PerSourceMaxStartups: reach fewer with --forks),"
+    " or refuses this address (fail2ban, PerSourcePenalties, hosts.deny)"
+)
 _CONTAINER = (
     _Rule(
         r"no such container|[Nn]o container with name|No such container|container state improper|is not running",
@@ -201,6 +212,9 @@ def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason
         rules = (*_CONTAINER, *_SHELL)
     elif status in (_STATUS_OF_SSH, None) or login.kind != "ssh":
         rules = (*_SSH, *_SHELL)
+        # Where a proxy failed, it has said why before.
+        if any(map(_BEFORE_LOGIN.search, told)) and all(map(_DROPPED.match, told)):
+            return Reason(told[-1], _DROPPED_ADVICE, dropped=True)
     if found := _first(rules, told, login):
         return _with_key(told, found.reason, login) if found.rule is _DENIED else found.reason
     said = [line for line in complained if line in told] or told

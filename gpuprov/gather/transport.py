@@ -102,15 +102,21 @@ def _unreadable(file: str) -> str:
 
 
 def _not_begun(settings: Settings, why: Reason) -> Unreached:
-    return _unreached(settings, why.said, why.advice, become=why.become)
+    return _unreached(settings, why.said, why.advice, become=why.become, dropped=why.dropped)
 
 
 def _unreached(
-    settings: Settings, why: str, advice: str = BY_HAND, *, by_hand: bool = True, become: bool = False
+    settings: Settings,
+    why: str,
+    advice: str = BY_HAND,
+    *,
+    by_hand: bool = True,
+    become: bool = False,
+    dropped: bool = False,
 ) -> Unreached:
     said = without_host(why, (settings.host, settings.name))
     command = _by_hand(settings, become=become) if by_hand else ""
-    return Unreached(settings.name, said, advice, place=settings.address, command=command)
+    return Unreached(settings.name, said, advice, place=settings.address, command=command, dropped=dropped)
 
 
 def _by_hand(settings: Settings, *, become: bool = False) -> str:

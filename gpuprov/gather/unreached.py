@@ -8,12 +8,24 @@ from gpuprov.errors import UnreachableError
 
 
 class Unreached(UnreachableError):
-    """`reason` and `advice` are equal for hosts that fail alike; `command` shows the failure of this one by hand."""
+    """`reason` and `advice` are equal for hosts that fail alike; `command` shows the failure of this one by hand.
 
-    def __init__(self, host: str, reason: str, advice: str = "", *, place: str = "", command: str = "") -> None:
+    `dropped`: sshd closed the connection before the login, as it does while too many log in.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        reason: str,
+        advice: str = "",
+        *,
+        place: str = "",
+        command: str = "",
+        dropped: bool = False,
+    ) -> None:
         where = host if place in ("", host) else f"{host} ({place})"
         super().__init__(f"{where}: {reason}", f"{advice}: {command}" if advice.endswith("by hand") else advice)
-        self.reason, self.advice, self.command = reason, advice, command
+        self.reason, self.advice, self.command, self.dropped = reason, advice, command, dropped
 
 
 def without_host(text: str, names: tuple[str, ...]) -> str:

@@ -20,12 +20,14 @@ __all__ = ["Inventory", "default_sources", "load"]
 class Inventory(msgspec.Struct, frozen=True):
     """The hosts of the sources, in the order they are written there.
 
+    `extra`: the names that extra variables set.
     Hosts with the same groups and no variables of their own share one `values`, `origins` and `connection`: read only.
     """
 
     sources: tuple[str, ...]
     hosts: tuple[RawHost, ...]
     warnings: tuple[Problem, ...] = ()
+    extra: tuple[str, ...] = ()
 
 
 def load(
@@ -34,9 +36,12 @@ def load(
     limit: str | None = None,
     vault_password_files: Sequence[str] = (),
     ask_vault_pass: bool = False,
+    extra_vars: Sequence[str] = (),
     cache: bool = True,
 ) -> Inventory:
     """The inventory, narrowed to `limit` (an Ansible host pattern). Raises SpecError with every problem found.
+
+    extra_vars: as Ansible's --extra-vars: they win over what the inventory says; `gpuprov` among them is merged over its own.
 
     `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin
     configurations, templates or secrets (see `gpuprov.inventory.cache`).
@@ -48,10 +53,10 @@ def load(
     paths, missing = absolute(sources)
     if missing:
         raise SpecError(missing)
-    key = store.key(paths) if cache else None
+    key = store.key(paths) if cache and not extra_vars else None
     resolved = store.read(key) if key else None
     if resolved is None:
-        resolved = _reader()(paths, vault_password_files, ask_vault_pass)
+        resolved = _reader()(paths, vault_password_files, ask_vault_pass, extra_vars)
         if key and key == store.key(paths):
             store.write(key, resolved)
     hosts = resolved.hosts
@@ -59,10 +64,10 @@ def load(
         hosts, problems = select(hosts, resolved.groups, limit)
         if problems:
             raise SpecError(problems)
-    return Inventory(tuple(sources), hosts, resolved.warnings)
+    return Inventory(tuple(sources), hosts, resolved.warnings, resolved.extra)
 
 
-def _reader() -> Callable[[list[str], Sequence[str], bool], Resolved]:
+def _reader() -> Callable[[list[str], Sequence[str], bool, Sequence[str]], Resolved]:
     """The reader; importing it imports Ansible, which reads its configuration then and may have something to say."""
     from contextlib import redirect_stderr
     from io import StringIO

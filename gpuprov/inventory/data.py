@@ -35,8 +35,13 @@ class Data(InventoryData):  # type: ignore[misc]
         if varname == "gpuprov":
             kind = "group" if entity in self.groups else "host"
             self.layers.setdefault((kind, str(entity)), []).append((origin_of(varname), value))
-        elif varname[:1] in "gG" and varname not in self.strange and _looks_like_ours(varname):
+        elif varname not in self.strange and strange(varname):
             self.strange[varname] = origin_of(varname)
+
+
+def strange(name: str) -> bool:
+    """Whether a variable's name looks like `gpuprov`, and is not."""
+    return name != "gpuprov" and name[:1] in "gG" and _looks_like_ours(name)
 
 
 def _looks_like_ours(name: str) -> bool:

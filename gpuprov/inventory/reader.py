@@ -16,6 +16,8 @@ from ansible.plugins.loader import init_plugin_loader
 from ansible.plugins.vars import host_group_vars
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
+from gpuprov.inventory import extra
+from gpuprov.inventory.data import strange
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.links import astray
 from gpuprov.inventory.merge import Merge
@@ -33,7 +35,12 @@ from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, dotted
 
 
-def read(sources: list[str], vault_password_files: Sequence[str] = (), ask_vault_pass: bool = False) -> Resolved:
+def read(
+    sources: list[str],
+    vault_password_files: Sequence[str] = (),
+    ask_vault_pass: bool = False,
+    extra_vars: Sequence[str] = (),
+) -> Resolved:
     """All hosts of the sources (absolute paths or host lists). Raises SpecError with every problem found."""
     with quiet() as heard, _no_collection():
         for memory in (host_group_vars.FOUND, host_group_vars.NAK, host_group_vars.CANONICAL_PATHS):
@@ -41,12 +48,18 @@ def read(sources: list[str], vault_password_files: Sequence[str] = (), ask_vault
         if AnsibleCollectionConfig.collection_finder is None:
             init_plugin_loader()
         try:
-            return _read(sources, vault_password_files, ask_vault_pass, heard)
+            return _read(sources, vault_password_files, ask_vault_pass, extra_vars, heard)
         except AnsibleError as error:  # not about one source: a setting, or a plugin that cannot be loaded
             raise SpecError([problem_of(error, sources[0])]) from error
 
 
-def _read(sources: list[str], vault_password_files: Sequence[str], ask_vault_pass: bool, heard: Heard) -> Resolved:
+def _read(
+    sources: list[str],
+    vault_password_files: Sequence[str],
+    ask_vault_pass: bool,
+    extra_vars: Sequence[str],
+    heard: Heard,
+) -> Resolved:
     findings = Findings()
     loader = Loader()
     for problem in set_secrets(loader, vault_password_files, ask_vault_pass):
@@ -59,8 +72,10 @@ def _read(sources: list[str], vault_password_files: Sequence[str], ask_vault_pas
     manager.parse_sources(cache=False)
     for problem in manager.problems:
         findings.take(problem)
+    given = extra.read(loader, extra_vars, findings)
+    manager.data.strange |= {name: None for name in given if strange(name)}
     loader.tolerant = True
-    hosts = _Hosts(loader, manager, findings)
+    hosts = _Hosts(loader, manager, findings, given)
     rows = hosts.all()
     loud, warnings = told(heard)
     for problem in loud:
@@ -83,6 +98,7 @@ def _read(sources: list[str], vault_password_files: Sequence[str], ask_vault_pas
         groups=tuple(str(name) for name in manager.groups),
         warnings=tuple(warnings),
         cacheable=usual and manager.plain and hosts.variables.builtin and not hosts.computed,
+        extra=tuple(given),
     )
 
 
@@ -111,11 +127,11 @@ class _Chain:
 class _Hosts:
     """Turns Ansible's hosts into ours."""
 
-    def __init__(self, loader: Loader, manager: Manager, findings: Findings) -> None:
-        self.variables = Variables(loader, manager, findings)
+    def __init__(self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any]) -> None:
+        self.variables = Variables(loader, manager, findings, extra)
         self.computed = False
         """Whether any value is templated or vaulted."""
-        self._loader, self._manager, self._findings = loader, manager, findings
+        self._loader, self._manager, self._findings, self._extra = loader, manager, findings, extra
         self._chains: dict[tuple[int, ...], _Chain] = {}
         self._merged: dict[tuple[object, ...], Merge] = {}
         self._templates: Templates | None = None
@@ -151,7 +167,7 @@ class _Hosts:
         templated = any(is_template(value) or isinstance(value, dict | list) for value in connection.values())
         if usable and (merge.templates or templated):
             if self._templates is None:
-                self._templates = Templates(self._loader, self._manager, self._findings)
+                self._templates = Templates(self._loader, self._manager, self._findings, self._extra)
             resolver = self._templates.of(host)
             if merge.templates:
                 self.computed = True

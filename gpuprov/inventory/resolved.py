@@ -9,9 +9,11 @@ from gpuprov.spec.problem import Problem
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """All hosts in inventory order, all group names, Ansible's warnings, and whether it may be kept in the cache."""
+    """All hosts in inventory order, all group names, Ansible's warnings, whether it may be kept in the cache, and the names that
+    extra variables set."""
 
     hosts: tuple[RawHost, ...]
     groups: tuple[str, ...]
     warnings: tuple[Problem, ...] = ()
     cacheable: bool = False
+    extra: tuple[str, ...] = ()

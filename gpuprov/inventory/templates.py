@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleError, AnsibleUndefinedVariable
@@ -19,7 +20,7 @@ _UNDEFINED = re.compile(r"'([^']+)' is undefined")
 class Templates:
     """Resolves values with all the variables that Ansible gives a host (group_vars, host_vars, hostvars, groups, ...)."""
 
-    def __init__(self, loader: Loader, manager: Manager, findings: Findings) -> None:
+    def __init__(self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any]) -> None:
         # Late: most inventories have no templates, and these load Ansible's whole playbook machinery.
         from ansible.release import __version__ as version
         from ansible.template import Templar
@@ -28,6 +29,7 @@ class Templates:
 
         self._findings = findings
         self._variables = VariableManager(loader=loader, inventory=manager, version_info={"full": version})
+        self._variables._extra_vars = dict(extra)
         HostVars(inventory=manager, variable_manager=self._variables, loader=loader)
         self._templar = Templar(loader)
 

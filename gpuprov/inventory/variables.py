@@ -41,7 +41,7 @@ class Own:
 class Variables:
     """Reads them off an inventory; each chain of groups once."""
 
-    def __init__(self, loader: Loader, manager: Manager, findings: Findings) -> None:
+    def __init__(self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any]) -> None:
         self._loader, self._manager, self._findings = loader, manager, findings
         self._sources = manager._sources
         self._basedir = loader.get_basedir()
@@ -51,6 +51,7 @@ class Variables:
         """Whether Ansible's own group_vars/host_vars plugin is the only source of variables beside the inventory."""
         folders = {s if os.path.isdir(s) else os.path.dirname(s) for s in self._sources if not is_host_list(s)}
         folders.add(self._basedir)
+        self._extra = self._of(extra)
         self._host_files = not self.builtin or any(os.path.isdir(os.path.join(f, "host_vars")) for f in folders)
 
     def of_groups(self, groups: list[Any]) -> Own:
@@ -72,11 +73,19 @@ class Variables:
         return said
 
     def of_host(self, host: Any) -> Own:
-        """What the host itself says: in the inventory, then in host_vars."""
+        """What the host itself says: in the inventory, then in host_vars; and what extra variables say of each."""
         said = self._written("host", [host])
         if self._host_files:
             said.extend(self._beside_inventory([host]))
             said.extend(self._beside_play([host]))
+        said.extend(self._extra)
+        return said
+
+    def _of(self, extra: Mapping[str, Any]) -> Own:
+        """What extra variables say of every host."""
+        said = Own(connection=_connection(extra))
+        if "gpuprov" in extra:
+            self._layer(said, extra["gpuprov"], Origin("--extra-vars"))
         return said
 
     def _written(self, kind: str, entities: list[Any]) -> Own:

@@ -9,7 +9,7 @@ from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.parsing.vault import VaultSecret, VaultSecretsContext, get_file_vault_secret
 
-from gpuprov.errors import GpuprovError
+from gpuprov.inventory.asked import asked
 from gpuprov.inventory.sources import shown
 from gpuprov.spec.problem import Origin, Problem
 
@@ -38,7 +38,9 @@ def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
         secrets.append((name, secret))
         loader.set_vault_secrets(secrets)
     if prompted:
-        secrets.append((constants.DEFAULT_VAULT_IDENTITY, VaultSecret(_asked().encode())))
+        hint = "give --vault-password-file FILE instead of --ask-vault-pass"
+        password = asked("Vault password: ", "the vault password", hint)
+        secrets.append((constants.DEFAULT_VAULT_IDENTITY, VaultSecret(password.encode())))
     loader.set_vault_secrets(secrets or None)
     current = VaultSecretsContext.current(optional=True)
     if current is None:
@@ -46,21 +48,6 @@ def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
     else:
         current.secrets = secrets
     return problems
-
-
-def _asked() -> str:
-    """The password from the terminal. Without one, getpass would warn and read standard input in the open."""
-    import warnings
-    from getpass import GetPassWarning, getpass
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", GetPassWarning)
-        try:
-            return getpass("Vault password: ")
-        except GetPassWarning as error:
-            hint = "give --vault-password-file FILE instead of --ask-vault-pass"
-            message = "the vault password is to be asked for, and there is no terminal to ask on"
-            raise GpuprovError(message, hint) from error
 
 
 def _unusable(file: str, error: AnsibleError) -> Problem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from gpuprov.gather.pace import Pace
 from gpuprov.limits import ACT_LIMIT
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
@@ -22,19 +23,24 @@ def plan(
     capabilities: frozenset[str] | None = None,
     full: bool = False,
     reboot: bool = False,
-    forks: int = 0,
+    pace: Pace | None = None,
     timeout: float = ACT_LIMIT,
     say: Callable[[str], None] | None = None,
     on_step: Callable[[Step], None] | None = None,
+    on_read: Callable[[dict[str, Reading]], None] | None = None,
 ) -> list[HostPlan]:
     """What apply would do on each host, from one gather and, unless `ansible` is off, Ansible's check mode.
 
     capabilities: only these. full, reboot: as the same options of apply would have it. timeout: seconds for an act of check mode.
+    on_read: told what every host was read as, by which the plans were made.
     """
     tell = say or (lambda _text: None)
+    pace = pace or Pace()
     with ended_politely():
         tell(f"reading {len(pairs)} host{'s' if len(pairs) != 1 else ''}")
-        readings = read(pairs, only=capabilities)
+        readings = read(pairs, only=capabilities, pace=pace)
+        if on_read:
+            on_read(readings)
         plans = plans_of(pairs, readings, capabilities=capabilities, full=full, reboot=reboot)
         if not ansible:
             return plans
@@ -44,7 +50,7 @@ def plan(
         if asked:
             tell(f"asking Ansible (--check --diff) about {len(asked)} host{'s' if len(asked) != 1 else ''}")
         known = [for_ansible(pair, readings[pair[0].name]) if pair[0].name in asked else pair for pair in pairs]
-        return predict(known, plans, reboot=reboot, forks=forks, timeout=timeout, on_step=on_step)
+        return predict(known, plans, reboot=reboot, forks=pace.forks, timeout=timeout, on_step=on_step)
 
 
 def plans_of(

@@ -12,6 +12,7 @@ from gpuprov.capabilities.host import ansible_version
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.command import SHELL
 from gpuprov.gather.gather import gather
+from gpuprov.gather.pace import Pace
 from gpuprov.gather.settings import Settings
 from gpuprov.plan.decide import PROBES
 from gpuprov.probe.base import Facts, ProbeFailed
@@ -51,11 +52,12 @@ def read(
     moments: tuple[Moment, ...] = ALL,
     *,
     only: frozenset[str] | None = None,
+    pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> dict[str, Reading]:
     """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay)."""
     asked = [(raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *PROBES]))) for raw, spec in pairs]
-    found = gather(asked, on_done=(lambda name, _result: on_done(name)) if on_done else None)
+    found = gather(asked, pace=pace, on_done=(lambda name, _result: on_done(name)) if on_done else None)
     readings = {}
     for raw, spec in pairs:
         facts = found[raw.name]

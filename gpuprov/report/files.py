@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import suppress
-from errno import EACCES, ELOOP
+from errno import EACCES, ELOOP, EPERM
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
@@ -96,3 +96,22 @@ def _replace(target: Path, data: bytes, mode: int) -> None:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+
+
+def refuse_anothers(place: Path) -> None:
+    """In the folder for temporary files the name is known to everybody, who may have been there first."""
+    if place.parent.parent == Path(tempfile.gettempdir()):
+        for one in (place.parent, place):
+            if one.is_symlink() or one.lstat().st_uid != os.geteuid():
+                raise PermissionError(EPERM, f"{one} is a link, or another user's")
+
+
+def state_folder(name: str) -> Path:
+    """`$XDG_STATE_HOME`/gpuprov/NAME; the specification's default is ~/.local/state. Without a home, a folder for temporary files."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    home = os.path.expanduser("~")
+    if state.startswith("/"):
+        return Path(state) / "gpuprov" / name
+    if os.path.isdir(home) and os.path.isabs(home):
+        return Path(home) / ".local" / "state" / "gpuprov" / name
+    return Path(tempfile.gettempdir()) / f"gpuprov-{os.geteuid()}" / name

@@ -11,6 +11,7 @@ from gpuprov.capabilities.base import Moment
 from gpuprov.capabilities.causes import AGAIN
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.gather import gather
+from gpuprov.gather.pace import Pace
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts
@@ -49,7 +50,7 @@ def survey(
     moments: Collection[Moment] = MOMENTS,
     *,
     only: Collection[str] | None = None,
-    workers: int | None = None,
+    pace: Pace | None = None,
     timeout: float = HOST_LIMIT,
     registered: Registry | None = None,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
@@ -58,7 +59,7 @@ def survey(
     """Read every host once and evaluate its checks. A host that cannot be reached is one result. `took` gets seconds, by host."""
     known = registered or registry()
     asked = [(raw, probes_of(spec, moments, only=only, registered=known)) for raw, spec in fleet]
-    gathered = gather(asked, workers=workers, timeout=timeout, on_done=on_done, took=took)
+    gathered = gather(asked, pace=pace, timeout=timeout, on_done=on_done, took=took)
     results: list[Result] = []
     for raw, spec in fleet:
         found = gathered[raw.name]
@@ -74,7 +75,7 @@ def verify(
     moments: Collection[Moment] = MOMENTS,
     *,
     only: Collection[str] | None = None,
-    workers: int | None = None,
+    pace: Pace | None = None,
     timeout: float = HOST_LIMIT,
     registered: Registry | None = None,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
@@ -82,7 +83,7 @@ def verify(
 ) -> list[Result]:
     """The results of `survey`."""
     return survey(
-        fleet, moments, only=only, workers=workers, timeout=timeout, registered=registered, on_done=on_done, took=took
+        fleet, moments, only=only, pace=pace, timeout=timeout, registered=registered, on_done=on_done, took=took
     ).results
 
 

@@ -176,4 +176,4 @@ def run(
     spec = {"acceptance": block, **(capabilities or {})}
     pairs = [(RawHost(name=name), HostSpec(name=name, capabilities=spec)) for name in names]  # type: ignore[arg-type]
     chosen = options or Options(yes=True, only=("rdma",))
-    return accept(pairs, chosen, lambda _text: None, fleet, lambda _asked: read)
+    return accept(pairs, chosen, lambda _text: None, fleet, lambda _asked, **_given: read)

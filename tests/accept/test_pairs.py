@@ -249,10 +249,7 @@ def test_a_busy_host_that_keeps_its_lock_is_told() -> None:
     assert "gpu1 did not give its lock back" in run(fleet, 3).notes[0]
 
 
-def test_more_hosts_than_are_run_at_a_time_keep_their_locks_until_the_last_had_its_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("gpuprov.accept.lock.AT_A_TIME", 2)
+def test_more_hosts_than_are_run_at_a_time_keep_their_locks_until_the_last_had_its_turn() -> None:
     phases: list[list[Step]] = []
     fleet = Fleet(sleep="done")
 
@@ -260,7 +257,7 @@ def test_more_hosts_than_are_run_at_a_time_keep_their_locks_until_the_last_had_i
         phases.append(list(steps))
         return fleet(steps)
 
-    lock = Lock(runner, "run1")
+    lock = Lock(runner, "run1", 2)
     lock.take(["gpu1", "gpu2", "gpu3"])
     lock.phase(dict.fromkeys(("gpu1", "gpu2", "gpu3"), ("true", 900.0)))
     assert [step.limit for step in phases[1]] == [30.0] * 3, "put off before the first host starts"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.accept.model import GROUP, Pairing
-from gpuprov.accept.schedule import rounds
+from gpuprov.accept.schedule import narrowed, rounds
 
 
 def names(count: int) -> list[str]:
@@ -43,3 +43,12 @@ def test_a_ring_takes_two_rounds_or_three(count: int, turns: int) -> None:
 def test_a_large_group_is_tested_in_a_ring() -> None:
     assert sum(len(pairs) for pairs in rounds(names(GROUP), "auto")) == GROUP * (GROUP - 1) // 2
     assert sum(len(pairs) for pairs in rounds(names(GROUP + 1), "auto")) == GROUP + 1
+
+
+def test_forks_cut_rounds_so_that_no_server_waits_for_a_client_that_has_no_turn() -> None:
+    planned = rounds(names(8), "all")
+    assert narrowed(planned, 256) == planned
+    for forks in (1, 3):
+        cut = narrowed(planned, forks)
+        assert max(map(len, cut)) == forks
+        assert [pair for one in cut for pair in one] == [pair for one in planned for pair in one]

@@ -15,13 +15,14 @@ from click.testing import CliRunner
 from gpuprov import apply as applying
 from gpuprov.apply import ApplyRun, HostOutcome, Options
 from gpuprov.apply.batches import batches, size, too_many
-from gpuprov.apply.log import Log, default_folder
+from gpuprov.apply.log import Log
 from gpuprov.apply.model import State
 from gpuprov.apply.outcome import judge
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
 from gpuprov.plan.events import Failure, Ledger, Tally
 from gpuprov.plan.playbook import Ended, environment
+from gpuprov.report.files import state_folder
 from gpuprov.verify.evaluate import Result, ResultStatus
 
 HOSTS = [f"gpu{number}" for number in range(1, 8)]
@@ -243,9 +244,9 @@ def test_without_a_home_the_log_is_in_no_folder_of_another_user(
 
 def test_the_log_stands_where_the_xdg_specification_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert default_folder() == tmp_path / "gpuprov" / "log"
+    assert state_folder("log") == tmp_path / "gpuprov" / "log"
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
-    assert default_folder() == Path.home() / ".local" / "state" / "gpuprov" / "log"
+    assert state_folder("log") == Path.home() / ".local" / "state" / "gpuprov" / "log"
 
 
 def test_options_of_the_command_line() -> None:

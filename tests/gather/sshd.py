@@ -30,10 +30,17 @@ class Sshd:
         for port in self.ports:
             wait_for(port)
 
-    def _start(self, port: int) -> subprocess.Popen[bytes]:
+    def restart(self, number: int, first: str) -> None:
+        """One of them again, with these lines before its others: sshd takes the first of a kind."""
+        self._children[number].terminate()
+        self._children[number].wait()
+        self._children[number] = self._start(self.ports[number], first)
+        wait_for(self.ports[number])
+
+    def _start(self, port: int, first: str = "") -> subprocess.Popen[bytes]:
         config = self.folder / f"sshd_{port}"
         config.write_text(
-            f"Port {port}\nListenAddress 127.0.0.1\nHostKey {self.folder}/host\nPidFile none\n"
+            f"{first}Port {port}\nListenAddress 127.0.0.1\nHostKey {self.folder}/host\nPidFile none\n"
             f"AuthorizedKeysFile {self.folder}/login.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
             "PasswordAuthentication no\nMaxStartups 200\nMaxSessions 50\nPrintMotd no\n"
         )

@@ -123,7 +123,7 @@ SSH = (
     Row("Unable to negotiate with 192.0.2.7 port 22: no matching host key type found. Their offer: ssh-rsa,ssh-dss",
         "Unable to negotiate with the host, port 22: no matching", "this machine's ssh and the host's"),
     Row("kex_exchange_identification: Connection closed by remote host\nConnection closed by 192.0.2.7 port 22",
-        "Connection closed by the host, port 22", "try it by hand"),
+        "Connection closed by the host, port 22", "its sshd, or the jump host's, lets no more in at a time"),
     Row("Connection closed by UNKNOWN port 65535", "Connection closed by UNKNOWN port 65535", "the jump host or proxy"),
     Row("channel 0: open failed: administratively prohibited: open failed\nstdio forwarding failed",
         "channel 0: open failed", "the jump host or proxy"),

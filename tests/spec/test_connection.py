@@ -85,7 +85,7 @@ def test_every_command_refuses_them(tmp_path: Path) -> None:
         judge([raw])
     file = tmp_path / "inventory.yaml"
     file.write_text('all:\n  hosts:\n    gpu01: {ansible_host: "-v"}\n    gpu02: {ansible_user: "a;b"}\n')
-    options = {"limit": None, "vault_password_files": (), "ask_vault_pass": False, "no_cache": True}
+    options = {"limit": None, "vault_password_files": (), "ask_vault_pass": False, "extra_vars": (), "no_cache": True}
     with pytest.raises(SpecError) as caught:
         raw_hosts((str(file),), options)
     assert [problem.hosts for problem in caught.value.problems] == [("gpu01",), ("gpu02",)]

@@ -39,7 +39,7 @@ def ask(
         host: str, *more: str, machine: Machine | None = None, texts: dict[str, Output] | None = None
     ) -> tuple[int, str, str]:
         def gather(
-            hosts: Sequence[tuple[RawHost, tuple[Probe[Any], ...]]], timeout: float = 0
+            hosts: Sequence[tuple[RawHost, tuple[Probe[Any], ...]]], timeout: float = 0, **_given: Any
         ) -> dict[str, Facts | UnreachableError]:
             assert {probe.name for _, probes in hosts for probe in probes} == {
                 "topology_pci",

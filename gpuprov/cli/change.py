@@ -1,0 +1,118 @@
+"""The commands `gpuprov plan` and `gpuprov apply`: parse, call, print, return the exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuprov.cli import options, saved
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(short_help="Show what apply would change, and why. Changes nothing.")
+@options.inventory
+@options.reaching
+@options.capabilities
+@click.option("--quick", is_flag=True, help="From the checks alone, without Ansible's --check --diff.")
+@click.option("-o", "--out", type=FILE, help="Save the plan to this file, for gpuprov apply FILE.")
+@options.act_limit
+@options.json_flag
+def plan(
+    sources: tuple[str, ...],
+    only: str | None,
+    quick: bool,
+    out: Path | None,
+    timeout: float,
+    as_json: bool,
+    **reading: Any,
+) -> int:
+    """Tell what apply would change on each host, why, and whether it will reboot. Changes nothing.
+
+    With --out, the plan is saved: gpuprov apply FILE does what was read there, or refuses and says what has changed since.
+
+    \b
+    Example: gpuprov plan inventory.yaml --limit gpu017
+             gpuprov plan inventory.yaml -o friday.plan && gpuprov apply friday.plan
+    """
+    from gpuprov import console
+    from gpuprov import plan as planning
+    from gpuprov.report import retry
+    from gpuprov.report.files import check_writable
+
+    check_writable(out)
+    readings: dict[str, Any] = {}
+    fleet = options.load(sources, reading)
+    chosen = options.only(only)
+    options.ask_something(fleet, options.only(only))
+    plans = planning.plan(
+        fleet.pairs,
+        ansible=not quick,
+        capabilities=chosen,
+        pace=options.pace(reading),
+        timeout=timeout,
+        say=console.progress,
+        on_read=readings.update,
+    )
+    console.result(planning.as_json(plans) if as_json else planning.as_text(plans, verbose=reading["verbose"]))
+    if out:
+        saved.write(out, fleet, readings, plans, (sources, reading), chosen)
+    retry.offer("plan", [one.host for one in plans if one.unreachable], len(plans))
+    return planning.exit_code(plans)
+
+
+@click.command(short_help="Make the hosts what their specs say, then verify.")
+@options.inventory
+@options.reaching
+@options.capabilities
+@click.option("--full", is_flag=True, help="Run every role, also where every check passes.")
+@click.option("--reboot", is_flag=True, help="Permit one reboot per host in this run, whatever the spec says.")
+@click.option("--serial", metavar="N|N%", help="Hosts in one batch; verify gates the next batch.")
+@click.option(
+    "--canary", metavar="N|PATTERN", help="Hosts to do first, alone; unless all are green, nothing else starts."
+)
+@click.option(
+    "--max-fail", metavar="N|N%", default="0", show_default=True, help="Failures tolerated before the roll-out stops."
+)
+@click.option(
+    "--drain",
+    metavar="COMMAND",
+    help="Run on a host whose GPUs are in use, before its driver changes; "
+    "kubernetes [OPTION]...: kubectl, run here, takes pods and GPU operands off the node, and puts them back.",
+)
+@options.break_lock
+@options.act_limit
+@click.option(
+    "--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the log of the run is written."
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.json_flag
+def apply(sources: tuple[str, ...], **given: Any) -> int:
+    """Make the hosts what their specs say, then verify. Reboots at most once, and only if permitted.
+
+    INVENTORY may be a plan that gpuprov plan saved with --out: then that is what is done, without a question.
+
+    \b
+    Example: gpuprov apply inventory.yaml --canary 1 --serial 10 --max-fail 1
+    """
+    from functools import partial
+
+    from gpuprov import apply as applying
+    from gpuprov.plan.saved import agree
+
+    approved = saved.read(sources, given)
+    if approved:
+        sources, given = saved.as_asked(approved, given)
+    fleet = options.load(sources, given)
+    fleet = saved.narrowed(approved, fleet) if approved else fleet
+    options.ask_something(fleet, options.only(given["only"]))
+    if not given["yes"]:
+        options.must_be_able_to_ask("apply asks before it changes anything", "--yes")
+    names = ("full", "reboot", "yes", "break_lock", "timeout", "max_fail", "drain", "verbose", "as_json")
+    chosen: dict[str, Any] = {name: given[name] for name in names}
+    chosen |= {"serial": given["serial"] or "", "canary": given["canary"] or "", "only": options.only(given["only"])}
+    chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
+    agreed = partial(agree, approved) if approved else None
+    return applying.run(fleet.pairs, applying.Options(**chosen), agreed)

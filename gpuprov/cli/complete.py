@@ -1,0 +1,84 @@
+"""What a shell offers on TAB: files, hosts and groups of the inventory, capabilities, GPU models. A failure offers nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+
+import click
+from click.shell_completion import CompletionItem
+
+
+def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The shell's own completion of files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The last part of a pattern: hosts, groups, `!` and `&` before them; after an @, files."""
+    if incomplete.startswith("@"):
+        return [CompletionItem(name) for name in _lists(incomplete[1:])]
+    before, comma, last = incomplete.rpartition(",")
+    sign = last[:1] if last[:1] in ("!", "&") else ""
+    return _items(f"{before}{comma}{sign}", last[len(sign) :], _names(ctx))
+
+
+def capabilities(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Capabilities with commas between them."""
+    from gpuprov.capabilities import CAPABILITIES
+
+    before, comma, last = incomplete.rpartition(",")
+    given = before.split(",")
+    return _items(before + comma, last, (one.name for one in CAPABILITIES if one.name not in given))
+
+
+def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """GPU models of the catalogue."""
+    from gpuprov.catalog.gpus import gpus
+
+    return [CompletionItem(one.key) for one in gpus() if one.key.lower().startswith(incomplete.lower())]
+
+
+def rows(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Words that `gpuprov catalog` filters by: models, where a table is of models."""
+    return models(ctx, param, incomplete) if ctx.params.get("table") in ("gpus", "mig") else []
+
+
+def _items(before: str, incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(before + name) for name in names if name.startswith(incomplete)]
+
+
+def _names(ctx: click.Context) -> list[str]:
+    """Groups, then hosts. A source that would be run, or that asks for a password, is not read for a TAB."""
+    from gpuprov.errors import GpuprovError
+    from gpuprov.inventory import default_sources, load
+
+    given = ctx.params
+    with suppress(GpuprovError, OSError):
+        sources = (*(given.get("sources") or ()), *(given.get("inventories") or ())) or default_sources()
+        if given.get("ask_vault_pass") or any(map(_runs, sources)):
+            return []
+        found = load(sources, vault_password_files=given.get("vault_password_files") or ()).hosts
+        groups = dict.fromkeys(group for host in found for group in host.groups)
+        return [*groups, *(host.name for host in found)]
+    return []
+
+
+def _runs(source: str) -> bool:
+    """Whether reading the source runs a program of it."""
+    if os.path.isdir(source):
+        paths = [os.path.join(place, name) for place, _, names in os.walk(source) for name in names]
+        return any(os.access(path, os.X_OK) for path in paths)
+    return os.path.isfile(source) and os.access(source, os.X_OK)
+
+
+def _lists(start: str) -> list[str]:
+    """Files that begin so, and gpuprov's own lists of hosts to do again."""
+    from glob import escape, glob
+
+    from gpuprov.report.files import state_folder
+
+    place = os.path.join(escape(str(state_folder("retry"))), "*.retry")
+    found = glob(f"{escape(os.path.expanduser(start))}*") if start else sorted(glob(place), reverse=True)
+    return [f"@{path}/" if os.path.isdir(path) else f"@{path}" for path in found]

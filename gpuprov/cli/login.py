@@ -1,0 +1,47 @@
+"""--user and --ask-become-pass: what they say is put where the inventory says nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpuprov.spec.model import RawHost
+
+
+def refuse_unusable(hosts: Sequence[RawHost]) -> None:
+    """Raise SpecError for hosts that cannot be reached as the inventory says."""
+    from gpuprov.spec.connection import unusable
+    from gpuprov.spec.problem import SpecError
+
+    if problems := [problem for raw in hosts for problem in unusable(raw)]:
+        raise SpecError(problems)
+
+
+def logged_in(hosts: Sequence[RawHost], options: dict[str, Any]) -> Sequence[RawHost]:
+    """The hosts, with what --user and --ask-become-pass say of those for which the inventory says nothing."""
+    user, ask = options.get("user"), options.get("ask_become_pass")
+    if not user and not ask:
+        return hosts
+    from gpuprov import console
+    from gpuprov.errors import GpuprovError
+    from gpuprov.gather import login
+    from gpuprov.inventory.asked import asked
+
+    if user:
+        hosts, own = login.as_user(hosts, user)
+        if own:
+            console.progress(f"--user {user}: {len(own)} of {len(hosts)} hosts name their own user, which wins")
+        refuse_unusable(hosts)
+    if ask and not login.who_ask(hosts):
+        message = (
+            "--ask-become-pass: no host needs it: none becomes another user, or each has its password in the inventory"
+        )
+        raise GpuprovError(message, "to become root there: -e ansible_become=true")
+    if ask:
+        hint = "write ansible_become_password with ansible-vault, or give -e @FILE, instead of --ask-become-pass"
+        password = asked("BECOME password: ", "the password of sudo", hint)
+        if not password:
+            raise GpuprovError("--ask-become-pass: the password is empty", "type it, or leave the option out")
+        hosts = login.with_password(hosts, password)
+    return hosts

@@ -1,0 +1,92 @@
+"""A saved plan on the command line: what plan writes with --out, and what apply takes in place of an inventory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuprov.cli import options
+
+if TYPE_CHECKING:
+    from gpuprov.fleet import Fleet
+    from gpuprov.plan import HostPlan
+    from gpuprov.plan.read import Reading
+    from gpuprov.plan.saved import Saved
+
+SAID = ("limit", "inventories", "extra_vars", "user", "only", "full", "reboot")
+"""Options that say what is applied: the plan has said it."""
+
+
+def write(
+    path: Path,
+    fleet: Fleet,
+    readings: Mapping[str, Reading],
+    plans: list[HostPlan],
+    given: tuple[tuple[str, ...], dict[str, Any]],
+    only: frozenset[str] | None,
+) -> None:
+    """Write the plan to a file that this user alone reads. `given`: the inventory and the options of the command."""
+    from gpuprov import console
+    from gpuprov.inventory.sources import absolute
+    from gpuprov.plan import saved
+    from gpuprov.report.files import write_atomic
+
+    sources, reading = given
+    asked = saved.Asked(
+        inventory=tuple(absolute(options.all_sources(sources, reading))[0]),
+        limit=reading["limit"],
+        extra_vars=tuple(
+            f"@{os.path.abspath(one[1:])}" if one.startswith("@") else one for one in reading["extra_vars"]
+        ),
+        user=reading["user"],
+        only=tuple(sorted(only)) if only else None,
+    )
+    made = saved.made(asked, fleet.pairs, readings, plans, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    write_atomic(path, saved.text(made, fleet.pairs), mode=0o600)
+    console.progress(f"saved: gpuprov apply {path} does this, and refuses where something has changed until then")
+
+
+def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:
+    """The plan, where the one source is one. Raises UsageError for an option that says again what it says."""
+    from gpuprov.plan import saved
+
+    plans = [source for source in sources if saved.is_one(source)]
+    if not plans:
+        return None
+    if len(sources) > 1:
+        raise click.UsageError(f"{plans[0]} is a saved plan: name it alone")
+    for name in SAID:
+        if given[name]:
+            option = "inventory" if name == "inventories" else name.replace("_", "-")
+            raise click.UsageError(f"--{option} goes with gpuprov plan: what {plans[0]} says is applied, or nothing")
+    return saved.load(Path(plans[0]))
+
+
+def as_asked(saved: Saved, given: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The inventory and the options of apply, as the plan was asked."""
+    asked = saved.asked
+    more = {"limit": asked.limit, "extra_vars": asked.extra_vars, "user": asked.user, "inventories": ()}
+    return asked.inventory, {**given, **more, "only": ",".join(asked.only) if asked.only else None, "yes": True}
+
+
+def narrowed(saved: Saved, fleet: Fleet) -> Fleet:
+    """The fleet of the plan. Raises GpuprovError where the inventory is another now, or where nothing was reached."""
+    from msgspec.structs import replace
+
+    from gpuprov import console
+    from gpuprov.errors import GpuprovError
+    from gpuprov.plan import as_text
+    from gpuprov.plan import saved as saving
+
+    pairs = saving.of_plan(saved, fleet.pairs)
+    if away := saving.left_out(saved):
+        console.warning(f"left out, since the plan did not reach them: {', '.join(away)}")
+    if not pairs:
+        raise GpuprovError("the plan reached no host", saving.AGAIN)
+    console.progress(f"{as_text([one.plan for one in saved.hosts])} (the plan of {saved.made_at})")
+    return replace(fleet, pairs=tuple(pairs))

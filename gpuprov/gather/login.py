@@ -1,0 +1,44 @@
+"""What --user and --ask-become-pass say, put where the inventory says nothing: it wins over both, as with Ansible.
+
+https://docs.ansible.com/ansible/latest/reference_appendices/general_precedence.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from gpuprov.errors import GpuprovError
+from gpuprov.gather.settings import Settings
+from gpuprov.spec.model import RawHost
+
+USER = ("ansible_ssh_user", "ansible_user")
+BECOME_PASSWORD = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
+
+
+def as_user(hosts: Sequence[RawHost], user: str) -> tuple[list[RawHost], list[str]]:
+    """The hosts with this user, and the names of those that name another. Raises GpuprovError where all of them do."""
+    own = [raw.name for raw in hosts if any(raw.connection.get(name) not in (None, "", user) for name in USER)]
+    if hosts and len(own) == len(hosts):
+        raise GpuprovError(
+            f"--user {user}: every host names its own user (ansible_user), which wins, as with Ansible",
+            f"to override them: -e ansible_user={user}",
+        )
+    kept = set(own)
+    return [raw if raw.name in kept else _with(raw, "ansible_user", user) for raw in hosts], own
+
+
+def who_ask(hosts: Sequence[RawHost]) -> list[str]:
+    """The hosts on which --ask-become-pass helps: they become another user, and name no password of their own."""
+    return [raw.name for raw in hosts if Settings(raw).sudo and not Settings(raw).text("become_password")]
+
+
+def with_password(hosts: Sequence[RawHost], password: str) -> list[RawHost]:
+    """The hosts with a password to become another user."""
+    asked = set(who_ask(hosts))
+    return [_with(raw, BECOME_PASSWORD[0], password) if raw.name in asked else raw for raw in hosts]
+
+
+def _with(raw: RawHost, name: str, value: str) -> RawHost:
+    return replace(raw, connection={**raw.connection, name: value})

@@ -1,0 +1,59 @@
+"""What --extra-vars says, as Ansible reads it: `key=value` words, YAML or JSON, or @FILE. It comes last, and wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible._internal._datatag._tags import Origin as Tag
+from ansible.cli.arguments import option_helpers
+from ansible.errors import AnsibleError
+from ansible.parsing.splitter import parse_kv
+
+from gpuprov.inventory.findings import Findings
+from gpuprov.inventory.origin import plain
+from gpuprov.inventory.reasons import problem_of
+from gpuprov.inventory.source import Loader
+from gpuprov.spec.build import show
+from gpuprov.spec.model import is_secret
+from gpuprov.spec.problem import Origin
+
+OPTION = "--extra-vars"
+
+
+def read(loader: Loader, given: Sequence[str], findings: Findings) -> dict[str, Any]:
+    """The variables of all of them, later ones over earlier ones; what is wrong goes to the findings."""
+    found: dict[str, Any] = {}
+    for text in given:
+        try:
+            said = _said(loader, text)
+        except AnsibleError as error:
+            findings.take(problem_of(error, text[1:]) if text.startswith("@") else _at(problem_of(error, OPTION)))
+            continue
+        if not isinstance(said, Mapping) or not all(isinstance(name, str) for name in said):
+            hint = "allowed: NAME=VALUE, a mapping in YAML or JSON, or @FILE"
+            findings.add(f"{OPTION} is {show(text)}", None, hint=hint)
+            continue
+        secrets = [] if text.startswith("@") else [name for name in said if is_secret(name)]
+        for name in secrets:
+            hint = "write it in a file of mode 0600 and give -e @FILE; or --ask-become-pass"
+            findings.add(f"{OPTION}: {name} would be seen by every user of this machine (ps)", None, hint=hint)
+        # A name is looked up as it was written, without the tags of where.
+        found |= {str(plain(name)): value for name, value in said.items()}
+    return found
+
+
+def _said(loader: Loader, text: str) -> Any:
+    if text.startswith("@"):
+        return loader.load_from_file(text[1:], cache="none", trusted_as_template=True)
+    # Ansible's own parser says what of a command line it trusts as a template.
+    parser = option_helpers.create_base_parser("gpuprov")
+    option_helpers.add_runtask_options(parser)
+    tagged = Tag(description=OPTION).tag(parser.parse_args([f"{OPTION}={text}"]).extra_vars[-1])
+    return loader.load(tagged) if text[:1] in ("[", "{") else parse_kv(tagged)
+
+
+def _at(problem: Any) -> Any:
+    from msgspec.structs import replace
+
+    return replace(problem, origin=Origin(OPTION))

@@ -1,0 +1,275 @@
+"""A plan in a file: what was read and approved is what `gpuprov apply FILE` does, or it is refused with what has changed since."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from gpuprov import __version__, reading
+from gpuprov.errors import GpuprovError
+from gpuprov.gather.settings import Settings
+from gpuprov.plan.model import HostPlan
+from gpuprov.plan.read import Pair, Reading
+from gpuprov.render import digests
+from gpuprov.render.digest import difference
+from gpuprov.render.digest import read as read_digest
+from gpuprov.spec.model import is_secret
+from gpuprov.spec.schema import IDENTIFIER
+from gpuprov.verify.evaluate import Result
+
+FORMAT = 1
+MARK = b'{"gpuprov_plan":'
+"""How the file begins, whoever wrote it: that tells it from an inventory."""
+LARGEST = 256 << 20
+MASK = "********"
+SHORTEST = 4
+"""Shorter secrets are not masked: they would blot out ordinary words."""
+
+
+class Judged(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """What a check said, as far as anything is decided by it. `expected` and `found` stand only where it failed: of what passes they
+    may be figures that are other ones each time, and the spec is bound by itself."""
+
+    check: str
+    status: str
+    expected: str = ""
+    found: str = ""
+    reboot: str = ""
+    version: str = ""
+    changes: tuple[str, ...] = ()
+
+
+class Bound(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host's plan holds for. `state` is a key of the file's `states`."""
+
+    host: Annotated[str, msgspec.Meta(description="Its name in the inventory")]
+    address: Annotated[str, msgspec.Meta(description="Where it was read: the address and port, or the connection")] = ""
+    spec: Annotated[
+        dict[str, str],
+        msgspec.Meta(description="By capability: digest of what is asked, of the catalogue, of the role's code"),
+    ] = {}
+    state: Annotated[str, msgspec.Meta(description="Digest of what the checks said of the host")] = ""
+    plan: Annotated[HostPlan, msgspec.Meta(description="What apply does, as plan --json has it")]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What the plan was asked: apply does the same, and takes none of these options again."""
+
+    inventory: tuple[str, ...]
+    limit: str | None = None
+    extra_vars: tuple[str, ...] = ()
+    user: str | None = None
+    only: tuple[str, ...] | None = None
+
+
+class Saved(msgspec.Struct, frozen=True, kw_only=True):
+    """A saved plan. No secret of the inventory is in it: passwords are asked for, or read, again."""
+
+    gpuprov_plan: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov_version: str = __version__
+    made_at: Annotated[str, msgspec.Meta(description="When the hosts were read, in UTC")] = ""
+    asked: Asked
+    hosts: tuple[Bound, ...]
+    states: Annotated[
+        dict[str, tuple[Judged, ...]],
+        msgspec.Meta(description="What the checks said, once for all hosts of which they say the same"),
+    ]
+
+
+def made(
+    asked: Asked, pairs: Sequence[Pair], readings: Mapping[str, Reading], plans: Iterable[HostPlan], made_at: str
+) -> Saved:
+    """The plans with what they hold for."""
+    by_name = {plan.host: plan for plan in plans}
+    states: dict[str, tuple[Judged, ...]] = {}
+    hosts = []
+    for pair in pairs:
+        raw, spec = pair
+        told = judged(readings[raw.name].results)
+        state = _digest(told)
+        states[state] = told
+        hosts.append(
+            Bound(
+                host=raw.name,
+                address=Settings(raw).address,
+                spec={name: str(one) for name, one in digests(spec).items()},
+                state=state,
+                plan=by_name[raw.name],
+            )
+        )
+    return Saved(made_at=made_at, asked=asked, hosts=tuple(hosts), states=states)
+
+
+def text(saved: Saved, pairs: Sequence[Pair]) -> str:
+    """The file. Values of the inventory that are secret are masked, wherever a diff may have them."""
+    secrets = {
+        str(value)
+        for raw, _ in pairs
+        for key, value in raw.connection.items()
+        if is_secret(key) and isinstance(value, str)
+    }
+    plain: Any = msgspec.to_builtins(saved)
+    for secret in sorted((one for one in secrets if len(one) >= SHORTEST), key=len, reverse=True):
+        plain = _masked(plain, secret)
+    return msgspec.json.encode(plain).decode() + "\n"
+
+
+def is_one(path: str) -> bool:
+    """Whether a file is a saved plan."""
+    try:
+        return os.path.isfile(path) and Path(path).read_bytes().startswith(MARK)
+    except OSError:
+        return False
+
+
+def load(path: Path) -> Saved:
+    """A saved plan of this gpuprov. Raises GpuprovError where it cannot be read, or is another's."""
+    try:
+        about = path.stat()
+        if about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022:
+            raise GpuprovError(
+                f"{path} belongs to another user, or others may write it: it says what is run on the hosts",
+                "chmod go-w FILE, or make a plan of your own",
+            )
+        data = reading.contents(str(path), LARGEST)
+        first = reading.typed_json(data, Head, largest=LARGEST)
+        if first.gpuprov_plan != FORMAT or first.gpuprov_version != __version__:
+            whose = f"gpuprov {first.gpuprov_version}, format {first.gpuprov_plan}"
+            raise GpuprovError(f"{path} is a plan of {whose}; this is {__version__}, format {FORMAT}", AGAIN)
+        return reading.typed_json(data, Saved, largest=LARGEST)
+    except OSError as error:
+        raise GpuprovError(f"{path} cannot be read: {error.strerror}") from error
+    except reading.Unreadable as error:
+        raise GpuprovError(f"{path} is no plan that gpuprov wrote: {error}", AGAIN) from error
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What is read before the rest, which another version may have in another way."""
+
+    gpuprov_plan: int
+    gpuprov_version: str
+
+
+AGAIN = "look at a new plan, and apply that: gpuprov plan -o FILE"
+
+
+def left_out(saved: Saved) -> list[str]:
+    """Hosts that the plan did not reach: nothing was approved of them."""
+    return [one.host for one in saved.hosts if one.plan.unreachable]
+
+
+def of_plan(saved: Saved, pairs: Sequence[Pair]) -> list[Pair]:
+    """The hosts of the plan among those of the inventory. Raises GpuprovError where the inventory says another thing now."""
+    known = {raw.name: (raw, spec) for raw, spec in pairs}
+    wrong = []
+    for one in saved.hosts:
+        if one.host not in known:
+            wrong.append(f"{one.host} is not in the inventory any more")
+            continue
+        raw, spec = known[one.host]
+        if (now := Settings(raw).address) != one.address:
+            wrong.append(f"{one.host}: is reached at {now}, was at {one.address}")
+        if spec.reboot != one.plan.permission and not one.plan.unreachable:
+            wrong.append(f"{one.host}: reboot is {spec.reboot}, was {one.plan.permission}")
+        wrong += [
+            f"{one.host}: {line}" for line in _spec_changes(one.spec, {k: str(v) for k, v in digests(spec).items()})
+        ]
+    named = {one.host for one in saved.hosts}
+    wrong += [f"{name} is new in the inventory" for name in known if name not in named]
+    _refuse(wrong)
+    away = {*left_out(saved)}
+    return [known[one.host] for one in saved.hosts if one.host not in away]
+
+
+def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mapping[str, str]]) -> None:
+    """Raise GpuprovError where a host is not what the plan read, or where something else would be done. A host that cannot be reached
+    now is not touched, and says so itself."""
+    wrong: list[str] = []
+    for one in saved.hosts:
+        reading_ = readings.get(one.host)
+        if reading_ is None or reading_.lost or one.plan.unreachable:
+            continue
+        now = judged(reading_.results)
+        if _digest(now) != one.state:
+            wrong += [f"{one.host}: {line}" for line in _state_changes(saved.states[one.state], now)]
+        elif not one.plan.blocked and {*run.get(one.host, {})} != {*one.plan.run}:
+            before, after = ", ".join(one.plan.run) or "nothing", ", ".join(run.get(one.host, {})) or "nothing"
+            wrong.append(f"{one.host}: to apply was {before}; is {after}")
+    _refuse(wrong)
+
+
+def judged(results: Iterable[Result]) -> tuple[Judged, ...]:
+    """What the results come to, in a fixed order."""
+    return tuple(sorted(_judged(one) for one in results if one.status != "n/a"))
+
+
+def _judged(one: Result) -> Judged:
+    changes = tuple(sorted(f"{c.kind} {c.name}: {c.before} -> {c.after}" for c in one.changes))
+    words = (one.expected, one.found) if one.status == "fail" else ("", "")
+    return Judged(one.check, one.status, *words, one.reboot, one.version, changes)
+
+
+def _digest(value: object) -> str:
+    import hashlib
+
+    return hashlib.sha256(msgspec.json.encode(value)).hexdigest()[:20]
+
+
+def _spec_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterable[str]:
+    for name in dict.fromkeys([*before, *now]):
+        if name not in now:
+            yield f"{name} is not in the spec any more"
+        elif name not in before:
+            yield f"{name} is new in the spec"
+        elif before[name] != now[name]:
+            one, other = read_digest(before[name]), read_digest(now[name])
+            yield f"{name}: {difference(one, other) if one and other else 'what is asked for'} changed"
+
+
+def _state_changes(before: Iterable[Judged], now: Iterable[Judged]) -> Iterable[str]:
+    was, is_ = {one.check: one for one in before}, {one.check: one for one in now}
+    for check in dict.fromkeys([*was, *is_]):
+        one, other = was.get(check), is_.get(check)
+        if one != other:
+            yield f"{check}: was {_said(one)}; is {_said(other)}"
+
+
+def _said(one: Judged | None) -> str:
+    if one is None:
+        return "not asked"
+    more = "; ".join(filter(None, (one.found, *one.changes, one.version)))
+    return f"{one.status} ({more})" if more else one.status
+
+
+MOST = 12
+
+
+def _refuse(wrong: Sequence[str]) -> None:
+    if wrong:
+        more = [f"and {len(wrong) - MOST} more"] if len(wrong) > MOST else []
+        told = "\n  ".join([*wrong[:MOST], *more])
+        raise GpuprovError(f"the plan does not hold any more; nothing was changed\n  {told}", AGAIN)
+
+
+def _masked(value: Any, secret: str) -> Any:
+    if isinstance(value, str):
+        return value.replace(secret, MASK)
+    if isinstance(value, dict):
+        return {key: _masked(item, secret) for key, item in value.items()}
+    return [_masked(item, secret) for item in value] if isinstance(value, list | tuple) else value
+
+
+def schema_text() -> str:
+    """The JSON Schema of the file."""
+    import inspect
+
+    found = msgspec.json.schema(Saved)
+    for one in found["$defs"].values():
+        if "description" in one:
+            one["description"] = inspect.cleandoc(one["description"])
+    found = {"$schema": IDENTIFIER, "title": "gpuprov saved plan", **found}
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()

@@ -1,0 +1,40 @@
+"""The hosts that a command did not bring to its end, in a file that --limit takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gpuprov import console
+from gpuprov.errors import GpuprovError
+from gpuprov.report.files import refuse_anothers, state_folder, write_atomic
+
+KEPT = 32
+"""Files; the oldest go."""
+
+
+def offer(verb: str, again: Collection[str], everyone: int) -> Path | None:
+    """Write the file and name it. None where there is nobody to do again, or where the same command does all of them again."""
+    if not again or len(again) == everyone:
+        return None
+    path = state_folder("retry") / f"{verb}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}-{os.getpid()}.retry"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        refuse_anothers(path.parent)
+        write_atomic(path, "".join(f"{name}\n" for name in again), mode=0o600)
+    except (OSError, GpuprovError) as error:
+        console.warning(f"no retry file: {getattr(error, 'message', '') or error}")
+        return None
+    _forget(path.parent)
+    console.progress(f"{len(again)} of {everyone} hosts to do again: --limit @{path}")
+    return path
+
+
+def _forget(folder: Path) -> None:
+    with suppress(OSError):
+        files = sorted(folder.glob("*.retry"), key=lambda file: file.stat().st_mtime, reverse=True)
+        for old in files[KEPT:]:
+            old.unlink(missing_ok=True)

@@ -1,0 +1,103 @@
+"""An sshd that drops connections while many log in is reached by fewer at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuprov.errors import UnreachableError
+from gpuprov.gather import gather
+from gpuprov.gather.pace import Pace
+from gpuprov.gather.reasons import Login, reason
+from gpuprov.probe.base import Facts, Probe
+from gpuprov.spec.model import RawHost
+from tests.gather.sshd import Sshd
+
+HELLO = Probe("hello", "echo hello", lambda output: output.text)
+RESET = "kex_exchange_identification: read: Connection reset by peer\nConnection reset by 192.0.2.7 port 22\n"
+CLOSED = "kex_exchange_identification: Connection closed by remote host\nConnection closed by 192.0.2.7 port 22\n"
+BEHIND = (
+    CLOSED + "kex_exchange_identification: Connection closed by remote host\nConnection closed by UNKNOWN port 65535\n"
+)
+OLD = "ssh_exchange_identification: Connection closed by remote host\n"
+PARAMIKO = "Error reading SSH protocol banner[Errno 104] Connection reset by peer\n"
+
+# What an ssh does that lets LIMIT log in at a time and drops the rest with OpenSSH's words (sshd_config(5), MaxStartups).
+STAND_IN = """#!/bin/bash
+mkdir -p PLACE; mine=PLACE/$$; : >$mine; trap 'rm -f $mine' EXIT
+sleep 0.05
+if [ "$(ls PLACE | wc -l)" -gt LIMIT ]; then
+  sleep 0.3; echo 'kex_exchange_identification: read: Connection reset by peer' >&2
+  echo 'Connection reset by 192.0.2.7 port 22' >&2; exit 255
+fi
+sleep 0.2; sh
+"""
+
+
+def hosts(folder: Path, count: int, limit: int) -> list[tuple[RawHost, tuple[Probe[str], ...]]]:
+    ssh = folder / "ssh"
+    ssh.write_text(STAND_IN.replace("PLACE", str(folder / "open")).replace("LIMIT", str(limit)))
+    ssh.chmod(0o755)
+    return [
+        (RawHost(name=f"gpu{n:02d}", connection={"ansible_ssh_executable": str(ssh)}), (HELLO,)) for n in range(count)
+    ]
+
+
+def test_dropped_hosts_are_tried_again_by_fewer_and_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pace, ended = Pace(12), []
+    found = gather(hosts(tmp_path, 12, 4), pace=pace, on_done=lambda name, _: ended.append(name))
+    assert {name for name, one in found.items() if isinstance(one, UnreachableError)} == set()
+    assert sorted(ended) == sorted(found), "each ends once"
+    assert pace.forks == 3
+    told = capsys.readouterr().err
+    assert "of 12 hosts: sshd closed the connection before the login, while 12 were reached at a time" in told
+    assert "tried again, 3 at a time (--forks 3 does so from the start" in told
+
+
+def test_forks_keep_the_wall_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = gather(hosts(tmp_path, 8, 4), pace=Pace(4))
+    assert all(isinstance(one, Facts) for one in found.values())
+    assert capsys.readouterr().err == ""
+
+
+def test_a_host_that_lets_nobody_in_is_told_after_one_alone_was_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = gather(hosts(tmp_path, 5, 0), pace=Pace(5))
+    assert capsys.readouterr().err.count("tried again, 1 at a time") == 1
+    for one in found.values():
+        assert isinstance(one, UnreachableError)
+        assert "MaxStartups" in one.hint
+        assert "fail2ban" in one.hint
+
+
+def test_one_real_sshd_is_shared_by_many_hosts(sshd: Sshd, capsys: pytest.CaptureFixture[str]) -> None:
+    sshd.restart(0, "MaxStartups 2:100:2\n")
+    asked = [(RawHost(name=f"a{n}", connection=sshd.host(0).connection), (HELLO,)) for n in range(16)]
+    found = gather(asked, pace=Pace(16))
+    sshd.restart(0, "")
+    assert {name for name, one in found.items() if isinstance(one, UnreachableError)} == set()
+    assert "at a time" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("said", [RESET, CLOSED, BEHIND, OLD, PARAMIKO])
+def test_what_sshd_says_to_those_who_are_too_many(said: str) -> None:
+    kind = "paramiko" if said == PARAMIKO else "ssh"
+    assert reason(Login(kind=kind), b"", said.encode(), 255).dropped
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "nc: connect to 192.0.2.9 port 22 (tcp) failed: Connection refused\n" + CLOSED,
+        "channel 0: open failed: connect failed: No route to host\nstdio forwarding failed\n" + CLOSED,
+        "ssh: connect to host gpu7 port 22: Connection refused\n",
+        "ops@gpu7: Permission denied (publickey).\n",
+        "Connection closed by 192.0.2.7 port 22\n",
+    ],
+)
+def test_what_else_ends_a_connection_is_not_tried_again(said: str) -> None:
+    assert not reason(Login(), b"", said.encode(), 255).dropped
