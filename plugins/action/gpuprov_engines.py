@@ -41,14 +41,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 class Host:
-    """The host of a task. What was read is true until something is changed."""
+    """The host of a task."""
 
     def __init__(self, action: ActionBase, known: dict[str, Any]) -> None:
-        self._action, self._known, self._text, self.name = action, known, "", ""
+        self._action, self._known, self.name = action, known, ""
 
     def step(self, name: str, **given: Any) -> dict[str, Any]:
         """Have the module take a step."""
-        self._text = ""
         arguments = {"state": "registered", "names": [], "step": name, "given": given}
         answer = self._action._execute_module(
             module_name="gpuprov_engines", module_args=arguments, task_vars=self._known
@@ -58,9 +57,7 @@ class Host:
         return dict(answer["answer"])
 
     def read(self) -> str:
-        if not self._text:
-            self._text = str(self.step("read", script=ENGINES.script)["text"])
-        return self._text
+        return str(self.step("read", script=ENGINES.script)["text"])
 
     @property
     def paths(self) -> list[str]:
@@ -99,8 +96,8 @@ class Host:
 def _registered(host: Host, asked: dict[str, Any], *, checking: bool) -> dict[str, Any]:
     """Files of root's engines, then those of users."""
     done = []
-    for name in asked["names"]:
-        lacking = engines.differences(name, _engine(host, name), asked["default"])
+    for name, engine in _found(host, asked["names"]).items():
+        lacking = engines.differences(name, engine, asked["default"])
         if lacking and checking:
             done.append(f"{name}: {'; '.join(lacking)}; nvidia-ctk would register the runtime")
         if not lacking or checking:
@@ -132,8 +129,8 @@ def _own(host: Host, user: str, asked: dict[str, Any], *, checking: bool) -> lis
 
 def _in_force(host: Host, asked: dict[str, Any], *, checking: bool) -> dict[str, Any]:
     done, restart = [], []
-    for name in asked["names"]:
-        wrong = registration.lacks(name, _engine(host, name), asked["default"])
+    for name, engine in _found(host, asked["names"]).items():
+        wrong = registration.lacks(name, engine, asked["default"])
         if wrong:
             done.append(f"{name}: {wrong}")
         if not wrong or checking:
@@ -148,10 +145,11 @@ def _in_force(host: Host, asked: dict[str, Any], *, checking: bool) -> dict[str,
     return {"changed": bool(done), "msg": "\n".join(done), "diff": shown, "restart": restart}
 
 
-def _engine(host: Host, name: str) -> dict[str, Any]:
-    found = engine_output.parse(host.read())
-    if name not in found:
+def _found(host: Host, names: list[str]) -> dict[str, Any]:
+    """The engines of these names, read once."""
+    there = engine_output.parse(host.read()) if names else {}
+    if absent := [name for name in names if name not in there]:
         raise AnsibleActionFail(
-            f"{name} is not on the host. Fix: install it, or take it out of container_toolkit.runtimes"
+            f"{absent[0]} is not on the host. Fix: install it, or take it out of container_toolkit.runtimes"
         )
-    return found[name]
+    return {name: there[name] for name in names}

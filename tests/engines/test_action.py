@@ -35,6 +35,7 @@ class Machine:
     def __init__(self, config: dict[str, Any], loses: str = "") -> None:
         self.config, self.loses, self.own, self.steps = config, loses, json.dumps(config), []  # type: ignore[var-annotated]
         self.live: dict[str, Any] | None = None
+        self.verbs: list[str] = []
 
     def take(self, step: str, given: dict[str, Any]) -> dict[str, Any]:
         self.steps.append(step)
@@ -49,6 +50,7 @@ class Machine:
         if step == "write_own":
             self.own = given["text"]
         if step == "tell":
+            self.verbs.append(given["verb"])
             self.live = None
         made = json.dumps({key: value for key, value in {**self.config, "runtimes": {"nvidia": {
             "args": [], "path": "nvidia-container-runtime"}}}.items() if key != self.loses})  # fmt: skip
@@ -135,13 +137,31 @@ def test_a_daemon_is_told_once_and_said_in_check_mode(plugin: ModuleType) -> Non
     assert machine.steps == ["read"]
     told = machine.ask(plugin, state="in_force")
     assert (told["changed"], told["restart"]) == (True, [])
-    assert machine.steps == ["read", "tell", "read"]
+    assert machine.steps == ["read", "read", "tell", "read"]
     assert machine.ask(plugin, state="in_force") == {
         "restart": [],
         "changed": False,
         "msg": "",
         "diff": {"prepared": ""},
     }
+
+
+def test_a_daemon_that_takes_its_time_is_asked_again(plugin: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Machine(dict(SITE))
+    old: dict[str, Any] = {"Runtimes": {"runc": {}}}
+    machine.live = old
+    take = machine.take
+
+    def slow(step: str, given: dict[str, Any]) -> dict[str, Any]:
+        """Its answers are the old ones until it was asked three times more."""
+        answer = take(step, given)
+        machine.live = old if step != "read" or machine.steps.count("read") < 4 else None
+        return answer
+
+    monkeypatch.setattr(machine, "take", slow)
+    told = machine.ask(plugin, state="in_force")
+    assert (told["changed"], told["restart"]) == (True, [])
+    assert machine.steps == ["read", "read", "tell", "read", "read", "read"]
 
 
 def test_a_restart_of_docker_is_asked_for_and_refused_where_it_stops_containers(
@@ -162,7 +182,8 @@ def test_a_restart_of_docker_is_asked_for_and_refused_where_it_stops_containers(
     machine.live = {"Runtimes": {"runc": {}}, "ContainersRunning": held}
     assert machine.ask(plugin, state="in_force")["restart"] == ["docker"]
     assert machine.ask(plugin, state="restarted")["changed"]
-    assert machine.steps == ["read", "tell", "read"]
+    assert machine.steps == ["read", "read", "tell", "read"]
+    assert machine.verbs == ["reload", "restart"]
     held = 2
     machine.live = {"Runtimes": {"runc": {}}, "ContainersRunning": held}
     with pytest.raises(AnsibleActionFail, match="would stop 2 running containers"):
