@@ -97,7 +97,7 @@ def test_what_a_role_looks_up_it_has() -> None:
         for kind, name in named.findall(path.read_text(encoding="utf-8")):
             found += 1
             assert f"{kind}s/{name}" in has, f"{path.relative_to(ROOT)} looks up {name}"
-    assert found > 30
+    assert found
 
 
 def test_no_role_acts_on_modules_from_within_a_container() -> None:
