@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Change
 from gpuprov.plan.decide import Decision
-from gpuprov.plan.events import Tally
+from gpuprov.plan.events import Failure, Tally
 from gpuprov.plan.model import HostPlan
 from gpuprov.probe import house, nvidia
 from gpuprov.probe.base import Facts, ProbeFailed
@@ -103,7 +103,10 @@ def span(seconds: int) -> str:
 def with_prediction(plan: HostPlan, tally: Tally | None, complaint: str = "") -> HostPlan:
     """The plan with what Ansible's `--check --diff` says of the host, or why it could not say."""
     doubt = ""
-    if tally is None:
+    blocked: tuple[Result, ...] = ()
+    if tally and tally.failure and _impossible(plan, tally.failure):
+        blocked = (_refused(plan.host, tally.failure),)
+    elif tally is None:
         doubt = complaint or "the host was not reached"
     elif tally.failure or tally.unreachable:
         doubt = str(tally.failure or tally.unreachable)
@@ -111,9 +114,31 @@ def with_prediction(plan: HostPlan, tally: Tally | None, complaint: str = "") ->
     shown = {change.after for change in files}
     return msgspec.structs.replace(
         plan,
+        blocked=(*plan.blocked, *blocked),
+        differs=plan.differs or bool(blocked),
         diffs=files,
         tasks=tuple(dict.fromkeys(task for task in tally.tasks if task not in shown)) if tally else (),
         unpredicted=(*plan.unpredicted, *([f"Ansible could not predict: {doubt}"] if doubt else [])),
+    )
+
+
+def _impossible(plan: HostPlan, failure: Failure) -> bool:
+    """Whether apply would fail as check mode did: the packages are in the host's own lists, and its package manager refuses them.
+    Where a source is still to come, nobody knows."""
+    return failure.packages and failure.capability in plan.versions
+
+
+def _refused(host: str, failure: Failure) -> Result:
+    found, _, fix = failure.message.partition(" Fix: ")
+    return Result(
+        host=host,
+        capability=failure.capability,
+        check=f"{failure.capability}.resolvable",
+        status="fail",
+        expected="a transaction that the package manager can do",
+        found=f"{failure.task}: {found}",
+        hint=fix,
+        moment="preflight",
     )
 
 

@@ -27,13 +27,14 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A task that failed on a host: whose, which, and Ansible's message as one line."""
+    """A task that failed on a host: whose, which, and Ansible's message as one line. `packages`: the package manager refused."""
 
     capability: str
     task: str
     message: str
     locked: bool = False
     timed_out: bool = False
+    packages: bool = False
 
     def __str__(self) -> str:
         return f"{self.capability}: {self.task}: {self.message}" if self.capability else f"{self.task}: {self.message}"
@@ -131,7 +132,8 @@ class Ledger:
         if kind == "runner_on_failed" and not data.get("ignore_errors"):
             locked = _module(data) == "gpuprov_lock"
             late = _timed_out(result)
-            failure = Failure(capability, task, self._late() if late else condense(result), locked, late)
+            packages = _module(data) == "gpuprov_packages" and not late
+            failure = Failure(capability, task, self._late() if late else condense(result), locked, late, packages)
             tally.failures.append(failure)
             return Step("failed", data["host"], text)
         if kind == "runner_on_unreachable":
@@ -195,4 +197,9 @@ def _one_line(text: str) -> str:
     flat = " ".join(
         text.encode(errors="replace").decode().split()
     )  # Ansible keeps bytes that are no text as lone surrogates
-    return flat if len(flat) <= LONGEST else flat[: LONGEST - 4] + " ..."
+    if len(flat) <= LONGEST:
+        return flat
+    # The fix is what a message must not lose.
+    told, sign, fix = flat.rpartition(" Fix: ")
+    end = f" ...{sign}{fix}" if sign and len(fix) < LONGEST // 2 else " ..."
+    return (told or flat)[: LONGEST - len(end)] + end

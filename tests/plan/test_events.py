@@ -148,3 +148,15 @@ def test_bytes_that_are_no_text_do_not_end_the_report() -> None:
     told = condense({"msg": "non-zero return code", "rc": 1, "stderr": "Willkommen auf \udcc4pfel"})
     assert told == "Willkommen auf ?pfel (exit status 1)"
     told.encode()
+
+
+def test_a_long_message_keeps_its_fix() -> None:
+    data = {"host": "gpu1", "task": "nvidia_driver : Try it", "role": "nvidia_driver", "task_action": "gpuprov_packages",
+            "res": {"msg": f"apt cannot install {'x ' * 1000}. Fix: release what is held"}}  # fmt: skip
+    ledger = Ledger()
+    ledger.feed({"event": "runner_on_failed", "event_data": data})
+    (failure,) = ledger.hosts["gpu1"].failures
+    assert failure.packages
+    assert failure.message.endswith(" ... Fix: release what is held")
+    assert failure.message.startswith("apt cannot install x x")
+    assert len(failure.message) <= 700

@@ -198,6 +198,22 @@ def test_one_thing_is_told_once_and_with_the_most_that_is_known() -> None:
     assert merged([bare, PACKAGE, PACKAGE]) == (PACKAGE,)
 
 
+def test_a_transaction_that_cannot_work_blocks_the_host_in_the_plan_already() -> None:
+    refused = Failure("nvidia_driver", "Try it", "apt cannot install 580.1: held. Fix: release it", packages=True)
+    plan = HostPlan(host="gpu1", run=RUN, versions={"nvidia_driver": "580.1"})
+    found = with_prediction(plan, Tally(failures=[refused], failed=True))
+    assert found.unpredicted == ()
+    told = planning.as_text([found])
+    assert "gpu1: blocked by nvidia_driver.resolvable: Try it: apt cannot install 580.1: held." in told
+    assert "  fix: release it\n" in told
+    assert told.endswith("1 host: 0 to apply, 0 with nothing to do, 1 blocked; nothing was changed")
+    assert planning.exit_code([found]) == 1
+    # Where no version was found in the host's own lists, the source is still to come, and check mode does not know it.
+    assert with_prediction(HostPlan(host="gpu1", run=RUN), Tally(failures=[refused], failed=True)).blocked == ()
+    # What the project itself caught stands in nobody's way.
+    assert with_prediction(plan, Tally(failures=[refused], rescued=1, failed=False)).blocked == ()
+
+
 def test_a_failure_of_check_mode_is_told_in_the_plan() -> None:
     tally = Tally(failures=[Failure("nvidia_driver", "Install", "no apt")], failed=True, tasks=["kernel: Rebuild"])
     plan = HostPlan(host="gpu1", run=RUN)
