@@ -42,12 +42,19 @@ def facts_of(streams: str) -> Facts:
 
 
 def judge(
-    spec: HostSpec, facts: Facts, only: Collection[str], *, preflight: bool, run: Collection[str] | None = None
+    spec: HostSpec,
+    facts: Facts,
+    only: Collection[str],
+    *,
+    preflight: bool,
+    run: Collection[str] | None = None,
+    drains: bool = False,
 ) -> Verdict:
     """`preflight`: ask also what must hold before anything is changed. `only`: no other capabilities than these. `run`: those that
-    are applied in this run, if they are more."""
+    are applied in this run, if they are more. `drains`: there is a drain command, so that who uses the GPUs is no reason to stop; the
+    roles that must have them free run it, and ask again."""
     results = evaluate(spec, facts, only=only, stops=True) if preflight else []
-    refusals = [refusal(result) for result in results if result.refuses]
+    refusals = [refusal(result) for result in results if result.refuses and not (drains and result.drained)]
     desired: dict[str, dict[str, Any]] = {}
     for name in () if refusals else _asked(spec, only):
         wanted = BY_NAME[name].desired

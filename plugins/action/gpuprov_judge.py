@@ -58,7 +58,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             preflight = moment != "now"
             run = self._templar.template(known["host_capabilities"]) if "host_capabilities" in known else None
             there = facts_of(self._read(script(spec, only, preflight=preflight), known))
-            verdict = judge(spec, there, only, preflight=preflight, run=run)
+            drains = bool(known.get("gpuprov_drain_command"))
+            verdict = judge(spec, there, only, preflight=preflight, run=run, drains=drains)
         except GpuprovError as error:
             raise AnsibleActionFail(f"{error.message}. Fix: {error.hint}") from error
         waited = waiting(verdict.desired) if moment == "sources" else {}

@@ -14,7 +14,7 @@ from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.catalog import toolkits
+from gpuprov.catalog import gpus, toolkits
 from gpuprov.catalog.reader import Source
 from gpuprov.render import code, digest, digests, reach
 from gpuprov.render.digest import Digest
@@ -72,7 +72,8 @@ def test_a_gpu_that_a_host_does_not_have_changes_nothing_there(monkeypatch: pyte
     before = digests(known), digests(unknown)
     tables = digest.catalog()
     more: dict[str, object] = {"flavours": {**tables["flavours"], "10de:ffff": "open-required"}}  # type: ignore[dict-item]
-    more["mig"] = {"models": {**tables["mig"]["models"], "0xFFFF10DE": "X1"}}  # type: ignore[index]
+    models = {**gpus.models_by_nvml_id(), "0xFFFF10DE": "X1"}
+    monkeypatch.setattr(gpus, "models_by_nvml_id", lambda: models)
     monkeypatch.setattr(digest, "catalog", lambda: tables | more)
     assert not between(before[0], digests(known))
     assert between(before[1], digests(unknown)) == {"nvidia_driver", "mig"}, "whose GPUs the spec does not name"
@@ -128,7 +129,7 @@ def test_what_several_resolve_by_is_noticed_by_all(edit: Edit) -> None:
         ("gpuprov/shared/resolve.py", '"""Which kernel modules: ', '"""Other words: ', set()),
         ("gpuprov/shared/resolve.py", "def flavour(", "# A comment.\n\n\ndef flavour(", set()),
         ("gpuprov/shared/engines.py", "CRUN_SINCE = (1, 31)", "CRUN_SINCE = (1, 32)", {"container_toolkit"}),
-        ("gpuprov/shared/mig_fit.py", "def ", "ANOTHER = 1\n\n\ndef ", {"mig"}),
+        ("gpuprov/onhost/mig/fit.py", "def ", "ANOTHER = 1\n\n\ndef ", {"mig"}),
         ("gpuprov/shared/reach.py", "import re", "import re, sys", set()),
         ("gpuprov/cli/__init__.py", "import", "import sys; import", set()),
         ("gpuprov/capabilities/base.py", "import", "import sys; import", set()),
