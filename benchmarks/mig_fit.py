@@ -13,8 +13,8 @@ from functools import partial
 
 from gpuprov.catalog.gpus import gpus
 from gpuprov.mig import Model, model_of
-from gpuprov.shared.mig_fit import fit, layouts
-from gpuprov.shared.mig_layout import Instance
+from gpuprov.onhost.mig.fit import fit, layouts
+from gpuprov.onhost.mig.layout import Instance
 
 FIT, LAYOUTS = 0.05, 1.0
 

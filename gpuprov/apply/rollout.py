@@ -126,7 +126,7 @@ class _Rollout:
             return result.moment == "preflight"
         if not result.stops or result.status != "fail" or result.capability not in {*run, "host"}:
             return False
-        return not (self.options.drain and result.check.endswith(".clients"))
+        return not (self.options.drain and result.drained)
 
     def plans(self) -> list[HostPlan]:
         """What will be done, as `plan` would say it without Ansible."""

@@ -51,9 +51,10 @@ def judge(
     drains: bool = False,
 ) -> Verdict:
     """`preflight`: ask also what must hold before anything is changed. `only`: no other capabilities than these. `run`: those that
-    are applied in this run, if they are more. `drains`: a drain command takes care of GPU clients."""
+    are applied in this run, if they are more. `drains`: there is a drain command, so that who uses the GPUs is no reason to stop; the
+    roles that must have them free run it, and ask again."""
     results = evaluate(spec, facts, only=only, stops=True) if preflight else []
-    refusals = [refusal(one) for one in results if one.refuses and not (drains and _of_clients(one))]
+    refusals = [refusal(result) for result in results if result.refuses and not (drains and result.drained)]
     desired: dict[str, dict[str, Any]] = {}
     for name in () if refusals else _asked(spec, only):
         wanted = BY_NAME[name].desired
@@ -78,10 +79,6 @@ def refusal(result: Result) -> str:
     """A check that forbids to go on, in one line."""
     expected = f" (expected: {result.expected})" if result.expected else ""
     return f"{result.check}: {result.found}{expected}" + (f". Fix: {result.hint}" if result.hint else "")
-
-
-def _of_clients(result: Result) -> bool:
-    return result.status == "fail" and result.check.endswith(".clients")
 
 
 def _asked(spec: HostSpec, only: Collection[str]) -> Iterable[str]:

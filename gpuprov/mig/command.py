@@ -14,8 +14,8 @@ from gpuprov.errors import GpuprovError
 from gpuprov.mig.judge import judge, of_driver, of_model
 from gpuprov.mig.model import Model, find
 from gpuprov.mig.text import as_picture, as_strips
-from gpuprov.shared import mig_fit
-from gpuprov.shared.mig_layout import Instance, LayoutError, normalise
+from gpuprov.onhost.mig import fit as mig_fit
+from gpuprov.onhost.mig.layout import Instance, LayoutError, normalise
 
 NO = 2
 WORD = re.compile(r"(?P<profile>[^@=]+)(?:@(?P<start>\d+))?(?:=(?P<count>\d+))?")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gpuprov.mig.model import ANY_GRID, Model
+from gpuprov.onhost.mig import fit as mig_fit
+from gpuprov.onhost.mig.layout import Instance
 from gpuprov.reading import is_whole
-from gpuprov.shared import mig_fit, resolve
-from gpuprov.shared.mig_layout import Instance
+from gpuprov.shared import resolve
 
 # 3g beside 4g: https://docs.nvidia.com/datacenter/tesla/mig-user-guide/concepts.html
 SPLIT_3G_4G = "510"

@@ -8,8 +8,8 @@ from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog import mig
 from gpuprov.catalog.reader import Confidence
 from gpuprov.errors import GpuprovError
-from gpuprov.shared.mig_fit import Profile
-from gpuprov.shared.mig_layout import parse_profile
+from gpuprov.onhost.mig.fit import Profile
+from gpuprov.onhost.mig.layout import parse_profile
 
 ANY_GRID = 1 << 30
 """In place of the number of memory slices, where that is not known."""

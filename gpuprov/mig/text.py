@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from gpuprov.mig import picture
 from gpuprov.mig.model import Model
 from gpuprov.mig.picture import Part
-from gpuprov.shared import mig_fit
-from gpuprov.shared.mig_fit import Placed, Profile
-from gpuprov.shared.mig_layout import Instance
+from gpuprov.onhost.mig import fit as mig_fit
+from gpuprov.onhost.mig.fit import Placed, Profile
+from gpuprov.onhost.mig.layout import Instance
 
 
 def as_picture(model: Model, wanted: Sequence[Instance], placed: Sequence[Placed], *, width: int, plain: bool) -> str:

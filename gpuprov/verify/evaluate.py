@@ -53,6 +53,11 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         """Whether apply leaves the host alone: it fails, or gpuprov itself broke, so that nobody knows."""
         return (self.stops and self.status == "fail") or is_broken(self)
 
+    @property
+    def drained(self) -> bool:
+        """Whether it is about who uses the GPUs, which a drain command takes care of."""
+        return self.check.endswith(".clients") and not is_broken(self)
+
 
 class Registry(NamedTuple):
     """The capabilities there are, and the house's own checks, which every host gets first."""

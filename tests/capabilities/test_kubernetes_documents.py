@@ -15,7 +15,7 @@ from gpuprov.capabilities.kubernetes.desired import texts
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.fleet import build_spec
-from gpuprov.shared import mig_layout
+from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.spec.model import HostSpec, RawHost
 
 EIGHT = {"gpu": {"model": "A100-SXM4-80GB", "count": 8}}

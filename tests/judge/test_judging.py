@@ -14,6 +14,7 @@ from gpuprov.probe.base import Facts
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.evaluate import evaluate, probes_of
+from tests.capabilities import mig_host
 from tests.capabilities.asking import facts, good
 
 LINE = Kernel(command_line={"iommu": "pt"})
@@ -69,6 +70,19 @@ def test_the_checks_that_stop_are_the_ones_that_plan_names_as_blocking() -> None
     asked = evaluate(spec, facts(**good()), stops=True)
     assert [result.check for result in asked] == [result.check for result in everything if result.stops]
     assert set(probes_of(spec, stops=True)) <= set(probes_of(spec, ("preflight", "now", "next-boot")))
+
+
+def test_a_drain_command_takes_care_of_who_uses_the_gpus() -> None:
+    """And of nothing else: `apply --drain` would never come to its command."""
+    spec = host(mig=BY_NAME["mig"].fragment())
+    busy = mig_host.gpu(on=False, processes=[{"pid": 701, "instance": None, "part": None}])
+    known = facts(**{**good(), "mig": mig_host.state(busy), "clock": str(int(time.time()) - 4000)})
+    checks = [
+        {line.partition(":")[0] for line in judge(spec, known, ["mig"], preflight=True, drains=drains).refusals}
+        for drains in (False, True)
+    ]
+    assert checks[0] - checks[1] == {"mig.clients"}
+    assert "host.clock" in checks[1]
 
 
 def test_the_script_is_read_as_ansible_hands_its_streams_over() -> None:

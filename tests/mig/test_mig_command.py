@@ -12,7 +12,7 @@ import pytest
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
 from gpuprov.mig.command import instances, is_plain
-from gpuprov.shared.mig_layout import Instance
+from gpuprov.onhost.mig.layout import Instance
 
 
 @pytest.fixture(autouse=True)

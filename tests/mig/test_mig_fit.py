@@ -12,8 +12,8 @@ import pytest
 from gpuprov.catalog import mig
 from gpuprov.catalog.gpus import gpus
 from gpuprov.mig import Model, find, model_of
-from gpuprov.shared.mig_fit import Fit, Placed, Profile, fit, layouts, named
-from gpuprov.shared.mig_layout import Instance
+from gpuprov.onhost.mig.fit import Fit, Placed, Profile, fit, layouts, named
+from gpuprov.onhost.mig.layout import Instance
 
 A100 = find("A100-SXM4-80GB")
 PRO = find("RTX-PRO-6000-SE")

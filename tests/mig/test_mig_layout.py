@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from gpuprov.shared import mig_fit, mig_layout
-from gpuprov.shared.mig_layout import Entry, Gpu, Instance, LayoutError, Target, normalise, parse_profile, targets
+from gpuprov.onhost.mig import fit as mig_fit
+from gpuprov.onhost.mig import layout as mig_layout
+from gpuprov.onhost.mig.layout import Entry, Gpu, Instance, LayoutError, Target, normalise, parse_profile, targets
 
 H100 = Gpu(0, "0000:18:00.0", "GPU-aa", "H100-SXM5-80GB", "NVIDIA H100 80GB HBM3", "0x233010DE", "0x16C110DE", True)
 A30 = Gpu(1, "0000:3B:00.0", "GPU-bb", "A30", "NVIDIA A30", "0x20B710DE", "0x153210DE", True)

@@ -8,7 +8,7 @@ from gpuprov.catalog.gpus import Gpu, find_gpu, gpus
 from gpuprov.errors import GpuprovError
 from gpuprov.mig import find, model_of
 from gpuprov.mig.judge import instead, judge, of_driver, of_model, too_old
-from gpuprov.shared.mig_layout import Instance, normalise
+from gpuprov.onhost.mig.layout import Instance, normalise
 
 
 def gpu(key: str) -> Gpu:

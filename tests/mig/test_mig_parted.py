@@ -10,7 +10,7 @@ from gpuprov.catalog.gpus import by_pci_id, gpus
 from gpuprov.catalog.mig import class_of
 from gpuprov.mig import model_of
 from gpuprov.mig.judge import judge
-from gpuprov.shared.mig_layout import Gpu, LayoutError, Target, normalise, targets
+from gpuprov.onhost.mig.layout import Gpu, LayoutError, Target, normalise, targets
 
 # The labels of mig-parted's shipped configuration, without all-disabled and all-enabled: filters (nothing: none) and devices.
 # https://github.com/NVIDIA/mig-parted/blob/main/deployments/systemd/config-default.yaml (v0.15.0)

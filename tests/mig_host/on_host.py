@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
@@ -13,27 +11,14 @@ from typing import Any
 
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import profiles_for
-from gpuprov.shared import mig_fit, mig_layout
+from gpuprov.onhost.mig import __main__ as program
+from gpuprov.onhost.mig import act, plan, state, users
+from gpuprov.onhost.mig import fit as mig_fit
+from gpuprov.onhost.mig import layout as mig_layout
 from tests.simulate.nvml_host import Host
 
-FILES = Path(__file__).parents[2] / "roles" / "mig" / "files"
+__all__ = ["act", "plan", "program", "state", "users"]
 H100, A100 = "H100-SXM5-80GB", "A100-SXM4-80GB"
-
-
-def load(name: str) -> Any:
-    """A module of the program."""
-    sys.modules.setdefault("mig_layout", mig_layout)
-    sys.modules.setdefault("mig_fit", mig_fit)
-    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    if str(FILES) not in sys.path:
-        sys.path.append(str(FILES))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.dont_write_bytecode = written
-
-
-program, plan, state, users, act = (load(n) for n in ("program", "mig_plan", "mig_state", "mig_users", "mig_act"))
 
 
 def layout(*entries: dict[str, Any], mode: str = "enabled") -> dict[str, Any]:

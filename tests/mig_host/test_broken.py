@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpuprov.onhost.mig.apply import Judged
 from tests.mig_host.on_host import USUAL, Given, Machine, layout, program
 
 
@@ -39,7 +40,7 @@ def test_nvml_that_does_not_come_back_after_a_reset(
 
 @pytest.mark.parametrize("gpus", [[5], ["GPU-1"]])
 def test_a_refusal_has_all_that_an_answer_has(h100: Machine, gpus: list[Any]) -> None:
-    """The role asks for `in_use` and `resets` of every answer."""
+    """Who reads it asks for `in_use` and `resets` of every answer."""
     whole = h100.run("plan", USUAL)
     refused = h100.run("plan", layout({"gpus": gpus, "instances": {"3g.40gb": 1}}))
     assert not {*whole} - {*refused}
@@ -48,7 +49,7 @@ def test_a_refusal_has_all_that_an_answer_has(h100: Machine, gpus: list[Any]) ->
 
 
 def test_nvml_that_fails_after_the_change(h100: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, judged = program.Judged, []
+    real, judged = Judged, []
 
     def fails(nvml: Any, *arguments: Any) -> Any:
         judged.append(1)

@@ -220,7 +220,7 @@ def test_a_reset_by_nvidia_smi_where_nvml_could_not(
     tool.write_text("#!/bin/sh\necho \"$@\" >> ${0%/*}/asked\necho 'GPU Reset could not run'; exit 15\n")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setattr(act.os.path, "isdir", lambda path: path == "/sys/module/nvidia_drm")
+    monkeypatch.setattr("os.path.isdir", lambda path: path == "/sys/module/nvidia_drm")
     with a100.binding() as nvml:
         monkeypatch.setattr(nvml, "nvmlDeviceSetMigMode", lambda *_: nvml.NVML_ERROR_RESET_REQUIRED)
     a100.run("apply", USUAL)

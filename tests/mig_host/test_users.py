@@ -93,8 +93,13 @@ def process(root: Path, pid: int, *files: str, cgroup: str = "0::/user.slice/ses
     (folder / "cgroup").write_text(cgroup + "\n")
 
 
+def session(**processes: list[Any]) -> Any:
+    """What the program has of NVML."""
+    return Nvml(**processes)
+
+
 def found(**nvml: list[Any]) -> list[tuple[int, str, int | None, int | None, bool]]:
-    return [(one.pid, one.unit, one.gi, one.ci, one.computes) for one in users.users(Nvml(**nvml), [GPU])]
+    return [(one.pid, one.unit, one.gi, one.ci, one.computes) for one in users.users(session(**nvml), [GPU])]
 
 
 def test_holders_of_capability_nodes_use_their_instance(root: Path) -> None:
@@ -131,7 +136,7 @@ def test_nvml_names_users_of_the_gpu_and_of_its_instances(root: Path) -> None:
 
 def test_a_user_is_told_by_command_pid_owner_and_unit(root: Path) -> None:
     process(root, 7, "/dev/nvidia0", "/dev/nvidia-uvm", cgroup="")
-    (one,) = users.users(Nvml(), [GPU])
+    (one,) = users.users(session(), [GPU])
     assert str(one) == f"train (pid 7, {'root' if os.geteuid() == 0 else one.owner})"
 
 

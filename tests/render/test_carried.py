@@ -6,23 +6,23 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gpuprov import assets
+from gpuprov.capabilities.mig.desired import PROGRAM
 from gpuprov.catalog.gpus import find_gpu, models_by_nvml_id
 from gpuprov.errors import GpuprovError
+from gpuprov.onhost.mig import fit as mig_fit
+from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.render import carried, reach, render
-from gpuprov.shared import mig_fit, mig_layout
 
 BINDING = "roles/mig/files/pynvml.py"
 
 
 def test_the_role_mig_has_its_whole_program() -> None:
     files = render([]).files
-    assert files["roles/mig/files/mig_fit.py"] == Path(str(mig_fit.__file__)).read_text()
-    assert files["roles/mig/files/mig_layout.py"] == Path(str(mig_layout.__file__)).read_text()
-    own = yaml.safe_load((assets.root() / "roles/mig/vars/main.yml").read_text())["__mig_program"]
-    assert {f"roles/mig/files/{name}" for name in (*own, "run_aside.py")} == {
+    assert files["roles/mig/files/fit.py"] == Path(str(mig_fit.__file__)).read_text()
+    assert files["roles/mig/files/layout.py"] == Path(str(mig_layout.__file__)).read_text()
+    assert {f"roles/mig/files/{name}" for name in PROGRAM} == {
         name for name in files if name.startswith("roles/mig/files/")
     }
 
@@ -36,12 +36,12 @@ def test_the_binding_keeps_its_licence() -> None:
 
 def test_the_digest_follows_what_is_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = reach.of_role.__wrapped__("mig").texts
-    other = tmp_path / "mig_fit.py"
+    other = tmp_path / "fit.py"
     other.write_text("# another\n")
-    mine = {**carried.carried("mig"), "files/mig_fit.py": other}
+    mine = {**carried.carried("mig"), "files/fit.py": other}
     monkeypatch.setattr(carried, "carried", lambda name: mine if name == "mig" else {})
     after = reach.of_role.__wrapped__("mig").texts
-    assert {place for place in before if before[place] != after[place]} == {"roles/mig/files/mig_fit.py"}
+    assert {place for place in before if before[place] != after[place]} == {"roles/mig/files/fit.py"}
     assert carried.role_files("persistence").keys() == {
         str(path.relative_to(assets.root() / "roles/persistence"))
         for path in (assets.root() / "roles/persistence").rglob("*")

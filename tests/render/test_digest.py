@@ -71,7 +71,9 @@ def test_a_gpu_that_a_host_does_not_have_changes_nothing_there(monkeypatch: pyte
     known, unknown = host("H100-SXM5-80GB"), host()
     before, before_all = (digests(known), digests(unknown)), gpus.gpus()
     tables = digest.catalog()
-    more: dict[str, object] = {"mig": {"models": {**tables["mig"]["models"], "0xFFFF10DE": "X1"}}}  # type: ignore[index]
+    more: dict[str, object] = {}
+    models = {**gpus.models_by_nvml_id(), "0xFFFF10DE": "X1"}
+    monkeypatch.setattr(gpus, "models_by_nvml_id", lambda: models)
     monkeypatch.setattr(digest, "catalog", lambda: tables | more)
     other = msgspec.structs.replace(gpus.gpus()[0], key="X1")
     monkeypatch.setattr(gpus, "gpus", lambda: (*before_all, other))
@@ -131,7 +133,7 @@ def test_what_several_resolve_by_is_noticed_by_all(edit: Edit) -> None:
         ("gpuprov/shared/resolve.py", '"""Which kernel modules: ', '"""Other words: ', set()),
         ("gpuprov/shared/resolve.py", "def flavour(", "# A comment.\n\n\ndef flavour(", set()),
         ("gpuprov/shared/engines.py", "CRUN_SINCE = (1, 31)", "CRUN_SINCE = (1, 32)", {"container_toolkit"}),
-        ("gpuprov/shared/mig_fit.py", "def ", "ANOTHER = 1\n\n\ndef ", {"mig"}),
+        ("gpuprov/onhost/mig/fit.py", "def ", "ANOTHER = 1\n\n\ndef ", {"mig"}),
         ("gpuprov/shared/reach.py", "import re", "import re, sys", set()),
         ("gpuprov/cli/__init__.py", "import", "import sys; import", set()),
         ("gpuprov/capabilities/base.py", "import", "import sys; import", set()),

@@ -11,7 +11,7 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.catalog.gpus import Gpu, find_gpu
-from gpuprov.shared import mig_layout
+from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.spec.model import Fragment, HostSpec
 
 Entry = dict[str, Any]

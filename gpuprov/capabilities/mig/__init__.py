@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.mig import boot, now, preflight, reality, rules
+from gpuprov.capabilities.mig.desired import DESIRED, MODULES
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.catalog.driver_sets import GPU_SERVICES
-from gpuprov.catalog.gpus import models_by_nvml_id
 from gpuprov.probe import mig, pci
 
 CAPABILITY = Capability(
@@ -18,6 +17,6 @@ CAPABILITY = Capability(
     export=reality.export,
     export_probes=(mig.STATE, mig.BOOT, pci.NVIDIA_FUNCTIONS),
     follows=("nvidia_driver",),
-    tables=lambda: {"mig": {"models": models_by_nvml_id()}, "gpu_services": GPU_SERVICES},
-    carried=("gpuprov.shared.mig_layout", "gpuprov.shared.mig_fit", "pynvml"),
+    desired=DESIRED,
+    carried=("gpuprov.onhost.mig", *(f"gpuprov.onhost.mig.{name}" for name in ("__main__", *MODULES)), "pynvml"),
 )

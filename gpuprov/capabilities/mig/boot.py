@@ -8,8 +8,8 @@ from gpuprov import reading
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.probe import mig
-from gpuprov.shared import mig_layout
 
 Ctx = Context[Mig]
 APPLY = "gpuprov apply"

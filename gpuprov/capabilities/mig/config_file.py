@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from gpuprov import reading
-from gpuprov.shared import mig_layout
+from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.spec.build import show, unknown_key
 
 KEYS = ("version", "mig-configs")

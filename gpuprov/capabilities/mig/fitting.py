@@ -14,7 +14,7 @@ from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.mig import model_of
 from gpuprov.mig.judge import instead, judge, of_driver
-from gpuprov.shared import mig_layout
+from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem
 

@@ -103,7 +103,7 @@ class Mig(Fragment, frozen=True):
 
 
 def plain_layout(block: Mig) -> list[dict[str, Any]]:
-    """The layout as plain dicts, as the role and mig_layout take it."""
+    """The layout as plain dicts, as the program on the host takes it."""
     return [plain_entry(entry) for entry in block.layout]
 
 

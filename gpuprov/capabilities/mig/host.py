@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import NamedTuple
 
 from gpuprov.capabilities.base import Change
@@ -13,8 +12,10 @@ from gpuprov.capabilities.mig.fragment import Mig, plain_layout
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.driver_sets import GPU_SERVICES
 from gpuprov.mig import model_of
+from gpuprov.onhost.mig import fit as mig_fit
+from gpuprov.onhost.mig import layout as mig_layout
+from gpuprov.onhost.mig import plan, state
 from gpuprov.probe.mig import GpuInstance, MigGpu, MigState, User
-from gpuprov.shared import mig_fit, mig_layout
 from gpuprov.spec.model import HostSpec
 
 OWN = ("gpuprov-persistence.service",)
@@ -22,28 +23,26 @@ OWN = ("gpuprov-persistence.service",)
 
 
 class Needs(NamedTuple):
-    """What one GPU needs to be its target. `recut`: GPU instances that stay, with the sizes that their compute instances should have.
-
-    `problem`: why it cannot be. `blind`: where instances can be is not known before MIG mode is enabled.
-    """
+    """What one GPU needs to be its target, as the program on the host works it out, too. `problem`: why it cannot be."""
 
     gpu: MigGpu
     target: mig_layout.Target
-    destroy: tuple[GpuInstance, ...] = ()
-    create: tuple[tuple[mig_fit.Placed, tuple[int, ...]], ...] = ()
-    recut: tuple[tuple[GpuInstance, tuple[int, ...]], ...] = ()
-    problem: str = ""
-    blind: bool = False
+    change: plan.Change
+
+    @property
+    def problem(self) -> str:
+        return f"{self.gpu.told}: {self.change.problem}" if self.change.problem else ""
 
     @property
     def mode(self) -> bool:
         """Whether its MIG mode is not as wanted, now or after its next reset."""
-        return {self.gpu.current, self.gpu.pending} != {self.target.enabled}
+        return self.change.mode
 
     @property
     def instances(self) -> bool:
         """Whether its instances are not as wanted."""
-        return bool(self.destroy or self.create or self.recut or self.blind)
+        made = self.change
+        return bool(made.destroy or made.create or made.cut or made.add or made.blind)
 
 
 def entries(block: Mig) -> list[mig_layout.Entry]:
@@ -76,9 +75,9 @@ def seen(gpu: MigGpu) -> mig_layout.Gpu:
     )
 
 
-def asked(block: Mig, state: MigState) -> dict[int, mig_layout.Target]:
+def asked(block: Mig, found: MigState) -> dict[int, mig_layout.Target]:
     """By index, what each GPU should be; one without MIG, and one that no entry names, is absent. Raises LayoutError."""
-    return mig_layout.targets(entries(block), [seen(gpu) for gpu in state.gpus])
+    return mig_layout.targets(entries(block), [seen(gpu) for gpu in found.gpus])
 
 
 def table(gpu: MigGpu) -> tuple[tuple[mig_fit.Profile, ...], int]:
@@ -96,72 +95,35 @@ def _profile(name: str, slices: int, size: int, starts: tuple[int, ...], count: 
     return mig_fit.Profile(name, slices, size, starts, count, media)
 
 
-def sizes(profile: str, compute: Iterable[int]) -> tuple[int, ...]:
-    """Sizes of compute instances, largest first; none said: one that has all slices."""
-    return tuple(sorted(compute, reverse=True)) or (mig_layout.parse_profile(profile).slices,)
-
-
 def present(one: GpuInstance) -> tuple[int, ...]:
     """The sizes of a GPU instance's compute instances, largest first."""
     return tuple(sorted((part.slices for part in one.compute), reverse=True))
 
 
-def needs(gpu: MigGpu, target: mig_layout.Target, users: Sequence[User] = ()) -> Needs:
-    """What a GPU needs, moving nothing that is in use where that can be: what `apply` decides by the same search.
-
-    Raises LayoutError for an instance whose profile has a name that nobody knows.
-    """
-    for one in gpu.instances:
-        mig_layout.parse_profile(one.profile, gpu.told)
-    if not target.enabled or not target.instances:
-        return Needs(gpu, target, destroy=gpu.instances)
-    known, grid = table(gpu)
-    if not known:
-        return Needs(gpu, target, destroy=gpu.instances, blind=True)
-    there = tuple(_instance(one) for one in gpu.instances)
-    used = {user.instance for user in users if user.gpu == gpu.index}
-    busy = tuple(known for known, one in zip(there, gpu.instances, strict=True) if one.id in used)
-    found = _fit(known, grid, target.instances, there, busy)
-    if not found.placed and busy:
-        found = _fit(known, grid, target.instances, there, ())
-    if not found.placed:
-        instead = "; or ".join(mig_fit.named(one) for one in found.instead)
-        return Needs(
-            gpu, target, problem=f"{gpu.told}: {found.reason}" + (f"; what fits: {instead}" if instead else "")
+def card(gpu: MigGpu) -> state.Card:
+    """A GPU as the program on the host reads it. Raises LayoutError for an instance whose profile has a name that nobody knows."""
+    instances = tuple(
+        state.Present(
+            one.id,
+            one.profile,
+            mig_layout.parse_profile(one.profile, gpu.told).slices,
+            one.start,
+            one.size,
+            tuple(state.Compute(part.id, part.start, part.slices) for part in one.compute),
         )
-    return _difference(gpu, target, found.placed)
-
-
-@lru_cache(maxsize=1024)
-def _fit(
-    profiles: tuple[mig_fit.Profile, ...],
-    grid: int,
-    wanted: tuple[mig_layout.Instance, ...],
-    there: tuple[mig_layout.Instance, ...],
-    busy: tuple[mig_layout.Instance, ...],
-) -> mig_fit.Fit:
-    """One search for the many GPUs and checks that ask the same."""
-    return mig_fit.fit(profiles, grid, wanted, there, busy)
-
-
-def _instance(one: GpuInstance) -> mig_layout.Instance:
-    whole = present(one) == sizes(one.profile, ())
-    return mig_layout.Instance(one.profile, one.start, () if whole else present(one))
-
-
-def _difference(gpu: MigGpu, target: mig_layout.Target, placed: Sequence[mig_fit.Placed]) -> Needs:
-    aim = {
-        (at.profile, at.start): sizes(at.profile, one.compute) for at, one in zip(placed, target.instances, strict=True)
-    }
-    there = {(one.profile, one.start): one for one in gpu.instances}
-    new = sorted((key for key in aim if key not in there), key=lambda key: key[1])
-    return Needs(
-        gpu,
-        target,
-        destroy=tuple(one for key, one in there.items() if key not in aim),
-        create=tuple((mig_fit.Placed(*key), aim[key]) for key in new),
-        recut=tuple((one, aim[key]) for key, one in there.items() if key in aim and present(one) != aim[key]),
+        for one in gpu.instances
     )
+    return state.Card(seen(gpu), gpu.minor, resets(gpu), int(gpu.current), int(gpu.pending), table(gpu)[0], instances)
+
+
+def as_user(user: User) -> state.User:
+    held = user.holder
+    return state.User(held.pid, held.command, "", held.unit, user.gpu, user.instance, user.part, user.computes)
+
+
+def needs(gpu: MigGpu, target: mig_layout.Target, users: Sequence[User] = ()) -> Needs:
+    """What a GPU needs, moving nothing that is in use where that can be. Raises LayoutError (`card`)."""
+    return Needs(gpu, target, plan.change(card(gpu), target, [as_user(one) for one in users]))
 
 
 def resets(gpu: MigGpu) -> bool:
@@ -170,52 +132,44 @@ def resets(gpu: MigGpu) -> bool:
     return known is not None and known.arch == "Ampere"
 
 
-def is_service(unit: str, spec: HostSpec) -> bool:
-    """Whether a unit is one that apply stops for a change, and starts again."""
+def services(spec: HostSpec) -> list[str]:
+    """The units that apply may stop for a change and starts again; names may be patterns."""
     known = spec.site.get("host_gpu_services", GPU_SERVICES)
-    return any(fnmatchcase(unit, str(name)) for name in (*(known if isinstance(known, list) else GPU_SERVICES), *OWN))
+    return [*OWN, *map(str, known if isinstance(known, list) else GPU_SERVICES)]
+
+
+def is_service(unit: str, spec: HostSpec) -> bool:
+    """Whether a unit is one of those."""
+    return any(fnmatchcase(unit, name) for name in services(spec))
 
 
 def concerns(one: Needs, user: User) -> bool:
     """Whether a GPU's change takes away what a process uses."""
-    if user.gpu != one.gpu.index:
-        return False
-    if one.gpu.current != one.target.enabled:
-        return user.computes or resets(one.gpu)
-    if user.instance is None:
-        return False
-    return user.instance in {gone.id for gone in one.destroy} or any(
-        user.instance == held.id and (user.part is None or not _stays(held, compute, user.part))
-        for held, compute in one.recut
-    )
+    return one.change.concerns(as_user(user))
 
 
-def _stays(held: GpuInstance, compute: tuple[int, ...], part: int) -> bool:
-    return any(one.id == part and one.slices in compute for one in held.compute)
-
-
-def named(profile: str, start: int, compute: Sequence[int]) -> str:
+def named(one: GpuInstance) -> str:
     """`3g.40gb at 4`, with its compute instances where they are not one that has all slices."""
-    parts = ", ".join(f"{size}c" for size in compute) or "no compute instance"
-    return f"{profile} at {start}" + ("" if tuple(compute) == sizes(profile, ()) else f" with {parts}")
+    return state.named(one.profile, one.start, mig_layout.parse_profile(one.profile).slices, present(one))
 
 
 def changes(one: Needs) -> list[Change]:
     """What apply does about it."""
-    gpu = one.gpu
-    mode = ["enabled" if state else "disabled" for state in (gpu.current, one.target.enabled)]
-    made = [Change(kind="setting", name=f"{gpu.told}: MIG mode", before=mode[0], after=mode[1])] if one.mode else []
-    for instance in one.destroy:
-        name = named(instance.profile, instance.start, present(instance))
-        made.append(Change(kind="setting", name=f"{gpu.told}: {name}", before="there", after="destroyed"))
-    for at, compute in one.create:
-        made.append(Change(kind="setting", name=f"{gpu.told}: {named(*at, compute)}", after="created"))
-    if one.blind:
-        made.append(Change(kind="setting", name=f"{gpu.told}: its instances", after="created"))
-    for instance, compute in one.recut:
-        name = f"{gpu.told}: compute instances of {instance.profile} at {instance.start}"
-        made.append(Change(kind="setting", name=name, before=_sizes(present(instance)), after=_sizes(compute)))
-    return made
+    gpu, made = one.gpu, one.change
+    mode = ["enabled" if on else "disabled" for on in (gpu.current, one.target.enabled)]
+    told = [Change(kind="setting", name=f"{gpu.told}: MIG mode", before=mode[0], after=mode[1])] if one.mode else []
+    for gone in made.destroy:
+        name = state.named(gone.profile, gone.start, gone.slices, gone.sizes)
+        told.append(Change(kind="setting", name=f"{gpu.told}: {name}", before="there", after="destroyed"))
+    for at, compute in made.create:
+        name = state.named(at.profile, at.start, made.card.slices(at.profile), compute)
+        told.append(Change(kind="setting", name=f"{gpu.told}: {name}", after="created"))
+    if made.blind:
+        told.append(Change(kind="setting", name=f"{gpu.told}: its instances", after="created"))
+    for held, compute in made.recut():
+        name = f"{gpu.told}: compute instances of {held.profile} at {held.start}"
+        told.append(Change(kind="setting", name=name, before=_sizes(held.sizes), after=_sizes(compute)))
+    return told
 
 
 def _sizes(compute: Iterable[int]) -> str:

@@ -8,10 +8,11 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.onhost.cdi import SPECIFICATION
+from gpuprov.onhost.mig import fit as mig_fit
+from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.probe import mig, pci, system
 from gpuprov.probe.container_toolkit import CDI
 from gpuprov.probe.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
-from gpuprov.shared import mig_fit, mig_layout
 
 Ctx = Context[Mig]
 APPLY = "gpuprov apply"
@@ -146,7 +147,7 @@ def _asked(one: host.Needs) -> str:
 
 def _there(gpu: mig.MigGpu) -> str:
     found = sorted(gpu.instances, key=lambda one: one.start)
-    return ", ".join(host.named(one.profile, one.start, host.present(one)) for one in found) or "no instance"
+    return ", ".join(host.named(one) for one in found) or "no instance"
 
 
 @check("mig.cdi", *(*STATE, CDI), evidence="nvidia-ctk cdi list; nvidia-smi -L")

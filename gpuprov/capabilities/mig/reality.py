@@ -8,9 +8,10 @@ from typing import Any
 
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
+from gpuprov.onhost.mig import layout as mig_layout
+from gpuprov.onhost.mig.state import sizes_of
 from gpuprov.probe import mig, pci
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.shared import mig_layout
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
@@ -89,10 +90,14 @@ def _counts(instances: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
     return dict(Counter(names))
 
 
+def _sizes(profile: str, compute: tuple[int, ...]) -> tuple[int, ...]:
+    return sizes_of(mig_layout.parse_profile(profile).slices, compute)
+
+
 def _says(counts: dict[str, int], instances: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
     """Whether the counts, read again, are these instances."""
     (entry,) = mig_layout.normalise("enabled", [{"gpus": "all", "instances": counts}])
-    read = Counter((one.profile, host.sizes(one.profile, one.compute)) for one in entry.instances)
+    read = Counter((one.profile, _sizes(one.profile, one.compute)) for one in entry.instances)
     return read == Counter(instances)
 
 
@@ -109,6 +114,6 @@ def _entry(cut: Cut, gpus: Any) -> LayoutEntry:
 
 
 def _item(profile: str, compute: tuple[int, ...], count: int) -> dict[str, Any]:
-    whole = compute == host.sizes(profile, ())
+    whole = compute == _sizes(profile, ())
     sizes = {} if whole else {"compute": {f"{size}c": many for size, many in Counter(compute).items()}}
     return {"profile": profile, **({"count": count} if count > 1 else {}), **sizes}

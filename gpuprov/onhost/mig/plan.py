@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Collection, Iterable, NamedTuple, Optional, Sequence
+from functools import lru_cache
+from typing import Collection, Iterable, NamedTuple, Sequence
 
-import mig_fit
-import mig_layout
-from mig_state import Card, Compute, Present, User, named, sizes_of
+from . import fit as mig_fit
+from . import layout as mig_layout
+from .state import Card, Compute, Present, User, named, sizes_of
 
 
 class Change(NamedTuple):
@@ -39,6 +40,16 @@ class Change(NamedTuple):
     @property
     def anything(self) -> bool:
         return bool(self.mode or self.cut or self.destroy or self.create or self.add)
+
+    def recut(self) -> list[tuple[Present, tuple[int, ...]]]:
+        """GPU instances that stay, each with the sizes that its compute instances will have, largest first."""
+        gone, more = set(self.cut), dict(self.add)
+        found = []
+        for one in self.card.instances:
+            left = [part.size for part in one.compute if (one.id, part.id) not in gone]
+            if len(left) < len(one.compute) or one.id in more:
+                found.append((one, tuple(sorted((*left, *more.get(one.id, ())), reverse=True))))
+        return found
 
     def steps(self) -> list[str]:
         """For people: what is done, one a line."""
@@ -96,18 +107,30 @@ def change(card: Card, target: mig_layout.Target, users: Collection[User] = ()) 
 
 def _place(card: Card, target: mig_layout.Target, users: Collection[User]) -> tuple[Sequence[mig_fit.Placed], str]:
     """Places for what is wanted that leave instances in use alone; places at all; or why there are none."""
-    there = [
+    there = tuple(
         mig_layout.Instance(one.profile, one.start, () if one.sizes == (one.slices,) else one.sizes)
         for one in card.instances
-    ]
+    )
     used = {user.gi for user in users if user.gpu == card.gpu.index}
-    busy = [there[n] for n, one in enumerate(card.instances) if one.id in used]
-    for fixed in (busy, []):
-        fit = mig_fit.fit(card.profiles, card.grid, target.instances, there, fixed)
+    busy = tuple(there[n] for n, one in enumerate(card.instances) if one.id in used)
+    for fixed in (busy, ()):
+        fit = _fit(card.profiles, card.grid, target.instances, there, fixed)
         if fit.placed:
             return fit.placed, ""
     instead = "; or ".join(mig_fit.named(one) for one in fit.instead)
     return (), fit.reason + (f"; what fits: {instead}" if instead else "")
+
+
+@lru_cache(maxsize=1024)
+def _fit(
+    profiles: tuple[mig_fit.Profile, ...],
+    grid: int,
+    wanted: tuple[mig_layout.Instance, ...],
+    there: tuple[mig_layout.Instance, ...],
+    busy: tuple[mig_layout.Instance, ...],
+) -> mig_fit.Fit:
+    """One search for the many GPUs that ask the same."""
+    return mig_fit.fit(profiles, grid, wanted, there, busy)
 
 
 def _difference(card: Card, aims: Sequence[tuple[mig_fit.Placed, tuple[int, ...]]], users: Collection[User]) -> Change:
@@ -131,7 +154,7 @@ def _difference(card: Card, aims: Sequence[tuple[mig_fit.Placed, tuple[int, ...]
 
 
 def kept(
-    slices: int, compute: Sequence[Compute], wanted: Sequence[int], used: Collection[Optional[int]]
+    slices: int, compute: Sequence[Compute], wanted: Sequence[int], used: Collection[int | None]
 ) -> frozenset[int]:
     """Ids of as many compute instances as can stay beside those that must come, the used ones first."""
     ranked = sorted(compute, key=lambda one: (-one.size, one.start))

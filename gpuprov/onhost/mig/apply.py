@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import Any, Iterable, Mapping, Optional, Sequence
+from typing import Any, Iterable, Mapping, Sequence
 
-import mig_act
-import mig_layout
-import mig_plan
-import mig_users
-from mig_nvml import Nvml
-from mig_state import Card, User, named
+from . import act as mig_act
+from . import layout as mig_layout
+from . import plan as mig_plan
+from . import users as mig_users
+from .nvml import Nvml
+from .state import Card, User, named
 
 
 class Refused(Exception):
@@ -133,7 +133,7 @@ def told(card: Card) -> list[str]:
     return [f"GPU {card.gpu.index} {f'MIG with {has}' if card.current else 'without MIG'}{pending}"]
 
 
-def state(cards: Iterable[Card], users: Sequence[User], complaint: Optional[str] = None) -> dict[str, Any]:
+def state(cards: Iterable[Card], users: Sequence[User], complaint: str | None = None) -> dict[str, Any]:
     """All that is known, as JSON."""
     shown = []
     for card in cards:

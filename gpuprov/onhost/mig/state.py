@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
-import mig_fit
-import mig_layout
+from . import fit as mig_fit
+from . import layout as mig_layout
 
 
 class Compute(NamedTuple):
@@ -71,8 +71,8 @@ class User(NamedTuple):
     owner: str
     unit: str
     gpu: int
-    gi: Optional[int] = None
-    ci: Optional[int] = None
+    gi: int | None = None
+    ci: int | None = None
     computes: bool = True
 
     def __str__(self) -> str:
@@ -84,7 +84,7 @@ def sizes_of(slices: int, compute: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(compute, reverse=True)) or (slices,)
 
 
-def named(profile: str, start: Optional[int], slices: int, sizes: tuple[int, ...]) -> str:
+def named(profile: str, start: int | None, slices: int, sizes: tuple[int, ...]) -> str:
     """`3g.40gb at 4`, with its compute instances where they are not one that has all slices."""
     place = "" if start is None else f" at {start}"
     cut = "" if sizes == (slices,) else f" with {', '.join(f'{size}c' for size in sizes) or 'no compute instance'}"

@@ -6,10 +6,10 @@ import os
 import pwd
 import re
 import stat
-from typing import Any, Iterable, Iterator, NamedTuple, Optional
+from typing import Any, Iterable, Iterator, NamedTuple
 
-from mig_nvml import Nvml
-from mig_state import Card, User
+from .nvml import Nvml
+from .state import Card, User
 
 ROOT = "/"
 NONE = 0xFFFFFFFF  # what NVML calls the instance of a process that is in none
@@ -19,12 +19,12 @@ UNIT = re.compile(r"/([^/]*\.(?:service|scope))")
 def users(nvml: Nvml, cards: Iterable[Card]) -> list[User]:
     """The users of all GPUs and their instances, but for this process; each once for each place that it uses."""
     cards = list(cards)
-    found: dict[tuple[int, int, Optional[int], Optional[int]], bool] = {}
+    found: dict[tuple[int, int, int | None, int | None], bool] = {}
     for pid, (gpu, gi, ci), computes in [*_named_by_nvml(nvml, cards), *_holders(cards)]:
         key = (pid, gpu, gi, ci)
         found[key] = found.get(key, False) or computes
     computing = {key[:2] for key, computes in found.items() if computes}
-    known: dict[int, Optional[tuple[str, str, str]]] = {}
+    known: dict[int, tuple[str, str, str] | None] = {}
     result = []
     for pid, gpu, gi, ci in sorted(found, key=lambda key: (key[0], key[1], key[2] or 0, key[3] or 0)):
         who = known[pid] if pid in known else known.setdefault(pid, _process(pid))
@@ -33,9 +33,7 @@ def users(nvml: Nvml, cards: Iterable[Card]) -> list[User]:
     return result
 
 
-def _named_by_nvml(
-    nvml: Nvml, cards: list[Card]
-) -> Iterator[tuple[int, tuple[int, Optional[int], Optional[int]], bool]]:
+def _named_by_nvml(nvml: Nvml, cards: list[Card]) -> Iterator[tuple[int, tuple[int, int | None, int | None], bool]]:
     """NVML names the processes of an instance at its MIG device."""
     lib = nvml.lib
     for card in cards:
@@ -68,7 +66,7 @@ def _processes(nvml: Nvml, device: Any) -> Iterator[Any]:
             break
 
 
-def _holders(cards: list[Card]) -> Iterator[tuple[int, tuple[int, Optional[int], Optional[int]], bool]]:
+def _holders(cards: list[Card]) -> Iterator[tuple[int, tuple[int, int | None, int | None], bool]]:
     """Processes with a device file open. A CUDA program has nvidia-uvm open beside the GPU's own."""
     minors = {card.minor: card.gpu.index for card in cards}
     caps = capabilities(cards)
@@ -102,7 +100,7 @@ def _open_files() -> Iterator[tuple[int, set[str]]]:
             yield int(entry), names
 
 
-def _process(pid: int) -> Optional[tuple[str, str, str]]:
+def _process(pid: int) -> tuple[str, str, str] | None:
     """Command, owner and systemd unit or container scope; None for a process that is gone."""
     folder = os.path.join(ROOT, "proc", str(pid))
     try:
@@ -120,13 +118,13 @@ def _process(pid: int) -> Optional[tuple[str, str, str]]:
     return command, owner, units[-1] if units else ""
 
 
-def capability_files(cards: Iterable[Card]) -> dict[str, tuple[int, Optional[int], Optional[int]]]:
+def capability_files(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, int | None]]:
     """The driver's files of what its instances' device nodes are, with the instance of each.
 
     https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
     """
     base = os.path.join(ROOT, "proc/driver/nvidia/capabilities")
-    found: dict[str, tuple[int, Optional[int], Optional[int]]] = {}
+    found: dict[str, tuple[int, int | None, int | None]] = {}
     for card in cards:
         for one in card.instances:
             folder = f"{base}/gpu{card.minor}/mig/gi{one.id}"
@@ -144,7 +142,7 @@ class Node(NamedTuple):
     ours: bool
 
 
-def node_of(path: str) -> Optional[Node]:
+def node_of(path: str) -> Node | None:
     """The device node that a capability's file names; None where it names none."""
     try:
         with open(path, encoding="utf-8") as file:
@@ -163,6 +161,6 @@ def node_is_right(node: Node) -> bool:
     return mode == node.mode or not node.ours
 
 
-def capabilities(cards: Iterable[Card]) -> dict[str, tuple[int, Optional[int], Optional[int]]]:
+def capabilities(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, int | None]]:
     """By device node, the instance that it gives access to."""
     return {node.path: place for path, place in capability_files(cards).items() for node in [node_of(path)] if node}

@@ -6,13 +6,13 @@ import ctypes
 import os
 import shutil
 import subprocess
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Sequence
 
-import mig_fit
-from mig_nvml import Nvml
-from mig_plan import Change
-from mig_state import Card, User
-from mig_users import capability_files, node_is_right, node_of
+from . import fit as mig_fit
+from .nvml import Nvml
+from .plan import Change
+from .state import Card, User
+from .users import capability_files, node_is_right, node_of
 
 RESET_SECONDS = 120
 MODPROBE = "nvidia-modprobe"
@@ -54,7 +54,8 @@ def switch(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: bool)
     # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/getting-started-with-mig.html
     if said == nvml.lib.NVML_ERROR_NOT_SUPPORTED:
         raise Waits(
-            f"{card}: MIG mode {word} is pending, and this virtual machine may not reset its GPU; reboot the virtual machine, then apply again"
+            f"{card}: MIG mode {word} is pending, and this virtual machine may not reset its GPU; reboot the virtual machine, then "
+            "apply again"
         )
     if said != nvml.lib.NVML_ERROR_IN_USE and may_reset:
         reset(nvml, card)
@@ -132,7 +133,7 @@ def missing_nodes(cards: Sequence[Card]) -> list[str]:
     return [path for path, node in files.items() if node and not node_is_right(node)]
 
 
-def make_nodes(files: Sequence[str]) -> Optional[str]:
+def make_nodes(files: Sequence[str]) -> str | None:
     """Have NVIDIA's own tool make the device nodes, with the modes that the driver says. What is wrong, else None."""
     tool = shutil.which(MODPROBE)
     if not files:

@@ -1,4 +1,4 @@
-"""MIG of this host as /etc/gpuprov/mig.json wants it: `program.py state|plan|apply|boot`.
+"""MIG of this host as /etc/gpuprov/mig.json wants it: `python -m mig state|plan|apply|boot`.
 
 state: what is there. plan: what apply would do; changes nothing. apply: do it. boot: wait for the driver's GPUs, then apply.
 Standard output is one JSON object; `problem` in it, and one line on standard error, say why it cannot be. Exit status: 0 it is
@@ -14,11 +14,11 @@ import os
 import re
 import sys
 import time
-from typing import Any, Optional, Sequence
+from typing import Any, Sequence
 
-import mig_users
-from mig_apply import Broken, Judged, Refused, carry_out, state
-from mig_nvml import Nvml
+from . import users as mig_users
+from .apply import Broken, Judged, Refused, carry_out, state
+from .nvml import Nvml
 
 WANTED = "/etc/gpuprov/mig.json"
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "models.json")
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace, binding: Any = None) -> dict[str, Any]:
         nvml.close()
 
 
-def parsed(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
+def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="MIG mode, GPU instances and compute instances of this host")
     parser.add_argument("command", choices=["state", "plan", "apply", "boot"])
     parser.add_argument("--wanted", default=WANTED, metavar="FILE", help=f"what is wanted ({WANTED})")
@@ -116,7 +116,7 @@ def parsed(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     return options
 
 
-def main(arguments: Optional[Sequence[str]] = None, binding: Any = None) -> int:
+def main(arguments: Sequence[str] | None = None, binding: Any = None) -> int:
     options = parsed(arguments)
     try:
         if options.command in ("apply", "boot"):

@@ -8,9 +8,9 @@ import importlib
 import math
 from typing import Any, Iterator, Mapping
 
-import mig_fit
-import mig_layout
-from mig_state import Card, Compute, Present
+from . import fit as mig_fit
+from . import layout as mig_layout
+from .state import Card, Compute, Present
 
 AMPERE = 7  # NVML_DEVICE_ARCH_AMPERE
 ATTRIBUTES = {
@@ -36,7 +36,7 @@ class Nvml:
 
     def __init__(self, models: Mapping[str, str], binding: Any = None) -> None:
         self.models = models
-        self.lib = binding or importlib.import_module("pynvml")
+        self.lib = binding or importlib.import_module(".pynvml", __package__)
         self.error = self.lib.NVMLError
         self.lib.nvmlInit()
 

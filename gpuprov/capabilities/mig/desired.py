@@ -1,0 +1,133 @@
+"""What the role brings about: what each GPU needs, whom it concerns, what is stopped meanwhile, and the unit for each boot."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpuprov.capabilities.base import Context, Desired, Outcome
+from gpuprov.capabilities.mig import config_file, host
+from gpuprov.capabilities.mig.fragment import Mig, plain_layout
+from gpuprov.capabilities.mig.now import HOST_STATE, users, wanted
+from gpuprov.catalog import gpus
+from gpuprov.onhost.files import PYTHON
+from gpuprov.probe import mig, system
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.house import REBOOT_REASONS
+from gpuprov.spec.model import HostSpec
+
+Ctx = Context[Mig]
+MODULES = ("act", "apply", "fit", "layout", "nvml", "plan", "state", "users")
+"""Those of gpuprov/onhost/mig, beside the two that make it a program."""
+PROGRAM = ("__init__.py", "__main__.py", *(f"{name}.py" for name in MODULES), "pynvml.py")
+"""As a rendered project has them beside the rest of the role; pynvml.py is nvidia-ml-py's."""
+FOLDER = "/usr/local/lib/gpuprov/mig"
+QUIET = (
+    *("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-gridd.service"),
+    "nvidia-fabricmanager.service",
+)
+"""Of the services that hold GPUs, those that see nothing of MIG, and whose end would disturb what computes on other instances."""
+UNIT = """# Managed by gpuprov: change the inventory, then apply again.
+# The mode is lost at a boot from Hopper on, the instances on every GPU:
+# https://docs.nvidia.com/datacenter/tesla/mig-user-guide/getting-started-with-mig.html
+[Unit]
+Description=MIG mode, GPU instances and compute instances of the NVIDIA GPUs
+ConditionPathExists={desired}
+After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service
+Before=nvidia-cdi-refresh.service gpuprov-cdi-refresh.service
+Before=docker.service containerd.service crio.service podman.service podman-restart.service kubelet.service k3s.service
+Before=k3s-agent.service rke2-server.service rke2-agent.service slurmd.service
+Before=nvidia-dcgm.service dcgm.service nvidia-dcgm-exporter.service dcgm-exporter.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+Environment=PYTHONPATH={above}
+ExecStart={python} -B -m mig boot --wait 120 --services {services}
+TimeoutStartSec=300
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def unit(spec: HostSpec) -> str:
+    """The unit that has the program bring it back."""
+    above, services = FOLDER.rpartition("/")[0], ",".join(host.services(spec))
+    return UNIT.format(desired=mig.DESIRED, above=above, python=PYTHON, services=services)
+
+
+def asked(block: Mig) -> dict[str, Any]:
+    """What the program is told. Raises ProbeFailed where the file on this machine cannot be read."""
+    parted = None
+    if block.config_file:
+        found = config_file.read(block.config_file, block.selected)
+        if found.troubles:
+            raise ProbeFailed(found.troubles[0].message, found.troubles[0].hint)
+        parted = found.entries
+    return {"version": 1, "mode": block.mode, "layout": plain_layout(block), "mig_parted": parted}
+
+
+def stopped(spec: HostSpec, ending: list[str]) -> list[str]:
+    """The services that are stopped for a change: those that watch the GPUs, which read their MIG devices when they start and may
+    keep instances from being destroyed, and of the others, such as MPS's daemons, those whose instances go."""
+    watching = [one for one in host.services(spec) if "*" not in one and one not in QUIET]
+    return watching + [one for one in ending if one not in (*watching, *QUIET)]
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`wanted`: what the program is told; `files`, `units`: text by path; `program`: its files, in `folder`.
+
+    `steps`: what it would do. `later`: why nobody can say what the GPUs are; `waits`: the driver comes with a boot. `problem`: why it
+    cannot be. `resets`: a mode changes by a reset; `drain`: something that must go is in use. `stop`: services that are stopped for
+    it, unless all are for a reset; `watching`: who will not see it. `may_reset`: a GPU can be reset from here.
+    """
+    state, contained = ctx.facts.get(mig.STATE), bool(ctx.facts.get(system.CONTAINER))
+    made: dict[str, Any] = {
+        "wanted": asked(ctx.fragment),
+        "services": host.services(ctx.host),
+        "folder": FOLDER,
+        "program": list(PROGRAM),
+        "unit": mig.UNIT,
+        "files": {f"{FOLDER}/models.json": json.dumps(gpus.models_by_nvml_id()) + "\n"},
+        "units": {f"/etc/systemd/system/{mig.UNIT}": unit(ctx.host)},
+        "may_reset": not contained,
+        "waits": contained or bool(ctx.facts.get(REBOOT_REASONS)),
+        "later": state.complaint or ("" if state.gpus or state.unread else "NVML lists no GPU"),
+    }
+    plan = wanted(ctx)
+    if isinstance(plan, Outcome):
+        problem = f"mig: {plan.found}. Fix: {plan.hint}" if plan.status == "fail" and not made["later"] else ""
+        return {**made, "problem": problem, "steps": [], "resets": False, "drain": False, "stop": [], "watching": []}
+    met = [user for user in users(ctx) if any(host.concerns(one, user) for one in plan)]
+    ending = sorted({user.holder.unit for user in met if host.is_service(user.holder.unit, ctx.host)})
+    changed = {one.gpu.index for one in plan if one.change.anything}
+    others = [user for user in users(ctx) if not host.is_service(user.holder.unit, ctx.host)]
+    computing = {user.holder.pid for user in others if user.computes}
+    watching = {str(one.holder) for one in others if one.gpu in changed and one.holder.pid not in computing}
+    problems = "; ".join(one.problem for one in plan if one.problem)
+    return {
+        **made,
+        "problem": f"{problems}. Fix: correct mig in the spec; gpuprov mig layouts lists what fits" if problems else "",
+        "steps": [step for one in plan for step in one.change.steps()] + _nodes(ctx),
+        "resets": any(one.change.switches and host.resets(one.gpu) for one in plan),
+        "drain": any(user in others for user in met),
+        "stop": stopped(ctx.host, ending),
+        "watching": sorted(watching),
+    }
+
+
+def _nodes(ctx: Ctx) -> list[str]:
+    """The device nodes of instances that are not there, or not with the driver's mode."""
+    lacking = [one for one in ctx.facts.get(mig.CAPABILITIES) if one.mode != one.wanted and not (one.mode and one.kept)]
+    return [f"make {len(lacking)} device node(s) in /dev/nvidia-caps"] if lacking else []
+
+
+def facts(spec: HostSpec) -> object:
+    """The model that the program knows by the ids of the host's GPUs (all, where the spec names none), and the services it is told."""
+    known = gpus.find_gpu(spec.gpu.model) if spec.gpu else None
+    models = {key: name for key, name in gpus.models_by_nvml_id().items() if known is None or name == known.key}
+    return [models, host.services(spec)]
+
+
+DESIRED: Desired[Any] = Desired((*HOST_STATE, REBOOT_REASONS), make, facts=facts)

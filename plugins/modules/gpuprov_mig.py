@@ -1,0 +1,121 @@
+#!/usr/bin/python
+"""MIG mode, GPU instances and compute instances of a host as they should be."""
+
+from __future__ import annotations
+
+DOCUMENTATION = """
+module: gpuprov_mig
+short_description: Have the GPUs cut up as wanted, by the program that is installed, and keep it for each boot
+description:
+  - The program judges everything again before it destroys anything, and leaves alone what is in use.
+  - What was refused, or failed half-way, is not kept for the next boot; a mode that only a reboot brings is.
+  - Check mode says the steps that gpuprov worked out from the GPUs as they are.
+author: gpuprov
+options:
+  wanted:
+    description: Mode and layout, as the program takes them.
+    type: dict
+    required: true
+  steps:
+    description: What would be done; with none nothing is done, and what is wanted is kept.
+    type: list
+    elements: str
+    default: []
+  services:
+    description: Units that may be stopped for it, and do not count as users; patterns, too.
+    type: list
+    elements: str
+    default: []
+  stop:
+    description: Those of them that are stopped first. They are noted, for gpuprov_clients to start them again.
+    type: list
+    elements: str
+    default: []
+  watching:
+    description: Processes that have a GPU open without computing on it, and will not see its new devices; they are warned of.
+    type: list
+    elements: str
+    default: []
+  may_reset:
+    description: Whether a GPU may be reset by nvidia-smi where NVML could not.
+    type: bool
+    default: false
+  later:
+    description: Why nobody can say what the GPUs are; empty if NVML answered.
+    type: str
+    default: ""
+  problem:
+    description: Why it cannot be; then nothing is done.
+    type: str
+    default: ""
+  waits:
+    description: Whether the driver comes with a boot, so that the boot sets up MIG.
+    type: bool
+    default: false
+"""
+EXAMPLES = """
+- name: Cut the GPUs up
+  gpuprov_mig:
+    wanted: {version: 1, mode: disabled, layout: [], mig_parted: null}
+    steps: ["GPU 0 (0000:3b:00.0): disable MIG mode"]
+"""
+RETURN = """
+later:
+  description: Why nothing was set up yet; empty if it was.
+  type: str
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost import clients, mig_program
+
+SPEC = {
+    "wanted": {"type": "dict", "required": True},
+    "steps": {"type": "list", "elements": "str", "default": []},
+    "services": {"type": "list", "elements": "str", "default": []},
+    "stop": {"type": "list", "elements": "str", "default": []},
+    "watching": {"type": "list", "elements": "str", "default": []},
+    "may_reset": {"type": "bool", "default": False},
+    "later": {"type": "str", "default": ""},
+    "problem": {"type": "str", "default": ""},
+    "waits": {"type": "bool", "default": False},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
+    asked, steps, later = module.params, module.params["steps"], module.params["later"]
+    if asked["problem"]:
+        module.fail_json(msg=asked["problem"])
+    if later and (asked["waits"] or module.check_mode):
+        by = (
+            "gpuprov-mig.service, when it is started with the driver"
+            if asked["waits"]
+            else "the apply that brings the driver"
+        )
+        _done(module, not asked["waits"], [f"{later}. MIG is set up by {by}"], later)
+    if steps and asked["watching"]:
+        module.warn(f"restart afterwards what has a GPU open whose MIG devices change: {', '.join(asked['watching'])}")
+    if module.check_mode or not (steps or later):
+        _done(module, bool(steps), steps)
+    units = clients.active(asked["stop"]) if asked["stop"] else []
+    problem = clients.stop([unit for unit in units if unit in asked["stop"]])
+    if problem:
+        module.fail_json(msg=f"{problem}. Fix: see why on the host, then apply again")
+    answer = mig_program.carry_out(asked["wanted"], asked["services"], may_reset=asked["may_reset"])
+    if answer["problem"]:
+        if answer.get("reboot"):
+            mig_program.keep(asked["wanted"], check=False)
+        module.fail_json(msg=answer["problem"], changed=bool(answer["changed"]), steps=answer["steps"])
+    _done(module, bool(answer["changed"]), answer["steps"])
+
+
+def _done(module: AnsibleModule, changed: bool, told: list[str], later: str = "") -> None:
+    """Keep what is wanted for each boot, and end."""
+    kept = mig_program.keep(module.params["wanted"], check=module.check_mode)
+    shown = [one.shown() for one in kept] + ([{"prepared": "\n".join([*told, ""])}] if told else [])
+    module.exit_json(changed=changed or bool(kept), msg="; ".join(told), later=later, diff=shown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""mig: what the role brings about on a host, worked out from what the probes read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.mig.desired import FOLDER, MODULES, PROGRAM, make
+from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.onhost import mig_program
+from gpuprov.onhost.mig.apply import targets
+from gpuprov.probe import mig
+from gpuprov.render.carried import carried
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import HostSpec
+from tests.capabilities import mig_host as mh
+from tests.capabilities.asking import facts, good
+from tests.mig_host.on_host import card
+
+WHOLE = {"layout": [{"gpus": "all", "instances": {"7g.80gb": 1}}]}
+SMALL = ("1g.10gb", 0, (1,))
+ON_IT = [{"pid": 701, "instance": 1, "part": 0}]
+HELD = "701|/dev/nvidia0 /dev/nvidia-uvm|python3|train.service\n"
+DCGM = "702|/dev/nvidia0|nv-hostengine|nvidia-dcgm.service\n"
+SHELL = "703|/dev/nvidia0|nvtop|session-2.scope\n"
+MPS = "704|/dev/nvidia-caps/nvidia-cap3 /dev/nvidia-uvm|nvidia-cuda-mps|gpuprov-mps@mig0.service\n"
+CAP = "gpu0/mig/gi1/access|3|292|1|444|root:root\n"
+
+
+def made(block: dict[str, Any], state: str, *, site: dict[str, Any] | None = None, **more: str) -> dict[str, Any]:
+    fragment, findings = convert(block, Mig)
+    assert isinstance(fragment, Mig), findings
+    texts = {**good(), "mig": state, "mig_holders": "", "mig_capabilities": "", "reboot_reasons": "", **more}
+    names = ("mig", "nvidia_functions", "container", "mig_holders", "mig_capabilities", "reboot_reasons")
+    return make(
+        Context(HostSpec(name="gpu1", site=site or {}), fragment, facts(**{name: texts[name] for name in names}))
+    )
+
+
+def a_gpu(*cuts: mh.Cut, **more: Any) -> str:
+    return mh.state(mh.gpu(*cuts, **more))
+
+
+def test_all_is_as_wanted() -> None:
+    found = made(WHOLE, a_gpu(("7g.80gb", 0, (7,))))
+    assert (found["steps"], found["problem"], found["later"], found["resets"], found["drain"]) == (
+        [],
+        "",
+        "",
+        False,
+        False,
+    )
+
+
+def test_the_steps_are_those_of_the_program_and_who_is_in_the_way_is_drained() -> None:
+    found = made(WHOLE, a_gpu(SMALL, processes=ON_IT), mig_holders=HELD + DCGM + SHELL)
+    told = "GPU 0 (0000:19:00.0)"
+    assert found["steps"] == [f"{told}: destroy 1g.10gb at 0 (GPU instance 1)", f"{told}: create 7g.80gb at 0"]
+    assert found["drain"] is True
+    assert found["watching"] == ["nvtop (pid 703, session-2.scope)"], "nor who computes, nor a service"
+
+
+def test_what_watches_is_stopped_and_of_what_shares_only_what_goes() -> None:
+    found = made(WHOLE, a_gpu(SMALL), mig_holders=DCGM + MPS, mig_capabilities=CAP)
+    assert found["drain"] is False, "services only"
+    assert "nvidia-dcgm.service" in found["stop"]
+    assert found["stop"][-1] == "gpuprov-mps@mig0.service"
+    assert not {"nvidia-persistenced.service", "nvidia-fabricmanager.service"} & {*found["stop"]}
+    assert not [one for one in found["stop"] if "*" in one]
+    stays = made(
+        {"layout": [{"gpus": "all", "instances": {"1g.10gb": 2}}]}, a_gpu(SMALL), mig_holders=MPS, mig_capabilities=CAP
+    )
+    assert stays["steps"]
+    assert "gpuprov-mps@mig0.service" not in stays["stop"], "its instance stays"
+
+
+def test_a_site_says_which_services_may_be_stopped() -> None:
+    found = made(WHOLE, a_gpu(SMALL), site={"host_gpu_services": ["mine.service"]})
+    assert found["services"] == ["gpuprov-persistence.service", "mine.service"]
+    assert found["stop"] == ["mine.service"]
+    (unit,) = found["units"].values()
+    assert "--services gpuprov-persistence.service,mine.service\n" in unit
+
+
+@pytest.mark.parametrize(("model", "resets"), [("A100-SXM4-80GB", True), ("H100-SXM5-80GB", False)])
+def test_a_mode_changes_by_a_reset_on_ampere_alone(model: str, resets: bool) -> None:
+    found = made({"mode": "disabled"}, a_gpu(model=model))
+    assert found["resets"] is resets
+    assert found["steps"]
+
+
+def test_what_does_not_fit_is_a_problem_and_no_step() -> None:
+    found = made({"layout": [{"gpus": "all", "instances": {"3g.40gb": 3}}]}, a_gpu())
+    assert found["steps"] == []
+    assert "GPU 0 (0000:19:00.0): " in found["problem"]
+    assert "Fix: correct mig in the spec" in found["problem"]
+    stranger = made({"layout": [{"gpus": [5], "instances": {"1g.10gb": 1}}]}, a_gpu())
+    assert stranger["problem"].startswith("mig: ")
+
+
+@pytest.mark.parametrize(
+    ("container", "reasons", "waits"),
+    [("none\n", "", False), ("podman\n", "", True), ("none\n", "nvidia_driver|the driver is new\n", True)],
+)
+def test_without_a_driver(container: str, reasons: str, waits: bool) -> None:
+    found = made(WHOLE, mh.state(complaint="no driver"), container=container, reboot_reasons=reasons)
+    assert (found["later"], found["waits"], found["problem"], found["steps"]) == ("no driver", waits, "", [])
+    assert found["may_reset"] is (container == "none\n")
+
+
+def test_a_device_node_that_is_missing_is_made() -> None:
+    there = a_gpu(("7g.80gb", 0, (7,)))
+    assert made(WHOLE, there, mig_capabilities=CAP)["steps"] == []
+    (step,) = made(WHOLE, there, mig_capabilities=CAP.replace("|444|root:root", "||"))["steps"]
+    assert step == "make 1 device node(s) in /dev/nvidia-caps"
+
+
+def test_the_program_takes_what_it_is_told(tmp_path: Any) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "version: v1\nmig-configs:\n  small:\n  - {devices: all, mig-enabled: true, mig-devices: {1g.10gb: 7}}\n"
+    )
+    for block in (WHOLE, {"mode": "disabled"}, {"config_file": str(file)}):
+        (target,) = targets(json.loads(json.dumps(made(block, a_gpu())["wanted"])), [card()]).values()
+        assert target.enabled is (block.get("mode") != "disabled")
+    assert [one.profile for one in target.instances] == ["1g.10gb"] * 7
+
+
+def test_the_module_finds_the_program_where_the_role_puts_it() -> None:
+    assert f"{mig_program.ABOVE}/mig" == FOLDER
+    assert mig_program.WANTED == mig.DESIRED
+    assert {f"files/{name}" for name in PROGRAM} == set(carried("mig"))
+    assert len(MODULES) == len(PROGRAM) - 3
