@@ -77,7 +77,7 @@ rpm -qa --qf 'row|%{{NAME}}|%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}|%{{SOURCERPM
 INSTALLED = Probe(
     "driver_makers",
     by_family(
-        f"""echo "own|$(dpkg --print-architecture)"
+        f"""a=$(dpkg --print-architecture) && echo "own|$a"
 dpkg-query -W -f '${{db:Status-Abbrev}}|${{Package}}|${{Version}}|${{source:Package}}|${{Architecture}}|${{Maintainer}}\\n' |
   sed -n 's/^.[iUFHWt][^|]*|/row|/p' | {_OF_A_DRIVER}; true""",
         _RPM,

@@ -69,7 +69,7 @@ def test_sdist_builds_the_same_wheel_and_holds_the_tests(dist: Path) -> None:
         "pyproject.toml",
         "README.md",
         "LICENSE",
-        "roles/host/tasks/reach.yml",
+        "roles/host/tasks/reboot.yml",
         "tests/install/test_wheel.py",
     } <= names
 

@@ -84,18 +84,21 @@ def test_reboots_are_counted(stage: Stage, boots: str, code: int) -> None:
     assert "the report" in output
 
 
-def fails(check: str, hint: str = "do this") -> tuple[int, list[dict[str, str]]]:
-    return 1, [{"host": HOST, "check": check, "status": "fail", "found": "none", "hint": hint}]
+GREEN: tuple[int, dict[str, object]] = (0, {"results": []})
+
+
+def fails(check: str, hint: str = "do this") -> tuple[int, dict[str, object]]:
+    return 1, {"results": [{"host": HOST, "check": check, "status": "fail", "found": "none", "hint": hint}]}
 
 
 def test_a_fault_that_is_not_found_or_not_mended(stage: Stage) -> None:
     right = FAULTS[0]["caught_by"]
     says = {
         "faults": (0, FAULTS),
-        "verify green": [(0, [])],
-        "verify another-check": [(0, []), fails("nvidia_driver.loaded")],
-        "verify no-hint": [(0, []), fails(right, hint="")],
-        "verify not-mended": [(0, []), fails(right), fails(right)],
+        "verify green": [GREEN],
+        "verify another-check": [GREEN, fails("nvidia_driver.loaded")],
+        "verify no-hint": [GREEN, fails(right, hint="")],
+        "verify not-mended": [GREEN, fails(right), fails(right)],
         "verify failed-before": [fails(right)],
     }
     names = ("green", "another-check", "no-hint", "not-mended", "failed-before")

@@ -165,4 +165,4 @@ def test_an_interrupt_removes_what_was_begun(tmp_path: Path, number: int, act: s
 
 
 def test_the_task_that_reboots_is_called_so() -> None:
-    assert f"name: {REBOOTED}\n" in (ROOT / "roles/host/tasks/reboot.yml").read_text()
+    assert f"name: {REBOOTED}\n" in (ROOT / "roles/host/tasks/reboot_once.yml").read_text()

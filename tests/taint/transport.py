@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import gpuprov.gather.gather  # noqa: F401
+from gpuprov.gather.children import Job
 from gpuprov.gather.script import split
 from gpuprov.probe.base import Output
 from gpuprov.spec.model import RawHost
@@ -54,11 +55,11 @@ def serve(monkeypatch: pytest.MonkeyPatch, hosts: Mapping[str, Texts]) -> None:
         assert begin
         framed = f"gpuprov-begin {begin[1]} {NONCE} 0\n{''.join(told)}{NONCE}.\n".encode()
         assert split(framed)
-        return lambda: done(framed)
+        return Job(lambda: done(framed), b"", bool, 1, done)  # type: ignore[arg-type,return-value]
 
-    def run_all(jobs: list[Callable[[], None]], _workers: int) -> None:
+    def run_all(jobs: list[Job], _workers: int) -> None:
         for one in jobs:
-            one()
+            one.start()
 
     module = sys.modules["gpuprov.gather.gather"]  # its function has the same name
     monkeypatch.setattr(module, "job", job)
