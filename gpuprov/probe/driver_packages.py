@@ -72,7 +72,8 @@ def parse_archives(output: Output) -> tuple[tuple[str, str, str], ...]:
 
 
 _OF_A_DRIVER = "grep -Ei '^[^|]*[|].*(nvidia|cuda|xnvctrl)'"
-_RPM = f"""rpm -q --qf 'own|%{{ARCH}}\\n' rpm
+# Not the architecture of the package rpm, which has another name on openSUSE Leap's images (rpm-ndb).
+_RPM = f"""a=$(rpm -E %_arch) && echo "own|$a"
 rpm -qa --qf 'row|%{{NAME}}|%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}|%{{SOURCERPM}}|%{{ARCH}}|%{{VENDOR}}\\n' | {_OF_A_DRIVER}; true"""
 INSTALLED = Probe(
     "driver_makers",
