@@ -17,6 +17,7 @@ from gpuprov.shared import reach
 from tests.here import ROLES, play, program
 
 PLAYBOOKS = ROLES.parent / "playbooks"
+TEMPLATE = "/x/{{7*7}}"
 NOISE = (
     "bash: warning: setlocale: LC_ALL: cannot change locale (xx_XX.UTF-8)\n"
     "Linux gpu7 6.1.0 x86_64\nsudo: unable to resolve host gpu7: Name or service not known\nmark user 1000\n+ say system Linux\n"
@@ -137,7 +138,9 @@ def test_noise_and_a_shim_on_the_path_do_not_matter(tmp_path: Path) -> None:
         program(tmp_path, name, "echo 'pyenv: command not found' >&2; exit 127\n")
     noise = f"cat >&2 <<'END'\n{NOISE}END\necho Linux 0 /usr/bin/python3\n"
     program(
-        tmp_path, "sudo", f'{noise}while [ "$1" != /bin/sh ]; do shift; done\nPATH={tmp_path}:/usr/bin:/bin exec "$@"\n'
+        tmp_path,
+        "sudo",
+        f'{noise}while [ "$1" != /bin/sh ]; do shift; done\nPATH={tmp_path}:{TEMPLATE}:/usr/bin:/bin exec "$@"\n',
     )
     become = {"ansible_become": True, "ansible_become_user": "daemon", "ansible_become_exe": str(tmp_path / "sudo")}
     show = {"ansible.builtin.debug": {"msg": "used {{ ansible_python_interpreter }}"}}
@@ -151,4 +154,5 @@ def test_noise_and_a_shim_on_the_path_do_not_matter(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "used /usr/bin/python3" in done.stdout or "used /usr/local/bin/python3" in done.stdout
     assert "/usr/sbin:" in done.stdout
+    assert f":{TEMPLATE}:" in done.stdout, "the path is the host's own: no template"
     assert "in C.UTF-8" in done.stdout
