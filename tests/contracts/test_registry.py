@@ -65,4 +65,6 @@ def test_what_is_carried_is_named_by_the_role(name: str) -> None:
     worked_out = inspect.getsource(inspect.getmodule(desired.make)) if desired else ""  # type: ignore[arg-type]
     for path in carried:
         named = path.name in text_of(name) or f'"{path.stem}' in worked_out
-        assert named, f"{WHERE.format(name)}.carried has {path.name}, which neither its role nor what is worked out for it names"
+        assert named, (
+            f"{WHERE.format(name)}.carried has {path.name}, which neither its role nor what is worked out for it names"
+        )
