@@ -126,7 +126,7 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
     """One host's typed spec, or None and every problem with it."""
     blocks: dict[str, Fragment] = {}
     findings: list[tuple[Path, str, str]] = []
-    house_names = [item.name for item in msgspec.structs.fields(HOUSE.fragment)]
+    house_names = HOUSE.fragment.__struct_fields__
     names = [*house_names, *(capability.name for capability in CAPABILITIES)]
     findings += [unknown_key((), key, names) for key in raw.values if key not in names]
     own = {key: value for key, value in raw.values.items() if key in house_names and value is not False}

@@ -34,7 +34,8 @@ def batches(
     else:
         named = canaries(canary, dict.fromkeys(hosts, ()) if known is None else known)
         first = tuple(host for host in hosts if host in named)
-    rest = [host for host in hosts if host not in first]
+    early = frozenset(first)
+    rest = [host for host in hosts if host not in early]
     step = size(serial, len(hosts), "--serial", least=1) if serial else max(len(rest), 1)
     parts = [tuple(rest[start : start + step]) for start in range(0, len(rest), step)]
     return [first, *parts] if first else parts

@@ -138,9 +138,10 @@ class _Rollout:
         known = _groups(self.pairs)
         parts = batches(work, canary=self.options.canary, serial=self.options.serial, known=known)
         first = proved_first(self.options.canary, parts, known)
-        unproved = [name for name in sorted(first) if name not in set(work) and self._unproved(name)]
+        changing = frozenset(work)
+        unproved = [name for name in sorted(first - changing) if self._unproved(name)]
         failed = 0
-        chosen = [for_ansible(pair, self.readings[pair[0].name]) for pair in self.pairs if pair[0].name in set(work)]
+        chosen = [for_ansible(pair, self.readings[pair[0].name]) for pair in self.pairs if pair[0].name in changing]
         words = [str(value) for raw, _ in chosen for key, value in raw.connection.items() if is_secret(key)]
         with Log(self.options.log_dir, self.run, words) as log, workspace(chosen) as folder:
             self.log = log.path
@@ -214,7 +215,8 @@ class _Rollout:
             return
         self.show.say(f"giving back the lock{'s' * (len(part) > 1)} of {names(part)}")
         try:
-            left = leave([raw for raw, _ in self.pairs if raw.name in set(part)], self.run, at_a_time=self.pace.forks)
+            hosts = frozenset(part)
+            left = leave([raw for raw, _ in self.pairs if raw.name in hosts], self.run, at_a_time=self.pace.forks)
         except KeyboardInterrupt:
             self.interrupted = True
             self.show.say(
@@ -227,11 +229,8 @@ class _Rollout:
 
     def verify(self, chosen: Sequence[str]) -> None:
         """Read hosts again and put the results into their outcomes. Hosts that were never reached stay out."""
-        wanted = [
-            pair
-            for pair in self.pairs
-            if pair[0].name in set(chosen) and self.outcomes[pair[0].name].state != "unreachable"
-        ]
+        reached = {name for name in chosen if self.outcomes[name].state != "unreachable"}
+        wanted = [pair for pair in self.pairs if pair[0].name in reached]
         with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
             readings = read(wanted, AFTER, only=self.options.only, pace=self.pace, on_done=done)
         for name, reading in readings.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -134,6 +135,7 @@ class _Hosts:
         self._loader, self._manager, self._findings, self._extra = loader, manager, findings, extra
         self._chains: dict[tuple[int, ...], _Chain] = {}
         self._merged: dict[tuple[object, ...], Merge] = {}
+        self._same: dict[tuple[object, ...], Merge] = {}
         self._templates: Templates | None = None
 
     def all(self) -> list[RawHost]:
@@ -167,13 +169,15 @@ class _Hosts:
         templated = any(is_template(value) or isinstance(value, dict | list) for value in connection.values())
         if usable and (merge.templates or templated):
             if self._templates is None:
-                self._templates = Templates(self._loader, self._manager, self._findings, self._extra)
-            resolver = self._templates.of(host)
+                shares = self.variables.builtin
+                self._templates = Templates(self._loader, self._manager, self._findings, self._extra, shares=shares)
+            resolver = self._templates.of(host, id(chain), dict(ChainMap(*reversed(own.variables))))
             if merge.templates:
                 self.computed = True
                 merge = Merge(partial(self._refuse, str(host.name)), resolver.resolve)
                 _lay(merge, [*chain.said.layers, *own.layers], self._findings)
                 merge.finish()
+                merge = self._shared(merge)
             if templated:
                 self.computed = True
                 resolved = Merge(partial(self._refuse, str(host.name)))
@@ -201,6 +205,10 @@ class _Hosts:
             if key:
                 self._merged[key] = merge
         return merge
+
+    def _shared(self, merge: Merge) -> Merge:
+        """The merge of an earlier host that came to the same, in value and place: what is equal is judged once."""
+        return self._same.setdefault((repr(merge.values), *merge.origins.items()), merge)
 
     def _plain(self, name: str, value: Any) -> Any:
         if is_template(value) or isinstance(value, Mapping | list):

@@ -6,21 +6,32 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible import constants
 from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 
 from gpuprov.inventory.findings import Findings
-from gpuprov.inventory.origin import origin_of
+from gpuprov.inventory.origin import is_vaulted, origin_of
+from gpuprov.inventory.reads import all_names, templates_in
 from gpuprov.inventory.reasons import cleaned
 from gpuprov.inventory.source import Loader, Manager
 from gpuprov.spec.problem import Path, dotted
 
+_LOST = object()
+_Values = tuple[tuple[str, object], ...]
+_Known = dict[object, dict[frozenset[str], dict[_Values, Any]]]
+"""Results by template, by the variables that it reads, by what hosts of one chain of groups say of these themselves."""
 _UNDEFINED = re.compile(r"'([^']+)' is undefined")
 
 
 class Templates:
-    """Resolves values with all the variables that Ansible gives a host (group_vars, host_vars, hostvars, groups, ...)."""
+    """Resolves values with all the variables that Ansible gives a host (group_vars, host_vars, hostvars, groups, ...).
 
-    def __init__(self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any]) -> None:
+    shares: whether all that a host is given is known, so that hosts with the same values share results.
+    """
+
+    def __init__(
+        self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any], *, shares: bool
+    ) -> None:
         # Late: most inventories have no templates, and these load Ansible's whole playbook machinery.
         from ansible.release import __version__ as version
         from ansible.template import Templar
@@ -32,25 +43,26 @@ class Templates:
         self._variables._extra_vars = dict(extra)
         HostVars(inventory=manager, variable_manager=self._variables, loader=loader)
         self._templar = Templar(loader)
+        self._known: dict[object, _Known] = {}
+        # A fact cache on disk or in a database gives hosts variables that no source says.
+        self._shares = shares and constants.CACHE_PLUGIN in ("memory", "ansible.builtin.memory")
 
-    def of(self, host: Any) -> HostTemplates:
-        """The templates of one host; valid until the next host's are asked for."""
-        self._templar.available_variables = self._variables.get_vars(host=host)
-        return HostTemplates(str(host.name), self._templar, self._findings)
+    def of(self, host: Any, chain: object, own: Mapping[str, Any]) -> HostTemplates:
+        """The templates of one host; valid until the next host's are asked for.
 
+        chain: what stands for all that its groups give it. own: the variables that the host itself has.
+        """
+        said = {**own, "inventory_hostname": host.name, "inventory_hostname_short": host.name}
+        known = self._known.setdefault(chain, {}) if self._shares else {}
+        return HostTemplates(host, self, said, known)
 
-class HostTemplates:
-    """Resolves values for one host; what cannot be resolved becomes a finding and None."""
+    def variables(self, host: Any) -> Mapping[str, Any]:
+        """All the variables that Ansible gives a host; they are what `evaluate` reads until they are asked for of the next."""
+        self._templar.available_variables = found = self._variables.get_vars(host=host)
+        return found  # type: ignore[no-any-return]
 
-    def __init__(self, host: str, templar: Any, findings: Findings) -> None:
-        self._host, self._templar, self._findings = host, templar, findings
-
-    def resolve(self, value: Any, path: Path) -> Any:
-        """The value that a template at this path of `gpuprov` stands for."""
-        return self.named(value, dotted(path) or "gpuprov", path)
-
-    def named(self, value: Any, name: str, path: Path = ()) -> Any:
-        """The value that a template stands for; `name` is what messages call it."""
+    def evaluate(self, value: Any, name: str, path: Path, host: str) -> Any:
+        """The value that a template stands for with the variables asked for last; _LOST and a finding where there is none."""
         try:
             return self._templar.template(value)
         except AnsibleUndefinedVariable as error:
@@ -60,10 +72,64 @@ class HostTemplates:
                 hint = f'define it, or give a default: "{{{{ {found.group(1)} | default(...) }}}}"'
             else:
                 message, hint = f"{name} cannot be resolved: {_why(error)}", "define it, or give a default"
-            self._findings.add(message, origin_of(value), self._host, path, hint)
+            self._findings.add(message, origin_of(value), host, path, hint)
         except AnsibleError as error:
-            self._findings.add(f"{name} cannot be resolved: {_why(error)}", origin_of(value), self._host, path)
-        return None
+            self._findings.add(f"{name} cannot be resolved: {_why(error)}", origin_of(value), host, path)
+        return _LOST
+
+
+class HostTemplates:
+    """Resolves values for one host; what cannot be resolved becomes a finding and None."""
+
+    def __init__(self, host: Any, templates: Templates, own: Mapping[str, Any], known: _Known) -> None:
+        self._host, self._templates, self._own, self._known = host, templates, own, known
+        self._variables: Mapping[str, Any] | None = None
+
+    def resolve(self, value: Any, path: Path) -> Any:
+        """The value that a template at this path of `gpuprov` stands for."""
+        return self.named(value, dotted(path) or "gpuprov", path)
+
+    def named(self, value: Any, name: str, path: Path = ()) -> Any:
+        """The value that a template stands for; `name` is what messages call it."""
+        if not any(templates_in(value)):
+            return value
+        key = _key(value)
+        for read, results in self._known.get(key, {}).items():
+            found = results.get(self._given(read), _LOST)
+            if found is not _LOST:
+                return found
+        if self._variables is None:
+            self._variables = self._templates.variables(self._host)
+        result = self._templates.evaluate(value, name, path, str(self._host.name))
+        if result is _LOST:
+            return None
+        names = _all_read(value, self._variables)
+        if names is not None:
+            self._known.setdefault(key, {}).setdefault(names, {})[self._given(names)] = result
+        return result
+
+    def _given(self, read: frozenset[str]) -> _Values:
+        """What the host itself says of variables, in place and value: all else comes from its groups."""
+        return tuple((name, _key(self._own[name])) for name in sorted(read) if name in self._own)
+
+
+def _all_read(value: Any, variables: Mapping[str, Any]) -> frozenset[str] | None:
+    found: set[str] = set()
+    for template in templates_in(value):
+        names = all_names(template, variables)
+        if names is None:
+            return None
+        found |= names
+    return frozenset(found)
+
+
+def _key(value: Any) -> object:
+    """What tells a value from another, place and all: a result may carry the place of what it was made of."""
+    if isinstance(value, Mapping):
+        return "{}", tuple((_key(name), _key(item)) for name, item in value.items())
+    if isinstance(value, list | tuple | set):
+        return "[]", tuple(map(_key, value))
+    return (id(value),) if is_vaulted(value) else (type(value), str(value), origin_of(value))
 
 
 def _why(error: AnsibleError) -> str:

@@ -31,11 +31,14 @@ class Own:
 
     layers: list[Any] = field(default_factory=list)
     connection: dict[str, Any] = field(default_factory=dict)
+    variables: list[Mapping[str, Any]] = field(default_factory=list)
+    """All variables of the place, in order: what a template may read of it."""
 
     def extend(self, other: Own) -> None:
         """What is said later comes after, and wins."""
         self.layers += other.layers
         self.connection |= other.connection
+        self.variables += other.variables
 
 
 class Variables:
@@ -98,6 +101,7 @@ class Variables:
             if last is not None and not (layers and layers[-1][1] is last):
                 self._layer(said, last, None)
             said.connection |= _connection(entity.vars)
+            said.variables.append(entity.vars)
         return said
 
     def _beside_inventory(self, entities: list[Any]) -> Own:
@@ -123,6 +127,7 @@ class Variables:
         if "gpuprov" in result and result["gpuprov"] is not last:
             self._layer(said, result["gpuprov"], None)
         said.connection |= _connection(result)
+        said.variables.append(result)
         return said
 
     def _layer(self, said: Own, value: Any, place: Origin | None) -> None:

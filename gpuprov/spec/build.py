@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -24,16 +25,23 @@ def convert(value: object, kind: Any, path: Path = ()) -> tuple[Any, list[Findin
 
     `false` in the place of a block inside a block turns off what an outer group said there.
     """
-    value = _without_switched_off(value, shape.type_info(kind))
+    known = _shape(kind)
+    value = _without_switched_off(value, known)
     findings = list(_several_lines(value, path))
     if not findings:
         try:
             return msgspec.convert(value, kind), []
         except msgspec.ValidationError as error:
-            found = _walk(value, shape.type_info(kind), path)
+            found = _walk(value, known, path)
             return None, found or [(path, f"{dotted(path)}: {error}", "")]
     told = {finding[0] for finding in findings}
-    return None, findings + [one for one in _walk(value, shape.type_info(kind), path) if one[0] not in told]
+    return None, findings + [one for one in _walk(value, known, path) if one[0] not in told]
+
+
+@functools.cache
+def _shape(kind: Any) -> shape.Type:
+    """What msgspec says of a type: it takes milliseconds to work out, and there are as many specs as hosts."""
+    return shape.type_info(kind)
 
 
 def is_one_line(text: str) -> bool:

@@ -111,24 +111,25 @@ def _key_problems(block: Repository, path: Path) -> Iterable[Problem]:
 def located(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
     """The fragment with absolute paths of its blocks' files on this machine: they stand beside the file that names them."""
     changes: dict[str, Any] = {}
-    for field in msgspec.structs.fields(fragment):
-        block = getattr(fragment, field.name)
+    for field in fragment.__struct_fields__:
+        block = getattr(fragment, field)
         files = {key: value for key, value in _files(block) if value and not value.startswith("/")}
         for key, value in files.items():
-            origin = origins.get((name, field.name, key)) or origins.get((name, field.name)) or Origin("")
+            origin = origins.get((name, field, key)) or origins.get((name, field)) or Origin("")
             folder = File(origin.file).absolute().parent if origin.file else File.cwd()
             files[key] = str(folder / File(value).expanduser())
         if files:
-            changes[field.name] = msgspec.structs.replace(block, **files)
+            changes[field] = msgspec.structs.replace(block, **files)
     return msgspec.structs.replace(fragment, **changes) if changes else fragment
 
 
 def _files(block: object) -> list[tuple[str, str]]:
     if not isinstance(block, Fragment):
         return []
-    names = [one.name for one in msgspec.structs.fields(block)]
     return [
-        (key, getattr(block, key)) for key in names if key in ("key_file", "certificate_file", "file", "topo_source")
+        (key, getattr(block, key))
+        for key in block.__struct_fields__
+        if key in ("key_file", "certificate_file", "file", "topo_source")
     ]
 
 

@@ -1,0 +1,94 @@
+"""What a template reads. One that always says the same of the same values is evaluated once for all hosts that share them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from jinja2 import Environment, TemplateSyntaxError, nodes
+from jinja2.filters import FILTERS
+
+from gpuprov.inventory.origin import is_template
+
+_HOST = frozenset({"hostvars", "vars"})
+"""They hold the variables of every host, or all of one: what is read of them cannot be told from the template."""
+_CALLS = frozenset({"range", "dict"})
+"""Functions of the same result each time; `lookup`, `query` and `now` are not."""
+_FILTERS = (FILTERS.keys() - {"random"}) | {
+    *(
+        "b64decode",
+        "b64encode",
+        "basename",
+        "bool",
+        "checksum",
+        "combine",
+        "dict2items",
+        "difference",
+        "dirname",
+        "flatten",
+    ),
+    *("from_json", "from_yaml", "hash", "intersect", "items2dict", "mandatory", "product", "quote", "regex_escape"),
+    *(
+        "regex_findall",
+        "regex_replace",
+        "regex_search",
+        "split",
+        "splitext",
+        "symmetric_difference",
+        "ternary",
+        "to_json",
+    ),
+    *("to_nice_json", "to_nice_yaml", "to_yaml", "union", "zip"),
+}
+"""Those of Jinja and of ansible.builtin that have the same result each time: not random, shuffle, random_mac, password_hash."""
+_PARSER = Environment(extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"], autoescape=False)
+
+
+@functools.lru_cache(maxsize=4096)
+def names(template: str) -> frozenset[str] | None:
+    """The variables that a template names; None where its result may not be kept (random, lookups, other hosts' variables)."""
+    if template.startswith("#jinja2:"):
+        return None
+    try:
+        tree = _PARSER.parse(template)
+    except TemplateSyntaxError:
+        return None
+    called = {node.node.name for node in tree.find_all(nodes.Call) if isinstance(node.node, nodes.Name)}
+    found = frozenset(node.name for node in tree.find_all(nodes.Name)) - _CALLS
+    kept = called <= _CALLS and not found & _HOST and all(map(_repeats, tree.find_all(nodes.Filter)))
+    return found if kept else None
+
+
+def all_names(template: str, variables: Mapping[str, Any]) -> frozenset[str] | None:
+    """As `names`, with what the templates in those variables name in their turn."""
+    seen: set[str] = set()
+    waiting = [str.__str__(template)]
+    while waiting:
+        found = names(waiting.pop())
+        if found is None:
+            return None
+        for name in found - seen:
+            seen.add(name)
+            waiting += templates_in(variables.get(name))
+    return frozenset(seen)
+
+
+def templates_in(value: Any) -> Iterator[str]:
+    """The templates in a value, at any depth."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from templates_in(key)
+            yield from templates_in(item)
+    elif isinstance(value, list | tuple | set):
+        for item in value:
+            yield from templates_in(item)
+    elif is_template(value):
+        yield str.__str__(value)
+
+
+def _repeats(node: nodes.Filter) -> bool:
+    if node.name == "map" and node.args:
+        first = node.args[0]
+        return isinstance(first, nodes.Const) and first.value in _FILTERS
+    return node.name in _FILTERS
