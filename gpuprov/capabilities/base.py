@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
@@ -105,7 +106,7 @@ class Check:
 
     @property
     def capability(self) -> str:
-        return self.id.partition(".")[0]
+        return intern(self.id.partition(".")[0])
 
     @property
     def stops(self) -> bool:

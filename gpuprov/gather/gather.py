@@ -49,26 +49,42 @@ def gather(
     pace: Pace | None = None,
     timeout: float = HOST_LIMIT,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
-    took: dict[str, float] | None = None,
 ) -> Gathered:
-    """The facts of each host, or why it could not be read; in the order given. `on_done` is told of each as it ends, `took` gets the
-    seconds that each needed from its turn on.
+    """The facts of each host, or why it could not be read; in the order given. As `gather_each`, which `on_done` is told of too."""
+    found: Gathered = {raw.name: Unreached(raw.name, "not tried") for raw, _ in hosts}
+
+    def note(name: str, result: Facts | UnreachableError) -> None:
+        found[name] = result
+        if on_done:
+            on_done(name, result)
+
+    gather_each(hosts, note, pace=pace, timeout=timeout)
+    return found
+
+
+def gather_each(
+    hosts: Sequence[tuple[RawHost, tuple[Probe[Any], ...]]],
+    on_done: Callable[[str, Facts | UnreachableError], None],
+    *,
+    pace: Pace | None = None,
+    timeout: float = HOST_LIMIT,
+    took: dict[str, float] | None = None,
+) -> None:
+    """Read every host; `on_done` is told its facts, or why it could not be read, as it ends, and nothing of them is kept here.
+    `took` gets the seconds that each needed from its turn on.
 
     Hosts whose sshd drops the connection before the login, as it does while too many log in, are tried again with fewer at a time,
     which `pace` then remembers. On an exception (an interrupt too) every child is ended before it goes on.
     """
     pace = pace or Pace()
-    found: Gathered = {raw.name: Unreached(raw.name, "not tried") for raw, _ in hosts}
     scripts: dict[tuple[Probe[Any], ...], str] = {}
     begun: dict[str, float] = {}
     dropped: list[str] = []
 
     def note(name: str, result: Facts | UnreachableError) -> None:
-        found[name] = result
         if took is not None:
             took[name] = time.monotonic() - begun[name] if name in begun else 0.0
-        if on_done:
-            on_done(name, result)
+        on_done(name, result)
 
     def noted(name: str) -> Callable[[Answer], None]:
         done = _noted(name, note)
@@ -95,7 +111,6 @@ def gather(
             pace.slow_down(tried)
             console.warning(_told(len(waiting), before, tried, pace.forks))
             time.sleep(PAUSE)
-    return found
 
 
 def _noting_start(job: Job, name: str, begun: dict[str, float]) -> Job:

@@ -11,10 +11,11 @@ from gpuprov.capabilities.base import Moment
 from gpuprov.capabilities.host import ansible_version
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.command import SHELL
-from gpuprov.gather.gather import gather
+from gpuprov.gather.gather import gather_each
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.settings import Settings
 from gpuprov.plan.decide import PROBES
+from gpuprov.probe import nvidia
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.login import PYTHON
 from gpuprov.shared import reach
@@ -23,11 +24,13 @@ from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
 Pair = tuple[RawHost, HostSpec]
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
+KEPT = (*PROBES, nvidia.DRIVER, PYTHON)
+"""What deciding, planning and Ansible's way to the host read once the checks have been evaluated; a fleet's other facts are let go."""
 AFTER: tuple[Moment, ...] = ("now", "next-boot")
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What a host is: its facts and the checks' results; or, in `lost`, why it could not be reached."""
+    """What a host is: its results and the facts that are read after them (`KEPT`); or, in `lost`, why it could not be reached."""
 
     facts: Facts
     results: tuple[Result, ...]
@@ -57,12 +60,16 @@ def read(
 ) -> dict[str, Reading]:
     """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay)."""
     asked = [(raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *PROBES]))) for raw, spec in pairs]
-    found = gather(asked, pace=pace, on_done=(lambda name, _result: on_done(name)) if on_done else None)
-    readings = {}
-    for raw, spec in pairs:
-        facts = found[raw.name]
-        if isinstance(facts, UnreachableError):
-            readings[raw.name] = Reading(Facts({}), (), facts)
+    specs = {raw.name: spec for raw, spec in pairs}
+    readings: dict[str, Reading] = {}
+
+    def judge(name: str, found: Facts | UnreachableError) -> None:
+        if isinstance(found, UnreachableError):
+            readings[name] = Reading(Facts({}), (), found)
         else:
-            readings[raw.name] = Reading(facts, tuple(evaluate(spec, facts, moments, only=only)))
-    return readings
+            readings[name] = Reading(found.only(KEPT), tuple(evaluate(specs[name], found, moments, only=only)))
+        if on_done:
+            on_done(name)
+
+    gather_each(asked, judge, pace=pace)
+    return {raw.name: readings[raw.name] for raw, _ in pairs}

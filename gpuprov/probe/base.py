@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
@@ -90,6 +91,14 @@ class Facts:
                 raise ProbeFailed(told)
             self._parsed[probe.name] = fact
         return cast(T, self._parsed[probe.name])
+
+    def only(self, probes: Iterable[Probe[Any]]) -> Facts:
+        """The facts of these probes alone, so that the rest of what was read can be let go."""
+        kept = copy.copy(self)
+        names = {probe.name for probe in probes}
+        kept._outputs = {name: output for name, output in self._outputs.items() if name in names}
+        kept._parsed = {name: fact for name, fact in self._parsed.items() if name in names}
+        return kept
 
     def outputs(self) -> dict[str, Output]:
         """The raw outputs by probe name."""

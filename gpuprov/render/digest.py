@@ -56,8 +56,24 @@ def of_host(spec: HostSpec, variables: Mapping[str, Any]) -> dict[str, Digest]:
     made = {}
     for name in spec.capabilities:
         reach = of_role(name)
-        made[name] = Digest(_hash(asked(name, spec, variables, reach)), _hash(tables(name, spec, reach)), _role(name))
+        made[name] = Digest(_hash(asked(name, spec, variables, reach)), _hash_of_tables(name, spec, reach), _role(name))
     return made
+
+
+_tables: dict[tuple[str, int], tuple[Mapping[str, object], object, str]] = {}
+"""What was hashed, and for whom: hosts of one merged spec share its capabilities."""
+MOST_TABLES = 4096
+
+
+def _hash_of_tables(name: str, spec: HostSpec, reach: Reach) -> str:
+    """Once for all hosts that share a spec: the tables of a driver take tens of milliseconds."""
+    key = (name, id(spec.capabilities))
+    known = _tables.get(key)
+    if known is None or known[0] is not spec.capabilities or known[1] != spec.gpu:
+        if len(_tables) >= MOST_TABLES:
+            _tables.clear()
+        known = _tables[key] = (spec.capabilities, spec.gpu, _hash(tables(name, spec, reach)))
+    return known[2]
 
 
 def asked(name: str, spec: HostSpec, variables: Mapping[str, Any], reach: Reach) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """Specs and facts -> results."""
 
 from gpuprov.verify.evaluate import MOMENTS, Registry, Result, evaluate, probes_of
-from gpuprov.verify.verify import NextBoot, exit_code, next_boot, survey, unreachable, verify
+from gpuprov.verify.verify import NextBoot, exit_code, next_boot, unreachable, verify
 
 __all__ = [
     "MOMENTS",
@@ -12,7 +12,6 @@ __all__ = [
     "exit_code",
     "next_boot",
     "probes_of",
-    "survey",
     "unreachable",
     "verify",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from sys import intern
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -204,16 +205,17 @@ def shown_here(evidence: str, tools: Collection[str]) -> str:
 
 
 def _result(host: str, check: Check, outcome: Outcome, tools: Collection[str] = ()) -> Result:
+    """The texts that thousands of hosts have in common are kept once."""
     return Result(
         host=host,
         capability=check.capability,
         check=check.id,
         fields=check.fields,
         status=outcome.status,
-        expected=outcome.expected,
-        found=outcome.found,
-        evidence=shown_here(outcome.evidence or check.evidence, tools),
-        hint=outcome.hint,
+        expected=intern(outcome.expected),
+        found=intern(outcome.found),
+        evidence=intern(shown_here(outcome.evidence or check.evidence, tools)),
+        hint=intern(outcome.hint),
         moment=check.moment,
         changes=outcome.changes,
         reboot=outcome.reboot,

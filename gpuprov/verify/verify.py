@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from gpuprov.capabilities.base import Moment
 from gpuprov.capabilities.causes import AGAIN
 from gpuprov.errors import UnreachableError
-from gpuprov.gather.gather import gather
+from gpuprov.gather.gather import gather_each
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import HOST_LIMIT
@@ -21,13 +21,6 @@ from gpuprov.verify.evaluate import MOMENTS, Registry, Result, evaluate, probes_
 REACHABLE = "host.reachable"
 
 Pairs = Sequence[tuple[RawHost, HostSpec]]
-
-
-class Survey(NamedTuple):
-    """Results in the order of the fleet, and the facts they were drawn from (hosts that could be reached)."""
-
-    results: list[Result]
-    facts: dict[str, Facts]
 
 
 class NextBoot(msgspec.Struct, frozen=True):
@@ -45,31 +38,6 @@ class NextBoot(msgspec.Struct, frozen=True):
         }[self.verdict]
 
 
-def survey(
-    fleet: Pairs,
-    moments: Collection[Moment] = MOMENTS,
-    *,
-    only: Collection[str] | None = None,
-    pace: Pace | None = None,
-    timeout: float = HOST_LIMIT,
-    registered: Registry | None = None,
-    on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
-    took: dict[str, float] | None = None,
-) -> Survey:
-    """Read every host once and evaluate its checks. A host that cannot be reached is one result. `took` gets seconds, by host."""
-    known = registered or registry()
-    asked = [(raw, probes_of(spec, moments, only=only, registered=known)) for raw, spec in fleet]
-    gathered = gather(asked, pace=pace, timeout=timeout, on_done=on_done, took=took)
-    results: list[Result] = []
-    for raw, spec in fleet:
-        found = gathered[raw.name]
-        if isinstance(found, UnreachableError):
-            results.append(unreachable(raw.name, found))
-        else:
-            results += evaluate(spec, found, moments, only=only, registered=known)
-    return Survey(results, {name: found for name, found in gathered.items() if isinstance(found, Facts)})
-
-
 def verify(
     fleet: Pairs,
     moments: Collection[Moment] = MOMENTS,
@@ -81,10 +49,25 @@ def verify(
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
     took: dict[str, float] | None = None,
 ) -> list[Result]:
-    """The results of `survey`."""
-    return survey(
-        fleet, moments, only=only, pace=pace, timeout=timeout, registered=registered, on_done=on_done, took=took
-    ).results
+    """Read every host once and evaluate its checks: results in the order of the fleet. A host that cannot be reached is one result.
+
+    A host is judged as soon as it has answered, and what it answered is let go. `took` gets seconds, by host.
+    """
+    known = registered or registry()
+    specs = {raw.name: spec for raw, spec in fleet}
+    judged: dict[str, list[Result]] = {}
+
+    def judge(name: str, found: Facts | UnreachableError) -> None:
+        if isinstance(found, UnreachableError):
+            judged[name] = [unreachable(name, found)]
+        else:
+            judged[name] = evaluate(specs[name], found, moments, only=only, registered=known)
+        if on_done:
+            on_done(name, found)
+
+    asked = [(raw, probes_of(spec, moments, only=only, registered=known)) for raw, spec in fleet]
+    gather_each(asked, judge, pace=pace, timeout=timeout, took=took)
+    return [one for raw, _ in fleet for one in judged[raw.name]]
 
 
 def unreachable(host: str, error: UnreachableError) -> Result:

@@ -165,7 +165,7 @@ def test_facts_that_a_cache_holds_are_each_hosts_own(evaluated: list[str]) -> No
 
 
 def test_what_a_template_names() -> None:
-    assert names("{{ a.b | default(c) }}{% for d in range(2) %}{{ d }}{% endfor %}") == {"a", "c", "d"}
+    assert names("{{ a.b | default(c) }}{% for d in range(2) %}{{ d }}{% endfor %}") == frozenset({"a", "c", "d"})
     assert names("{{ a") is None
     assert names("{{ now() }}") is None
     assert names("{{ a | shuffle }}") is None
@@ -176,7 +176,19 @@ def _from_ansible(source: str) -> dict[str, Any]:
     """Every host's variables, resolved by Ansible."""
     tool = Path(sys.executable).parent / "ansible"
     given = "msg={{ {'gpuprov': gpuprov, 'ansible_host': ansible_host} }}"
-    command = [tool, "all", "-i", source, "-c", "local", "-m", "ansible.builtin.debug", "-a", given, "-o"]
+    command: list[str | Path] = [
+        tool,
+        "all",
+        "-i",
+        source,
+        "-c",
+        "local",
+        "-m",
+        "ansible.builtin.debug",
+        "-a",
+        given,
+        "-o",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     rows = (line.partition(" | SUCCESS => ") for line in done.stdout.splitlines())
     return {name: json.loads(answer)["msg"] for name, _, answer in rows}

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gpuprov.plan.read import Reading, for_ansible
+from gpuprov.capabilities.base import Change
+from gpuprov.fleet import build_spec
+from gpuprov.plan.planning import plans_of
+from gpuprov.plan.read import KEPT, Reading, for_ansible, read
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.verify.evaluate import Result
+from tests.capabilities.asking import good
 
 
 @pytest.fixture(autouse=True)
@@ -37,3 +42,31 @@ def test_the_python_that_was_judged_is_the_one_that_ansible_uses() -> None:
 def test_ansible_cfg_has_its_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_PYTHON_INTERPRETER", "/opt/python")
     assert "ansible_python_interpreter" not in handed("login python 3.11 /usr/bin/python3\n")
+
+
+def test_what_was_read_is_let_go_but_for_what_plans_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan made of what is kept is the plan made of everything that the host said."""
+    outputs = {name: text if isinstance(text, Output) else Output(text) for name, text in good().items()}
+    whole = Facts(outputs)
+    raw = RawHost(
+        name="gpu01",
+        connection={"ansible_connection": "local"},
+        values={"nouveau": {}, "nvidia_driver": {"version": "580"}},
+    )
+    spec, _ = build_spec(raw)
+    assert spec is not None
+    pair = (raw, spec)
+    monkeypatch.setattr("gpuprov.plan.read.gather_each", lambda asked, on_done, **_: on_done("gpu01", whole))
+    kept = read([pair])["gpu01"]
+    assert 0 < len(kept.facts.outputs()) <= len(KEPT) < len(outputs)
+    other = Result(
+        host="gpu01",
+        capability="nvidia_driver",
+        check="nvidia_driver.version",
+        status="fail",
+        changes=(Change(kind="package", name="nvidia-driver", before="570", after="580"),),
+    )
+    (plan,), (same,) = (plans_of([pair], {"gpu01": Reading(facts, (other,))}) for facts in (kept.facts, whole))
+    assert plan == same
+    assert "is reloaded if nothing holds it" in str(plan.reboot_reasons), "the loaded driver was seen"
+    assert for_ansible(pair, kept) == for_ansible(pair, Reading(whole, ()))

@@ -43,6 +43,7 @@ def forget() -> Iterator[None]:
     yield
     for kept in (reach.of_role, reach.of_entry, code._module, digest._role, digest.catalog):
         kept.cache_clear()
+    digest._tables.clear()
 
 
 @pytest.fixture
@@ -61,6 +62,7 @@ def edit(monkeypatch: pytest.MonkeyPatch) -> Edit:
         monkeypatch.setattr(Path, "read_text", read)
         for kept in (reach.of_role, reach.of_entry, code._module, digest._role):
             kept.cache_clear()
+        digest._tables.clear()
         return between(before, digests(host()))
 
     return edited
@@ -77,6 +79,7 @@ def test_a_gpu_that_a_host_does_not_have_changes_nothing_there(monkeypatch: pyte
     monkeypatch.setattr(digest, "catalog", lambda: tables | more)
     other = msgspec.structs.replace(gpus.gpus()[0], key="X1")
     monkeypatch.setattr(gpus, "gpus", lambda: (*before_all, other))
+    digest._tables.clear()
     assert not between(before[0], digests(known))
     assert between(before[1], digests(unknown)) >= {"nvidia_driver", "mig"}, "whose GPUs the spec does not name"
 

@@ -6,7 +6,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import unescape
 from importlib import import_module
 from pathlib import Path
@@ -105,9 +105,18 @@ def gathered(asked: Sequence[tuple[RawHost, Any]], **_: Any) -> dict[str, Facts 
     return {raw.name: answers[raw.name] for raw, _ in asked}
 
 
+def each(
+    asked: Sequence[tuple[RawHost, Any]], on_done: Callable[[str, Facts | UnreachableError], None], **_: Any
+) -> None:
+    for name, answer in gathered(asked).items():
+        on_done(name, answer)
+
+
 @pytest.fixture(autouse=True)
 def read(monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("gpuprov.verify.verify", "gpuprov.plan.read", "gpuprov.export", "gpuprov.gather"):
+    for place in ("gpuprov.verify.verify", "gpuprov.plan.read"):
+        monkeypatch.setattr(import_module(place), "gather_each", each)
+    for place in ("gpuprov.export", "gpuprov.gather"):
         monkeypatch.setattr(import_module(place), "gather", gathered)
 
 

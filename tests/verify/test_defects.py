@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,10 +56,16 @@ def gathered(asked: Sequence[tuple[RawHost, Any]], **_: Any) -> dict[str, Facts]
     return {raw.name: facts(raw.name) for raw, _probes in asked}
 
 
+def each(asked: Sequence[tuple[RawHost, Any]], on_done: Callable[[str, Facts], None], **_: Any) -> None:
+    for raw, _probes in asked:
+        on_done(raw.name, facts(raw.name))
+
+
 @pytest.fixture(autouse=True)
 def _no_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for room in ("gpuprov.verify.verify", "gpuprov.plan.read", "gpuprov.export"):
-        monkeypatch.setattr(sys.modules[room], "gather", gathered)
+    for room in ("gpuprov.verify.verify", "gpuprov.plan.read"):
+        monkeypatch.setattr(sys.modules[room], "gather_each", each)
+    monkeypatch.setattr(sys.modules["gpuprov.export"], "gather", gathered)
 
 
 def planted(monkeypatch: pytest.MonkeyPatch, **changed: Any) -> None:
