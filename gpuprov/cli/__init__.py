@@ -10,6 +10,7 @@ import click
 
 from gpuprov import __version__
 from gpuprov.cli import options
+from gpuprov.cli.about import about
 from gpuprov.cli.accept import accept
 from gpuprov.cli.capture import capture
 from gpuprov.cli.change import apply, plan
@@ -120,8 +121,7 @@ def verify(
     from gpuprov.report import results as reporting
     from gpuprov.report import retry
     from gpuprov.report.files import check_writable
-    from gpuprov.verify.verify import exit_code
-    from gpuprov.verify.verify import verify as prove
+    from gpuprov.verify.verify import exit_code, survey
 
     files = {name: reading.pop(name) for name in ("junit", "html", "prometheus")}
     if records:
@@ -130,6 +130,12 @@ def verify(
     options.ask_something(fleet, options.only(only))
     check_writable(*files.values())
     took: dict[str, float] = {}
+    facts: dict[str, Any] = {}
+    of_page: dict[str, Any] = {}
+    if files["html"]:
+        from gpuprov.report.known import PROBES, known
+
+        of_page["about"] = about("verify", sources, reading, options.only(only), files)
     started = monotonic()
     if records:
         from gpuprov.verify import recorded
@@ -137,16 +143,19 @@ def verify(
         results = recorded.verify(fleet.pairs, options.read_records(records), only=options.only(only))
     else:
         with console.Progress([raw.name for raw, _ in fleet.pairs], "verifying", quiet=True) as progress:
-            results = prove(
+            results, facts = survey(
                 fleet.pairs,
                 only=options.only(only),
                 pace=options.pace(reading),
                 timeout=timeout,
                 on_done=lambda host, _: progress.done(host),
                 took=took,
+                also=PROBES if files["html"] else (),
             )
+    if files["html"]:
+        of_page["known"] = known([raw for raw, _ in fleet.pairs], facts)
     whole = None if records else monotonic() - started
-    reporting.show(results, as_json=as_json, verbose=reading["verbose"], **files, took=took, seconds=whole)
+    reporting.show(results, as_json=as_json, verbose=reading["verbose"], **files, took=took, seconds=whole, **of_page)
     bad = ("fail", "error", "unreachable")
     retry.offer("verify", list(dict.fromkeys(one.host for one in results if one.status in bad)), len(fleet.pairs))
     return exit_code(results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from gpuprov.gather.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import HOST_LIMIT
-from gpuprov.probe.base import Facts
+from gpuprov.probe.base import Facts, Probe
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import MOMENTS, Registry, Result, evaluate, probes_of, registry
 
@@ -55,10 +55,17 @@ def survey(
     registered: Registry | None = None,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
     took: dict[str, float] | None = None,
+    also: Sequence[Probe[Any]] = (),
 ) -> Survey:
-    """Read every host once and evaluate its checks. A host that cannot be reached is one result. `took` gets seconds, by host."""
+    """Read every host once and evaluate its checks. A host that cannot be reached is one result. `took` gets seconds, by host.
+
+    also: what is read beside what the checks need, for the facts alone.
+    """
     known = registered or registry()
-    asked = [(raw, probes_of(spec, moments, only=only, registered=known)) for raw, spec in fleet]
+    asked = []
+    for raw, spec in fleet:
+        probes = probes_of(spec, moments, only=only, registered=known)
+        asked.append((raw, (*probes, *(one for one in also if one not in probes))))
     gathered = gather(asked, pace=pace, timeout=timeout, on_done=on_done, took=took)
     results: list[Result] = []
     for raw, spec in fleet:
