@@ -41,7 +41,7 @@
       for (const number of members) {
         const host = data.hosts[number];
         const [state, letter, words] = data.states[host[STATE]];
-        const square = make("button", `square ${state}`, size === "big" || state !== "right" ? letter : "");
+        const square = make("button", `square ${state}`, size === "big" || !["right", "part"].includes(state) ? letter : "");
         square.type = "button";
         square.tabIndex = squares.length === 0 ? 0 : -1;
         square.title = `${text(host[NAME])}: ${words}`;
@@ -270,7 +270,8 @@
       found.append(button);
     }
     if (best.length > MOST) found.append(make("p", "soft", `and ${plural(best.length - MOST, "more host")}, bright below`));
-    return best.length || shown ? `${plural(best.length, "host")}, ${plural(shown, "cause")}${best.length ? "; Enter opens the first" : ""}` : "nothing found";
+    if (!best.length && !shown) return "nothing found";
+    return `${plural(best.length, "host")}${shown ? `, ${plural(shown, "cause")}` : ""}${best.length ? "; Enter opens the first" : ""}`;
   };
   page.open = () => { if (best.length) openHost(best[0], byId("search")); };
   page.close = closeHost;
