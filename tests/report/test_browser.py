@@ -122,7 +122,7 @@ def test_search_with_the_keyboard(page: Browser) -> None:
 
 def test_squares_say_what_they_are_without_a_colour(page: Browser) -> None:
     words = page.ask(
-        "[...document.querySelectorAll('#grid .square')].map((e) => e.innerText[0] + e.className.split(' ')[1])"
+        "[...document.querySelectorAll('#grid .square')].map((e) => e.textContent[0] + e.className.split(' ')[1])"
     )
     assert sorted(set(words)) == ["Bboot", "Ffail", "Ugone", "✓right"]
     page.click("#legend button:nth-child(2)")
