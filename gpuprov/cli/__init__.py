@@ -10,6 +10,7 @@ import click
 
 from gpuprov import __version__
 from gpuprov.cli import options
+from gpuprov.cli.about import about
 from gpuprov.cli.accept import accept
 from gpuprov.cli.capture import capture
 from gpuprov.cli.change import apply, plan
@@ -117,6 +118,7 @@ def verify(
              gpuprov verify inventory.yaml --limit gpu017 --from nvidia-bug-report.log.gz
     """
     from gpuprov import console
+    from gpuprov.probe.base import Facts
     from gpuprov.report import results as reporting
     from gpuprov.report import retry
     from gpuprov.report.files import check_writable
@@ -130,6 +132,15 @@ def verify(
     options.ask_something(fleet, options.only(only))
     check_writable(*files.values())
     took: dict[str, float] = {}
+    also: tuple[Any, ...] = ()
+    of_page: dict[str, Any] = {}
+    if files["html"]:
+        from gpuprov.report.known import PROBES, known
+
+        also = PROBES
+        hosts = {raw.name: raw for raw, _ in fleet.pairs}
+        of_page["known"] = {name: known(raw) for name, raw in hosts.items()}
+        of_page["about"] = about("verify", sources, reading, options.only(only), files)
     started = monotonic()
     if records:
         from gpuprov.verify import recorded
@@ -137,16 +148,17 @@ def verify(
         results = recorded.verify(fleet.pairs, options.read_records(records), only=options.only(only))
     else:
         with console.Progress([raw.name for raw, _ in fleet.pairs], "verifying", quiet=True) as progress:
-            results = prove(
-                fleet.pairs,
-                only=options.only(only),
-                pace=options.pace(reading),
-                timeout=timeout,
-                on_done=lambda host, _: progress.done(host),
-                took=took,
-            )
+
+            def done(host: str, found: Any) -> None:
+                if files["html"] and isinstance(found, Facts):
+                    of_page["known"][host] = known(hosts[host], found)
+                progress.done(host)
+
+            pace = options.pace(reading)
+            chosen = options.only(only)
+            results = prove(fleet.pairs, only=chosen, pace=pace, timeout=timeout, on_done=done, took=took, also=also)
     whole = None if records else monotonic() - started
-    reporting.show(results, as_json=as_json, verbose=reading["verbose"], **files, took=took, seconds=whole)
+    reporting.show(results, as_json=as_json, verbose=reading["verbose"], **files, took=took, seconds=whole, **of_page)
     bad = ("fail", "error", "unreachable")
     retry.offer("verify", list(dict.fromkeys(one.host for one in results if one.status in bad)), len(fleet.pairs))
     return exit_code(results)

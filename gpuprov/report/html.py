@@ -2,64 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING
+import shlex
+from collections.abc import Mapping, Sequence
 
-from gpuprov import __version__
-from gpuprov.report.fold import EVERY, ORDER, findings, host_lines, totals
+from gpuprov.inventory.names import folded as names
+from gpuprov.report import page
+from gpuprov.report.fleet import Known, causes, data
+from gpuprov.report.fold import EVERY, ORDER, brief, findings, totals
+from gpuprov.report.page import About
+from gpuprov.report.states import BAD, LETTERS, WORDS, headline, state
 from gpuprov.report.text import unproven
-from gpuprov.shown import cleaned
 from gpuprov.verify import Result
-from gpuprov.verify.verify import verdict
+from gpuprov.verify.evaluate import ResultStatus
+from gpuprov.verify.verify import next_boot, verdict
 
-if TYPE_CHECKING:
-    from jinja2 import Template
-
-TITLES = {
-    "unreachable": "Unreachable",
-    "fail": "Failed",
-    "error": "Error",
-    "skip": "Skipped",
-    "pass": "Passed",
-    "n/a": "Not applicable",
+STATES = {
+    "unreachable": "gone",
+    "fail": "fail",
+    "error": "error",
+    "skip": "unproven",
+    "pass": "right",
+    "n/a": "unproven",
 }
-VERDICTS = {"right": "right", "wrong": "will NOT be right", "unknown": "unknown"}
+TITLES = {"unreachable": "unreachable", "fail": "failed", "error": "error"}
+LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
+MOST = 6
+"""What was found otherwise on other hosts: so many are in a cause, the others with the hosts."""
 
 
-def render(results: Sequence[Result], title: str = "gpuprov verify", *, verbose: bool = False) -> str:
-    """The page. Equal findings of many hosts stand once; each host has a row. The same results give the same text.
+def render(
+    results: Sequence[Result],
+    title: str = "gpuprov verify",
+    *,
+    verbose: bool = False,
+    about: About | None = None,
+    known: Mapping[str, Known] | None = None,
+) -> str:
+    """The page. Equal findings of many hosts stand once; each host has a square. The same results give the same text.
 
-    verbose: also what asks nothing of a host.
+    verbose: also what asks nothing of a host. about: where the results are from. known: what is shown of a host beside them.
     """
-    counted = totals(results)
-    hosts = host_lines(results, fold=False)
-    return _template().render(
+    rows: dict[str, list[Result]] = {}
+    for one in results:
+        rows.setdefault(one.host, []).append(one)
+    states = {host: state(found) for host, found in rows.items()}
+    boots = next_boot(results)
+    told = verdict(results)
+    skipped = totals(results)["skip"]
+    quiet = findings(results, ("skip", *EVERY[len(ORDER) :]) if verbose else ("skip",))
+    return page.render(
+        "report.html.j2",
         title=title,
-        version=__version__,
-        order=ORDER,
+        headline=headline(told, states, boots.values(), skipped),
+        about=about,
+        data=data(rows, states, boots, known or {}, verbose=verbose),
+        styles=("fleet.css",),
+        scripts=("fleet.js",),
+        verdict=told,
+        unproven=unproven(skipped) if skipped else "",
+        causes=causes(findings(results, LOUD)),
+        quiet=quiet,
+        bad=[(host, one) for host, one in states.items() if one in BAD],
+        states=STATES,
         titles=TITLES,
-        verdicts=VERDICTS,
-        totals=counted,
-        verdict=verdict(results),
-        unproven=unproven(counted["skip"]) if counted["skip"] else "",
-        findings=findings(results, EVERY if verbose else ORDER),
-        hosts=sorted(hosts, key=lambda line: ORDER.index(line.worst)),
-        boots={verdict: sum(line.next_boot.verdict == verdict for line in hosts) for verdict in VERDICTS},
+        letters=LETTERS,
+        words=WORDS,
+        limit=limit,
+        brief=brief,
+        most=MOST,
     )
 
 
-@lru_cache(maxsize=1)
-def _template() -> Template:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: cleaned(value) if isinstance(value, str) else value,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2")
+def limit(hosts: Sequence[str]) -> str:
+    """The hosts as a shell hands them to gpuprov or Ansible."""
+    return f"--limit {shlex.quote(names(hosts).replace(', ', ','))}"

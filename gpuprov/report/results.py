@@ -13,6 +13,8 @@ from gpuprov.errors import GpuprovError
 from gpuprov.report.files import write_atomic
 
 if TYPE_CHECKING:
+    from gpuprov.report.fleet import Known
+    from gpuprov.report.page import About
     from gpuprov.verify.evaluate import Result
 
 
@@ -26,10 +28,12 @@ def show(
     prometheus: Path | None = None,
     took: Mapping[str, float] | None = None,
     seconds: float | None = None,
+    about: About | None = None,
+    known: Mapping[str, Known] | None = None,
 ) -> None:
     """Print the results; write JUnit XML, the HTML page and the metrics. A file that cannot be written is told after the results.
 
-    `took`: seconds by host; `seconds`: of the whole.
+    `took`: seconds by host; `seconds`: of the whole; `about` and `known`: for the page.
     """
     refused: list[GpuprovError] = []
     if junit is not None:
@@ -39,7 +43,7 @@ def show(
     if html is not None:
         from gpuprov.report import html as page
 
-        refused += _write(html, page.render(results, verbose=verbose))
+        refused += _write(html, page.render(results, verbose=verbose, about=about, known=known))
     if prometheus is not None:
         from gpuprov.report import prometheus as metrics
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,7 +14,7 @@ from gpuprov.gather.gather import gather_each
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import HOST_LIMIT
-from gpuprov.probe.base import Facts
+from gpuprov.probe.base import Facts, Probe
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import MOMENTS, Registry, Result, evaluate, probes_of, registry
 
@@ -48,10 +48,12 @@ def verify(
     registered: Registry | None = None,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
     took: dict[str, float] | None = None,
+    also: Sequence[Probe[Any]] = (),
 ) -> list[Result]:
     """Read every host once and evaluate its checks: results in the order of the fleet. A host that cannot be reached is one result.
 
-    A host is judged as soon as it has answered, and what it answered is let go. `took` gets seconds, by host.
+    A host is judged as soon as it has answered, and what it answered is let go once `on_done` was told. `took` gets seconds, by host.
+    also: what is read beside what the checks need, for `on_done` alone.
     """
     known = registered or registry()
     specs = {raw.name: spec for raw, spec in fleet}
@@ -65,7 +67,10 @@ def verify(
         if on_done:
             on_done(name, found)
 
-    asked = [(raw, probes_of(spec, moments, only=only, registered=known)) for raw, spec in fleet]
+    asked = []
+    for raw, spec in fleet:
+        probes = probes_of(spec, moments, only=only, registered=known)
+        asked.append((raw, (*probes, *(one for one in also if one not in probes))))
     gather_each(asked, judge, pace=pace, timeout=timeout, took=took)
     return [one for raw, _ in fleet for one in judged[raw.name]]
 

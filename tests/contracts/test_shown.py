@@ -117,10 +117,10 @@ def test_markup_is_escaped_in_one_place() -> None:
 
 
 def test_html_templates_clean_what_they_are_given() -> None:
-    from gpuprov.report import html
+    from gpuprov.report import page
 
-    finalize = html._template().environment.finalize
+    finalize = page.environment().finalize
     assert finalize is not None
     assert finalize("\x1b[2J") == "\\u001b[2J"
-    folder = Path(html.__file__).parent / "templates"
+    folder = Path(page.__file__).parent / "templates"
     assert not [path.name for path in folder.glob("*.j2") if "|safe" in path.read_text().replace(" ", "")]

@@ -1,0 +1,35 @@
+"""Where a page is from: the time, the inventory, and the command line, without what may hold a secret."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpuprov.cli import options
+
+if TYPE_CHECKING:
+    from gpuprov.report.page import About
+
+
+def about(
+    verb: str,
+    sources: tuple[str, ...],
+    reading: dict[str, Any],
+    only: Collection[str] | None = None,
+    files: dict[str, Path | None] | None = None,
+) -> About:
+    """The command has what chooses hosts, checks and files. Extra variables and how hosts are logged in to are left out."""
+    from gpuprov.report.page import About
+
+    inventories = [str(one) for one in options.all_sources(sources, reading)]
+    words = ["gpuprov", verb, *inventories]
+    words += ["--limit", reading["limit"]] if reading.get("limit") else []
+    words += ["--only", ",".join(sorted(only))] if only else []
+    for name, path in (files or {}).items():
+        words += [f"--{name}", str(path)] if path else []
+    return About(
+        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", inventory=", ".join(inventories), command=shlex.join(words)
+    )

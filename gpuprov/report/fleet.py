@@ -1,0 +1,135 @@
+"""Results as the data of a page: each text once, each set of equal outcomes once, so that 10,000 hosts are one file."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from gpuprov.inventory.names import folded as names
+from gpuprov.report.fold import EVERY, ORDER, Finding
+from gpuprov.report.page import State
+from gpuprov.report.states import LETTERS, WORDS
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.verify import NextBoot
+
+T = TypeVar("T", bound=Hashable)
+PICTURES = 5_000_000
+"""Characters of all pictures in a page; equal ones are there once."""
+RACK = ("rack", "cabinet")
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What a page shows of a host beside its results. `groups`: as the inventory has them; `pictures`: SVG files by title;
+    `receipt`: what was applied, and when."""
+
+    groups: tuple[str, ...] = ()
+    pictures: tuple[tuple[str, str], ...] = ()
+    receipt: tuple[tuple[str, str], ...] = ()
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """The findings of one check: on the same ground, or with something else found on each host."""
+
+    findings: tuple[Finding, ...]
+    hosts: tuple[str, ...]
+
+    @property
+    def first(self) -> Result:
+        return self.findings[0].result
+
+    @property
+    def where(self) -> str:
+        return names(self.hosts)
+
+    @property
+    def followers(self) -> tuple[Result, ...]:
+        """Each check once."""
+        return tuple({one.check: one for found in self.findings for one in found.followers}.values())
+
+
+class Numbers(Generic[T]):
+    """Each value once, by a number."""
+
+    def __init__(self) -> None:
+        self.known: dict[T, int] = {}
+
+    def __getitem__(self, value: T) -> int:
+        return self.known.setdefault(value, len(self.known))
+
+
+def causes(found: Sequence[Finding]) -> list[Cause]:
+    """Those of most hosts first, whatever was found on each of them; else in the order given."""
+    alike: dict[tuple[str, str], list[Finding]] = {}
+    for one in found:
+        alike.setdefault((one.result.check, one.result.status), []).append(one)
+    merged = [
+        Cause(findings=tuple(same), hosts=tuple(dict.fromkeys(host for one in same for host in one.hosts)))
+        for same in alike.values()
+    ]
+    return sorted(merged, key=lambda one: (EVERY.index(one.first.status), -len(one.hosts)))
+
+
+def group(groups: Sequence[str]) -> str:
+    """The one under which a host is shown: its rack where a group is one, else the innermost."""
+    own = [name for name in groups if name not in ("all", "ungrouped")]
+    racks = [name for name in own if name.lower().startswith(RACK)]
+    return (racks or own or [""])[-1]
+
+
+def data(
+    rows: Mapping[str, Sequence[Result]],
+    states: Mapping[str, State],
+    boots: Mapping[str, NextBoot],
+    known: Mapping[str, Known],
+    *,
+    verbose: bool = False,
+) -> dict[str, Any]:
+    """By columns, as fleet.js reads it: numbers stand for texts, results and sets of results."""
+    texts: Numbers[str] = Numbers()
+    checks: Numbers[tuple[int, ...]] = Numbers()
+    results: Numbers[tuple[int, ...]] = Numbers()
+    sets: Numbers[tuple[int, ...]] = Numbers()
+    pictures: Numbers[tuple[int, int]] = Numbers()
+    statuses, kinds = list(EVERY if verbose else ORDER), list(LETTERS)
+    hosts = []
+    room = PICTURES
+    for host, found in rows.items():
+        of_host = []
+        for one in found:
+            if one.status not in statuses:
+                continue
+            check = checks[texts[one.check], texts[one.capability], texts[", ".join(one.fields)], texts[one.moment]]
+            told = (one.expected, one.found, one.evidence, one.hint, one.reboot, one.version, one.follows)
+            of_host.append(results[(check, statuses.index(one.status), *(texts[text] for text in told))])
+        beside = known.get(host, Known())
+        drawn = []
+        for title, picture in beside.pictures:
+            if picture not in texts.known:
+                room -= len(picture)
+            if room > 0 or picture in texts.known:
+                drawn.append(pictures[texts[title], texts[picture]])
+        boot = boots[host]
+        hosts.append(
+            [
+                texts[host],
+                texts[group(beside.groups)],
+                sets[tuple(of_host)],
+                kinds.index(states[host]),
+                texts[boot.verdict],
+                texts["; ".join(boot.reasons)],
+                drawn,
+                [[texts[name], texts[told]] for name, told in beside.receipt],
+            ]
+        )
+    return {
+        "states": [[one, LETTERS[one], WORDS[one]] for one in kinds],
+        "statuses": statuses,
+        "texts": list(texts.known),
+        "checks": list(checks.known),
+        "results": list(results.known),
+        "sets": list(sets.known),
+        "pictures": list(pictures.known),
+        "hosts": hosts,
+    }

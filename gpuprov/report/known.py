@@ -1,0 +1,100 @@
+"""What a page shows of a host beside its results, from the facts that were read for them: wiring and MIG as pictures, the receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from sys import intern
+
+from gpuprov import console
+from gpuprov.errors import defect
+from gpuprov.probe import house, mig
+from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.report.fleet import Known
+from gpuprov.spec.model import RawHost
+from gpuprov.topology import read
+from gpuprov.topology.canvas import LINE, Canvas
+from gpuprov.topology.judge import findings
+from gpuprov.topology.svg import as_svg
+
+PROBES = (house.RECEIPT,)
+"""What is read for the page, and for no check."""
+SLICE, HEIGHT, LEFT, GAP = 92, 44, 170, 10
+
+
+def known(host: RawHost, facts: Facts | None = None) -> Known:
+    """What the page shows of a host; what could not be read of it is not there."""
+    if facts is None:
+        return Known(groups=host.groups)
+    return Known(groups=host.groups, pictures=_pictures(host.name, facts), receipt=_receipt(facts))
+
+
+def _pictures(name: str, facts: Facts) -> tuple[tuple[str, str], ...]:
+    """SVG files by title. The host's name is not in them: those of equal hosts are equal, and once in the page."""
+    drawn = []
+    for title, draw in (("Topology", _topology), ("MIG", _mig)):
+        try:
+            if picture := draw(facts):
+                drawn.append((title, intern(picture)))
+        except ProbeFailed:
+            continue  # not read, or told by a check
+        except Exception as error:
+            console.warning(f"{name}: no picture in the page: {'; '.join(defect(title, error))}")
+    return tuple(drawn)
+
+
+def _topology(facts: Facts) -> str:
+    wiring = read(facts)
+    return as_svg("", wiring, findings(wiring)) if wiring.gpus else ""
+
+
+def _mig(facts: Facts) -> str:
+    return mig_picture(facts.get(mig.STATE).gpus)
+
+
+def mig_picture(gpus: Iterable[mig.MigGpu]) -> str:
+    """GPU instances on the memory slices of each GPU; GPUs with equal instances once. Nothing where no GPU is in MIG mode."""
+    alike: dict[tuple[str, int, tuple[tuple[int, int, str], ...]], list[int]] = {}
+    for gpu in gpus:
+        if gpu.current:
+            parts = tuple(sorted((one.start, one.size, one.profile) for one in gpu.instances))
+            ends = [start + one.size for one in gpu.profiles for start in one.starts] + [
+                s + size for s, size, _ in parts
+            ]
+            alike.setdefault((gpu.name, max(ends, default=0), parts), []).append(gpu.index)
+    canvas, top, wide = Canvas(), GAP, 0
+    for (name, grid, parts), numbers in alike.items():
+        canvas.text(GAP, top + LINE + 4, f"GPU {', '.join(map(str, numbers))}", "n")
+        canvas.text(GAP, top + 2 * LINE + 6, name, "s")
+        canvas.box(LEFT, top, max(grid, 1) * SLICE, HEIGHT, "host", [("" if parts else "no instance", "s")])
+        for start, size, profile in parts:
+            canvas.box(
+                LEFT + start * SLICE + 2,
+                top + 2,
+                size * SLICE - 4,
+                HEIGHT - 4,
+                "gpu",
+                [(profile, "n"), (_slices(start, size), "s")],
+            )
+        top += HEIGHT + GAP
+        wide = max(wide, LEFT + max(grid, 1) * SLICE)
+    return canvas.file("MIG instances", wide + GAP, top) if alike else ""
+
+
+def _slices(start: int, size: int) -> str:
+    return f"slice {start}" if size == 1 else f"slices {start} to {start + size - 1}"
+
+
+def _receipt(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """What was applied, in the receipt's order, and when."""
+    try:
+        found = facts.get(house.RECEIPT)
+    except ProbeFailed:
+        return ()
+    if found is None:
+        return ()
+    if found.damaged:
+        return (("receipt", f"damaged: {found.damaged}"),)
+    return (
+        ("gpuprov", f"{found.gpuprov_version}, {found.applied_at}"),
+        *((name, one.applied_at) for name, one in found.capabilities.items()),
+    )

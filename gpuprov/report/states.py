@@ -1,0 +1,87 @@
+"""How hosts stand, in one word each, and the sentence about all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpuprov.report.page import Headline, State
+from gpuprov.report.text import unproven
+from gpuprov.verify.evaluate import FAILING, Result
+from gpuprov.verify.verify import NextBoot, Verdict, verdict
+
+LETTERS: Mapping[State, str] = {
+    "gone": "U",
+    "fail": "F",
+    "error": "E",
+    "boot": "B",
+    "unproven": "?",
+    "part": "~",
+    "right": "✓",
+}
+"""By state, the worst first: what is told without a colour."""
+WORDS: Mapping[State, str] = {
+    "gone": "unreachable",
+    "fail": "failed",
+    "error": "error: could not be judged",
+    "boot": "right now, wrong after the next boot",
+    "unproven": "not proven",
+    "part": "as wanted, in part not proven",
+    "right": "as wanted",
+}
+BAD: tuple[State, ...] = ("gone", "fail", "error", "boot")
+
+
+def state(results: Sequence[Result]) -> State:
+    """Of one host."""
+    found = {one.status for one in results}
+    if "unreachable" in found:
+        return "gone"
+    if "fail" in found:
+        now = any(one.status in FAILING and one.moment != "next-boot" for one in results)
+        return "fail" if now else "boot"
+    if "error" in found:
+        return "error"
+    if verdict(results) != "as wanted":
+        return "unproven"
+    return "part" if "skip" in found else "right"
+
+
+def headline(told: Verdict, hosts: Mapping[str, State], boots: Iterable[NextBoot], skipped: int) -> Headline:
+    """The verdict as a sentence about hosts; then how many of each kind, and what the next boot will bring."""
+    counted = Counter(hosts.values())
+    many = len(hosts)
+    name = next(iter(hosts)) if many == 1 else ""
+    if told == "not as wanted":
+        bad = sum(counted[one] for one in BAD)
+        worst = max(BAD, key=lambda one: counted[one])
+        if name or bad == many:
+            return Headline(state=worst, sentence=f"{_all(name, many)} not as wanted", more=_more(counted, boots))
+        subject = f"{bad:,} of {many:,} hosts {'is' if bad == 1 else 'are'}"
+        return Headline(state=worst, sentence=f"{subject} not as wanted", more=_more(counted, boots))
+    if told == "not proven":
+        open_ = counted["unproven"]
+        if not many:
+            return Headline(state="unproven", sentence="Nothing was proven.", more="No host has anything to verify.")
+        if open_ == many:
+            more = f"No check that asks something of {name or 'these hosts'} has passed."
+            return Headline(state="unproven", sentence="Nothing was proven.", more=more)
+        subject = f"{open_:,} of {many:,} hosts {'is' if open_ == 1 else 'are'}" if open_ else _all(name, many)
+        return Headline(state="unproven", sentence=f"{subject} not proven", more=_more(counted, boots))
+    sentence = f"{_all(name, many)} as wanted" + (f", but {unproven(skipped)}" if skipped else "")
+    return Headline(state="part" if skipped else "right", sentence=sentence, more=_more(counted, boots))
+
+
+def _all(name: str, many: int) -> str:
+    return f"{name} is" if name else f"All {many:,} hosts are"
+
+
+def _more(counted: Mapping[State, int], boots: Iterable[NextBoot]) -> str:
+    """How many of each kind, where there is more than one; and the next boot."""
+    named = [f"{counted[one]:,} {word}" for one, word in WORDS.items() if counted.get(one)]
+    later: Counter[str] = Counter(one.verdict for one in boots)
+    after = {"right": "right", "wrong": "NOT right", "unknown": "not known"}
+    told = [(later[one], word) for one, word in after.items() if later[one]]
+    boot = ", ".join(f"{count:,} {word}" if len(told) > 1 else word for count, word in told)
+    kinds = f"{'; '.join(named)}. " if len(named) > 1 else ""
+    return f"{kinds}After the next boot: {boot}." if told else ""
