@@ -63,10 +63,10 @@ def result(text: str, *, in_colour: bool = False) -> None:
         ) from problem
 
 
-def progress(text: str) -> None:
-    """What is under way, to standard error; dropped where that cannot be written."""
+def progress(text: str, *, in_colour: bool = False) -> None:
+    """What is under way, to standard error; dropped where that cannot be written. in_colour: as `result` has it."""
     with suppress(OSError):
-        _write(text, sys.stderr)
+        _write(text, sys.stderr, in_colour=in_colour)
 
 
 def _write(text: str, stream: TextIO | None, *, in_colour: bool = False) -> None:

@@ -30,5 +30,6 @@ def run(pairs: Sequence[Pair], options: Options, agreed: Agreed | None = None) -
 
 def confirm(plans: list[HostPlan]) -> bool:
     """Show what will be done and ask."""
-    console.progress(plan_text(plans))
+    colour = console.coloured(sys.stderr)
+    console.progress(plan_text(plans, colour=colour, width=console.width()), in_colour=colour)
     return console.confirm("apply?")

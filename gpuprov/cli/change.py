@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,12 @@ def plan(
         say=console.progress,
         on_read=readings.update,
     )
-    console.result(planning.as_json(plans) if as_json else planning.as_text(plans, verbose=reading["verbose"]))
+    if as_json:
+        console.result(planning.as_json(plans))
+    else:
+        colour = console.coloured(sys.stdout)
+        told = planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.width())
+        console.result(told, in_colour=colour)
     if out:
         saved.write(out, fleet, readings, plans, (sources, reading), chosen)
     retry.offer("plan", [one.host for one in plans if one.unreachable], len(plans))

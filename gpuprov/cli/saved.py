@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -82,11 +83,14 @@ def narrowed(saved: Saved, fleet: Fleet) -> Fleet:
     from gpuprov.errors import GpuprovError
     from gpuprov.plan import as_text
     from gpuprov.plan import saved as saving
+    from gpuprov.shown import cleaned
 
     pairs = saving.of_plan(saved, fleet.pairs)
     if away := saving.left_out(saved):
         console.warning(f"left out, since the plan did not reach them: {', '.join(away)}")
     if not pairs:
         raise GpuprovError("the plan reached no host", saving.AGAIN)
-    console.progress(f"{as_text([one.plan for one in saved.hosts])} (the plan of {saved.made_at})")
+    colour = console.coloured(sys.stderr)
+    told = as_text([one.plan for one in saved.hosts], colour=colour, width=console.width())
+    console.progress(f"{told}\nthe plan of {cleaned(saved.made_at)}", in_colour=colour)
     return replace(fleet, pairs=tuple(pairs))
