@@ -1,0 +1,129 @@
+"""What every page has in common: one file that loads nothing, with a headline, where it is from, one search and copy buttons.
+
+A page is a template that extends base.html.j2. Texts are cleaned and escaped wherever they stand; styles and scripts are gpuprov's
+own files, and the only ones that the page's Content-Security-Policy lets a browser run: it names their digests.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from markupsafe import Markup
+
+from gpuprov import __version__
+from gpuprov.shown import cleaned
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+State = Literal["right", "part", "unproven", "boot", "error", "fail", "gone"]
+"""How a host, or all of them, stand; the names of the colours in page.css."""
+
+FOLDER = Path(__file__).parent
+
+
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict as one sentence, and what else has to be known at once."""
+
+    state: State
+    sentence: str
+    more: str = ""
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a page is from. `at`: the time, for people; `inventory`: the files; `command`: the command line as a shell takes it."""
+
+    at: str = ""
+    inventory: str = ""
+    command: str = ""
+
+
+def render(
+    template: str,
+    *,
+    title: str,
+    headline: Headline,
+    about: About | None = None,
+    data: Any = None,
+    styles: Sequence[str] = (),
+    scripts: Sequence[str] = (),
+    **values: Any,
+) -> str:
+    """The page of a template that extends base.html.j2. The same values give the same text.
+
+    `data`: what the scripts read, as plain data; its strings are cleaned here. `styles` and `scripts`: files of the folder assets
+    that follow page.css and page.js.
+    """
+    style = _asset("page.css", *styles)
+    script = _asset("page.js", *scripts)
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src '{_digest(style)}'",
+            f"script-src '{_digest(script)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            title=title,
+            headline=headline,
+            about=about or About(),
+            version=__version__,
+            policy=policy,
+            style=style,
+            script=script,
+            data=None if data is None else as_data(data),
+            **values,
+        )
+    )
+
+
+def as_data(value: Any) -> Markup:
+    """JSON for a script element: no text in it ends the element, opens a comment or hides."""
+    text = json.dumps(_clean(value), ensure_ascii=False, separators=(",", ":"))
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return cleaned(value)
+    if isinstance(value, Mapping):
+        return {cleaned(str(key)): _clean(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(one) for one in value]
+    return value
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: cleaned(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+@lru_cache(maxsize=8)
+def _asset(*names: str) -> Markup:
+    return Markup("\n".join((FOLDER / "assets" / name).read_text(encoding="utf-8") for name in names))
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
