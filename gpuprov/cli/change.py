@@ -19,6 +19,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @options.capabilities
 @click.option("--quick", is_flag=True, help="From the checks alone, without Ansible's --check --diff.")
 @click.option("-o", "--out", type=FILE, help="Save the plan to this file, for gpuprov apply FILE.")
+@click.option("--html", type=FILE, help="Write the plan to this file, too, as one HTML page.")
 @options.act_limit
 @options.json_flag
 def plan(
@@ -26,6 +27,7 @@ def plan(
     only: str | None,
     quick: bool,
     out: Path | None,
+    html: Path | None,
     timeout: float,
     as_json: bool,
     **reading: Any,
@@ -37,13 +39,14 @@ def plan(
     \b
     Example: gpuprov plan inventory.yaml --limit gpu017
              gpuprov plan inventory.yaml -o friday.plan && gpuprov apply friday.plan
+             gpuprov plan inventory.yaml --html plan.html
     """
     from gpuprov import console
     from gpuprov import plan as planning
     from gpuprov.report import retry
     from gpuprov.report.files import check_writable
 
-    check_writable(out)
+    check_writable(out, html)
     readings: dict[str, Any] = {}
     fleet = options.load(sources, reading)
     chosen = options.only(only)
@@ -63,6 +66,8 @@ def plan(
         colour = console.coloured(sys.stdout)
         told = planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.width())
         console.result(told, in_colour=colour)
+    if html:
+        saved.write_page(html, fleet, plans, (sources, reading), chosen, out)
     if out:
         saved.write(out, fleet, readings, plans, (sources, reading), chosen)
     retry.offer("plan", [one.host for one in plans if one.unreachable], len(plans))

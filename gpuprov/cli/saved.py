@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -50,6 +51,33 @@ def write(
     made = saved.made(asked, fleet.pairs, readings, plans, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     write_atomic(path, saved.text(made, fleet.pairs), mode=0o600)
     console.progress(f"saved: gpuprov apply {path} does this, and refuses where something has changed until then")
+
+
+def write_page(
+    path: Path,
+    fleet: Fleet,
+    plans: list[HostPlan],
+    given: tuple[tuple[str, ...], dict[str, Any]],
+    only: frozenset[str] | None,
+    out: Path | None,
+) -> None:
+    """Write the plan as a page, without the inventory's secrets. `out`: the saved plan, which is what to apply then."""
+    from gpuprov.plan import page, saved
+    from gpuprov.report.files import write_atomic
+    from gpuprov.report.page import About
+
+    sources, reading = given
+    asked = [*options.all_sources(sources, reading)]
+    more = [*asked, *(["--limit", reading["limit"]] if reading["limit"] else [])]
+    more += ["--only", ",".join(sorted(only))] if only else []
+    about = About(
+        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        inventory=", ".join(asked),
+        command=shlex.join(["gpuprov", "plan", *more]),
+    )
+    apply = shlex.join(["gpuprov", "apply", str(out)] if out else ["gpuprov", "apply", *more])
+    idle = all(one.idle or one.unreachable for one in plans)
+    write_atomic(path, page.render(saved.masked(plans, fleet.pairs), about, "" if idle else apply))
 
 
 def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:

@@ -21,9 +21,8 @@ def asked(instances: Any, *gpus: dict[str, Any]) -> tuple[Partition, ...]:
     return partitions(HostSpec(name="gpu1", capabilities={"mig": block}), facts(**texts))
 
 
-def drawn(one: Partition) -> tuple[list[tuple[int, int, str, str]], list[tuple[int, int, str, str]]]:
-    before, after = ([(p.start, p.size, p.name, p.fate) for p in parts] for parts in (one.before, one.after))
-    return before, after
+def drawn(one: Partition) -> tuple[list[Any], ...]:
+    return tuple([(p.start, p.size, p.name, p.fate) for p in parts] for parts in (one.before, one.after))
 
 
 def test_what_stays_what_goes_and_what_comes() -> None:
