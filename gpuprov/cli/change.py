@@ -43,6 +43,7 @@ def plan(
     """
     from gpuprov import console
     from gpuprov import plan as planning
+    from gpuprov.plan.show import Terminal
     from gpuprov.report import retry
     from gpuprov.report.files import check_writable
 
@@ -57,14 +58,14 @@ def plan(
         capabilities=chosen,
         pace=options.pace(reading),
         timeout=timeout,
-        say=console.progress,
+        show=Terminal(quiet=True),
         on_read=readings.update,
     )
     if as_json:
         console.result(planning.as_json(plans))
     else:
         colour = console.coloured(sys.stdout)
-        told = planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.width())
+        told = planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.room(sys.stdout))
         console.result(told, in_colour=colour)
     if html:
         saved.write_page(html, fleet, plans, (sources, reading), chosen, out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -44,7 +45,8 @@ def as_json(plans: Sequence[HostPlan]) -> str:
 def as_text(plans: Sequence[HostPlan], *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
     """Hosts with equal plans are told once; a host with nothing to do is one line; the last line sums up.
 
-    Lines are broken between words only; those of a diff are not. colour: + green, - red, ~ yellow, as Terraform and git have it.
+    Lines are broken between words only, at `width`, or not at all (0); those of a diff never are.
+    colour: + green, - red, ~ yellow, as Terraform and git have it.
     """
     found = groups(plans)
     lines = [line for group in found for line in _block(group, verbose)]
@@ -69,7 +71,7 @@ def _written(line: Line, colour: bool, width: int) -> Iterator[str]:
         return
     first = f"{margin}{line.sign} " if line.sign else margin
     hang = margin + "  "
-    room = max(width, line.indent + LEAST)
+    room = max(width, line.indent + LEAST) if width else sys.maxsize
     pieces = textwrap.wrap(
         text, room, initial_indent=first, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
     )

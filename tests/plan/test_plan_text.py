@@ -127,6 +127,12 @@ def test_colours_are_those_of_git_and_no_host_brings_its_own() -> None:
     assert "\x1b" not in planning.as_text([FULL])
 
 
+def test_a_pipe_gets_whole_lines() -> None:
+    why = " ".join(["word"] * 60)
+    told = planning.as_text([msgspec.structs.replace(FULL, run={"nvidia_driver": why})], width=0)
+    assert f"    nvidia_driver: {why}\n" in told, "so that grep finds what it is asked for"
+
+
 @pytest.mark.parametrize("width", [40, 80])
 def test_no_word_is_broken(width: int) -> None:
     names_ = [f"libnvidia-{part}-580-server" for part in ("cfg1", "compute", "decode", "encode", "extra", "gl")]
