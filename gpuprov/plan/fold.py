@@ -15,6 +15,7 @@ from gpuprov.plan.model import HostPlan
 
 Sign = Literal["+", "-", "~"]
 GONE = ("removed", "destroyed", "disabled", "stopped", "unloaded", "ended")
+ANEW = ("rebuilt", "restarted", "reloaded", "made anew")
 NOTHING = ("", "absent", "none", "no key")
 _MOMENT = re.compile(r" ?\(?\d{4}-\d\d-\d\dT[0-9:.]+Z?\)?")
 _PROCESS = re.compile(r"\bpid \d+(?:, )?|(?<=process) \d+(?=\))|(?<=\.service) \d+(?=\))|(?<=\.scope) \d+(?=\))")
@@ -69,7 +70,7 @@ def sign(change: Change) -> Sign:
     """Whether a change brings something (+), takes it away (-), or changes it (~), as git and Terraform write it."""
     if change.after in GONE or (change.before and not change.after):
         return "-"
-    return "+" if change.before in NOTHING and change.kind != "client" else "~"
+    return "+" if change.before in NOTHING and change.after not in ANEW and change.kind != "client" else "~"
 
 
 def sets(changes: Iterable[Change]) -> list[Set]:

@@ -110,6 +110,7 @@ def test_times_and_process_ids_do_not_keep_equal_plans_apart() -> None:
         ("", "stopped", "client", "-"),
         ("1.0", "2.0", "package", "~"),
         ("inactive", "active", "service", "~"),
+        ("", "rebuilt", "initramfs", "~"),
     ],
 )
 def test_signs_are_those_of_git(before: str, after: str, kind: Any, expected: str) -> None:
