@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpuprov.errors import GpuprovError
@@ -45,6 +46,11 @@ def width() -> int:
     return get_terminal_size((100, 24)).columns
 
 
+def room(stream: TextIO | None) -> int:
+    """How wide a line may be that is broken between words: the terminal's width; 0 elsewhere, since what is searched is left whole."""
+    return width() if on_terminal(stream) else 0
+
+
 def paint(text: str, code: str, stream: TextIO | None) -> str:
     """Text in a colour, if the stream is to be coloured."""
     return f"\x1b[{code}m{text}\x1b[0m" if coloured(stream) else text
@@ -63,10 +69,10 @@ def result(text: str, *, in_colour: bool = False) -> None:
         ) from problem
 
 
-def progress(text: str) -> None:
-    """What is under way, to standard error; dropped where that cannot be written."""
+def progress(text: str, *, in_colour: bool = False) -> None:
+    """What is under way, to standard error; dropped where that cannot be written. in_colour: as `result` has it."""
     with suppress(OSError):
-        _write(text, sys.stderr)
+        _write(text, sys.stderr, in_colour=in_colour)
 
 
 def _write(text: str, stream: TextIO | None, *, in_colour: bool = False) -> None:
@@ -126,30 +132,39 @@ def confirm(question: str) -> bool:
 
 
 class Progress:
-    """What each host is doing: live on a terminal, a line per event elsewhere.
+    """What each host is doing: one updating block on a terminal, a line per event elsewhere, and every PULSE what is waited for.
 
     On a terminal nothing is shown (and rich is not imported) before DELAY seconds, so that what is quick stays quiet.
-    `quiet` keeps plain lines back; the live view stays.
+    `quiet` keeps the lines per event back; the live view and the pulse stay. `earlier`: how long it took the last time.
     """
 
     DELAY = 0.5
+    PULSE = 60.0
+    NAMED = 5
+    """Hosts that a pulse names."""
 
-    def __init__(self, hosts: Sequence[str], doing: str, *, quiet: bool = False) -> None:
-        self._doing, self._quiet, self._count = doing, quiet, len(hosts)
-        self._waiting = dict.fromkeys(hosts, doing)
+    def __init__(self, hosts: Sequence[str], doing: str, *, quiet: bool = False, earlier: str = "") -> None:
+        self._doing, self._quiet, self._count, self._earlier = doing, quiet, len(hosts), earlier
+        self._start = monotonic()
+        self._waiting = dict.fromkeys(hosts, (doing, self._start))
+        self._act = ""
         self._live: Live | None = None
         self._timer: threading.Timer | None = None
-        self._closed = False
+        self._closed: threading.Event | None = None
         self._lock: Any = None
+        self._is_live = False
 
     def __enter__(self) -> Progress:
-        if on_terminal(sys.stderr) and os.environ.get("TERM") != "dumb":
-            import threading
+        import threading
 
-            self._lock = threading.Lock()
+        self._lock, self._closed = threading.Lock(), threading.Event()
+        self._is_live = on_terminal(sys.stderr) and os.environ.get("TERM") != "dumb"
+        if self._is_live:
             self._timer = threading.Timer(self.DELAY, self._go_live)
             self._timer.daemon = True
             self._timer.start()
+        else:
+            threading.Thread(target=self._pulse, daemon=True).start()
         return self
 
     def __exit__(
@@ -157,15 +172,24 @@ class Progress:
     ) -> None:
         if self._timer:
             self._timer.cancel()
-            with self._lock:
-                self._closed = True
-                if self._live:
-                    with suppress(OSError):
-                        self._live.stop()
+        with self._lock:
+            if self._closed:
+                self._closed.set()
+            if self._live:
+                with suppress(OSError):
+                    self._live.stop()
+
+    def act(self, text: str) -> None:
+        """All hosts are in this part of the work now."""
+        self._act = text.partition(" - ")[0].replace(",", "").lower()
+
+    def note(self, host: str, text: str) -> None:
+        """The host is doing something else now; said where it is waited for alone."""
+        self._waiting[host] = (text, monotonic())
 
     def update(self, host: str, text: str) -> None:
         """The host is doing something else now."""
-        self._waiting[host] = text
+        self.note(host, text)
         self._say(host, text)
 
     def done(self, host: str, text: str = "done") -> None:
@@ -174,7 +198,7 @@ class Progress:
         self._say(host, text)
 
     def _say(self, host: str, text: str) -> None:
-        if not self._timer and not self._quiet:
+        if not self._is_live and not self._quiet:
             progress(f"{host}: {text}")
 
     def _go_live(self) -> None:
@@ -182,22 +206,52 @@ class Progress:
         from rich.live import Live
 
         with self._lock:
-            if not self._closed:
+            if self._closed and not self._closed.is_set():
                 screen = Console(stderr=True, no_color=not coloured(sys.stderr))
                 self._live = Live(get_renderable=self._picture, console=screen, transient=True, refresh_per_second=5)
                 with suppress(OSError):
                     self._live.start()
+
+    def _pulse(self) -> None:
+        while self._closed and not self._closed.wait(self.PULSE):
+            now = monotonic()
+            waiting = list(self._waiting.items())
+            told = [f"{host}: {text}, for {clock(now - since)}" for host, (text, since) in waiting[: self.NAMED]]
+            told += [f"and {len(waiting) - self.NAMED} more"] if len(waiting) > self.NAMED else []
+            progress("; ".join([self._headline(now), *told]))
+
+    def _headline(self, now: float) -> str:
+        done = self._count - len(self._waiting)
+        told = f"{clock(now - self._start)}, {done} of {self._count} hosts done: {self._act or self._doing}"
+        return ", ".join(filter(None, (told, self._earlier)))
+
+    def lines(self, columns: int, rows: int, now: float) -> list[str]:
+        """The block: a headline, then what each host does and for how long; no line is wider than `columns`."""
+        waiting = list(self._waiting.items())
+        shown = waiting[: max(rows - 4, 1)]
+        room = min(max((len(host) for host, _ in shown), default=0), max(columns // 3, 8))
+        told = [self._headline(now)]
+        told += [f"  {_cut(host, room):<{room}} {clock(now - since):>5} {text}" for host, (text, since) in shown]
+        if len(waiting) > len(shown):
+            told.append(f"  and {len(waiting) - len(shown)} more")
+        return [_cut(cleaned(line.replace("\n", " ")), columns) for line in told]
 
     def _picture(self) -> Any:
         from shutil import get_terminal_size
 
         from rich.text import Text
 
-        waiting = list(self._waiting.items())
-        room = max(get_terminal_size().lines - 4, 1)
-        lines = [f"{self._doing}: {self._count - len(waiting)} of {self._count} hosts done"]
-        lines += [f"  {host}: {text}" for host, text in waiting[:room]]
-        if len(waiting) > room:
-            lines.append(f"  and {len(waiting) - room} more")
-        # Text takes no markup; escape sequences it would pass on.
-        return Text(cleaned("\n".join(lines)), no_wrap=True, overflow="ellipsis")
+        size = get_terminal_size()
+        # Text takes no markup; escape sequences it would pass on, and `lines` has cleaned them.
+        return Text("\n".join(self.lines(size.columns, size.lines, monotonic())), no_wrap=True, overflow="ellipsis")
+
+
+def clock(seconds: float) -> str:
+    """`0:05`, `12:30`, `1:02:03`."""
+    minutes, rest = divmod(int(max(seconds, 0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: max(room - 1, 0)]}\u2026"

@@ -33,7 +33,7 @@ import sys
 from pathlib import Path
 from gpuprov import apply as applying
 from gpuprov import console
-from gpuprov.apply.show import Terminal
+from gpuprov.plan.show import Terminal
 from tests.apply import fleet
 place = Path(sys.argv[1])
 with fleet.project(place):

@@ -3,7 +3,7 @@
 from gpuprov.apply.command import run
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
 from gpuprov.apply.rollout import apply
-from gpuprov.apply.show import Show, Terminal
 from gpuprov.apply.text import as_json, as_text
+from gpuprov.plan.show import Show, Terminal
 
 __all__ = ["ApplyRun", "HostOutcome", "Options", "Show", "Terminal", "apply", "as_json", "as_text", "run"]

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from gpuprov import console
 from gpuprov.apply.model import Options
 from gpuprov.apply.rollout import Agreed, apply
-from gpuprov.apply.show import Terminal
 from gpuprov.apply.text import as_json, as_text
 from gpuprov.plan import HostPlan
 from gpuprov.plan import as_text as plan_text
 from gpuprov.plan.read import Pair
+from gpuprov.plan.show import Terminal
 from gpuprov.report import retry
 
 
@@ -30,5 +30,6 @@ def run(pairs: Sequence[Pair], options: Options, agreed: Agreed | None = None) -
 
 def confirm(plans: list[HostPlan]) -> bool:
     """Show what will be done and ask."""
-    console.progress(plan_text(plans))
+    colour = console.coloured(sys.stderr)
+    console.progress(plan_text(plans, colour=colour, width=console.room(sys.stderr)), in_colour=colour)
     return console.confirm("apply?")

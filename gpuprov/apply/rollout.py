@@ -8,17 +8,16 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.apply.aftermath import leave
+from gpuprov.apply.aftermath import MOST, leave
 from gpuprov.apply.batches import batches, proved_first, size, too_many
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
 from gpuprov.apply.outcome import judge
-from gpuprov.apply.show import Show
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.unreached import Unreached
 from gpuprov.inventory.names import folded as names
-from gpuprov.plan import playbook
+from gpuprov.plan import durations, playbook
 from gpuprov.plan.decide import decide
 from gpuprov.plan.events import Ledger, Tally
 from gpuprov.plan.extra import extra_variables, new_run
@@ -26,6 +25,7 @@ from gpuprov.plan.interrupt import GRACE, ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import AFTER, Pair, Reading, for_ansible, read
+from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import workspace
 from gpuprov.spec.model import is_secret
 from gpuprov.verify.evaluate import Result, broken, is_broken
@@ -195,13 +195,24 @@ class _Rollout:
         extra = extra_variables(self.run, only, reboot=options.reboot, drain=options.drain, timeout=options.timeout)
         if options.break_lock:
             extra["gpuprov_break_lock"] = list(options.break_lock)
+        roles = {role for ran in only.values() for role in ran}
         try:
-            with self.show.applying(part, "applying") as shown:
-                ended = playbook.run(folder, part, extra, on_event=note, forks=self.pace.forks, grace=self.grace)
+            with self.show.applying(part, "applying", durations.earlier("apply", roles)) as shown:
+                ended = playbook.run(
+                    folder,
+                    part,
+                    extra,
+                    on_event=note,
+                    forks=self.pace.forks,
+                    grace=self.grace,
+                    on_interrupt=lambda: self.show.say(_interrupted(ledger)),
+                )
         except BaseException:
             self._give_back(part)
             raise
         self.interrupted = ended.how == "interrupted"
+        if not self.interrupted:
+            durations.note("apply", roles, time.monotonic() - started, len(part))
         for name in part:
             judge(self.outcomes[name], ledger, ended)
             self.outcomes[name].message = log.masked(self.outcomes[name].message)
@@ -239,6 +250,19 @@ class _Rollout:
             if reading.lost and outcome.state in ("changed", "unchanged"):
                 outcome.state = "unreachable"
                 outcome.message, outcome.hint = _lost(reading.lost)
+
+
+NAMED = 5
+"""Tasks that are named when a user interrupts."""
+
+
+def _interrupted(ledger: Ledger) -> str:
+    """What is still running on the hosts, and how it will end."""
+    running = sorted(ledger.running().items(), key=lambda one: -len(one[1]))
+    told = "".join(f"\n  {names(hosts)}: {task}" for task, hosts in running[:NAMED])
+    told += f"\n  and {len(running) - NAMED} more tasks" if len(running) > NAMED else ""
+    ends = f"What has begun on a host ends by itself, and its lock goes then, in {MOST // 60} minutes at the latest"
+    return f"interrupted: Ansible is being ended{f'; running now:{told}' if told else ''}\n{ends}. Ctrl-C again does not wait"
 
 
 def _cut_off(tally: Tally | None) -> bool:

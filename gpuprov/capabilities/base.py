@@ -34,7 +34,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a check function answers. `changes` and `reboot` say what apply would do about a failure.
 
-    `version` is the exact version that the host has after apply, said by a capability's preflight before anything is changed.
+    `version` is the exact version that the host has after apply, said by a capability's preflight before anything is changed;
+    `installed` the one that it has now.
     """
 
     status: Status
@@ -45,6 +46,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     reboot: str = ""
     version: str = ""
+    installed: str = ""
 
 
 def ok(found: object, expected: object = "", *, evidence: str = "") -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @options.capabilities
 @click.option("--quick", is_flag=True, help="From the checks alone, without Ansible's --check --diff.")
 @click.option("-o", "--out", type=FILE, help="Save the plan to this file, for gpuprov apply FILE.")
+@click.option("--html", type=FILE, help="Write the plan to this file, too, as one HTML page.")
 @options.act_limit
 @options.json_flag
 def plan(
@@ -25,6 +27,7 @@ def plan(
     only: str | None,
     quick: bool,
     out: Path | None,
+    html: Path | None,
     timeout: float,
     as_json: bool,
     **reading: Any,
@@ -36,13 +39,15 @@ def plan(
     \b
     Example: gpuprov plan inventory.yaml --limit gpu017
              gpuprov plan inventory.yaml -o friday.plan && gpuprov apply friday.plan
+             gpuprov plan inventory.yaml --html plan.html
     """
     from gpuprov import console
     from gpuprov import plan as planning
+    from gpuprov.plan.show import Terminal
     from gpuprov.report import retry
     from gpuprov.report.files import check_writable
 
-    check_writable(out)
+    check_writable(out, html)
     readings: dict[str, Any] = {}
     fleet = options.load(sources, reading)
     chosen = options.only(only)
@@ -53,10 +58,17 @@ def plan(
         capabilities=chosen,
         pace=options.pace(reading),
         timeout=timeout,
-        say=console.progress,
+        show=Terminal(quiet=True),
         on_read=readings.update,
     )
-    console.result(planning.as_json(plans) if as_json else planning.as_text(plans, verbose=reading["verbose"]))
+    if as_json:
+        console.result(planning.as_json(plans))
+    else:
+        colour = console.coloured(sys.stdout)
+        told = planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.room(sys.stdout))
+        console.result(told, in_colour=colour)
+    if html:
+        saved.write_page(html, fleet, plans, (sources, reading), chosen, out)
     if out:
         saved.write(out, fleet, readings, plans, (sources, reading), chosen)
     retry.offer("plan", [one.host for one in plans if one.unreachable], len(plans))

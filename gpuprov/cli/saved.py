@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,6 +53,33 @@ def write(
     console.progress(f"saved: gpuprov apply {path} does this, and refuses where something has changed until then")
 
 
+def write_page(
+    path: Path,
+    fleet: Fleet,
+    plans: list[HostPlan],
+    given: tuple[tuple[str, ...], dict[str, Any]],
+    only: frozenset[str] | None,
+    out: Path | None,
+) -> None:
+    """Write the plan as a page, without the inventory's secrets. `out`: the saved plan, which is what to apply then."""
+    from gpuprov.plan import page, saved
+    from gpuprov.report.files import write_atomic
+    from gpuprov.report.page import About
+
+    sources, reading = given
+    asked = [*options.all_sources(sources, reading)]
+    more = [*asked, *(["--limit", reading["limit"]] if reading["limit"] else [])]
+    more += ["--only", ",".join(sorted(only))] if only else []
+    about = About(
+        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        inventory=", ".join(asked),
+        command=shlex.join(["gpuprov", "plan", *more]),
+    )
+    apply = shlex.join(["gpuprov", "apply", str(out)] if out else ["gpuprov", "apply", *more])
+    idle = all(one.idle or one.unreachable for one in plans)
+    write_atomic(path, page.render(saved.masked(plans, fleet.pairs), about, "" if idle else apply))
+
+
 def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:
     """The plan, where the one source is one. Raises UsageError for an option that says again what it says."""
     from gpuprov.plan import saved
@@ -82,11 +111,14 @@ def narrowed(saved: Saved, fleet: Fleet) -> Fleet:
     from gpuprov.errors import GpuprovError
     from gpuprov.plan import as_text
     from gpuprov.plan import saved as saving
+    from gpuprov.shown import cleaned
 
     pairs = saving.of_plan(saved, fleet.pairs)
     if away := saving.left_out(saved):
         console.warning(f"left out, since the plan did not reach them: {', '.join(away)}")
     if not pairs:
         raise GpuprovError("the plan reached no host", saving.AGAIN)
-    console.progress(f"{as_text([one.plan for one in saved.hosts])} (the plan of {saved.made_at})")
+    colour = console.coloured(sys.stderr)
+    told = as_text([one.plan for one in saved.hosts], colour=colour, width=console.room(sys.stderr))
+    console.progress(f"{told}\nthe plan of {cleaned(saved.made_at)}", in_colour=colour)
     return replace(fleet, pairs=tuple(pairs))

@@ -3,6 +3,7 @@
 from gpuprov.plan.decide import Decision, decide
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plan
+from gpuprov.plan.summary import sentence
 from gpuprov.plan.text import as_json, as_text, exit_code
 
-__all__ = ["Decision", "HostPlan", "as_json", "as_text", "decide", "exit_code", "plan"]
+__all__ = ["Decision", "HostPlan", "as_json", "as_text", "decide", "exit_code", "plan", "sentence"]

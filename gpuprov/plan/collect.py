@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from gpuprov.capabilities.base import Change
+from gpuprov.capabilities.mig.partitions import partitions
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.events import Failure, Tally
 from gpuprov.plan.model import HostPlan
@@ -52,6 +53,8 @@ def host_plan(
         differs=any(r.status in ("fail", "error") and r.moment != "preflight" for r in results),
         unmended=() if decision.run else tuple(r for r in results if r.status in ("fail", "error") and not r.reboot),
         versions={r.capability: r.version for r in results if r.version},
+        installed={r.capability: r.installed for r in results if r.installed},
+        mig=partitions(spec, facts) if "mig" in decision.run else (),
     )
 
 

@@ -20,12 +20,24 @@ _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
 _QUIET = ("", "non-zero return code", "One or more items failed", "All items completed")
 
 
+WAITS = {
+    "gpuprov_lock": "its lock",
+    "gpuprov_packages": "its package manager, and any other that is at work there",
+    "reboot": "its reboot",
+}
+"""Modules that may take long because of somebody else, and what they wait for."""
+DRAINS = ("Run the site's drain command", "Take pods and GPU operands off the Kubernetes node")
+"""The tasks of the role host that end when the site's own program, or Kubernetes, has ended."""
+
+
 class Step(msgspec.Struct, frozen=True):
-    """One thing to show while Ansible runs. An act has no host. Why a task failed is told once, in the result of the run."""
+    """One thing to show while Ansible runs. An act has no host. Why a task failed is told once, in the result of the run.
+    `waits`: what a task that starts may wait for."""
 
     kind: Literal["act", "start", "ok", "changed", "failed", "unreachable"]
     host: str
     text: str
+    waits: str = ""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -115,6 +127,14 @@ class Ledger:
             return None
         return self._host_event(kind, data)
 
+    def running(self) -> dict[str, list[str]]:
+        """The hosts that are not done, by the task that each began last."""
+        found: dict[str, list[str]] = {}
+        for host, tally in self.hosts.items():
+            if tally.failed is None and not tally.unreachable and tally.last:
+                found.setdefault(tally.last, []).append(host)
+        return found
+
     def tally(self, host: str) -> Tally:
         return self.hosts.setdefault(host, Tally())
 
@@ -125,7 +145,7 @@ class Ledger:
         if kind == "runner_on_start":
             tally.gave_up += text == GIVING_UP
             tally.last = text
-            return Step("start", data["host"], text)
+            return Step("start", data["host"], text, "the drain" if task in DRAINS else WAITS.get(_module(data), ""))
         if kind == "runner_on_ok":
             if not result.get("changed"):
                 return Step("ok", data["host"], text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -20,8 +20,8 @@ GRACE = 15.0
 class Interrupt:
     """What became of one Ansible run that may be interrupted. `asked` says that it was."""
 
-    def __init__(self, pid_file: Path, grace: float = GRACE) -> None:
-        self._pid_file = pid_file
+    def __init__(self, pid_file: Path, grace: float = GRACE, on_asked: Callable[[], None] | None = None) -> None:
+        self._pid_file, self._on_asked = pid_file, on_asked
         self._grace = grace
         self._over = threading.Event()
         self._family: dict[int, str] = {}
@@ -48,6 +48,9 @@ class Interrupt:
                 _send(pid, signal.SIGKILL)
 
     def _end(self) -> None:
+        if self._on_asked:
+            with suppress(Exception):  # what is said must not keep Ansible running
+                self._on_asked()
         pid = self._child()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if pid is None:
@@ -68,9 +71,14 @@ class Interrupt:
 
 
 @contextmanager
-def interruptible(pid_file: Path, grace: float = GRACE) -> Iterator[Interrupt]:
-    """Signals go to the Ansible run named by `pid_file` while inside. Only the main thread gets signals at all."""
-    interrupt = Interrupt(pid_file, grace)
+def interruptible(
+    pid_file: Path, grace: float = GRACE, on_asked: Callable[[], None] | None = None
+) -> Iterator[Interrupt]:
+    """Signals go to the Ansible run named by `pid_file` while inside. Only the main thread gets signals at all.
+
+    on_asked: called at once at the first one, from another thread.
+    """
+    interrupt = Interrupt(pid_file, grace, on_asked)
     main = threading.current_thread() is threading.main_thread()
     before = {number: signal.signal(number, interrupt.handle) for number in SIGNALS} if main else {}
     try:

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from gpuprov.capabilities.base import Change
+from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.spec.model import Reboot
 from gpuprov.verify.evaluate import Result
 
@@ -29,7 +30,8 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     what the checks say. diffs: what Ansible's `--check --diff` says of files. tasks: tasks that Ansible says would
     change something, without a diff. unpredicted: what nobody can know before. reboot "unknown": see reboot_reasons.
     last_apply_seconds: None where it is not known; last_apply says why. versions: the exact version that the host has after
-    apply, by capability, as far as its repositories tell. unmended: what fails although apply has nothing to do; of preflight,
+    apply, by capability, as far as its repositories tell; installed: the one that it has now. mig: GPUs that are cut up anew.
+    unmended: what fails although apply has nothing to do; of preflight,
     what would stop the next apply.
     """
 
@@ -49,11 +51,18 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     unpredicted: tuple[str, ...] = ()
     differs: bool = False
     versions: dict[str, str] = {}
+    installed: dict[str, str] = {}
+    mig: tuple[Partition, ...] = ()
     unmended: tuple[Result, ...] = ()
 
     def section(self, kind: str) -> tuple[Change, ...]:
         """The changes of one kind."""
         return tuple(change for change in self.changes if change.kind == kind)
+
+    @property
+    def jobs(self) -> tuple[Result, ...]:
+        """Who of the users is on the GPUs and keeps apply away."""
+        return tuple(one for one in self.blocked if one.drained)
 
     @property
     def idle(self) -> bool:

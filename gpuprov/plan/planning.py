@@ -9,10 +9,10 @@ from gpuprov.gather.pace import Pace
 from gpuprov.limits import ACT_LIMIT
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
-from gpuprov.plan.events import Step
 from gpuprov.plan.interrupt import ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair, Reading, for_ansible, read
+from gpuprov.plan.show import Show
 from gpuprov.verify.evaluate import broken
 
 
@@ -25,8 +25,7 @@ def plan(
     reboot: bool = False,
     pace: Pace | None = None,
     timeout: float = ACT_LIMIT,
-    say: Callable[[str], None] | None = None,
-    on_step: Callable[[Step], None] | None = None,
+    show: Show | None = None,
     on_read: Callable[[dict[str, Reading]], None] | None = None,
 ) -> list[HostPlan]:
     """What apply would do on each host, from one gather and, unless `ansible` is off, Ansible's check mode.
@@ -34,11 +33,10 @@ def plan(
     capabilities: only these. full, reboot: as the same options of apply would have it. timeout: seconds for an act of check mode.
     on_read: told what every host was read as, by which the plans were made.
     """
-    tell = say or (lambda _text: None)
-    pace = pace or Pace()
+    show, pace = show or Show(), pace or Pace()
     with ended_politely():
-        tell(f"reading {len(pairs)} host{'s' if len(pairs) != 1 else ''}")
-        readings = read(pairs, only=capabilities, pace=pace)
+        with show.reading([raw.name for raw, _ in pairs], "reading") as done:
+            readings = read(pairs, only=capabilities, pace=pace, on_done=done)
         if on_read:
             on_read(readings)
         plans = plans_of(pairs, readings, capabilities=capabilities, full=full, reboot=reboot)
@@ -48,9 +46,9 @@ def plan(
 
         asked = {one.host for one in plans if one.run and not one.blocked}
         if asked:
-            tell(f"asking Ansible (--check --diff) about {len(asked)} host{'s' if len(asked) != 1 else ''}")
+            show.say(f"asking Ansible (--check --diff) about {len(asked)} host{'s' if len(asked) != 1 else ''}")
         known = [for_ansible(pair, readings[pair[0].name]) if pair[0].name in asked else pair for pair in pairs]
-        return predict(known, plans, reboot=reboot, forks=pace.forks, timeout=timeout, on_step=on_step)
+        return predict(known, plans, reboot=reboot, forks=pace.forks, timeout=timeout, show=show)
 
 
 def plans_of(

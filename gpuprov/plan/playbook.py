@@ -44,8 +44,12 @@ def run(
     check: bool = False,
     forks: int = 0,
     grace: float = GRACE,
+    on_interrupt: Callable[[], None] | None = None,
 ) -> Ended:
-    """Run `folder`/project/site.yml on these hosts. `folder` is a workspace. An exception of `on_event` ends Ansible."""
+    """Run `folder`/project/site.yml on these hosts. `folder` is a workspace. An exception of `on_event` ends Ansible.
+
+    on_interrupt: called at once when a user or a signal ends it.
+    """
     from ansible_runner import Runner
     from ansible_runner.config.runner import RunnerConfig
 
@@ -83,7 +87,7 @@ def run(
             interrupt.handle(0, None)
         return False
 
-    with interruptible(pid_file, grace) as interrupt:
+    with interruptible(pid_file, grace, on_interrupt) as interrupt:
         runner = Runner(config=config, event_handler=handler)
         runner.run()
     if failure:

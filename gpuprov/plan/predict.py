@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 
 from gpuprov.errors import GpuprovError
 from gpuprov.limits import ACT_LIMIT
-from gpuprov.plan import playbook
+from gpuprov.plan import durations, playbook
 from gpuprov.plan.collect import with_prediction
-from gpuprov.plan.events import Ledger, Step
+from gpuprov.plan.events import Ledger
 from gpuprov.plan.extra import extra_variables, new_run
 from gpuprov.plan.model import HostPlan
+from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import workspace
 from gpuprov.spec.model import HostSpec, RawHost
+
+DOING = "asking Ansible (--check --diff)"
 
 
 def predict(
@@ -22,26 +26,33 @@ def predict(
     reboot: bool = False,
     forks: int = 0,
     timeout: float = ACT_LIMIT,
-    on_step: Callable[[Step], None] | None = None,
+    show: Show | None = None,
 ) -> list[HostPlan]:
     """The plans with Ansible's prediction, where there is something to do. A failure of check mode is told in the plan."""
     asked = {plan.host: plan.run for plan in plans if plan.run and not (plan.blocked or plan.unreachable)}
     if not asked:
         return list(plans)
-    ledger = Ledger(timeout)
+    ledger, seen, started = Ledger(timeout), show or Show(), time.monotonic()
+    roles = {name for run in asked.values() for name in run}
 
     def note(event: playbook.Event) -> None:
-        step = ledger.feed(event)
-        if step and on_step:
-            on_step(step)
+        if step := ledger.feed(event):
+            shown(step)
+
+    def interrupted() -> None:
+        seen.say("interrupted: Ansible's check mode is being ended; it changes nothing. Ctrl-C again does not wait")
 
     complaint = ""
     try:
         with workspace([pair for pair in pairs if pair[0].name in asked]) as folder:
             extra = extra_variables(new_run(), asked, reboot=reboot, timeout=timeout)
-            ended = playbook.run(folder, list(asked), extra, on_event=note, check=True, forks=forks)
+            with seen.applying(list(asked), DOING, durations.earlier(DOING, roles)) as shown:
+                ended = playbook.run(
+                    folder, list(asked), extra, on_event=note, check=True, forks=forks, on_interrupt=interrupted
+                )
         if ended.how == "interrupted":
             raise KeyboardInterrupt
+        durations.note(DOING, roles, time.monotonic() - started, len(asked))
         complaint = ledger.complaint or f"ansible-playbook ended with status {ended.status}"
     except GpuprovError as error:
         complaint = error.message

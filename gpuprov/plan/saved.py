@@ -106,16 +106,24 @@ def made(
 
 def text(saved: Saved, pairs: Sequence[Pair]) -> str:
     """The file. Values of the inventory that are secret are masked, wherever a diff may have them."""
+    return msgspec.json.encode(_without_secrets(msgspec.to_builtins(saved), pairs)).decode() + "\n"
+
+
+def masked(plans: Sequence[HostPlan], pairs: Sequence[Pair]) -> list[HostPlan]:
+    """The plans, for other eyes: values of the inventory that are secret are masked."""
+    return msgspec.convert(_without_secrets(msgspec.to_builtins(list(plans)), pairs), list[HostPlan])
+
+
+def _without_secrets(plain: Any, pairs: Sequence[Pair]) -> Any:
     secrets = {
         str(value)
         for raw, _ in pairs
         for key, value in raw.connection.items()
         if is_secret(key) and isinstance(value, str)
     }
-    plain: Any = msgspec.to_builtins(saved)
     for secret in sorted((one for one in secrets if len(one) >= SHORTEST), key=len, reverse=True):
         plain = _masked(plain, secret)
-    return msgspec.json.encode(plain).decode() + "\n"
+    return plain
 
 
 def is_one(path: str) -> bool:

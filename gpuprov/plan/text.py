@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gpuprov.capabilities.base import Change
 from gpuprov.inventory.names import folded as names
+from gpuprov.plan.fold import Group, cuts, groups, listed, sets, settings, sign
 from gpuprov.plan.model import SECTIONS, HostPlan
+from gpuprov.plan.summary import counts, sentence
+from gpuprov.shown import cleaned
+from gpuprov.verify.evaluate import Result
+
+GREEN, RED, YELLOW, CYAN, BOLD = "32", "31", "33", "36", "1"
+SIGNS = {"+": GREEN, "-": RED, "~": YELLOW}
+LATER = ("client", "package", "setting")
+"""Sections that are told in a way of their own."""
+LEAST = 30
+
+
+class Line(NamedTuple):
+    """A line of the text. `sign`: before it, in its colour; `whole`: in this colour, and never broken (a diff); `bold`: this much of
+    its beginning."""
+
+    text: str
+    indent: int = 0
+    sign: str = ""
+    whole: str | None = None
+    bold: int = 0
 
 
 def as_json(plans: Sequence[HostPlan]) -> str:
     """`{"hosts": [...], "summary": {...}}`; each host with one list per kind of change."""
     hosts = [_plain(plan) for plan in plans]
-    return msgspec.json.format(msgspec.json.encode({"hosts": hosts, "summary": counts(plans)}), indent=2).decode()
+    told = {"hosts": hosts, "summary": {"sentence": sentence(plans), **counts(plans)}}
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 
 
-def as_text(plans: Sequence[HostPlan], *, verbose: bool = False) -> str:
-    """Hosts with equal plans are told once; a host with nothing to do is one line; the last line sums up."""
-    folded: dict[bytes, list[HostPlan]] = {}
-    for plan in plans:
-        folded.setdefault(_likeness(plan), []).append(plan)
-    blocks = ["\n".join(_block(group, verbose)) for group in folded.values()]
-    return "\n".join([*blocks, *_versions(plans), _summary(plans)])
+def as_text(plans: Sequence[HostPlan], *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
+    """Hosts with equal plans are told once; a host with nothing to do is one line; the last line sums up.
+
+    Lines are broken between words only, at `width`, or not at all (0); those of a diff never are.
+    colour: + green, - red, ~ yellow, as Terraform and git have it.
+    """
+    found = groups(plans)
+    lines = [line for group in found for line in _block(group, verbose)]
+    lines += [*_versions(plans, found), _verdict(plans)]
+    return "\n".join(piece for line in lines for piece in _written(line, colour, width))
 
 
 def exit_code(plans: Sequence[HostPlan]) -> int:
@@ -34,55 +61,108 @@ def exit_code(plans: Sequence[HostPlan]) -> int:
     return int(any(plan.differs or not plan.idle for plan in plans))
 
 
-def counts(plans: Sequence[HostPlan]) -> dict[str, int]:
-    """How many hosts would be changed, are as wanted, are blocked, cannot be reached, and reboot."""
-    changing = [plan for plan in plans if plan.run and not plan.blocked]
-    return {
-        "hosts": len(plans),
-        "to_apply": len(changing),
-        "nothing_to_do": sum(plan.idle for plan in plans),
-        "blocked": sum(bool(plan.blocked) for plan in plans),
-        "unreachable": sum(bool(plan.unreachable) for plan in plans),
-        "reboot": sum(plan.reboot is True and plan.permission == "if-needed" for plan in changing),
-        "reboot_not_permitted": sum(plan.reboot is True and plan.permission == "never" for plan in plans),
-    }
+def _written(line: Line, colour: bool, width: int) -> Iterator[str]:
+    def paint(text: str, code: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if colour and code and text else text
+
+    margin, text = " " * line.indent, cleaned(line.text)
+    if line.whole is not None:
+        yield margin + paint(text, line.whole)
+        return
+    first = f"{margin}{line.sign} " if line.sign else margin
+    hang = margin + "  "
+    room = max(width, line.indent + LEAST) if width else sys.maxsize
+    pieces = textwrap.wrap(
+        text, room, initial_indent=first, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
+    )
+    left = line.bold
+    for number, piece in enumerate(pieces or [first.rstrip()]):
+        start = len(piece) - len(piece.lstrip())
+        if number == 0 and line.sign:
+            yield margin + paint(line.sign, SIGNS[line.sign]) + piece[len(margin) + 1 :]
+        else:
+            end = start + max(left, 0)
+            yield piece[:start] + paint(piece[start:end], BOLD) + piece[end:]
+        left -= len(piece) - start + 1
 
 
-def _block(group: Sequence[HostPlan], verbose: bool) -> Iterable[str]:
-    plan, title = group[0], names(plan.host for plan in group)
-    title += f" ({len(group)} hosts)" if len(group) > 1 else ""
-    applied = plan.last_apply if len({p.last_apply for p in group}) == 1 else "see --json"
+def _block(group: Group, verbose: bool) -> Iterator[Line]:
+    plan, title = group.plan, group.where
+    bold = len(cleaned(title))
+    title += f" ({len(group.hosts)} hosts)" if len(group.hosts) > 1 else ""
     if plan.unreachable:
-        yield f"{title}: cannot be reached: " + plan.unreachable
+        yield Line(f"{title}: cannot be reached: " + plan.unreachable, bold=bold)
         return
     for result in plan.blocked:
-        yield f"{title}: blocked by {result.check}: {result.found}; wanted: {result.expected}"
-        if result.hint:
-            yield f"  fix: {result.hint}"
+        yield Line(f"{title}: blocked by {result.check}: {result.found}; wanted: {result.expected}", bold=bold)
+        yield from _fix(result)
+    applied = f" (last apply: {plan.last_apply or 'at different times'})"
     if plan.idle:
-        yield f"{title}: nothing to do{_but(plan)} (last apply: {applied})"
+        yield Line(f"{title}: nothing to do{_but(plan)}{applied}", bold=bold)
         yield from _unmended(plan)
     elif not plan.blocked:
-        yield f"{title}: {len(plan.run)} of {len(plan.run) + len(plan.skipped)} capabilities to apply (last apply: {applied})"
-    yield from _listed("run", [f"{name}: {why}" for name, why in plan.run.items()])
+        which = f"{len(plan.run)} of {len(plan.run) + len(plan.skipped)} capabilities to apply"
+        yield Line(f"{title}: {which}{applied}", bold=bold)
+    if not plan.idle:
+        yield Line(f"reboot: {_reboot(plan)}", 2)
+        yield from _listed("clients", [_change(one) for one in plan.section("client")])
+    yield from _listed("run", [Line(f"{name}: {why}", 4) for name, why in plan.run.items()])
     if verbose:
-        yield from _listed("left out", [f"{name}: {why}" for name, why in plan.skipped.items()])
+        yield from _listed("left out", [Line(f"{name}: {why}", 4) for name, why in plan.skipped.items()])
     if not plan.idle:
         yield from _details(plan, verbose)
 
 
-def _details(plan: HostPlan, verbose: bool) -> Iterable[str]:
+def _fix(result: Result, indent: int = 2) -> Iterator[Line]:
+    if result.hint:
+        yield Line(f"fix: {result.hint}", indent)
+
+
+def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
+    packages = plan.section("package")
+    moved = {change.name for change in packages}
+    yield from _listed(
+        f"packages ({len(moved)})",
+        [Line(f"{_moved(one.before, one.after)}{', '.join(one.names)}", 4, one.sign) for one in sets(packages)],
+    )
+    for cut in cuts(plan.mig):
+        one = cut.one
+        on, then = ("enabled" if state else "disabled" for state in (one.enabled_before, one.enabled_after))
+        mode = f"MIG mode {on} -> {then}" if on != then else f"MIG mode {on}"
+        after = listed(one.after) if one.grid or one.after else "the instances of the spec"
+        yield from _listed(f"mig of {cut.gpus}", [Line(mode, 4, "~"), Line(f"{listed(one.before)} -> {after}", 4, "~")])
+    yield from _listed("settings", [_change(one) for one in settings(plan)])
     for kind, section in SECTIONS.items():
-        yield from _listed(section, [_change(change) for change in plan.section(kind)])
+        if kind not in LATER:
+            yield from _listed(section, [_change(one) for one in plan.section(kind)])
     for diff in plan.diffs:
-        yield f"  diff of {diff.name}" if diff.diff else f"  {_change(diff)}"
-        yield from (f"    {line}" for line in diff.diff.splitlines())
+        if not diff.diff:
+            yield _change(diff, 2)
+            continue
+        yield Line(f"diff of {diff.name}", 2)
+        yield from (Line(line, 4, whole=_diff_colour(line)) for line in diff.diff.splitlines())
     if plan.tasks and verbose:
-        yield from _listed("tasks that change something", list(plan.tasks))
+        yield from _listed("tasks that change something", [Line(task, 4) for task in plan.tasks])
     elif plan.tasks:
-        yield f"  {len(plan.tasks)} more tasks change something (-v lists them)"
-    yield from _listed("not predicted", list(plan.unpredicted) if verbose else _short(plan.unpredicted))
-    yield f"  reboot: {_reboot(plan)}"
+        count = len(plan.tasks)
+        yield Line(
+            f"{count} more task{'s change' if count > 1 else ' changes'} something (-v lists {'them' if count > 1 else 'it'})",
+            2,
+        )
+    unknown = plan.unpredicted if verbose else _short(plan.unpredicted)
+    yield from _listed("not predicted", [Line(line, 4) for line in unknown])
+
+
+def _diff_colour(line: str) -> str:
+    if line.startswith(("---", "+++")):
+        return BOLD
+    return {"+": GREEN, "-": RED, "@": CYAN}.get(line[:1], "")
+
+
+def _moved(before: str, after: str) -> str:
+    if before and after:
+        return f"{before} -> {after}: "
+    return f"{after or f'{before} -> removed'}: "
 
 
 def _short(lines: Sequence[str]) -> list[str]:
@@ -94,16 +174,15 @@ def _short(lines: Sequence[str]) -> list[str]:
 def _but(plan: HostPlan) -> str:
     if plan.reboot is True:
         return f", but a reboot is required: {'; '.join(plan.reboot_reasons)}"
-    names = [one.check for one in plan.unmended if one.moment != "preflight"]
-    return f", but {', '.join(names)} fail{'s' if len(names) == 1 else ''}, and apply cannot fix that" if names else ""
+    named = [one.check for one in plan.unmended if one.moment != "preflight"]
+    return f", but {', '.join(named)} fail{'s' if len(named) == 1 else ''}, and apply cannot fix that" if named else ""
 
 
-def _unmended(plan: HostPlan) -> Iterable[str]:
+def _unmended(plan: HostPlan) -> Iterator[Line]:
     for one in plan.unmended:
         before = "would stop an apply: " if one.moment == "preflight" else ""
-        yield f"  {before}{one.check}: {one.found}" + (f"; wanted: {one.expected}" if one.expected else "")
-        if one.hint:
-            yield f"    fix: {one.hint}"
+        yield Line(f"{before}{one.check}: {one.found}" + (f"; wanted: {one.expected}" if one.expected else ""), 2)
+        yield from _fix(one, 4)
 
 
 def _reboot(plan: HostPlan) -> str:
@@ -116,52 +195,43 @@ def _reboot(plan: HostPlan) -> str:
     return f"{word}: {why}"
 
 
-def _change(change: Change) -> str:
+def _change(change: Change, indent: int = 4) -> Line:
+    return Line(told(change), indent, sign(change))
+
+
+def told(change: Change) -> str:
+    """A change in words."""
     if change.before and change.after:
         return f"{change.name}: {change.before} -> {change.after}"
-    return (
-        f"{change.name}: {change.after}"
-        if change.after
-        else change.name + (f": {change.before}" if change.before else "")
-    )
+    rest = change.after or change.before
+    return f"{change.name}: {rest}" if rest else change.name
 
 
-def _listed(title: str, lines: Sequence[str]) -> Iterable[str]:
-    if lines:
-        yield f"  {title}"
-        yield from (f"    {line}" for line in lines)
+def _listed(title: str, lines: Iterable[Line]) -> Iterator[Line]:
+    if found := list(lines):
+        yield Line(title, 2)
+        yield from found
 
 
-def _versions(plans: Sequence[HostPlan]) -> Iterable[str]:
+def _versions(plans: Sequence[HostPlan], found: Sequence[Group]) -> Iterator[Line]:
     """Which hosts have which exact version after apply, by capability: told where it takes more than one plan to see it."""
-    if len({_likeness(plan) for plan in plans}) < 2:
+    if len(found) < 2:
         return
     having: dict[str, dict[str, list[str]]] = {}
     for plan in plans:
         for capability, version in plan.versions.items():
             having.setdefault(capability, {}).setdefault(version, []).append(plan.host)
     if having:
-        yield "versions after apply"
+        yield Line("versions after apply")
     for capability, versions in having.items():
         for version, hosts in sorted(versions.items()):
             count = f" ({len(hosts)} hosts)" if len(hosts) > 1 else ""
-            yield f"  {capability} {version}: {names(hosts)}{count}"
+            yield Line(f"{capability} {version}: {names(hosts)}{count}", 2)
 
 
-def _summary(plans: Sequence[HostPlan]) -> str:
-    count = counts(plans)
-    words = [f"{count['hosts']} host{'s' if count['hosts'] != 1 else ''}: {count['to_apply']} to apply"]
-    words.append(f"{count['nothing_to_do']} with nothing to do")
-    words += [f"{count[key]} {key}" for key in ("blocked", "unreachable") if count[key]]
-    words += [f"{count['reboot']} will reboot"] if count["reboot"] else []
-    words += [f"{count['reboot_not_permitted']} need permission to reboot"] if count["reboot_not_permitted"] else []
-    return ", ".join(words) + "; nothing was changed"
-
-
-def _likeness(plan: HostPlan) -> bytes:
-    alike = msgspec.structs.replace(plan, host="", last_apply="", last_apply_seconds=None, blocked=(), unmended=())
-    blocked = [[r.check, r.found, r.expected, r.hint] for r in (*plan.blocked, *plan.unmended)]
-    return msgspec.json.encode([alike, blocked, plan.host if plan.unreachable else ""])
+def _verdict(plans: Sequence[HostPlan]) -> Line:
+    text = sentence(plans)
+    return Line(f"{text}; nothing was changed", bold=len(text))
 
 
 def _plain(plan: HostPlan) -> dict[str, Any]:

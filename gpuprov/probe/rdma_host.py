@@ -62,6 +62,8 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
 
     `port_users`: programs that hold UDP port 4791; a socket of the kernel's own has no program: `kernel`.
     `managers`: processes of opensm. `umad`: ports that user space may send management datagrams through.
+    `bound`: root there may lift no limit of a running process: a container without CAP_SYS_RESOURCE, or in a user namespace
+    (man 2 prlimit).
     """
 
     modules: dict[str, Literal["loaded", "there", "absent"]] = {}
@@ -73,6 +75,7 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     opensm: ServiceUnit = ServiceUnit()
     soft: SoftUnit = SoftUnit()
     daemons: tuple[Daemon, ...] = ()
+    bound: bool = False
 
     def netdev(self, name: str) -> Netdev | None:
         """The interface of a name or a MAC address. A VLAN has the address of the interface below it: only its name means it."""
@@ -110,6 +113,7 @@ def parse(output: Output) -> RdmaHost:
             config=tuple("|".join(cells) for cells in many["config"] if cells[0]) if "config" in many else None,
             log=tuple("|".join(cells) for cells in many.get("log", [])),
         ),
+        bound=first("bound") == "yes",
         daemons=tuple(
             Daemon(unit=name, now=now, unit_limit=limit)
             for name, _, _, _, now, limit in rows
@@ -157,6 +161,9 @@ systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p MainPID -p 
   n=''; [ "${{p:-0}}" -gt 0 ] && n=$(sed -n 's/^Max locked memory  *\([^ ]*\).*/\1/p' /proc/$p/limits 2>/dev/null)
   echo "$z|$u|$l|$a|$f|$n|$m"
 done
+c=$(sed -n 's/^CapEff:[^0-9a-f]*//p' /proc/self/status 2>/dev/null)
+c=${{c%??????}}; c=${{c#"${{c%?}}"}}; m=$(sed -n 's/^ *0  *0  *4294967295$/all/p' /proc/self/uid_map 2>/dev/null)
+[ "$(id -u)" != 0 ] || [ -z "$c" ] || case "$c$m" in [13579bdf]all) ;; *) echo 'bound|yes' ;; esac
 c={CONFIG}
 [ -e $c ] && echo 'config|' && sed -n 's/^\([a-z].*\)/config|\1/p' $c
 [ ! -e /etc/systemd/system/{SOFT} ] || journalctl -q --no-pager -o cat -n 4 -u {SOFT} 2>/dev/null | sed 's/^/log|/'

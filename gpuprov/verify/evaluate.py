@@ -41,6 +41,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     reboot: str = ""
     version: str = ""
+    installed: str = ""
     gate: bool = False
     follows: str = ""
 
@@ -220,5 +221,6 @@ def _result(host: str, check: Check, outcome: Outcome, tools: Collection[str] = 
         changes=outcome.changes,
         reboot=outcome.reboot,
         version=outcome.version,
+        installed=outcome.installed,
         gate=check.gate,
     )

@@ -39,7 +39,7 @@ class Noting(applying.Show):
         self._steps = steps
 
     @contextmanager
-    def applying(self, hosts: Sequence[str], doing: str) -> Iterator[Callable[[Step], None]]:
+    def applying(self, hosts: Sequence[str], doing: str, earlier: str = "") -> Iterator[Callable[[Step], None]]:
         yield lambda step: self._steps.append(f"{step.host}: {step.text}")
 
 

@@ -69,6 +69,7 @@ def host(
     config: tuple[str, ...] | None = None,
     log: str = "",
     daemons: tuple[str, ...] = ("containerd.service|unlimited|infinity",),
+    bound: bool = False,
 ) -> str:
     """What the probe `rdma_host` prints. `port`: rows of ss; `opensm`, `soft`: LoadState, ActiveState, UnitFileState.
 
@@ -78,6 +79,7 @@ def host(
     lines += [f"netdev|{one}" for one in netdevs] + [f"route|{route}"] + [f"port|{one}" for one in port]
     lines += [f"managers|{managers}", f"umad|{umad}"]
     lines += [f"unit|opensm.service|{opensm}||65536", f"unit|gpuprov-rdma-soft.service|{soft}||65536"]
+    lines += ["bound|yes"] * bound
     rows = [one.partition("|") for one in daemons]
     lines += [f"unit|{unit}|loaded|active|enabled|{limits}" for unit, _, limits in rows]
     lines += ["config|", *(f"config|{line}" for line in config)] if config is not None else []

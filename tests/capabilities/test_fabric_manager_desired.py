@@ -150,6 +150,15 @@ def test_a_library_that_is_nowhere_is_refused_before_anything_changes() -> None:
     assert (refused.status, "no libnvidia-nscq-535 535.261.03" in refused.found) == ("fail", True)
 
 
+def test_the_plan_lists_it_beside_a_driver_that_stays() -> None:
+    """It was left to the driver's own list, which has nothing to say of a driver that is there already."""
+    alone = resolvable(**MISSING)
+    assert [(one.name, one.before, one.after) for one in alone.changes] == [(NAME, "", f"{VERSION}-1")]
+    assert alone.found == f"{NAME} {VERSION}-1"
+    moves = resolvable(None, OTHER, **MISSING)
+    assert (moves.changes, moves.found) == ((), "resolved with the driver, as one version: nvidia_driver.resolvable")
+
+
 def madison(*names: str) -> str:
     return "".join(f" {name} | 1-1 | https://mirror.example/nvidia  Packages\n" for name in names)
 

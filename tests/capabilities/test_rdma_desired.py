@@ -194,6 +194,15 @@ def test_limits_of_services() -> None:
     assert made(Rdma(memlock=""), rdma_host=rdma_host.host(daemons=daemons))["limits"] == {"files": {}, "raise": []}
 
 
+def test_where_root_may_lift_no_limit_no_command_is_run_that_would_fail() -> None:
+    daemons = ("docker.service|8192|65536",)
+    answer = made(Rdma(), rdma_host=rdma_host.host(daemons=daemons, bound=True))["limits"]
+    assert answer["raise"] == []
+    assert list(answer["files"]) == [f"{UNITS}/docker.service.d/50-gpuprov-rdma.conf"], (
+        "the unit's next start is another matter"
+    )
+
+
 def test_a_running_service_is_lifted(tmp_path: Path) -> None:
     for name, body in {"systemctl": "echo 11", "prlimit": f'echo "$*" >{tmp_path}/log'}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")

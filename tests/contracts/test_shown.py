@@ -37,7 +37,7 @@ SAYING = {
 }
 PIPES = {"gather/with_paramiko.py", "gather/children.py"}
 """Where `os.write` is for pipes."""
-ASKING = {"console.coloured", "console.paint", "console.on_terminal", "getattr"}
+ASKING = {"console.coloured", "console.paint", "console.on_terminal", "console.room", "getattr"}
 """What may be handed a standard stream: it is asked what it is, and not written to."""
 REPORTING = ("cli", "cli_accept", "cli_mig", "cli_topology", "accept", "apply", "export", "plan", "report", "topology")
 WRITING = {

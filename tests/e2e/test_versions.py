@@ -25,8 +25,10 @@ def test_branch_keeps_what_is_installed(lab: Lab, moved: Moved, versions: tuple[
 def test_and_back_to_the_newest(lab: Lab, older: str, moved: Moved, versions: tuple[str, str]) -> None:
     folder = lab.inventory(spec_of(versions[0]), moved.machine)
     plan = lab.run("plan", folder, "--quick")
-    assert f"nvidia-kernel-dkms: {versions[1]}-" in plan.out, plan
-    assert f"-> {versions[0]}-" in plan.out, plan
+    (moved_set,) = (line for line in plan.out.splitlines() if line.lstrip().startswith(f"~ {versions[1]}-"))
+    assert "nvidia-kernel-dkms" in moved_set, plan
+    assert f"-> {versions[0]}-" in moved_set, plan
+    assert f"1 host: driver {versions[1]} -> {versions[0]} (upgrade), " in plan.out, plan
     ran = lab.run("apply", folder, "--yes")
     assert ran.code == 0, ran
     moved.machine.has_driver(versions[0])

@@ -15,6 +15,7 @@ from gpuprov.plan import HostPlan
 from gpuprov.plan.collect import host_plan, last_apply, merged, with_prediction
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.events import Failure, Tally
+from gpuprov.plan.fold import groups, sign
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
@@ -41,32 +42,106 @@ FULL = HostPlan(
 def test_a_plan_in_full() -> None:
     assert planning.as_text([FULL]).splitlines() == [
         "gpu001: 1 of 2 capabilities to apply (last apply: 2 days ago (2026-01-01T00:00:00Z))",
+        "  reboot: yes, but it needs permission (reboot: if-needed, or apply --reboot): the loaded module is",
+        "    535.1",
         "  run",
         "    nvidia_driver: fails: packages",
-        "  packages",
-        "    nvidia-driver: 535.1-1 -> 550.2-1",
+        "  packages (1)",
+        "    ~ 535.1-1 -> 550.2-1: nvidia-driver",
         "  services",
-        "    nvidia-persistenced.service: enabled",
+        "    + nvidia-persistenced.service: enabled",
         "  diff of /etc/x",
         "    --- before",
         "    +++ after",
         "    +a",
-        "  1 more tasks change something (-v lists them)",
+        "  1 more task changes something (-v lists it)",
         "  not predicted",
         "    Ansible could not predict: no apt",
         "    host.gpu (gpu) (-v says why)",
-        "  reboot: yes, but it needs permission (reboot: if-needed, or apply --reboot): the loaded module is 535.1",
-        "1 host: 1 to apply, 0 with nothing to do, 1 need permission to reboot; nothing was changed",
+        "1 host: 1 package, 1 file, a reboot that needs permission; nothing was changed",
     ]
 
 
 def test_equal_plans_are_told_once_and_idle_hosts_are_one_line() -> None:
     hosts = [msgspec.structs.replace(FULL, host=f"gpu{n:03}") for n in (1, 2, 3)]
     idle = [HostPlan(host=f"cpu{n}", last_apply="never") for n in (9, 10, 11)]
-    lines = planning.as_text([*hosts, *idle]).splitlines()
-    assert lines[0].startswith("gpu[001:003] (3 hosts): 1 of 2 capabilities to apply")
+    lines = planning.as_text([*idle, *hosts], width=120).splitlines()
+    assert lines[0].startswith("gpu[001:003] (3 hosts): 1 of 2 capabilities to apply"), (
+        "what has something to do is first"
+    )
     assert lines[-2] == "cpu[9:11] (3 hosts): nothing to do (last apply: never)"
-    assert lines[-1].startswith("6 hosts: 3 to apply, 3 with nothing to do")
+    assert lines[-1].startswith("3 of 6 hosts: 1 package, 1 file, a reboot that needs permission; 3 with nothing to do")
+
+
+def test_times_and_process_ids_do_not_keep_equal_plans_apart() -> None:
+    def host(number: int) -> HostPlan:
+        job = Change(kind="client", name=f"python3 (pid {number * 7}, job-{9}.scope)", after="stopped")
+        daemon = Change(kind="client", name=f"dcgm (nvidia-dcgm.service {number * 11})", after="stopped")
+        run = {"nvidia_driver": f"the spec changed since it was applied (2026-01-0{number}T00:00:00Z)"}
+        skipped = {"kernel": f"every check passes, and the same was applied 2026-01-0{number}T00:00:00Z"}
+        return msgspec.structs.replace(
+            FULL,
+            host=f"gpu{number:03}",
+            run=run,
+            skipped=skipped,
+            changes=(job, daemon),
+            last_apply=f"{number} days ago",
+        )
+
+    (group,) = groups([host(number) for number in (1, 2, 3)])
+    assert group.where == "gpu[001:003]"
+    assert group.plan.run == {"nvidia_driver": "the spec changed since it was applied"}
+    assert [one.name for one in group.plan.section("client")] == [
+        "python3 (job-9.scope)",
+        "dcgm (nvidia-dcgm.service)",
+    ]
+    (alone,) = groups([host(1)])
+    assert alone.plan == host(1), "a host by itself is told whole"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind", "expected"),
+    [
+        ("", "1.0", "package", "+"),
+        ("absent", "written", "file", "+"),
+        ("1.0", "", "package", "-"),
+        ("1.0", "removed", "package", "-"),
+        ("enabled", "disabled", "service", "-"),
+        ("", "stopped", "client", "-"),
+        ("1.0", "2.0", "package", "~"),
+        ("inactive", "active", "service", "~"),
+        ("", "rebuilt", "initramfs", "~"),
+    ],
+)
+def test_signs_are_those_of_git(before: str, after: str, kind: Any, expected: str) -> None:
+    assert sign(Change(kind=kind, name="x", before=before, after=after)) == expected
+
+
+def test_colours_are_those_of_git_and_no_host_brings_its_own() -> None:
+    evil = "x\x1b[2J\x1b[31m"
+    changes = (*FULL.changes, Change(kind="package", name=evil, before="1"))
+    told = planning.as_text([msgspec.structs.replace(FULL, changes=changes)], colour=True, width=80)
+    assert "    \x1b[33m~\x1b[0m 535.1-1 -> 550.2-1: nvidia-driver" in told
+    assert "    \x1b[32m+\x1b[0m nvidia-persistenced.service: enabled" in told
+    assert "    \x1b[32m+a\x1b[0m" in told
+    assert "    \x1b[31m-\x1b[0m 1 -> removed: x\\u001b[2J\\u001b[31m" in told
+    assert "\x1b" not in planning.as_text([FULL])
+
+
+def test_a_pipe_gets_whole_lines() -> None:
+    why = " ".join(["word"] * 60)
+    told = planning.as_text([msgspec.structs.replace(FULL, run={"nvidia_driver": why})], width=0)
+    assert f"    nvidia_driver: {why}\n" in told, "so that grep finds what it is asked for"
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_no_word_is_broken(width: int) -> None:
+    names_ = [f"libnvidia-{part}-580-server" for part in ("cfg1", "compute", "decode", "encode", "extra", "gl")]
+    changes = tuple(Change(kind="package", name=name, before="580.1-1", after="570.2-1") for name in names_)
+    told = planning.as_text([msgspec.structs.replace(FULL, changes=changes)], width=width)
+    words = {word.strip(",") for word in told.split()}
+    assert {*names_} <= words
+    assert max(map(len, told.splitlines())) <= width
 
 
 def test_mixed_hosts_list_their_exact_versions() -> None:
@@ -76,7 +151,7 @@ def test_mixed_hosts_list_their_exact_versions() -> None:
 
     older, newer = "570.124.06 (open)", "580.95.05 (open)"
     lines = planning.as_text([*hosts(1, 60, newer), *hosts(61, 99, older), *hosts(100, 100, newer)]).splitlines()
-    assert lines[-4:-1] == [
+    assert lines[-5:-2] == [
         "versions after apply",
         "  nvidia_driver 570.124.06 (open): gpu[061:099] (39 hosts)",
         "  nvidia_driver 580.95.05 (open): gpu[001:060], gpu100 (61 hosts)",
@@ -90,12 +165,11 @@ def test_blocked_and_unreachable_hosts() -> None:
     )
     plans = [HostPlan(host="a", unreachable="a: no route"), HostPlan(host="b", run=RUN, blocked=(obstacle,))]
     lines = planning.as_text(plans).splitlines()
-    assert lines[:3] == [
+    assert lines[:2] == ["b: blocked by host.root: user id 1; wanted: root", "  fix: become"]
+    assert lines[-2:] == [
         "a: cannot be reached: a: no route",
-        "b: blocked by host.root: user id 1; wanted: root",
-        "  fix: become",
+        "2 hosts: 1 blocked by host.root, 1 cannot be reached; nothing was changed",
     ]
-    assert lines[-1] == "2 hosts: 0 to apply, 0 with nothing to do, 1 blocked, 1 unreachable; nothing was changed"
     assert planning.exit_code(plans) == 4
     assert planning.exit_code(plans[1:]) == 1
 
@@ -115,7 +189,7 @@ def test_what_fails_although_nothing_is_to_do_is_named() -> None:
     decision = Decision({}, {"kernel": "every check passes"})
     spec = HostSpec(name="b")
     plans = [host_plan(spec, results, Facts({}), decision, NOW) for results in ([root], [clock])]
-    first, second = (planning.as_text([one]).splitlines() for one in plans)
+    first, second = (planning.as_text([one], width=200).splitlines() for one in plans)
     assert first[0].startswith("b: nothing to do, but host.root fails, and apply cannot fix that (last apply:")
     assert first[1:3] == ["  host.root: user id 1; wanted: root", "    fix: become"]
     assert second[0].startswith("b: nothing to do (last apply:")
@@ -203,10 +277,10 @@ def test_a_transaction_that_cannot_work_blocks_the_host_in_the_plan_already() ->
     plan = HostPlan(host="gpu1", run=RUN, versions={"nvidia_driver": "580.1"})
     found = with_prediction(plan, Tally(failures=[refused], failed=True))
     assert found.unpredicted == ()
-    told = planning.as_text([found])
+    told = planning.as_text([found], width=200)
     assert "gpu1: blocked by nvidia_driver.resolvable: Try it: apt cannot install 580.1: held." in told
     assert "  fix: release it\n" in told
-    assert told.endswith("1 host: 0 to apply, 0 with nothing to do, 1 blocked; nothing was changed")
+    assert told.endswith("1 host: 1 blocked by nvidia_driver.resolvable; nothing was changed")
     assert planning.exit_code([found]) == 1
     # Where no version was found in the host's own lists, the source is still to come, and check mode does not know it.
     assert with_prediction(HostPlan(host="gpu1", run=RUN), Tally(failures=[refused], failed=True)).blocked == ()

@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from gpuprov.probe.base import Output
 from gpuprov.probe.rdma import DEVICES, Gid, RdmaDevice, RdmaPort, hcas, parse
 from gpuprov.probe.rdma_host import HOST, Daemon, Netdev, RdmaHost, ServiceUnit
@@ -64,7 +66,7 @@ def read(root: Path, script: str, **programs: str) -> Output:
         (folder / name).chmod(0o755)
     for place, there in (("/sys/class/infiniband_mad", "mad"), ("/sys/class/infiniband", "infiniband"), ("/sys/class/net", "net"),
                          ("/sys/module", "module"), ("/lib/modules", "modules"), ("/proc/net/vlan", "vlan"), ("/proc/$p", "proc/$p"),
-                         ("/proc/[0-9]*", "proc/[0-9]*"),
+                         ("/proc/[0-9]*", "proc/[0-9]*"), ("/proc/self", "self"),
                          ("/etc/gpuprov", "etc"), ("/etc/systemd/system", "units")):  # fmt: skip
         script = script.replace(place, f"{root}/{there}")
     env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
@@ -184,6 +186,21 @@ def test_what_surrounds_the_devices(tmp_path: Path) -> None:
     assert (found.soft.config, found.soft.log) == (("rxe ens9",), ("rdma-soft: no network interface ens9",))
     assert found.daemons == (Daemon(unit="containerd.service", now="65536", unit_limit="infinity"),)
     assert found.netdev("52:54:00:12:34:56") == found.netdevs[0], "the interface itself, before its VLAN"
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "uids", "user", "bound"),
+    [
+        ("000001ffffffffff", "         0          0 4294967295", "0", False),
+        ("000001fffeffffff", "         0          0 4294967295", "0", True),
+        ("000001ffffffffff", "         0     100000      65536", "0", True),
+        ("0000000000000000", "         0          0 4294967295", "1000", False),
+    ],
+    ids=["a machine", "without CAP_SYS_RESOURCE", "a user namespace", "not root: nobody knows"],
+)
+def test_where_root_may_lift_no_limit(tmp_path: Path, capabilities: str, uids: str, user: str, *, bound: bool) -> None:
+    put(tmp_path / "self", status=f"Name:\tsh\nCapPrm:\t0\nCapEff:\t{capabilities}", uid_map=uids)
+    assert parse_host(read(tmp_path, HOST.script, **GOOD, id=f"echo {user}")).bound is bound
 
 
 def test_a_host_without_any_of_it(tmp_path: Path) -> None:

@@ -25,11 +25,11 @@ from gpuprov.accept.picture import document
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import ApplyRun, HostOutcome
 from gpuprov.apply.outcome import judge
-from gpuprov.apply.show import Terminal
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.unreached import Unreached
 from gpuprov.plan.events import Ledger, Step
 from gpuprov.plan.playbook import Ended
+from gpuprov.plan.show import Terminal
 from gpuprov.probe.base import Facts, Output, Probe, T
 from gpuprov.report import html, junit
 from gpuprov.shown import hides
@@ -280,10 +280,12 @@ def test_the_log_of_a_run_is_for_reading(tmp_path: Path) -> None:
     assert "secret" not in text
 
 
-def test_live_progress_takes_no_markup_and_no_escapes() -> None:
+def test_live_progress_takes_no_markup_and_no_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
-    screen = Console(file=io.StringIO(), force_terminal=True, width=400, color_system=None)
+    monkeypatch.setenv("COLUMNS", "800")
+
+    screen = Console(file=io.StringIO(), force_terminal=True, width=800, color_system=None)
     progress = console.Progress([f"gpu{EVIL}"], EVIL)
     progress.update(f"gpu{EVIL}", EVIL)
     screen.print(progress._picture())

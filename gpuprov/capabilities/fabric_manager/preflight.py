@@ -101,7 +101,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     if decision.problem:
         return fail(expected if driver else "an installed driver", decision.problem, decision.hint)
     changes = [Change(kind="package", name=name, after="newest") for name in decision.subnet]
-    if driver_wanted(ctx.host):
+    if driver_wanted(ctx.host) and not decision.packages:  # it comes in the driver's own transaction, and stands there
         told = "resolved with the driver, as one version: nvidia_driver.resolvable"
         return Outcome(status="pass", expected=told, found=told, changes=tuple(changes))
     there = installed(ctx.facts)

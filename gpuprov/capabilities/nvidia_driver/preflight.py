@@ -20,6 +20,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     NvidiaDriver,
     built_here,
     installed_set,
+    installed_version,
     package_names,
     served,
     versions,
@@ -88,7 +89,10 @@ def resolvable(ctx: Ctx) -> Outcome:
             changes.append(Change(kind="package", name=shown, before=before, after=version))
     changes += [Change(kind="package", name=n, after="newest") for n in names.extra if n not in found]
     told = f"{decision.version} ({decision.flavour}: {decision.reason})"
-    return Outcome(status="pass", expected=wanted, found=told, changes=tuple(changes), version=decision.version)
+    there = installed_version(ctx.fragment, ctx.facts)
+    return Outcome(
+        status="pass", expected=wanted, found=told, changes=tuple(changes), version=decision.version, installed=there
+    )
 
 
 def refusals(facts: Facts, decision: Decision) -> list[str]:

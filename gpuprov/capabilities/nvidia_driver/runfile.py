@@ -133,7 +133,14 @@ def resolvable(ctx: Ctx) -> Outcome:
     if mine.version != decision.version or _wrong_flavour(ctx):
         changes = [Change(kind="package", name="NVIDIA's runfile", before=mine.version, after=decision.version)]
     told = f"{decision.version} ({decision.flavour}: {decision.reason})"
-    return Outcome(status="pass", expected=expected, found=told, changes=tuple(changes), version=decision.version)
+    return Outcome(
+        status="pass",
+        expected=expected,
+        found=told,
+        changes=tuple(changes),
+        version=decision.version,
+        installed=mine.version,
+    )
 
 
 def packages(ctx: Ctx) -> Outcome:

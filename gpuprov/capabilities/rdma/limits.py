@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.at_boot import HEADER, UNITS
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe import boot, systemd
@@ -15,6 +15,10 @@ Ctx = Context[Rdma]
 APPLY = "gpuprov apply"
 ENDLESS = ("unlimited", "infinity")
 RAISE = 'prlimit --pid "$(systemctl show -p MainPID --value "$1")" --memlock="$2:$2"'
+
+
+BOUND = "a container without CAP_SYS_RESOURCE, or in a user namespace"
+OUTSIDE = "set it where the container is started: --ulimit memlock=-1"
 
 
 def enough(found: str, wanted: str, *, unit: int = 1) -> bool:
@@ -40,8 +44,13 @@ def memlock(ctx: Ctx) -> Outcome:
     if not enough(default, wanted):
         told.append(f"services: {default} bytes")
         hints.append(f"{APPLY} sets DefaultLimitMEMLOCK: limits.conf counts for login sessions only")
-    for daemon in ctx.facts.get(HOST).daemons:
-        if not enough(daemon.now, wanted):
+    found = ctx.facts.get(HOST)
+    low = [daemon for daemon in found.daemons if not enough(daemon.now, wanted)]
+    if low and found.bound and not told:
+        listed = ", ".join(f"{daemon.unit} {daemon.now} bytes" for daemon in low)
+        return skip(f"root may lift no limit here ({BOUND}): {listed}; {OUTSIDE}")
+    if not found.bound:
+        for daemon in low:
             told.append(f"{daemon.unit} now: {daemon.now} bytes")
             hints.append(f"{APPLY} raises it with prlimit; a service keeps the limit that it was started with")
             changes.append(Change(kind="setting", name=f"memlock of {daemon.unit}", before=daemon.now, after=wanted))
@@ -80,7 +89,8 @@ def drop_in(unit: str) -> str:
 
 def wanted(ctx: Ctx) -> dict[str, Any]:
     """`files`: the limits of units that have a lower one of their own, which DefaultLimitMEMLOCK does not lift. `raise`: for each
-    service that runs with a lower one, the command that lifts it without a restart; what it starts from then on inherits it."""
+    service that runs with a lower one, the command that lifts it without a restart; what it starts from then on inherits it.
+    Where root may lift none, there is no command: it would fail."""
     asked = ctx.fragment.memlock
     daemons = ctx.facts.get(HOST).daemons if asked else ()
     value = "" if asked in ENDLESS else str(int(asked or 0) * 1024)
@@ -89,6 +99,8 @@ def wanted(ctx: Ctx) -> dict[str, Any]:
 LimitMEMLOCK={value or "infinity"}
 """
     low = [daemon.unit for daemon in daemons if not enough(daemon.now, asked)]
+    if ctx.facts.get(HOST).bound:
+        low = []
     return {
         "files": {drop_in(one.unit): text for one in daemons if not enough(one.unit_limit, asked)},
         "raise": [["sh", "-c", RAISE, "sh", unit, value or "unlimited"] for unit in low],

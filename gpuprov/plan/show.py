@@ -21,16 +21,17 @@ class Show:
         yield lambda _host: None
 
     @contextmanager
-    def applying(self, hosts: Sequence[str], doing: str) -> Iterator[Callable[[Step], None]]:
-        """Ansible runs inside; what is yielded is told each step."""
+    def applying(self, hosts: Sequence[str], doing: str, earlier: str = "") -> Iterator[Callable[[Step], None]]:
+        """Ansible runs inside; what is yielded is told each step. earlier: how long it took the last time."""
         yield lambda _step: None
 
 
 class Terminal(Show):
-    """Live on a terminal; elsewhere a line for each act and for what changes or fails (with `verbose`, for every task)."""
+    """Live on a terminal; elsewhere a line for each act and for what changes or fails (with `verbose`, for every task), and now and
+    then what is waited for. `quiet`: elsewhere only that."""
 
-    def __init__(self, *, verbose: bool = False) -> None:
-        self._verbose = verbose
+    def __init__(self, *, verbose: bool = False, quiet: bool = False) -> None:
+        self._verbose, self._quiet = verbose, quiet
 
     def say(self, text: str) -> None:
         from gpuprov import console
@@ -46,21 +47,25 @@ class Terminal(Show):
             yield progress.done
 
     @contextmanager
-    def applying(self, hosts: Sequence[str], doing: str) -> Iterator[Callable[[Step], None]]:
+    def applying(self, hosts: Sequence[str], doing: str, earlier: str = "") -> Iterator[Callable[[Step], None]]:
         from gpuprov import console
 
-        live = sys.stderr.isatty()
+        live = console.on_terminal(sys.stderr)
         shown = ("start", "changed") if live else ("ok", "changed") if self._verbose else ("changed",)
-        with console.Progress(hosts, doing) as progress:
+        with console.Progress(hosts, doing, quiet=self._quiet, earlier=earlier) as progress:
 
             def step(one: Step) -> None:
                 if one.kind == "act":
-                    console.progress(one.text)
+                    progress.act(one.text)
+                    if not self._quiet:
+                        console.progress(one.text)
                 elif one.kind in ("failed", "unreachable"):
                     progress.done(one.host, f"{one.kind}: {one.text}")
-                    if live:
+                    if live and not self._quiet:
                         console.progress(f"{one.host}: {one.kind}: {one.text}")
                 elif one.kind in shown:
-                    progress.update(one.host, one.text)
+                    progress.update(one.host, f"waits for {one.waits} ({one.text})" if one.waits else one.text)
+                elif one.kind == "start":
+                    progress.note(one.host, f"waits for {one.waits} ({one.text})" if one.waits else one.text)
 
             yield step

@@ -1,0 +1,52 @@
+"""How long the same work took the last time, on this machine: what a person who waits is told. Kept for that alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+
+import msgspec
+
+from gpuprov import keep
+from gpuprov.reading import Unreadable, typed_json
+
+ROOM = "durations"
+LEAST = 5.0
+"""Seconds below which nobody asks how long it will take."""
+
+
+class Took(msgspec.Struct, frozen=True):
+    """Seconds, and of how many hosts."""
+
+    seconds: float
+    hosts: int
+
+
+def earlier(doing: str, roles: Collection[str]) -> str:
+    """`6 min the last time (4 hosts)`; empty where it was never done, or took no time."""
+    kept = keep.read(ROOM, _name(doing, roles))
+    try:
+        took = typed_json(kept, Took) if kept else None
+    except Unreadable:
+        return ""
+    if took is None or not LEAST <= took.seconds < 10**7:
+        return ""
+    return f"{length(took.seconds)} the last time ({took.hosts} host{'s' * (took.hosts != 1)})"
+
+
+def note(doing: str, roles: Collection[str], seconds: float, hosts: int) -> None:
+    """Keep how long it took."""
+    keep.write(ROOM, _name(doing, roles), msgspec.json.encode(Took(round(seconds, 1), hosts)))
+
+
+def length(seconds: float) -> str:
+    """`45 s`, `6 min`, `1 h 10 min`."""
+    whole = int(seconds)
+    if whole < 100:
+        return f"{whole} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _name(doing: str, roles: Collection[str]) -> str:
+    return hashlib.sha256("\0".join([doing, *sorted(roles)]).encode()).hexdigest()[:32]

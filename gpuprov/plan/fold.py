@@ -1,0 +1,139 @@
+"""Plans in few words: hosts of which the same is planned, packages that move as one set, what comes, goes or changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from gpuprov.capabilities.base import Change
+from gpuprov.capabilities.mig.partitions import Part, Partition
+from gpuprov.inventory.names import folded as names
+from gpuprov.plan.model import HostPlan
+
+Sign = Literal["+", "-", "~"]
+GONE = ("removed", "destroyed", "disabled", "stopped", "unloaded", "ended")
+ANEW = ("rebuilt", "restarted", "reloaded", "made anew")
+NOTHING = ("", "absent", "none", "no key")
+_MOMENT = re.compile(r" ?\(?\d{4}-\d\d-\d\dT[0-9:.]+Z?\)?")
+_PROCESS = re.compile(r"\bpid \d+(?:, )?|(?<=process) \d+(?=\))|(?<=\.service) \d+(?=\))|(?<=\.scope) \d+(?=\))")
+
+
+class Group(NamedTuple):
+    """Hosts with the same plan; `plan` is the first one's, without what is another on each (times, process ids)."""
+
+    plan: HostPlan
+    hosts: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        return names(self.hosts)
+
+    @property
+    def state(self) -> Literal["blocked", "unreachable", "changes", "idle"]:
+        if self.plan.unreachable:
+            return "unreachable"
+        return "blocked" if self.plan.blocked else "idle" if self.plan.idle else "changes"
+
+
+ORDER = ("blocked", "unreachable", "changes", "idle")
+
+
+class Set(NamedTuple):
+    """Packages that move alike."""
+
+    sign: Sign
+    before: str
+    after: str
+    names: tuple[str, ...]
+
+
+class Cut(NamedTuple):
+    """GPUs that are cut up alike; `gpus` as `GPUs 0, 1`."""
+
+    gpus: str
+    one: Partition
+
+
+def groups(plans: Sequence[HostPlan]) -> list[Group]:
+    """The hosts by what is planned: those that are blocked or cannot be reached first, else in the order given."""
+    alike: dict[bytes, list[HostPlan]] = {}
+    for plan in plans:
+        alike.setdefault(_likeness(plan), []).append(plan)
+    found = [Group(_common(group), tuple(one.host for one in group)) for group in alike.values()]
+    return sorted(found, key=lambda group: ORDER.index(group.state))
+
+
+def sign(change: Change) -> Sign:
+    """Whether a change brings something (+), takes it away (-), or changes it (~), as git and Terraform write it."""
+    if change.after in GONE or (change.before and not change.after):
+        return "-"
+    return "+" if change.before in NOTHING and change.after not in ANEW and change.kind != "client" else "~"
+
+
+def sets(changes: Iterable[Change]) -> list[Set]:
+    """Packages by what becomes of them, the largest set first."""
+    alike: dict[tuple[Sign, str, str], list[str]] = {}
+    for change in changes:
+        alike.setdefault((sign(change), change.before, change.after), []).append(change.name)
+    found = [Set(*key, tuple(dict.fromkeys(listed))) for key, listed in alike.items()]
+    return sorted(found, key=lambda one: -len(one.names))
+
+
+def cuts(mig: Iterable[Partition]) -> list[Cut]:
+    """GPUs of which the same is done, together."""
+    alike: dict[Partition, list[Partition]] = {}
+    for one in mig:
+        alike.setdefault(msgspec.structs.replace(one, index=0, gpu=""), []).append(one)
+    return [
+        Cut(group[0].gpu if len(group) == 1 else f"GPUs {', '.join(str(one.index) for one in group)}", group[0])
+        for group in alike.values()
+    ]
+
+
+def listed(parts: Sequence[Part]) -> str:
+    """`2 x 1g.10gb, 3g.40gb`."""
+    counted: dict[str, int] = {}
+    for part in parts:
+        counted[part.name] = counted.get(part.name, 0) + 1
+    return ", ".join(f"{number} x {name}" if number > 1 else name for name, number in counted.items()) or "no instance"
+
+
+def settings(plan: HostPlan) -> tuple[Change, ...]:
+    """The settings, without those that the pictures of MIG show."""
+    drawn = tuple(f"{one.gpu}: " for one in plan.mig)
+    return tuple(change for change in plan.section("setting") if not change.name.startswith(drawn or "\0"))
+
+
+def _common(group: Sequence[HostPlan]) -> HostPlan:
+    return group[0] if len(group) == 1 else _timeless(group[0], keep=len({one.last_apply for one in group}) == 1)
+
+
+def _timeless(plan: HostPlan, *, keep: bool = False) -> HostPlan:
+    """The plan without times and process ids, which are others on each host. keep: the time of the last apply."""
+    blocked = [msgspec.structs.replace(one, host="", found=_bare(one.found), changes=()) for one in plan.blocked]
+    return msgspec.structs.replace(
+        plan,
+        run={name: _bare(why) for name, why in plan.run.items()},
+        skipped={name: _bare(why) for name, why in plan.skipped.items()},
+        changes=tuple(
+            msgspec.structs.replace(one, name=_bare(one.name)) if one.kind == "client" else one for one in plan.changes
+        ),
+        blocked=tuple(blocked),
+        unmended=tuple(msgspec.structs.replace(one, host="", changes=()) for one in plan.unmended),
+        last_apply=plan.last_apply if keep else "",
+        last_apply_seconds=None,
+    )
+
+
+def _bare(text: str) -> str:
+    return " ".join(_PROCESS.sub("", _MOMENT.sub("", text)).replace("()", "").split())
+
+
+def _likeness(plan: HostPlan) -> bytes:
+    """What two hosts have in common whose plans are told once. Those that cannot be reached are alike by the reason."""
+    if plan.unreachable:
+        return msgspec.json.encode(plan.unreachable.replace(plan.host, ""))
+    return msgspec.json.encode(msgspec.structs.replace(_timeless(plan), host=""))

@@ -1,0 +1,192 @@
+"""A plan as one HTML page: the sentence, what is blocked, reboots and GPU clients, then what would change, then every host."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from gpuprov.capabilities.base import Change
+from gpuprov.capabilities.mig.partitions import Part, Partition
+from gpuprov.plan.fold import Cut, Group, Set, cuts, groups, sets, settings, sign
+from gpuprov.plan.model import SECTIONS, HostPlan
+from gpuprov.plan.summary import counts, sentence
+from gpuprov.plan.text import told
+from gpuprov.report import page
+
+OPEN = 3
+"""So many different plans are shown unfolded."""
+SHOWN_APART = ("package", "client", "setting")
+TAGS: dict[str, tuple[page.State, str]] = {
+    "blocked": ("fail", "!"),
+    "unreachable": ("gone", "?"),
+    "changes": ("boot", "~"),
+    "idle": ("right", "\u2713"),
+}
+"""State and letter of a host by what is planned for it."""
+
+
+class Signed(NamedTuple):
+    """A change in words, with its sign and the sign's class."""
+
+    sign: str
+    kind: str
+    text: str
+
+
+class Diff(NamedTuple):
+    """A file's diff: lines with the class of their colour."""
+
+    name: str
+    lines: tuple[tuple[str, str], ...]
+    added: int
+    removed: int
+
+
+class Drawn(NamedTuple):
+    """GPUs that are cut up alike, as rows of parts: (title, whether MIG is on, parts with their gaps)."""
+
+    gpus: str
+    model: str
+    rows: tuple[tuple[str, bool, tuple[Part, ...]], ...]
+    known: bool
+
+
+class Card(NamedTuple):
+    """Hosts with one plan, as the template shows them."""
+
+    number: int
+    group: Group
+    where: str
+    limit: str
+    state: page.State
+    letter: str
+    packages: tuple[Set, ...]
+    moved: int
+    mig: tuple[Drawn, ...]
+    sections: tuple[tuple[str, tuple[Signed, ...]], ...]
+    clients: tuple[str, ...]
+    diffs: tuple[Diff, ...]
+
+    @property
+    def plan(self) -> HostPlan:
+        return self.group.plan
+
+
+def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: str = "") -> str:
+    """The page. apply: the command that does what is planned, for the copy button."""
+    cards = [_card(number, group) for number, group in enumerate(groups(plans), 1)]
+    changes = [card for card in cards if not card.plan.idle and card.group.state != "unreachable"]
+    of_host = {host: card for card in cards for host in card.group.hosts}
+    return page.render(
+        "plan.html.j2",
+        title="gpuprov plan",
+        headline=page.Headline(state=_state(plans), sentence=sentence(plans), more=_more(plans)),
+        about=about,
+        styles=("plan.css",),
+        cards=cards,
+        blocked=[card for card in cards if card.group.state == "blocked"],
+        away=[card for card in cards if card.group.state == "unreachable"],
+        reboots=[card for card in cards if card.plan.reboot is not False and card.group.state != "unreachable"],
+        busy=[card for card in cards if card.clients or card.plan.jobs],
+        changes=changes,
+        unfolded=len(changes) <= OPEN,
+        counts=counts(plans),
+        hosts=[(plan, of_host[plan.host]) for plan in plans],
+        apply=apply,
+    )
+
+
+def limit(hosts: str) -> str:
+    """The option for these hosts, as a shell takes it."""
+    return f"--limit {shlex.quote(hosts.replace(', ', ','))}"
+
+
+def _state(plans: Sequence[HostPlan]) -> page.State:
+    count = counts(plans)
+    if count["blocked"] > count["jobs_running"]:
+        return "fail"
+    if count["unreachable"]:
+        return "gone"
+    if count["jobs_running"] or any(plan.idle and plan.differs for plan in plans):
+        return "error"
+    if not plans:
+        return "unproven"
+    return "boot" if count["to_apply"] or any(plan.reboot is not False for plan in plans) else "right"
+
+
+def _more(plans: Sequence[HostPlan]) -> str:
+    told_ = "Nothing was changed."
+    if any(plan.unpredicted for plan in plans):
+        told_ += " Some of it cannot be predicted: each plan below says what, and why."
+    return told_
+
+
+def _card(number: int, group: Group) -> Card:
+    plan, where = group.plan, group.where
+    state, letter = TAGS[group.state]
+    packages = plan.section("package")
+    sections = [("settings", tuple(_signed(one) for one in settings(plan)))]
+    sections += [
+        (section, tuple(_signed(one) for one in plan.section(kind)))
+        for kind, section in SECTIONS.items()
+        if kind not in SHOWN_APART
+    ]
+    sections.append(("files, without a diff", tuple(_signed(one) for one in plan.diffs if not one.diff)))
+    return Card(
+        number=number,
+        group=group,
+        where=where,
+        limit=limit(where),
+        state=state,
+        letter=letter,
+        packages=tuple(sets(packages)),
+        moved=len({one.name for one in packages}),
+        mig=tuple(_drawn(cut) for cut in cuts(plan.mig)),
+        sections=tuple((title, rows) for title, rows in sections if rows),
+        clients=tuple(told(one) for one in plan.section("client")),
+        diffs=tuple(_diff(one) for one in plan.diffs if one.diff),
+    )
+
+
+KINDS = {"+": "add", "-": "remove", "~": "change"}
+
+
+def _signed(change: Change) -> Signed:
+    mark = sign(change)
+    return Signed(mark, KINDS[mark], told(change))
+
+
+def _diff(change: Change) -> Diff:
+    lines = tuple((_colour(line), line) for line in change.diff.splitlines())
+    kinds = [kind for kind, _ in lines]
+    return Diff(change.name, lines, kinds.count("add"), kinds.count("remove"))
+
+
+def _colour(line: str) -> str:
+    if line.startswith(("---", "+++", "@@")):
+        return "soft"
+    return {"+": "add", "-": "remove"}.get(line[:1], "")
+
+
+def _drawn(cut: Cut) -> Drawn:
+    one = cut.one
+    rows = (("before", one.enabled_before, one.before), ("after", one.enabled_after, one.after))
+    return Drawn(
+        cut.gpus, one.model, tuple((t, on, tuple(_whole(one, on, parts))) for t, on, parts in rows), one.grid > 0
+    )
+
+
+def _whole(one: Partition, on: bool, parts: Iterable[Part]) -> Iterable[Part]:
+    """The parts with what is unused between them; a GPU without MIG is one piece."""
+    at = 0
+    if not on:
+        yield Part(start=0, size=max(one.grid, 1), name="whole GPU, MIG disabled")
+        return
+    for part in parts:
+        if part.start > at:
+            yield Part(start=at, size=part.start - at, name="")
+        yield part
+        at = part.start + part.size
+    if at < one.grid:
+        yield Part(start=at, size=one.grid - at, name="")

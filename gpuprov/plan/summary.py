@@ -1,0 +1,131 @@
+"""A plan in one sentence and in figures: decided here for the terminal, for JSON and for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from gpuprov.inventory.names import folded as names
+from gpuprov.plan.fold import settings
+from gpuprov.plan.model import HostPlan
+from gpuprov.shared import resolve
+
+DRIVER = "nvidia_driver"
+MOVES = 2
+"""Moves of the driver that the sentence names one by one."""
+
+
+def counts(plans: Sequence[HostPlan]) -> dict[str, int]:
+    """How many hosts would be changed, are as wanted, are blocked, have jobs running, cannot be reached, and reboot."""
+    changing = [plan for plan in plans if plan.run and not plan.blocked]
+    return {
+        "hosts": len(plans),
+        "to_apply": len(changing),
+        "nothing_to_do": sum(plan.idle for plan in plans),
+        "blocked": sum(bool(plan.blocked) for plan in plans),
+        "jobs_running": sum(bool(plan.jobs) for plan in plans),
+        "unreachable": sum(bool(plan.unreachable) for plan in plans),
+        "reboot": sum(plan.reboot is True and plan.permission == "if-needed" for plan in changing),
+        "reboot_not_permitted": sum(plan.reboot is True and plan.permission == "never" for plan in plans),
+    }
+
+
+def sentence(plans: Sequence[HostPlan]) -> str:
+    """`4 hosts: driver 580.178.04 -> 570.211.01 (downgrade), 15 packages, one reboot each, 2 have jobs running`."""
+    touched = [plan for plan in plans if plan.run and not plan.unreachable and (plan.jobs or not plan.blocked)]
+    others = [*_kept_away(plans), *_idle(plans, whole=not touched)]
+    if not touched:
+        return f"{_hosts(len(plans))}: {', '.join(others)}" if plans else "no host"
+    part = f"{len(touched)} of " if len(touched) < len(plans) else ""
+    told = [*_driver(touched), *_sizes(touched), *_reboots(touched)]
+    jobs = sum(bool(plan.jobs) for plan in touched)
+    told += [f"{jobs} {'has' if jobs == 1 else 'have'} jobs running"] if jobs else []
+    told = told or ["roles are applied anew"]
+    return f"{part}{_hosts(len(plans))}: {', '.join(told)}" + (f"; {', '.join(others)}" if others else "")
+
+
+def _hosts(number: int) -> str:
+    return f"{number} host{'s' * (number != 1)}"
+
+
+def _driver(touched: Sequence[HostPlan]) -> Iterable[str]:
+    moves: dict[str, int] = {}
+    for plan in touched:
+        before, after = plan.installed.get(DRIVER, ""), plan.versions.get(DRIVER, "")
+        if not after or before == after:
+            continue
+        way = "downgrade" if resolve.order(after) < resolve.order(before) else "upgrade"
+        text = f"driver {before} -> {after} ({way})" if before else f"driver {after} (new)"
+        moves[text] = moves.get(text, 0) + 1
+    ranked = sorted(moves.items(), key=lambda move: -move[1])
+    yield from (text + _on(number, touched) for text, number in ranked[:MOVES])
+    if rest := sum(number for _, number in ranked[MOVES:]):
+        yield f"other driver versions on {rest}"
+
+
+def _on(number: int, touched: Sequence[HostPlan]) -> str:
+    return f" on {number}" if number < len(touched) else ""
+
+
+def _sizes(touched: Sequence[HostPlan]) -> Iterable[str]:
+    counted: tuple[tuple[str, Callable[[HostPlan], int]], ...] = (
+        ("package", lambda plan: len({one.name for one in plan.section("package")})),
+        ("file", lambda plan: len({one.name for one in (*plan.section("file"), *plan.diffs)})),
+        ("setting", lambda plan: len(settings(plan))),
+    )
+    for what, count in counted:
+        yield from _span(what, [count(plan) for plan in touched])
+    if gpus := [len(plan.mig) for plan in touched if plan.mig]:
+        yield f"MIG layout of {_range(gpus)} GPU{'s' * (max(gpus) != 1)}{_on(len(gpus), touched)}"
+
+
+def _span(what: str, numbers: Sequence[int]) -> Iterable[str]:
+    if most := max(numbers):
+        yield f"{_range(numbers)} {what}{'s' * (most != 1)}"
+
+
+def _range(numbers: Sequence[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return str(high) if low == high else f"{low} to {high}" if low else f"up to {high}"
+
+
+def _reboots(touched: Sequence[HostPlan]) -> Iterable[str]:
+    each = " each" if len(touched) > 1 else ""
+    will = sum(plan.reboot is True and plan.permission == "if-needed" for plan in touched)
+    held = sum(plan.reboot is True and plan.permission == "never" for plan in touched)
+    perhaps = sum(plan.reboot == "unknown" for plan in touched)
+    if will:
+        yield f"one reboot{each if will == len(touched) else _on(will, touched)}"
+    if held:
+        yield f"a reboot that needs permission{_on(held, touched)}"
+    if perhaps:
+        yield f"perhaps a reboot{_on(perhaps, touched)}"
+
+
+def _kept_away(plans: Sequence[HostPlan]) -> Iterable[str]:
+    blocked: dict[str, int] = {}
+    for plan in plans:
+        for one in plan.blocked[:1] if not plan.jobs else ():
+            blocked[one.check] = blocked.get(one.check, 0) + 1
+    yield from (f"{number} blocked by {check}" for check, number in blocked.items())
+    away = sum(bool(plan.unreachable) for plan in plans)
+    if away:
+        yield f"{away} cannot be reached"
+
+
+def _idle(plans: Sequence[HostPlan], *, whole: bool) -> Iterable[str]:
+    """whole: no host has anything to do."""
+    idle = [plan for plan in plans if plan.idle]
+    if not idle:
+        return
+    if whole and len(idle) == len(plans):
+        yield "nothing to do"
+    else:
+        yield f"{len(idle)} with nothing to do"
+    if waiting := sum(plan.reboot is True for plan in idle):
+        yield f"{waiting} wait{'s' * (waiting == 1)} for a reboot"
+    failing: dict[str, list[str]] = {}
+    for plan in idle:
+        for one in plan.unmended:
+            if one.moment != "preflight":
+                failing.setdefault(one.check, []).append(plan.host)
+    yield from (f"{check} fails on {names(hosts)}, and apply cannot fix it" for check, hosts in failing.items())

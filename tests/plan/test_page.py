@@ -1,0 +1,141 @@
+"""The plan as a page: what an operator must not miss is on top, texts of hosts are texts, and a thousand hosts are one page."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from msgspec.structs import replace
+
+from gpuprov.capabilities.base import Change
+from gpuprov.capabilities.mig.partitions import Part, Partition
+from gpuprov.plan import HostPlan, page, sentence
+from gpuprov.plan.saved import masked
+from gpuprov.report.page import About
+from gpuprov.spec.model import HostSpec, RawHost
+from tests.plan.test_summary import DOWN, IDLE, JOB, ROOT, many
+
+DIFF = "--- before\n+++ after\n@@ -1 +1,2 @@\n-old\n+new\n+more"
+CUT = Partition(
+    index=0,
+    gpu="GPU 0 (19:00.0)",
+    model="H100",
+    grid=8,
+    enabled_before=True,
+    enabled_after=True,
+    before=(Part(start=6, size=1, name="1g.10gb", fate="destroyed"),),
+    after=(Part(start=0, size=4, name="3g.40gb", fate="created"),),
+)
+FULL = replace(
+    DOWN,
+    mig=(CUT,),
+    diffs=(Change(kind="file", name="/etc/x", after="kernel: Write", diff=DIFF),),
+    changes=(*DOWN.changes, Change(kind="client", name="dcgm (nvidia-dcgm.service 7)", after="stopped")),
+    reboot_reasons=("the kernel command line changes",),
+)
+
+
+class Reader(HTMLParser):
+    """The tags of a page with their attributes, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.words).split())
+
+
+def test_the_sentence_is_the_verdict_and_what_is_blocked_comes_first() -> None:
+    plans = [
+        *many(FULL, 2),
+        replace(FULL, host="busy", blocked=(JOB,)),
+        replace(FULL, host="root", blocked=(ROOT,)),
+        IDLE,
+    ]
+    text = page.render(plans, About(inventory="inventory.yaml"), "gpuprov apply friday.plan")
+    assert f"<h1>{sentence(plans).replace('>', '&gt;')}</h1>" in text
+    places = [text.index(f'id="{name}"') for name in ("blocked", "reboots", "clients", "changes", "hosts")]
+    assert places == sorted(places)
+    told = Reader(text).text
+    assert "Jobs run here, and are left alone: python3 pid 7" in told
+    assert "gpuprov apply friday.plan" in told
+
+
+def test_copy_buttons_give_a_limit_that_a_shell_takes() -> None:
+    plans = [replace(FULL, host=name) for name in ("gpu001", "gpu002", "gpu003", "a;reboot")]
+    copies = [more.get("data-copy") for tag, more in Reader(page.render(plans)).tags if tag == "button"]
+    assert "--limit 'gpu[001:003],a;reboot'" in copies
+
+
+def test_pictures_and_diffs_have_their_signs_beside_their_colours() -> None:
+    text = page.render([FULL])
+    assert re.search(r'<li class="s1 destroyed"><span><b>-</b> 1g\.<wbr>10gb', text)
+    assert re.search(r'<li class="s4 created"><span><b>\+</b> 3g\.<wbr>40gb', text)
+    assert '<span class="remove">-old\n</span>' in text
+    assert '<span class="add">+new\n</span>' in text
+    assert '<span class="soft">--- before\n</span>' in text
+
+
+EVIL = [
+    "<img src=x onerror=alert(1)>",
+    "</script><script>alert(1)</script>",
+    "{{ 7 * 7 }}",
+    '"><b onclick=x>',
+    "\x1b[2J\u202egpu",
+]
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_texts_of_hosts_are_texts(evil: str) -> None:
+    job = replace(JOB, found=evil, hint=evil, expected=evil, evidence=evil)
+    cut = replace(CUT, gpu=evil, model=evil, after=(Part(start=0, size=4, name=evil),))
+    diff = Change(kind="file", name=evil, diff=f"+{evil}")
+    change = Change(kind="package", name=evil, before=evil, after=evil)
+    plan = replace(
+        FULL, host=evil, run={evil: evil}, blocked=(job,), mig=(cut,), diffs=(diff,), changes=(change,),
+        reboot_reasons=(evil,), last_apply=evil, unpredicted=(evil,), versions={evil: evil}, tasks=(evil,),
+    )  # fmt: skip
+    away = HostPlan(host=f"{evil}2", unreachable=evil)
+    text = page.render([plan, away, replace(IDLE, unmended=(job,))], About(inventory=evil, command=evil), evil)
+    plain = Reader(page.render([replace(FULL, host="a", blocked=(JOB,)), replace(away, host="b"), IDLE]))
+    found = Reader(text)
+    assert {tag for tag, _ in found.tags} <= {tag for tag, _ in plain.tags} | {
+        "p",
+        "dl",
+        "dt",
+        "dd",
+        "a",
+        "ul",
+        "details",
+    }
+    assert not [name for _, more in found.tags for name in more if name.startswith("on") or name == "style"]
+    assert "49" not in found.text
+    assert not re.search("[\x1b\u202e]", text)
+
+
+def test_a_thousand_hosts_are_a_page_of_a_megabyte() -> None:
+    plans = [replace(FULL, host=f"gpu{number:04}", last_apply=f"{number} days ago") for number in range(1000)]
+    text = page.render(plans)
+    assert len(text) < 1_500_000
+    assert text.count('class="card group') == 1, "they have one plan"
+    assert text.count('class="host ') == 1000
+
+
+def test_secrets_of_the_inventory_are_in_no_page() -> None:
+    raw = RawHost(name="gpu1", connection={"ansible_become_password": "swordfish"})
+    plan = replace(FULL, diffs=(Change(kind="file", name="/etc/x", diff="+password swordfish"),))
+    (clean,) = masked([plan], [(raw, HostSpec(name="gpu1"))])
+    text = page.render([clean])
+    assert "swordfish" not in text
+    assert "+password ********" in text

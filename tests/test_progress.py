@@ -1,0 +1,178 @@
+"""What is said while a user waits: one block on a terminal, whole lines without control codes elsewhere."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpuprov import console
+from gpuprov.apply.rollout import _interrupted
+from gpuprov.plan import durations
+from gpuprov.plan.events import DRAINS, Ledger
+from gpuprov.plan.interrupt import interruptible
+from gpuprov.shown import hides
+from tests.test_cli import ROOT
+
+NAMES = [f"train{number:03}.dc1.example.com" for number in range(12)]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_the_block_fits_a_terminal_and_tells_the_time(columns: int) -> None:
+    progress = console.Progress(NAMES, "applying", earlier="6 min the last time (4 hosts)")
+    start = progress._start
+    progress.act("Install - packages")
+    progress.update(NAMES[3], "nvidia_driver: Install the set")
+    progress._waiting[NAMES[3]] = ("nvidia_driver: Install the set", start + 60)
+    progress.done(NAMES[0])
+    lines = progress.lines(columns, 8, start + 3725.5)
+    assert lines[0].startswith("1:02:05, 1 of 12 hosts done: ")
+    assert max(map(len, lines)) <= columns
+    assert len(lines) == 6
+    assert lines[-1] == "  and 7 more"
+    row = next(line for line in lines if "train003"[:7] in line and "1:01:05" in line)
+    assert "nvidia" in row
+    if columns == 120:
+        assert lines[0].endswith("done: install, 6 min the last time (4 hosts)")
+
+
+def test_texts_of_hosts_bring_no_control_codes() -> None:
+    progress = console.Progress(["gpu\x1b[2J"], "applying")
+    progress.update("gpu\x1b[2J", "\x1b]0;title\x07\nsecond line")
+    assert not any(hides(line) or "\n" in line for line in progress.lines(80, 24, 0))
+
+
+WAITS = """
+import time
+from gpuprov import console
+from gpuprov.apply.rollout import _interrupted
+console.Progress.PULSE = 0.2
+with console.Progress(["gpu1", "gpu2"], "applying", quiet=True, earlier="6 min the last time (4 hosts)") as progress:
+    progress.note("gpu1", "waits for its lock (Take the lock)")
+    progress.done("gpu2")
+    time.sleep(0.9)
+"""
+
+
+def test_a_pipe_hears_now_and_then_what_is_waited_for() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WAITS], capture_output=True, text=True, cwd=ROOT, timeout=60, check=True
+    )
+    lines = done.stderr.splitlines()
+    assert 2 <= len(lines) <= 5
+    assert lines[0] == (
+        "0:00, 1 of 2 hosts done: applying, 6 min the last time (4 hosts); gpu1: waits for its lock (Take the lock), for 0:00"
+    )
+    assert "\x1b" not in done.stderr
+
+
+def test_a_terminal_has_one_block_that_is_gone_at_the_end() -> None:
+    code = WAITS.replace("time.sleep(0.9)", "time.sleep(1.5)")
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60"}
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stderr=follower, stdout=follower, cwd=ROOT, env=environment
+    ) as child:
+        os.close(follower)
+        told, limit = b"", time.monotonic() + 60
+        while time.monotonic() < limit:
+            try:
+                told += os.read(leader, 65536)
+            except OSError:
+                break
+        assert child.wait(10) == 0
+    os.close(leader)
+    text = told.decode()
+    assert "1 of 2 hosts done: applying" in text
+    assert "waits for its lock" in text
+    assert "\x1b[2K" in text, "the block is drawn over, and taken away at the end"
+
+
+def test_how_long_it_took_is_told_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert durations.earlier("apply", {"mig", "kernel"}) == ""
+    durations.note("apply", {"kernel", "mig"}, 372.4, 4)
+    assert durations.earlier("apply", {"mig", "kernel"}) == "6 min the last time (4 hosts)"
+    assert durations.earlier("apply", {"mig"}) == "", "other roles take another time"
+    durations.note("apply", {"mig"}, 0.4, 1)
+    assert durations.earlier("apply", {"mig"}) == "", "nobody waits for that"
+    durations.note("apply", {"mig"}, 60, 1)
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"damaged")
+    assert durations.earlier("apply", {"mig"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(45, "45 s"), (372, "6 min"), (5400, "90 min"), (7800, "2 h 10 min")]
+)
+def test_lengths_of_time(seconds: float, expected: str) -> None:
+    assert durations.length(seconds) == expected
+
+
+@pytest.mark.parametrize(
+    ("task", "module", "expected"),
+    [
+        ("host : Take the lock", "gpuprov_lock", "its lock"),
+        ("host : Reboot the host", "ansible.builtin.reboot", "its reboot"),
+        ("nvidia_driver : Install", "gpuprov_packages", "its package manager, and any other that is at work there"),
+        (f"host : {DRAINS[0]}", "ansible.builtin.shell", "the drain"),
+        ("kernel : Write", "gpuprov_files", ""),
+    ],
+)
+def test_what_a_task_waits_for(task: str, module: str, expected: str) -> None:
+    ledger = Ledger()
+    data = {"host": "a", "role": task.partition(" : ")[0], "task": task, "task_action": module}
+    step = ledger.feed({"event": "runner_on_start", "event_data": data})
+    assert step
+    assert step.waits == expected
+    assert list(ledger.running().values()) == [["a"]]
+    ledger.feed({"event": "playbook_on_stats", "event_data": {"processed": {"a": 1}}})
+    assert ledger.running() == {}
+
+
+def test_the_tasks_that_drain_are_called_so() -> None:
+    text = (ROOT / "roles" / "host" / "tasks" / "drain.yml").read_text(encoding="utf-8")
+    assert all(f"- name: {name}\n" in text for name in DRAINS)
+
+
+def test_an_interrupt_is_answered_at_once(tmp_path: Path) -> None:
+    """Ansible may take its time to end; the user hears before that what becomes of it."""
+    said: list[float] = []
+    deaf = [
+        sys.executable,
+        "-c",
+        "import signal, time; signal.signal(2, lambda *_: None); print(flush=True); time.sleep(60)",
+    ]
+    with subprocess.Popen(deaf, stdout=subprocess.PIPE) as child:
+        assert child.stdout
+        child.stdout.readline()
+        (tmp_path / "pid").write_text(str(child.pid))
+        start = time.monotonic()
+        with interruptible(tmp_path / "pid", 2.0, lambda: said.append(time.monotonic())):
+            os.kill(os.getpid(), signal.SIGINT)
+            child.wait(30)
+    assert said
+    assert said[0] - start < 1 < time.monotonic() - start
+
+
+def test_what_runs_on_the_hosts_is_named_and_how_it_ends() -> None:
+    ledger = Ledger()
+    for number in range(1, 8):
+        task = "nvidia_driver : Install" if number < 5 else f"kernel : Step {number}"
+        data = {"host": f"gpu{number}", "role": task.partition(" ")[0], "task": task, "task_action": "x"}
+        ledger.feed({"event": "runner_on_start", "event_data": data})
+    assert _interrupted(ledger).splitlines() == [
+        "interrupted: Ansible is being ended; running now:",
+        "  gpu[1:4]: nvidia_driver: Install",
+        "  gpu5: kernel: Step 5",
+        "  gpu6: kernel: Step 6",
+        "  gpu7: kernel: Step 7",
+        "What has begun on a host ends by itself, and its lock goes then, in 10 minutes at the latest. Ctrl-C again does not wait",
+    ]
