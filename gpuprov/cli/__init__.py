@@ -14,6 +14,7 @@ from gpuprov.cli.accept import accept
 from gpuprov.cli.capture import capture
 from gpuprov.cli.change import apply, plan
 from gpuprov.cli.diff import diff
+from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
 from gpuprov.cli.topology import topology
@@ -34,6 +35,7 @@ def cli() -> None:
     """Make GPU hosts ready for work, and prove it.
 
     \b
+    gpuprov init                     # a first inventory, from questions, hosts, Slurm or Kubernetes
     gpuprov check  inventory.yaml    # is it valid, and can this hardware do it? touches no host
     gpuprov plan   inventory.yaml    # what would change, and will it reboot? changes nothing
     gpuprov apply  inventory.yaml    # make it so, then verify
@@ -43,6 +45,9 @@ def cli() -> None:
     Without INVENTORY: $GPUPROV_INVENTORY, then ./inventory.yaml, then what ansible.cfg names.
     Shell completion: eval "$(_GPUPROV_COMPLETE=bash_source gpuprov)" (or zsh_source, fish_source).
     """
+
+
+cli.add_command(init)
 
 
 @cli.command(short_help="Judge the inventory offline. Touches no host.")

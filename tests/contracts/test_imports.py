@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli", "pytest_plugin"),
     ("rehearse",),
     ("accept", "apply"),
-    ("plan", "judge"),
+    ("plan", "judge", "init"),
     ("render", "verify", "export", "explain", "report"),
     ("gather", "records"),
     ("fleet",),
