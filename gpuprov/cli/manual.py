@@ -24,7 +24,8 @@ def pages() -> dict[str, str]:
 
 
 def _page(words: tuple[str, ...], command: click.Command) -> str:
-    context = click.Context(command, info_name=" ".join(words))
+    above = click.Context(cli, info_name="gpuprov", **cli.context_settings)
+    context = above if command is cli else click.Context(command, above, info_name=" ".join(words[1:]))
     short = command.get_short_help_str(200).rstrip(".")
     if command is cli:
         short = _plain(command).partition("\n")[0].rstrip(".")
