@@ -210,13 +210,15 @@ def export(
     Example: gpuprov export inventory.yaml --limit gpu001 > gpu001.yaml
     """
     from gpuprov.export import export as read
-    from gpuprov.report import specs
+    from gpuprov.report import retry, specs
     from gpuprov.report.files import check_writable
 
     check_writable(out, mig_parted)
     hosts = options.raw_hosts(sources, reading)
     exported = read(hosts, mig_parted=mig_parted is not None, timeout=timeout, pace=options.pace(reading))
-    return specs.show_export(exported, out, as_json=as_json, mig_parted=mig_parted)
+    code = specs.show_export(exported, out, as_json=as_json, mig_parted=mig_parted)
+    retry.offer("export", exported.again, len(hosts))
+    return code
 
 
 cli.add_command(diff)
