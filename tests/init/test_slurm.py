@@ -126,3 +126,13 @@ def test_lists_of_hosts(text: str, names: list[str]) -> None:
 def test_lists_that_are_none_or_too_long(text: str) -> None:
     with pytest.raises(Unreadable):
         expanded(text)
+
+
+def test_a_bare_family_is_every_model_of_it_though_one_has_that_very_name(tmp_path: Path) -> None:
+    """The driver calls one H100 of several just so; Slurm's administrators call any of them h100."""
+    file = tmp_path / "slurm.conf"
+    file.write_text("NodeName=a Gres=gpu:h100:8\nNodeName=b Gres=gpu:nvidia_h100_nvl:4\n")
+    first, second = slurm.draft([file]).groups
+    assert "gpu" not in first.spec
+    assert "H100-SXM5-80GB" in first.notes[0]
+    assert second.spec == {"gpu": {"model": "H100-NVL", "count": 4}}
