@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
@@ -129,6 +129,21 @@ def confirm(question: str) -> bool:
     import click
 
     return bool(click.confirm(cleaned(question), default=False, err=True))
+
+
+def ask(question: str, default: str, judge: Callable[[str], str]) -> str:
+    """Ask on the terminal until `judge` takes the answer; it raises GpuprovError for what is none, and may write it better."""
+    import click
+
+    def judged(answer: str) -> str:
+        try:
+            return judge(answer.strip())
+        except GpuprovError as problem:
+            raise click.UsageError(cleaned("; ".join(filter(None, (problem.message, problem.hint))))) from problem
+
+    return str(
+        click.prompt(cleaned(question), default=default, value_proc=judged, err=True, show_default=bool(default))
+    )
 
 
 class Progress:

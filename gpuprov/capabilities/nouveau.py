@@ -102,6 +102,14 @@ def export(facts: Facts) -> Fragment | None:
     return Nouveau(modules=kept_out) if kept_out and complete and carried else None
 
 
+def doubts(facts: Facts) -> list[str]:
+    """An in-tree driver on a GPU: no host is meant to have it so that has NVIDIA's driver installed."""
+    if facts.get(system.CONTAINER):
+        return []
+    bound = [f for f in facts.get(pci.NVIDIA_FUNCTIONS) if MODULE_OF_DRIVER.get(f.driver, f.driver) in IN_TREE]
+    return [f"{f.address} is bound to {f.driver}, and NVIDIA's driver cannot have it" for f in bound]
+
+
 def desired(ctx: Context[Nouveau]) -> dict[str, list[str]]:
     """`unload`: in-tree drivers to take out of the kernel; in a container the loaded modules are the machine's."""
     return {"unload": [] if ctx.facts.get(system.CONTAINER) else [underscored(name) for name in ctx.fragment.modules]}
@@ -114,6 +122,7 @@ CAPABILITY = Capability(
     checks=(configured, running, in_initramfs),
     contribute=contribute,
     export=export,
+    doubts=doubts,
     export_probes=(modules.MODPROBE, initramfs.INITRAMFS),
     desired=Desired((system.CONTAINER,), desired),
     driverless=True,

@@ -213,6 +213,17 @@ def of_stem(text: str) -> list[Gpu]:
     return [gpu for gpu in gpus() if wanted and wanted in names[gpu.key]]
 
 
+def meant(text: str) -> list[Gpu]:
+    """The models that a name from elsewhere may mean: Slurm and Kubernetes write `nvidia_a100-sxm4-80gb`, `NVIDIA-H100-80GB-HBM3`
+    or plain `a100`, which is each A100. None where it is no name of these."""
+    wanted, plain = _squeeze(text), text.replace("_", " ")
+    if text.strip().casefold() == stem(plain):
+        return of_stem(plain)
+    exact = {gpu.key: gpu for name, gpu in _names().items() if wanted and _squeeze(name) == wanted}
+    family = of_stem(plain)
+    return list(exact.values()) or (family if len(family) > 1 else [])
+
+
 def nearest_gpu(text: str) -> list[str]:
     """Keys that resemble the text, best first: the one that it is but for a typing error, every one of the model that it names, or up
     to three."""

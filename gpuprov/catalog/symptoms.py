@@ -50,7 +50,7 @@ def symptoms() -> tuple[Symptom, ...]:
     """All symptoms: messages first, then Xids by subject, then what the kernel says of peer memory modules."""
     known = gpudirect_file()
     spoken = (_of_message(message) for message in (*known.messages, known.bad_context))
-    files = (load(name, SymptomsFile).symptoms for name in ("symptoms_programs", "symptoms"))
+    files = (load(name, SymptomsFile).symptoms for name in ("symptoms_programs", "symptoms_services", "symptoms"))
     return (*(symptom for file in files for symptom in file), *spoken)
 
 

@@ -15,6 +15,7 @@ from gpuprov.cli.accept import accept
 from gpuprov.cli.capture import capture
 from gpuprov.cli.change import apply, plan
 from gpuprov.cli.diff import diff
+from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
 from gpuprov.cli.topology import topology
@@ -35,6 +36,7 @@ def cli() -> None:
     """Make GPU hosts ready for work, and prove it.
 
     \b
+    gpuprov init                     # a first inventory, from questions, hosts, Slurm or Kubernetes
     gpuprov check  inventory.yaml    # is it valid, and can this hardware do it? touches no host
     gpuprov plan   inventory.yaml    # what would change, and will it reboot? changes nothing
     gpuprov apply  inventory.yaml    # make it so, then verify
@@ -44,6 +46,9 @@ def cli() -> None:
     Without INVENTORY: $GPUPROV_INVENTORY, then ./inventory.yaml, then what ansible.cfg names.
     Shell completion: eval "$(_GPUPROV_COMPLETE=bash_source gpuprov)" (or zsh_source, fish_source).
     """
+
+
+cli.add_command(init)
 
 
 @cli.command(short_help="Judge the inventory offline. Touches no host.")
@@ -217,13 +222,15 @@ def export(
     Example: gpuprov export inventory.yaml --limit gpu001 > gpu001.yaml
     """
     from gpuprov.export import export as read
-    from gpuprov.report import specs
+    from gpuprov.report import retry, specs
     from gpuprov.report.files import check_writable
 
     check_writable(out, mig_parted)
     hosts = options.raw_hosts(sources, reading)
     exported = read(hosts, mig_parted=mig_parted is not None, timeout=timeout, pace=options.pace(reading))
-    return specs.show_export(exported, out, as_json=as_json, mig_parted=mig_parted)
+    code = specs.show_export(exported, out, as_json=as_json, mig_parted=mig_parted)
+    retry.offer("export", exported.again, len(hosts))
+    return code
 
 
 cli.add_command(diff)

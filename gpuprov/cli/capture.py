@@ -38,9 +38,11 @@ def capture(hosts: tuple[str, ...], sources: tuple[str, ...], out: Path, timeout
     from gpuprov import console
     from gpuprov.errors import GpuprovError
     from gpuprov.export.capture import capture as take
+    from gpuprov.report import retry
     from gpuprov.report.files import write_atomic
 
-    found = take(options.raw_hosts(sources, {**reading, "limit": ":".join(hosts)}), timeout, options.pace(reading))
+    asked = options.raw_hosts(sources, {**reading, "limit": ":".join(hosts)})
+    found = take(asked, timeout, options.pace(reading))
     for line in found.unreachable:
         console.warning(line)
     try:
@@ -51,4 +53,5 @@ def capture(hosts: tuple[str, ...], sources: tuple[str, ...], out: Path, timeout
         write_atomic(out / name, text, mode=0o600)
     hidden = f", {found.masked} secrets masked" if found.masked else ""
     console.progress(f"{len(found.files)} host{'s' if len(found.files) != 1 else ''} in {out}{hidden}")
+    retry.offer("capture", found.again, len(asked), option="")
     return 4 if found.unreachable else 0

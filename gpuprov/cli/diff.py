@@ -7,14 +7,25 @@ from typing import Any
 
 import click
 
-from gpuprov.cli import options
+from gpuprov.cli import complete, options
+from gpuprov.cli.login import logged_in
 
 
 @click.command(short_help="Show what differs between two hosts.")
-@click.argument("left", metavar="HOST")
+@click.argument("left", metavar="HOST", shell_complete=complete.hosts)
 @click.argument("right", metavar="HOST|FILE")
-@click.argument("sources", metavar="[INVENTORY]...", nargs=-1)
+@click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files)
+@click.option(
+    "-i",
+    "--inventory",
+    "inventories",
+    multiple=True,
+    metavar="INVENTORY",
+    shell_complete=complete.files,
+    help="The same as INVENTORY, as Ansible has it.",
+)
 @options.reading
+@options.reaching
 @options.read_limit
 @options.json_flag
 def diff(left: str, right: str, sources: tuple[str, ...], timeout: float, as_json: bool, **reading: Any) -> int:
@@ -25,7 +36,7 @@ def diff(left: str, right: str, sources: tuple[str, ...], timeout: float, as_jso
 
     \b
     Example: gpuprov diff gpu017 gpu018 inventory.yaml
-             gpuprov diff gpu017 golden.yaml inventory.yaml
+             gpuprov diff gpu017 golden.yaml -i inventory.yaml -u admin -K
     """
     from gpuprov.errors import GpuprovError
     from gpuprov.export import difference
@@ -35,9 +46,11 @@ def diff(left: str, right: str, sources: tuple[str, ...], timeout: float, as_jso
     names = [left] if Path(right).exists() else [left, right]
     hosts: list[RawHost] = []
     for name in names:
-        found = options.raw_hosts(sources, {**reading, "limit": name})
+        found = options.raw_hosts(sources, {**reading, "limit": name, "user": None, "ask_become_pass": False})
         if len(found) != 1:
             raise GpuprovError(f'"{name}" means {len(found)} hosts, and one can be compared', "name one host")
         hosts += found
     other = [difference.of_file(Path(right))] if len(names) == 1 else []
-    return report.show(difference.compare(*difference.of_hosts(hosts, timeout=timeout), *other), as_json=as_json)
+    hosts = list(logged_in(hosts, reading))  # both at once: a password is asked for once
+    sides = difference.of_hosts(hosts, timeout=timeout, pace=options.pace(reading))
+    return report.show(difference.compare(*sides, *other), as_json=as_json)

@@ -58,15 +58,17 @@ def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
     return specs.show_catalog(table, word, as_json=as_json)
 
 
-@click.command()
-def schema() -> int:
-    """Print the JSON Schema of the `gpuprov` variable, for editors.
+@click.command(short_help="Print the JSON Schema of the spec, or of an inventory.")
+@click.option("--inventory", is_flag=True, help="The schema of a whole inventory file in YAML.")
+def schema(inventory: bool) -> int:
+    """Print the JSON Schema of the `gpuprov` variable, or of a whole inventory, for editors.
 
     \b
     Example: gpuprov schema > gpuprov.schema.json
+             gpuprov schema --inventory > inventory.schema.json
     """
     from gpuprov import console
     from gpuprov.report import specs
 
-    console.result(specs.schema_text())
+    console.result(specs.inventory_schema_text() if inventory else specs.schema_text())
     return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.mig import reality
 from gpuprov.catalog.gpus import by_pci_id
 from gpuprov.errors import UnreachableError, defect
+from gpuprov.export import defects
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.limits import HOST_LIMIT
@@ -22,8 +22,9 @@ from gpuprov.spec.model import Fragment, RawHost, is_secret
 
 
 def probes() -> tuple[Probe[Any], ...]:
-    """Everything that export reads on a host."""
-    return (pci.NVIDIA_FUNCTIONS, *(probe for capability in CAPABILITIES for probe in capability.export_probes))
+    """Everything that export reads on a host: what specs are made of, and what says whether the host agrees with its own."""
+    own = (pci.NVIDIA_FUNCTIONS, *(probe for capability in CAPABILITIES for probe in capability.export_probes))
+    return tuple({probe.name: probe for probe in (*own, *defects.probes())}.values())
 
 
 def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
@@ -56,21 +57,13 @@ def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
     return spec, unread
 
 
-def doubts(facts: Facts) -> list[str]:
-    """What looks like a defect of the host; of what cannot be read, `spec_of` says so."""
-    told: list[str] = []
-    for capability in CAPABILITIES:
-        with suppress(ProbeFailed):
-            told += capability.doubts(facts)
-    return told
-
-
 def _why(error: Exception, where: str) -> str:
     return str(error) if isinstance(error, ProbeFailed) else "; ".join(defect(where, error))
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """An inventory that `check` and `verify` read, what could not be read for it, and the hosts that could not be reached.
+    """An inventory that `check` and `verify` read, what could not be read for it, and the hosts that could not be reached (`again`:
+    by their names).
 
     `mig_parted`: how GPUs are cut up, as a mig-parted file with one configuration for each host that has MIG.
     """
@@ -79,6 +72,7 @@ class Exported(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
     unreachable: tuple[str, ...]
     mig_parted: dict[str, Any] = {}
+    again: tuple[str, ...] = ()
 
 
 def export(
@@ -89,17 +83,18 @@ def export(
     entries: dict[str, Any] = {}
     notes: list[str] = []
     unreachable: list[str] = []
+    again: list[str] = []
     configs: dict[str, Any] = {}
     for raw in hosts:
         facts = found[raw.name]
         if isinstance(facts, UnreachableError):
             unreachable.append(str(facts))
+            again.append(raw.name)
             continue
         spec, unread = spec_of(facts)
         notes += [f"{raw.name}: not exported: {text}" for text in unread]
-        notes += [
-            f"{raw.name}: looks like a defect, and is not what the spec asks for: {text}" for text in doubts(facts)
-        ]
+        wrong = defects.doubts(facts, spec)
+        notes += [f"{raw.name}: looks like a defect, and is not what the spec asks for: {text}" for text in wrong]
         secrets = [key for key in raw.connection if is_secret(key)]
         notes += [f"{raw.name}: {key} is a secret and was left out" for key in secrets]
         kept = {key: value for key, value in sorted(raw.connection.items()) if key not in secrets}
@@ -109,7 +104,7 @@ def export(
             configs |= {raw.name: config} if config else {}
             notes += [f"{raw.name}: not in the mig-parted file: {missing}"] if missing else []
     parted = {"version": "v1", "mig-configs": configs} if configs else {}
-    return Exported({"all": {"hosts": entries}}, tuple(notes), tuple(unreachable), parted)
+    return Exported({"all": {"hosts": entries}}, tuple(notes), tuple(unreachable), parted, tuple(again))
 
 
 def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:

@@ -18,11 +18,12 @@ from gpuprov.spec.model import RawHost, is_secret
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """The files by name; hosts that could not be read, and why; how many secrets were replaced."""
+    """The files by name; hosts that could not be read, and why; how many secrets were replaced. `again`: the names of these hosts."""
 
     files: dict[str, str]
     unreachable: tuple[str, ...] = ()
     masked: int = 0
+    again: tuple[str, ...] = ()
 
 
 def probes() -> tuple[Probe[Any], ...]:
@@ -37,14 +38,16 @@ def capture(hosts: Sequence[RawHost], timeout: float, pace: Pace | None = None) 
     gathered = gather([(raw, asked) for raw in hosts], timeout=timeout, pace=pace)
     files: dict[str, str] = {}
     unreachable = []
+    again = []
     masked = 0
     for raw in hosts:
         facts = gathered[raw.name]
         if isinstance(facts, UnreachableError):
             unreachable.append(str(facts))
+            again.append(raw.name)
             continue
         secrets = [str(value) for key, value in raw.connection.items() if value and is_secret(key)]
         made = captured.made(raw.name, facts, __version__, secrets)
         files[captured.file_name(raw.name)] = captured.text(made)
         masked += made.masked
-    return Captured(files, tuple(unreachable), masked)
+    return Captured(files, tuple(unreachable), masked, tuple(again))

@@ -10,8 +10,10 @@ import msgspec
 
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.errors import GpuprovError, UnreachableError
-from gpuprov.export import as_written, doubts, probes, spec_of
+from gpuprov.export import as_written, probes, spec_of
+from gpuprov.export.defects import doubts
 from gpuprov.gather import gather
+from gpuprov.gather.pace import Pace
 from gpuprov.inventory import load
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts
@@ -82,9 +84,9 @@ def _flat(block: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
             yield f"{above}{key}", value
 
 
-def of_hosts(hosts: list[RawHost], *, timeout: float = HOST_LIMIT) -> list[Side]:
+def of_hosts(hosts: list[RawHost], *, timeout: float = HOST_LIMIT, pace: Pace | None = None) -> list[Side]:
     """The hosts as they are now. Raises UnreachableError where one cannot be read."""
-    found = gather([(raw, probes()) for raw in hosts], timeout=timeout)
+    found = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
     sides = []
     for raw in hosts:
         facts = found[raw.name]
@@ -97,7 +99,7 @@ def of_hosts(hosts: list[RawHost], *, timeout: float = HOST_LIMIT) -> list[Side]
 def _of_facts(name: str, facts: Facts) -> Side:
     spec, unread = spec_of(facts)
     told = (line.partition(": ") for line in unread)
-    return Side(name, spec, {capability: why for capability, _, why in told}, tuple(doubts(facts)))
+    return Side(name, spec, {capability: why for capability, _, why in told}, tuple(doubts(facts, spec)))
 
 
 def of_file(path: Path) -> Side:

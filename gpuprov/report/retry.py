@@ -16,8 +16,10 @@ KEPT = 32
 """Files; the oldest go."""
 
 
-def offer(verb: str, again: Collection[str], everyone: int) -> Path | None:
-    """Write the file and name it. None where there is nobody to do again, or where the same command does all of them again."""
+def offer(verb: str, again: Collection[str], everyone: int, option: str = "--limit ") -> Path | None:
+    """Write the file and name it, as `option` takes it (empty: in the place of hosts).
+
+    None where there is nobody to do again, or where the same command does all of them again."""
     if not again or len(again) == everyone:
         return None
     path = state_folder("retry") / f"{verb}-{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}-{os.getpid()}.retry"
@@ -29,7 +31,7 @@ def offer(verb: str, again: Collection[str], everyone: int) -> Path | None:
         console.warning(f"no retry file: {getattr(error, 'message', '') or error}")
         return None
     _forget(path.parent)
-    console.progress(f"{len(again)} of {everyone} hosts to do again: --limit @{path}")
+    console.progress(f"{len(again)} of {everyone} hosts to do again: {option}@{path}")
     return path
 
 

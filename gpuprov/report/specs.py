@@ -161,6 +161,18 @@ def schema_text() -> str:
     return _dump(schema(HOUSE.fragment, {c.name: (c.fragment, c.summary) for c in CAPABILITIES}))
 
 
+def inventory_schema_text() -> str:
+    """The JSON Schema of a whole inventory in YAML."""
+    from gpuprov.capabilities import CAPABILITIES, HOUSE
+    from gpuprov.catalog.gpus import gpus
+    from gpuprov.spec.inventory_schema import inventory_schema
+    from gpuprov.spec.schema import schema
+
+    models = dict.fromkeys(name for gpu in gpus() for name in (gpu.key, *(alias.name for alias in gpu.aliases)))
+    spec = schema(HOUSE.fragment, {c.name: (c.fragment, c.summary) for c in CAPABILITIES})
+    return _dump(inventory_schema(spec, models))
+
+
 def _wanted(word: str | None, of_gpu: frozenset[str], key: str, text: str) -> bool:
     return key in of_gpu if of_gpu else _holds(word, text)
 

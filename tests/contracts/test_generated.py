@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities import BY_NAME
+from gpuprov.cli import manual
 from gpuprov.explain import fields
 from gpuprov.render import checkout
 
@@ -21,6 +22,13 @@ def test_the_reference_is_up_to_date() -> None:
     for name, text in pages.items():
         assert (folder / name).read_text(encoding="utf-8") == text, f"{name} is stale: python docs/generate.py"
     assert {path.name for path in folder.iterdir()} == set(pages)
+
+
+def test_the_manual_pages_are_up_to_date() -> None:
+    folder = ROOT / "docs" / "man"
+    for name, text in manual.pages().items():
+        assert (folder / name).read_text(encoding="utf-8") == text, f"{name} is stale: python docs/generate.py"
+    assert {path.name for path in folder.iterdir()} == set(manual.pages())
 
 
 def test_what_follows_from_the_code_is_what_it_says_now() -> None:

@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("cli", "pytest_plugin"),
     ("rehearse",),
     ("accept", "apply"),
-    ("plan", "judge"),
+    ("plan", "judge", "init"),
     ("render", "verify", "export", "explain", "report"),
     ("gather", "records"),
     ("fleet",),
@@ -35,6 +35,7 @@ SIDEWAYS = {
     ("report", "verify"),  # reports show results
     ("report", "explain"),
     ("report", "export"),
+    ("export", "verify"),  # whether a host agrees with the spec that was read off it
     ("verify", "report"),
 }
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+import yaml
+
+from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog.symptoms import symptoms
-from gpuprov.explain import explain, in_text
+from gpuprov.explain import all_checks, explain, fields, in_text
+from gpuprov.spec.build import convert
 
 # fmt: off
 THREADS = [
@@ -56,6 +61,139 @@ THREADS = [
      "(progress 0x3)", "gpu-firmware-boot"),
     ("NVIDIA/open-gpu-kernel-modules#862", "No devices were found", "smi-no-devices"),
     ("Comfy-Org/ComfyUI#16438", "AssertionError: Torch not compiled with CUDA enabled", "torch-without-cuda"),
+    ("Bing-su/adetailer#346", "RuntimeError: CUDA error: an illegal memory access was encountered", "cuda-illegal-address"),
+    ("pytorch/pytorch#77159", "RuntimeError: cuda runtime error (710) : device-side assert triggered at /pytorch/aten/src/THC/generic/"
+     "THCTensorMath.cu:29", "cuda-device-assert"),
+    ("huggingface/accelerate#157", "RuntimeError: CUDA error: unspecified launch failure", "cuda-launch-failure"),
+    ("pytorch/pytorch#49081", "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing "
+     "env variable CUDA_VISIBLE_DEVICES after program start. Setting the available devices to be zero.", "cuda-unknown-error"),
+    ("pytorch/pytorch#31179", "RuntimeError: cuda runtime error (999) : unknown error at "
+     "/opt/conda/conda-bld/pytorch_1573049306803/work/"
+     "aten/src/THC/THCGeneral.cpp:50", "cuda-unknown-error"),
+    ("pytorch/pytorch#40403", "Cannot re-initialize CUDA in forked subprocess", "cuda-forked"),
+    ("QwenLM/Qwen#120", "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", "cublas-not-initialized"),
+    ("tensorflow/tensorflow#9489", "2017-12-30 21:18:15.018347: E tensorflow/stream_executor/cuda/cuda_blas.cc:366] failed to create "
+     "cublas handle: CUBLAS_STATUS_NOT_INITIALIZED", "cublas-not-initialized"),
+    ("ggml-org/llama.cpp#3230", "CUDA error 217 at ggml-cuda.cu:6292: peer access is not supported between these two devices",
+     "peer-access-unsupported"),
+    ("ray-project/ray_lightning#24", "z-pc:909608:910337 [0] transport/p2p.cc:238 NCCL WARN failed to open CUDA IPC handle : 217 peer "
+     "access is not supported between these two devices", "peer-access-unsupported"),
+    ("ggml-org/whisper.cpp#1879", "./main: error while loading shared libraries: libcuda.so.1: cannot open shared object "
+     "file: No such "
+     "file or directory", "libcuda-missing"),
+    ("hiyouga/LlamaFactory#1169", "misc/cudawrap.cc:179 NCCL WARN Failed to find CUDA library libcuda.so "
+     "(NCCL_CUDA_PATH='') : libcuda.so"
+     ": cannot open shared object file: No such file or directory", "libcuda-missing"),
+    ("pytorch/pytorch#108861", "RuntimeError: DataLoader worker (pid 11011) is killed by signal: Bus error. It is possible that "
+     "dataloader's workers are out of shared memory. Please try to raise your shared memory limit", "torch-shared-memory"),
+    ("tengshaofeng/ResidualAttentionNetwork-pytorch#2", "ERROR: Unexpected bus error encountered in worker. This might be caused by "
+     "insufficient shared memory (shm).", "torch-shared-memory"),
+    ("Intellindust-AI-Lab/DEIM#105", "[rank1]:[E ProcessGroupNCCL.cpp:1316] [PG 0 Rank 1] Heartbeat monitor timed out! "
+     "Process will be "
+     "terminated after dumping debug info. workMetaList_.size()=103", "nccl-heartbeat"),
+    ("NVIDIA/nccl#1232", "NCCL WARN socketProgress: Connection closed by remote peer node2<42830>", "nccl-peer-closed"),
+    ("NVIDIA/nccl#795", "misc/socket.cc:518 NCCL WARN Net : Call to recv from 10.200.84.247<58355> failed : Broken pipe",
+     "nccl-peer-closed"),
+    ("NVIDIA/nccl#975", "[5] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to fe80::966d:ae03:a2:8cf0%ib1<17943> failed : "
+     "Software caused connection abort", "nccl-connect-failed"),
+    ("NVIDIA/nccl-tests#188", "user:16901:16967 [2] misc/socket.cc:441 NCCL WARN socketFinalizeAccept: wrong type 4 != 3",
+     "nccl-connect-failed"),
+    ("NVIDIA/nccl#952", "NCCL INFO NET/IB : No device found", "nccl-no-ib-device"),
+    ("pytorch/pytorch#177472", "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 401 'the "
+     "operation cannot "
+     "be performed in the present state'.", "nccl-nvls"),
+    ("NVIDIA/nccl#1029", "[6] init.cc:263 NCCL WARN Cuda failure 'initialization error'", "nccl-initialization-error"),
+    ("pytorch/pytorch#130113", "node155:3052669:3052713 [1] NCCL INFO P2P is disabled between connected GPUs 2 and 1. You "
+     "can repress this "
+     "message with NCCL_IGNORE_DISABLED_P2P=1.", "nccl-p2p-disabled"),
+    ("NVIDIA/nvidia-docker#1447", "nvidia-container-cli: container error: cgroup subsystem devices not found: unknown.",
+     "container-cgroup-devices"),
+    ("NVIDIA/nvidia-docker#1760", "nvidia-container-cli: ldcache error: process /sbin/ldconfig failed with error code: 1",
+     "container-ldconfig"),
+    ("NVIDIA/enroot#128", "E0711 07:13:39.552177 1 nvc_ldcache.c:403] could not start /usr/sbin/ldconfig: mount operation "
+     "failed: /dev: "
+     "operation not permitted", "container-ldconfig"),
+    ("NVIDIA/nvidia-container-runtime#136", "nvidia-container-cli: mount error: stat failed: "
+     "/var/lib/docker/overlay2/3e69c4833ad6cf727"
+     "48f7f259e8a408d4f567593d68432f69c8a5ae25a8e078e/merged/usr/local/cuda-10.2/compat/libcuda.so.440.118.02: no such "
+     "file or directory",
+     "container-compat-library"),
+    ("NVIDIA/nvidia-container-toolkit#556", "nvidia-container-cli: initialization error: driver rpc error: failed to process request: "
+     "unknown.", "container-driver-error"),
+    ("NVIDIA/nvidia-docker#1252", "stderr: nvidia-container-cli: initialization error: driver error: failed to process request",
+     "container-driver-error"),
+    ("NVIDIA/libnvidia-container#2", "nvidia-container-cli: error while loading shared libraries: "
+     "libnvidia-container.so.1: cannot open "
+     "shared object file: No such file or directory", "container-library-cache"),
+    ("NVIDIA/nvidia-container-toolkit#885", 'Error: setting up CDI devices: failed to inject devices: failed to stat CDI host device '
+     '"/dev/dri/renderD129": no such file or directory', "container-cdi-stale"),
+    ("ssst0n3/fake-nvidia#4", "nvidia-ctk: symbol lookup error: nvidia-ctk: undefined symbol: nvmlDeviceGetMaxMigDeviceCount",
+     "container-cdi-generate"),
+    ("sgl-project/sglang#5515", 'Failed to create pod sandbox: rpc error: code = Unknown desc = RuntimeHandler "nvidia" not supported',
+     "kubernetes-runtime-handler"),
+    ("NVIDIA/gpu-operator#441", "2022/11/14 14:40:53 Error: failed to create FS watcher: too many open files", "kubernetes-inotify"),
+    ("kubernetes/kubernetes#130145", "Pod Allocate failed due to requested number of devices unavailable for "
+     "nvidia.com/gpu. Requested:1, "
+     "Available: 0, which is unexpected", "kubernetes-devices-unavailable"),
+    ("awslabs/awsome-distributed-ai#195", "Reason=gres/gpu count reported lower than configured (0 < 8)", "slurm-gres-count"),
+    ("ComputeCanada/puppet-magic_castle#361", "slurmctld: _node_config_validate: gres/gpu: Count changed on node nodegpu1 (4 != 3)",
+     "slurm-gres-count"),
+    ("koesterlab/setup-slurm-action#4", "[2023-11-09T22:49:00.525] error: Node configuration differs from hardware: CPUs=2:4(hw) "
+     "Boards=1:1(hw) SocketsPerBoard=1:1(hw) CoresPerSocket=2:2(hw) ThreadsPerCore=1:2(hw)", "slurm-hardware-differs"),
+    ("nateGeorge/slurm_gpu_ubuntu#7", "[2023-10-16T10:42:01.138] error: Couldn't find the specified plugin name for "
+     "cgroup/v2 looking at "
+     "all files", "slurm-cgroup-plugin"),
+    ("SckyzO/slurm_exporter#207", "Ignoring file-less GPU gpu:model_a from final GRES list", "slurm-fileless-gpu"),
+    ("cupy/cupy#1930", "1 device is currently being used by one or more other processes (e.g., CUDA application, graphics "
+     "application such "
+     "as an X server, or a monitoring application such as another instance of nvidia-smi).", "smi-reset-in-use"),
+    ("NVIDIA/gpu-operator#118", "GPU 00000000:C1:00.0 is currently in use by another process.", "smi-reset-in-use"),
+    ("NVIDIA/ansible-role-nvidia-driver#3", "Failed to query NVIDIA devices. Please ensure that the NVIDIA device files "
+     "(/dev/nvidia*) "
+     "exist, and that user 0 has read and write permissions for those files.", "persistenced-failed"),
+    ("ollama/ollama#11932", "localhost nvidia-persistenced[103913]: nvidia-persistenced failed to initialize. Check syslog for more "
+     "details.", "persistenced-failed"),
+    ("NVIDIA/open-gpu-kernel-modules#1230", "[  115.083711] NVRM: GPU6 _kgspBootGspRm: unexpected WPR2 already up, cannot "
+     "proceed with "
+     "booting GSP", "gsp-wpr2"),
+    ("NVIDIA/nvtrust#77", "[  299.098320] NVRM: RmInitAdapter: Cannot initialize GSP firmware RM", "gsp-init"),
+    ("NVIDIA/open-gpu-kernel-modules#1151", "May 27 16:50:10 fedora kernel: NVRM: osInitNvMapping: *** Cannot attach "
+     "gpu", "gpu-not-mapped"),
+    ("Bumblebee-Project/Bumblebee#638", "[ 1428.836717] NVRM: Can't find an IRQ for your NVIDIA card!", "gpu-no-irq"),
+    ("NVIDIA/nvtrust#77", "NVRM: gpuHandleSanityCheckRegReadError_GH100: Possible bad register read: addr: 0x110804,  "
+     "regvalue: 0xbadf4100"
+     ",  error code: Unknown SYS_PRI_ERROR_CODE", "gpu-bad-register"),
+    ("src-d/coreos-nvidia#3", "insmod: ERROR: could not insert module /opt/nvidia/lib/modules/4.14.16/video/nvidia.ko: "
+     "Unknown symbol in "
+     "module", "module-unknown-symbol"),
+    ("hhfeuer/nvhda#16", "modprobe: ERROR: could not insert 'nvhda': Exec format error", "module-exec-format"),
+    ("NVIDIA/dcgm-exporter#148", 'time="2023-08-01T02:47:46Z" level=fatal msg="Failed to watch metrics: Error watching fields: The '
+     'third-party Profiling module returned an unrecoverable error"', "dcgm-profiling"),
+    ("NVIDIA/DCGM#218", "ERROR [2141:2143] [[Profiling]] DCP metrics are supported for Volta, Turing, Ampere or Ada GPUs "
+     "architectures "
+     "only", "dcgm-architecture"),
+    ("NVIDIA/dcgm-exporter#327", 'level=info msg="Not collecting DCP metrics: Error getting supported metrics: Profiling '
+     'is not supported '
+     'for this group of GPUs or GPU"', "dcgm-no-profiling"),
+    ("NVIDIA/dcgm-exporter#22", "Not collecting DCP metrics: Error getting supported metrics: This request is serviced by "
+     "a module of DCGM "
+     "that is not currently loaded", "dcgm-no-profiling"),
+    ("NVIDIA/k8s-device-plugin#1614", "nvidia-cuda-mps-server exited with status 1", "mps-server-exited"),
+    ("NVIDIA/k8s-device-plugin#679", "[2024-04-25 02:10:31.389 Control    74] NEW CLIENT 0 from user 1000: Server is not "
+     "ready, push client "
+     "to pending list", "mps-pending-user"),
+    ("openucx/ucx#5199", "[master:19546:0:19546] ib_mlx5_log.c:139  Transport retry count exceeded on mlx5_0:1/IB (synd "
+     "0x15 vend 0x81 "
+     "hw_synd 0/0)", "rdma-retry-exceeded"),
+    ("openucx/ucx#9515", "[a670n1:162239:0:162239] ib_mlx5_log.c:177  Local protection on mlx5_0:1/IB (synd 0x4 vend 0x51 "
+     "hw_synd 0/2)",
+     "rdma-local-protection"),
+    ("openucx/ucx#8229", "ib_iface.c:1035 UCX  ERROR ibv_create_cq(cqe=4096) failed: Cannot allocate memory", "rdma-create-cq"),
+    ("nminoru/pib#2", "libibverbs: Warning: no userspace device-specific driver found for /sys/class/infiniband_verbs/uverbs1",
+     "rdma-no-userspace-driver"),
+    ("linux-rdma/perftest#262", "libibverbs: Warning: couldn't load driver 'libmana-rdmav34.so': libmana-rdmav34.so: "
+     "cannot open shared "
+     "object file: No such file or directory", "rdma-no-userspace-driver"),
 ]
 # fmt: on
 BY_KEY = {symptom.key: symptom for symptom in symptoms()}
@@ -90,7 +228,23 @@ def test_causes_stand_in_the_order_of_likelihood_each_with_its_command_and_fix()
             assert other.cure, symptom.key
 
 
+def test_fixes_name_blocks_and_fields_that_there_are() -> None:
+    wrong = []
+    checks = {check.id for check in all_checks()}
+    for symptom in symptoms():
+        for cure in (symptom.cure, *(other.cure for other in symptom.others)):
+            for name, block in re.findall(r"\b([a-z_]+): (\{(?:[^{}]|\{[^{}]*\})*\})", cure):
+                if name in BY_NAME and "..." not in block:
+                    _, findings = convert(yaml.safe_load(block), BY_NAME[name].fragment, (name,))
+                    wrong += [(symptom.key, one[1]) for one in findings]
+            for words in re.findall(r"(?<![\w/.-])[a-z_]+(?:\.[a-z_]+)+(?![\w/.-])", cure):
+                if words.split(".")[0] in BY_NAME and not fields.named(words) and words not in checks:
+                    wrong.append((symptom.key, words))
+    assert not wrong
+
+
 def test_as_many_messages_are_known_beside_xids() -> None:
+    assert sum(not symptom.xids for symptom in symptoms()) >= 150
     messages = [said for symptom in symptoms() if not symptom.xids for said in symptom.signatures]
     assert len(messages) >= 150
     assert len({number for symptom in symptoms() for number in symptom.xids}) >= 150

@@ -81,6 +81,9 @@ def test_the_command_reads_hosts_and_ends_with_1_where_they_differ(tmp_path: Pat
     assert {"capability": "nvidia_driver", "field": "", "left": "not there", "right": "there"} in json.loads(
         other.stdout
     )["differences"]
+    asked = CliRunner().invoke(cli, ["diff", "a", "b", "-i", str(inventory), "-K"], standalone_mode=False)
+    assert isinstance(asked.exception, GpuprovError)
+    assert "--ask-become-pass: no host needs it" in asked.exception.message
     many = CliRunner().invoke(cli, ["diff", "a", "[bc]", str(inventory)], standalone_mode=False)
     assert isinstance(many.exception, GpuprovError)
     assert '"[bc]" means 2 hosts' in many.exception.message

@@ -58,6 +58,8 @@ def test_wheel_carries_roles_playbooks_and_data(dist: Path) -> None:
         assert wanted <= names, wanted - names
     assert files_of(ROOT / "gpuprov") <= names, files_of(ROOT / "gpuprov") - names
     assert "gpuprov/py.typed" in names
+    manual = {name.rpartition("/")[2] for name in names if "/share/man/man1/" in name}
+    assert manual == {path.name for path in (ROOT / "docs" / "man").iterdir()}, "where `man gpuprov` finds them"
     assert not [name for name in names if name.startswith(("tests/", "docs/", "inventories/"))]
 
 
@@ -77,6 +79,7 @@ def test_sdist_builds_the_same_wheel_and_holds_the_tests(dist: Path) -> None:
 def test_installed_gpuprov_is_the_wheels(clean: Path) -> None:
     where = run(clean / "python", "-c", "import gpuprov; print(gpuprov.__file__)").strip()
     assert where.startswith(str(clean.parent)), where
+    assert (clean.parent / "share" / "man" / "man1" / "gpuprov-verify.1").is_file()
     assert run(clean / "gpuprov", "--version").startswith("gpuprov")
 
 

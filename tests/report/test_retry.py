@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from gpuprov.cli import cli
 from gpuprov.inventory.limit import select
 from gpuprov.report import retry
 from gpuprov.spec.model import RawHost
@@ -25,6 +29,21 @@ def test_limit_takes_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == f"2 of 4 hosts to do again: --limit @{path}\n"
     hosts = [RawHost(name=f"gpu{number}") for number in range(1, 5)]
     assert [host.name for host in select(hosts, [], f"@{path}")[0]] == ["gpu2", "gpu3"]
+
+
+@pytest.mark.install
+def test_export_and_capture_name_those_that_they_did_not_reach(tmp_path: Path, state: Path) -> None:
+    gone = {"ansible_connection": "podman", "ansible_host": "gpuprov-nobody"}
+    here = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": {"here": here, "gone": gone}}}))
+    for command, option in ((["export"], "--limit @"), (["capture", "all", "-o", str(tmp_path / "out")], ": @")):
+        done = CliRunner().invoke(cli, [*command, "-i", str(inventory)], standalone_mode=False)
+        assert done.return_value == 4, done.output
+        (line,) = (line for line in done.stderr.splitlines() if "hosts to do again" in line)
+        assert line.startswith(f"1 of 2 hosts to do again{option if option == ': @' else ': ' + option}")
+        (file,) = state.glob(f"{command[0]}-*.retry")
+        assert file.read_text() == "gone\n"
 
 
 @pytest.mark.parametrize("again", [[], ["gpu1", "gpu2"]])

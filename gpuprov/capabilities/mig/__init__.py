@@ -15,6 +15,7 @@ CAPABILITY = Capability(
     checks=now.CHECKS + boot.CHECKS + preflight.CHECKS,
     rules=rules.rules,
     export=reality.export,
+    doubts=reality.doubts,
     export_probes=(mig.STATE, mig.BOOT, pci.NVIDIA_FUNCTIONS),
     follows=("nvidia_driver",),
     desired=DESIRED,

@@ -21,6 +21,16 @@ Cut = tuple[bool, tuple[tuple[str, tuple[int, ...]], ...]]
 """Whether a GPU is in MIG mode, and its instances: profile, sizes of compute instances."""
 
 
+def doubts(facts: Facts) -> list[str]:
+    """GPUs whose MIG mode waits for a reset: what runs there now is neither what was asked for nor what the next boot brings."""
+    words = {True: "enabled", False: "disabled"}
+    return [
+        f"GPU {gpu.index}: MIG is {words[gpu.current]}, and {words[gpu.pending]} is pending until its next reset"
+        for gpu in facts.get(mig.STATE).gpus
+        if gpu.current != gpu.pending
+    ]
+
+
 def export(facts: Facts) -> Fragment | None:
     """The block; None where no GPU is in MIG mode and gpuprov does not keep one out of it."""
     state = facts.get(mig.STATE)

@@ -1,0 +1,128 @@
+"""The command `gpuprov init`: parse, call, return the exit code."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuprov.cli import complete, options
+
+if TYPE_CHECKING:
+    from gpuprov.init import Draft
+
+READ = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command(short_help="Write a first inventory, from answers, hosts, Slurm or Kubernetes.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("inventory.yaml"),
+    show_default=True,
+    help="The file to write.",
+)
+@click.option("--force", is_flag=True, help="Replace the file, if it is there.")
+@click.option(
+    "--from-hosts", metavar="HOST,...", help="Read these hosts, as export does; with -i, hosts or groups of it."
+)
+@click.option(
+    "--from-slurm", type=READ, multiple=True, metavar="FILE", help="Read gres.conf, slurm.conf or both; repeatable."
+)
+@click.option("--from-kubernetes", type=READ, metavar="FILE", help="Read the output of kubectl get nodes -o json.")
+@click.option(
+    "-i",
+    "--inventory",
+    "sources",
+    multiple=True,
+    metavar="INVENTORY",
+    shell_complete=complete.files,
+    help="Where --from-hosts finds how to reach them; repeatable.",
+)
+@options.reaching
+@options.read_limit
+@options.reading
+def init(
+    out: Path,
+    force: bool,
+    from_hosts: str | None,
+    from_slurm: tuple[Path, ...],
+    from_kubernetes: Path | None,
+    sources: tuple[str, ...],
+    timeout: float,
+    **reading: Any,
+) -> int:
+    """Write a first inventory: from questions, or from what is known of hosts already. Changes no host.
+
+    Each line of it says what it means; what was not taken over stands in it with the reason. It is checked before it is written.
+
+    \b
+    Example: gpuprov init
+             gpuprov init --from-hosts gpu01,gpu02 -u admin -K
+             gpuprov init --from-slurm /etc/slurm/slurm.conf --from-slurm /etc/slurm/gres.conf
+             kubectl get nodes -o json > nodes.json && gpuprov init --from-kubernetes nodes.json
+    """
+    from gpuprov import console
+    from gpuprov.errors import GpuprovError
+    from gpuprov.init import judged, kubernetes, slurm
+    from gpuprov.report.files import check_writable, write_atomic
+
+    given = [
+        name for name, one in (("hosts", from_hosts), ("slurm", from_slurm), ("kubernetes", from_kubernetes)) if one
+    ]
+    if len(given) > 1:
+        raise click.UsageError(f"--from-{given[0]} and --from-{given[1]}: one of them; write two files and name both")
+    if given != ["hosts"]:
+        options.reaches_nobody(f"--from-{given[0]}" if given else "a question", reading)
+    if out.is_file() and not force:
+        raise GpuprovError(f"{out} is there already", "name another file with --out, or replace it with --force")
+    check_writable(out)
+    if from_slurm:
+        draft = slurm.draft(from_slurm)
+    elif from_kubernetes:
+        draft = kubernetes.draft(from_kubernetes)
+    elif from_hosts is not None:
+        draft = _from_hosts(from_hosts, sources, timeout, reading)
+    else:
+        draft = _asked()
+    text, fleet = judged(draft)
+    write_atomic(out, text)
+    for warning in fleet.warnings:
+        console.progress(str(warning).replace(warning.origin.file, str(out)) if warning.origin else str(warning))
+    notes = len(draft.notes) + sum(len(group.notes) for group in draft.groups)
+    hosts = len(fleet.pairs) + len(fleet.unmanaged)
+    told = f", {notes} note{'s' if notes != 1 else ''} in it of what was not taken over" if notes else ""
+    console.result(f"{out}: {hosts} host{'s' if hosts != 1 else ''} valid{told}")
+    console.result(f"next: gpuprov {draft.verb} {shlex.quote(str(out))}")
+    return 4 if draft.unreached else 0
+
+
+def _asked() -> Draft:
+    from gpuprov.init import questions
+
+    options.must_be_able_to_ask(
+        "gpuprov init asks for hosts and GPUs",
+        "say where they are known from: --from-hosts HOST,..., --from-slurm FILE or --from-kubernetes FILE",
+    )
+    return questions.draft()
+
+
+def _from_hosts(text: str, sources: tuple[str, ...], timeout: float, reading: dict[str, Any]) -> Draft:
+    from gpuprov import console
+    from gpuprov.export import export
+    from gpuprov.init import hosts
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise click.UsageError("--from-hosts names no host")
+    raw = options.raw_hosts(
+        sources or (",".join(names) + ",",), {**reading, "limit": ":".join(names) if sources else None}
+    )
+    with console.Progress([one.name for one in raw], "reading", quiet=True):
+        exported = export(raw, timeout=timeout, pace=options.pace(reading))
+    for line in exported.unreachable:
+        console.warning(line)
+    return hosts.draft(exported, [one.name for one in raw])

@@ -1,0 +1,53 @@
+"""From nothing to a first inventory: what is known of hosts elsewhere, written down as gpuprov reads it."""
+
+from __future__ import annotations
+
+import os
+from tempfile import TemporaryDirectory
+
+from gpuprov.errors import GpuprovError
+from gpuprov.fleet import Fleet, load_fleet
+from gpuprov.init.draft import Draft, Group
+from gpuprov.init.written import written
+from gpuprov.report.files import write_atomic
+from gpuprov.spec.problem import Problem, SpecError
+
+__all__ = ["Draft", "Group", "judged"]
+MOST = 50
+"""Blocks that are taken back one after another, before the draft counts as hopeless."""
+
+
+def judged(draft: Draft) -> tuple[str, Fleet]:
+    """The inventory's text, and what `check` makes of it. A block that check refuses is not written, and a note says why.
+
+    Raises GpuprovError where nothing is left to take back.
+    """
+    with TemporaryDirectory(prefix="gpuprov-init-") as folder:
+        path = os.path.join(folder, "inventory.yaml")
+        for _ in range(MOST):
+            text = written(draft)
+            write_atomic(path, text)
+            try:
+                return text, load_fleet([path], cache=False)
+            except SpecError as error:
+                if not [problem for problem in error.problems if _taken_back(draft, problem)]:
+                    raise GpuprovError(
+                        f"no inventory comes of {draft.source}: {error.problems[0].message}", error.problems[0].hint
+                    ) from error
+    raise GpuprovError(f"no inventory comes of {draft.source}: check refuses {MOST} of its blocks one after another")
+
+
+def _taken_back(draft: Draft, problem: Problem) -> bool:
+    """Whether a block that the problem is about was taken out of the draft, for the hosts that it is about."""
+    block = str(problem.path[0]) if problem.path else ""
+    concerned = [one for one in draft.groups if set(problem.hosts) & set(one.members)]
+    if block in draft.common and concerned:
+        value = draft.common.pop(block)
+        for group in draft.groups:
+            group.spec.setdefault(block, value)
+    mine = [one for one in concerned if block in one.spec]
+    note = f"{block}: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
+    for group in mine:
+        del group.spec[block]
+        group.notes.append(f"{note}; gpuprov check refuses it, and it is left out")
+    return bool(mine)

@@ -1,0 +1,95 @@
+"""An inventory before it is written: groups of hosts, what their specs say, and what was not taken over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gpuprov.catalog.fabric import BOARD
+from gpuprov.catalog.gpus import Gpu, find_gpu, meant
+from gpuprov.inventory.names import folded
+
+HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}\Z")
+"""A host's name as it may stand in an inventory: no pattern, no range, no template."""
+BASE: Mapping[str, Any] = {"nouveau": {}, "nvidia_driver": {}, "persistence": {}}
+"""What every GPU host has, where nothing is known of one."""
+
+
+class Group(msgspec.Struct, kw_only=True):
+    """Hosts with one spec. `hosts`: their variables by name; `notes` stand above the group, and are about it."""
+
+    name: str
+    spec: dict[str, Any] = {}
+    hosts: dict[str, dict[str, Any]] = {}
+    notes: list[str] = []
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        return tuple(self.hosts)
+
+    def shown(self) -> dict[str, dict[str, Any]]:
+        """The hosts as an inventory has them: those without variables as ranges."""
+        plain = [name for name, variables in self.hosts.items() if not variables]
+        ranges = folded(plain).split(", ") if plain else []
+        return {**{one: {} for one in ranges}, **{name: told for name, told in self.hosts.items() if told}}
+
+
+class Draft(msgspec.Struct, kw_only=True):
+    """`source`: what it was made of, in words. `common`: what all hosts have. `verb`: the command that comes next.
+    `unreached`: hosts that were to be read could not be."""
+
+    source: str
+    common: dict[str, Any] = {}
+    groups: list[Group] = []
+    notes: list[str] = []
+    verb: str = "plan"
+    unreached: bool = False
+
+
+def add(draft: Draft, group: Group) -> None:
+    """The group, or its hosts in a group that says the same."""
+    same = next((one for one in draft.groups if one.spec == group.spec and one.notes == group.notes), None)
+    if same:
+        same.hosts.update(group.hosts)
+    else:
+        draft.groups.append(group)
+
+
+def gpu_block(said: str, count: int | None) -> tuple[dict[str, Any], list[str]]:
+    """The blocks that follow from a model's name as others write it, and notes where it is not certain which GPU that is."""
+    models = meant(said) if said else []
+    if len(models) == 1:
+        block = {"model": models[0].key, **({"count": count} if count else {})}
+        return {"gpu": block, **(_joined(models[0]) if count and count >= BOARD else {})}, []
+    if not said:
+        why = "nothing says which GPUs these hosts have"
+    elif models:
+        why = f'"{said}" may be {", ".join(one.key for one in models)}'
+    else:
+        why = f'"{said}" is in no row of gpuprov catalog gpus'
+    choice = models[0].key if models else "MODEL"
+    line = f"gpu: {{model: {choice}{f', count: {count}' if count else ''}}}"
+    hint = f"lspci -nn | grep -i nvidia on one of them shows the PCI id, which may stand for the model: {line}"
+    return {}, [f"gpu: {why}; {hint}"]
+
+
+def _joined(model: Gpu) -> dict[str, Any]:
+    """A board of NVSwitches needs Fabric Manager: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+    return {"fabric_manager": {}} if model.fabric_manager.needed == "nvswitch-boards" else {}
+
+
+def group_name(spec: Mapping[str, Any], otherwise: str, taken: Iterable[str]) -> str:
+    """A name for a group of hosts, after its GPU; one that Ansible takes, and that nothing else has."""
+    model = find_gpu(str(spec.get("gpu", {}).get("model", "")))
+    plain = re.sub(r"[^a-z0-9]+", "_", (model.key if model else otherwise).lower()).strip("_") or "gpu"
+    start = plain if plain[0].isalpha() else f"gpu_{plain}"
+    used = {"all", "ungrouped", *taken}
+    number = 1
+    name = start
+    while name in used:
+        number += 1
+        name = f"{start}_{number}"
+    return name

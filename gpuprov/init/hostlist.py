@@ -1,0 +1,45 @@
+"""Slurm's lists of hosts and files: `gpu[01-04,07],login1` -> names. https://slurm.schedmd.com/slurm.conf.html#OPT_NodeName"""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov import reading
+from gpuprov.inventory.ranges import MOST
+from gpuprov.reading import Unreadable
+
+MOST_RANGES = 3
+"""Brackets in one name; racks, chassis and nodes."""
+PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
+BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+
+
+def expanded(text: str) -> list[str]:
+    """The names in their order. Raises Unreadable for what is no list, or means too many."""
+    if set("[]") & set(BRACKETS.sub("", text)):
+        raise Unreadable(f"{text[:80]!r}: a bracket without the other", "gpu[01-04,07]")
+    names: list[str] = []
+    for part in PART.findall(text):
+        pieces = BRACKETS.split(part)
+        if len(pieces) > 2 * MOST_RANGES + 1:
+            raise Unreadable(f"{part[:80]!r} has too many brackets", f"{MOST_RANGES}")
+        made = [""]
+        for number, piece in enumerate(pieces):
+            choices = _numbers(piece) if number % 2 else [piece]
+            if len(made) * len(choices) + len(names) > MOST:
+                raise Unreadable(f"{part[:80]!r} means too many names", f"{MOST}")
+            made = [start + end for start in made for end in choices]
+        names += made
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def _numbers(inner: str) -> list[str]:
+    """`01-03,07` as 01, 02, 03, 07."""
+    found: list[str] = []
+    for part in inner.split(","):
+        first, dash, last = part.strip().partition("-")
+        low, high = reading.whole(first), reading.whole(last) if dash else reading.whole(first)
+        if low is None or high is None or high < low or high - low >= MOST:
+            raise Unreadable(f"{part[:80]!r} is no range of numbers", "01-04")
+        found += [str(number).zfill(len(first)) for number in range(low, high + 1)]
+    return found

@@ -1,0 +1,166 @@
+"""`kubectl get nodes -o json` -> a draft: what the labels of GPU feature discovery say of nodes.
+
+https://github.com/NVIDIA/k8s-device-plugin/tree/main/docs/gpu-feature-discovery
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpuprov import reading
+from gpuprov.errors import GpuprovError
+from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_name
+from gpuprov.inventory.names import folded
+
+PREFIX = "nvidia.com/"
+PRODUCT = re.compile(r"(?P<model>.+?)(?P<mig>-MIG-[0-9]+g\.[0-9a-z.+]+)?(?P<shared>-SHARED)?\Z")
+"""`A100-PCIE-40GB-MIG-1g.5gb-SHARED`: blanks are -, and of MIG devices and shared ones there is a word more.
+https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go"""
+VERSION = re.compile(r"[0-9]{3}\.[0-9]{1,3}(?:\.[0-9]{1,2})?\Z")
+SHARING = "kubernetes: {device_plugin: {sharing: ...}} says it"
+OTHERS = {
+    "mig.config": "a layout in the MIG manager's ConfigMap; gpuprov export reads it from a host, as mig: {layout: ...}",
+    "device-plugin.config": "a configuration of the device plugin; kubernetes: {device_plugin: ...} renders one",
+    "gpu.sharing-strategy": f"how the device plugin shares GPUs; {SHARING}",
+    "vgpu.present": "a guest with vGPU; vgpu_guest says its licence",
+}
+"""Labels with a meaning that a spec could have, and why they are not taken over; their values that mean nothing."""
+NOTHING = {"", "false", "none", "all-disabled"}
+
+
+class Node(msgspec.Struct):
+    """What matters of a Node of Kubernetes."""
+
+    name: str
+    address: str
+    labels: dict[str, str]
+
+    def label(self, name: str) -> str:
+        return self.labels.get(PREFIX + name, "")
+
+
+def draft(path: Path) -> Draft:
+    """The nodes with GPUs, in groups of one product, count and driver. Raises GpuprovError where there is none."""
+    found = Draft(source=path.name, common={**BASE, "reboot": "never"})
+    alike: dict[tuple[str, ...], list[Node]] = {}
+    without = unlabelled = 0
+    for node, gpus in _nodes(path, found):
+        if node.label("gpu.product"):
+            key = (*(node.label(name) for name in ("gpu.product", "gpu.count", "gpu.deploy.driver")), _driver(node))
+            alike.setdefault(key, []).append(node)
+        elif gpus:
+            unlabelled += 1
+            alike.setdefault(("", "", "", ""), []).append(node)
+        else:
+            without += 1
+    if not alike:
+        hint = (
+            "GPU feature discovery sets the label nvidia.com/gpu.product: kubectl get nodes -L nvidia.com/gpu.product"
+        )
+        raise GpuprovError(f"{path.name}: no node with a GPU is in it", hint)
+    if without:
+        found.notes.append(f"{without} node{'s' if without != 1 else ''} without GPUs")
+    if unlabelled:
+        found.notes.append(f"{unlabelled} of the nodes have nvidia.com/gpu and no labels of GPU feature discovery")
+    for (product, count, deployed, driver), nodes in alike.items():
+        add(found, _group(found, product, reading.whole(count), deployed, driver, nodes))
+    return found
+
+
+def _nodes(path: Path, found: Draft) -> Iterator[tuple[Node, bool]]:
+    """Each node, and whether it offers GPUs."""
+    what = "the output of: kubectl get nodes -o json"
+    try:
+        document = reading.json(reading.contents(str(path)), largest=reading.FILE)
+    except reading.Unreadable as error:
+        raise GpuprovError(f"{path}: {error.message}", f"allowed: {what}") from error
+    except OSError as error:
+        raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name {what}") from error
+    items = _under(document, "items") or [document]
+    for item in items if isinstance(items, list) else ():
+        if _under(item, "kind") != "Node":
+            raise GpuprovError(f"{path}: this is no list of nodes", f"allowed: {what}")
+        name = _under(item, "metadata", "name")
+        if not isinstance(name, str) or not HOST.match(name):
+            found.notes.append(f"{str(name)[:80]!r} is no name of a host")
+            continue
+        labels = _under(item, "metadata", "labels")
+        plain = {str(key): str(value) for key, value in labels.items()} if isinstance(labels, Mapping) else {}
+        capacity = _under(item, "status", "capacity")
+        gpus = any(str(key).startswith((f"{PREFIX}gpu", f"{PREFIX}mig-")) for key in capacity or ())
+        yield Node(name, _address(item), plain), gpus
+
+
+def _under(value: Any, *keys: str) -> Any:
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _address(item: Any) -> str:
+    addresses = _under(item, "status", "addresses")
+    for one in addresses if isinstance(addresses, list) else ():
+        address = _under(one, "address")
+        if (
+            _under(one, "type") == "InternalIP"
+            and isinstance(address, str)
+            and re.fullmatch(r"[0-9A-Fa-f.:]+", address)
+        ):
+            return address
+    return ""
+
+
+def _driver(node: Node) -> str:
+    """The driver's version, by today's label, or by those of old versions of GPU feature discovery."""
+    whole = node.label("cuda.driver-version.full")
+    parts = [node.label(f"cuda.driver.{part}") for part in ("major", "minor", "rev")]
+    version = whole or ".".join(part for part in parts if part)
+    return version if VERSION.match(version) else ""
+
+
+def _group(draft: Draft, product: str, count: int | None, deployed: str, driver: str, nodes: list[Node]) -> Group:
+    named = PRODUCT.match(product)
+    mig, shared = (named["mig"], named["shared"]) if named else (None, None)
+    spec, notes = gpu_block(named["model"] if named else "", None if mig or not count or count > 64 else count)
+    if mig:
+        profile = mig.removeprefix("-MIG-")
+        notes.append(f"MIG: the label's count ({count}) is of devices {profile}, and not of GPUs; mig says the layout")
+    if shared:
+        notes.append(f"SHARED: the device plugin offers each GPU several times; {SHARING}")
+    if deployed == "true":
+        spec["nvidia_driver"] = False
+        spec["persistence"] = False
+        notes.append(
+            f"nvidia_driver: GPU operator brings {driver or 'it'} in a container (nvidia.com/gpu.deploy.driver=true), and gpuprov"
+            " leaves it alone; to have it on the host: driver.enabled=false in the operator, and nvidia_driver here"
+        )
+        spec.pop("fabric_manager", None)
+    elif driver:
+        spec["nvidia_driver"] = {"version": driver}
+    notes += _left(nodes)
+    name = group_name(spec, named["model"] if named else "gpu", [group.name for group in draft.groups])
+    hosts = {node.name: {"ansible_host": node.address} if node.address else {} for node in nodes}
+    return Group(name=name, spec=spec, hosts=hosts, notes=notes)
+
+
+def _left(nodes: list[Node]) -> Iterator[str]:
+    """Labels that were not taken over, with the hosts that have them."""
+    for label, why in OTHERS.items():
+        values: dict[str, list[str]] = {}
+        for node in nodes:
+            if (value := node.label(label)) not in NOTHING:
+                values.setdefault(value, []).append(node.name)
+        for value, names in values.items():
+            yield f"{PREFIX}{label}={value} ({folded(names)}): {why}"
+    profiles = {key.split("-", 1)[1].removesuffix(".count") for node in nodes for key in node.labels if _counts(key)}
+    if profiles:
+        yield f"MIG devices ({', '.join(sorted(profiles))}): labels have their sum, and not which GPU has which"
+
+
+def _counts(key: str) -> bool:
+    return key.startswith(f"{PREFIX}mig-") and key.endswith(".count")

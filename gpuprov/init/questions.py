@@ -1,0 +1,128 @@
+"""Questions on the terminal -> a draft. Answers that are offered come from the catalogue."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, get_args
+
+from gpuprov import console
+from gpuprov.capabilities.container_toolkit.fragment import Runtime
+from gpuprov.catalog.drivers import branches, end_of_life, find_branch, kernel_modules_for, refusal
+from gpuprov.catalog.fabric import BOARD
+from gpuprov.catalog.gpus import Gpu, find_gpu, nearest_gpu
+from gpuprov.errors import GpuprovError
+from gpuprov.init.draft import BASE, Draft, Group, group_name
+from gpuprov.inventory import ranges
+from gpuprov.reading import Unreadable, whole
+
+PATTERN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]|\[[0-9]+:[0-9]+\])*\Z")
+USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]*\$?\Z")
+NONE = "none"
+ENGINES = get_args(Runtime)
+
+
+def draft() -> Draft:
+    """Ask, and write down what was answered. Needs a terminal."""
+    hosts = console.ask("Hosts, with commas and ranges (gpu[01:08].example.com)", "", _hosts).split(",")
+    user = console.ask("User who logs in there by ssh", "root", _user)
+    spec: dict[str, Any] = {}
+    named = console.ask("GPU model (none: not known)", NONE, _model)
+    model = find_gpu(named)
+    count = 0
+    if model:
+        count = int(console.ask("GPUs in each host", str(_count(model)), _number))
+        spec["gpu"] = {"model": model.key, "count": count}
+    version = console.ask(
+        f"Driver: any, a branch ({_offered(model)}) or a version", "any", lambda text: _version(text, model)
+    )
+    common: dict[str, Any] = {**BASE, "nvidia_driver": {"version": version}}
+    if model and model.fabric_manager.needed == "nvswitch-boards":
+        board = "yes" if count >= BOARD else "no"
+        if console.ask("Are they joined by NVSwitches (HGX, DGX)?", board, _yes) == "yes":
+            spec["fabric_manager"] = {}
+    engines = console.ask(f"Container engines ({', '.join(ENGINES)}; or none)", NONE, _engines)
+    if engines != NONE:
+        common["container_toolkit"] = {"runtimes": engines.split(",")}
+    reboot = console.ask("May apply reboot a host, once, when it must?", "no", _yes)
+    common["reboot"] = "if-needed" if reboot == "yes" else "never"
+    variables = {"ansible_user": user, **({} if user == "root" else {"ansible_become": True})}
+    group = Group(name=group_name(spec, "gpu", hosts), spec=spec, hosts={host: dict(variables) for host in hosts})
+    return Draft(source="answers on the terminal", common=common, groups=[group])
+
+
+def _hosts(text: str) -> str:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise GpuprovError("one host at least")
+    for name in names:
+        if not PATTERN.match(name):
+            raise GpuprovError(f'"{name}" is no name of a host', "allowed: gpu01, gpu[01:08].example.com, 192.0.2.17")
+        try:
+            ranges.judge(name)
+        except Unreadable as error:
+            raise GpuprovError(str(error)) from error
+    return ",".join(dict.fromkeys(names))
+
+
+def _user(text: str) -> str:
+    if not USER.match(text):
+        raise GpuprovError(f'"{text}" is no name of a user')
+    return text
+
+
+def _model(text: str) -> str:
+    if text == NONE:
+        return text
+    found = find_gpu(text)
+    if not found:
+        near = nearest_gpu(text)
+        hint = f"is it {', '.join(near)}?" if near else "gpuprov catalog gpus lists all; none leaves it out"
+        raise GpuprovError(f'"{text}" is not in the catalogue', hint)
+    return found.key
+
+
+def _count(model: Gpu) -> int:
+    return BOARD if model.fabric_manager.needed == "nvswitch-boards" else 1
+
+
+def _number(text: str) -> str:
+    number = whole(text)
+    if not number or number > 64:
+        raise GpuprovError("a number from 1 to 64")
+    return str(number)
+
+
+def _offered(model: Gpu | None) -> str:
+    """Branches that are supported, and that the GPU runs with, the newest first."""
+    names = [one.branch for one in branches() if one.type in ("PB", "LTSB") and end_of_life(one.branch).ended is False]
+    fitting = [name for name in names if not model or not refusal(model, name, kernel_modules_for(model, name).flavour)]
+    return ", ".join(reversed(fitting)) or "gpuprov catalog drivers lists them"
+
+
+def _version(text: str, model: Gpu | None) -> str:
+    if text == "any":
+        return text
+    if not re.fullmatch(r"[0-9]{3}(\.[0-9]{1,3}(\.[0-9]{1,2})?)?", text):
+        raise GpuprovError(f'"{text}" is no driver version', "allowed: any, 580, 580.95.05")
+    if not find_branch(text):
+        raise GpuprovError(f"branch {text[:3]} is not in the catalogue", "gpuprov catalog drivers lists them")
+    why = refusal(model, text, kernel_modules_for(model, text).flavour) if model else None
+    if why:
+        raise GpuprovError(why)
+    return text
+
+
+def _yes(text: str) -> str:
+    if text.lower() not in ("y", "yes", "n", "no"):
+        raise GpuprovError("yes or no")
+    return "yes" if text.lower().startswith("y") else "no"
+
+
+def _engines(text: str) -> str:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if names in ([], [NONE]):
+        return NONE
+    for name in names:
+        if name not in ENGINES:
+            raise GpuprovError(f'"{name}" is no container engine', f"allowed: {', '.join(ENGINES)}")
+    return ",".join(dict.fromkeys(names))

@@ -1,0 +1,208 @@
+"""gres.conf and slurm.conf -> a draft: which nodes have which GPUs. https://slurm.schedmd.com/gres.conf.html"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpuprov import reading
+from gpuprov.errors import GpuprovError
+from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_name
+from gpuprov.init.hostlist import expanded
+from gpuprov.inventory.names import folded
+
+PARAMETER = re.compile(r"""(\w+)\s*\+?=\s*("[^"]*"|\S+)""")
+GRES = re.compile(r"(\w+)((?::[^:,()\s]+)*)(?:\([^)]*\))?")
+"""`gpu:a100:4(S:0-1)` of a list: https://slurm.schedmd.com/slurm.conf.html#OPT_Gres"""
+PROFILE = re.compile(r"\d+[gc]\.\d+gb", re.IGNORECASE)
+"""A MIG profile in a type: what is counted are instances."""
+LEFT = {"cores": "Cores", "cpus": "CPUs", "links": "Links", "flags": "Flags", "uniqueid": "UniqueId"}
+"""Parameters of gres.conf that Slurm itself needs, and a spec does not say."""
+
+
+class Node(msgspec.Struct):
+    """What files say of a node. `devices`: GPUs by type of gres.conf; `scheduled`: the same of slurm.conf's Gres."""
+
+    address: str = ""
+    devices: dict[str, int] = {}
+    scheduled: dict[str, int] = {}
+    mig: bool = False
+
+
+class Told(msgspec.Struct):
+    """All that was read so far. `everywhere`: GPUs of lines of gres.conf that name no node."""
+
+    nodes: dict[str, Node] = {}
+    everywhere: Node = msgspec.field(default_factory=Node)
+    notes: list[str] = []
+    left: set[str] = set()
+    detects: bool = False
+
+
+def draft(paths: Sequence[Path]) -> Draft:
+    """The nodes with GPUs, in groups of one type and count. Raises GpuprovError where no file names a node that has any."""
+    told = Told()
+    for path in paths:
+        default: dict[str, str] = {}
+        for number, line in _lines(_text(path)):
+            _line(told, f"{path.name}:{number}", line, default)
+    names = ", ".join(path.name for path in paths)
+    having = {name: node for name, node in told.nodes.items() if _gpus(told, node) or node.mig}
+    if not having:
+        raise GpuprovError(f"{names}: no node with a GPU is named", _no_node(told))
+    if told.left:
+        told.notes.append(
+            f"{', '.join(sorted(told.left))}: for Slurm alone; `gpuprov topology` shows what is wired to what"
+        )
+    if others := len(told.nodes) - len(having):
+        told.notes.append(f"{others} node{'s' if others != 1 else ''} without GPUs")
+    found = Draft(source=names, common={**BASE, "reboot": "never"}, notes=told.notes)
+    for (types, count), members in _alike(told, having).items():
+        add(found, _group(found, types, count, members))
+    return found
+
+
+def _no_node(told: Told) -> str:
+    if told.everywhere.devices or told.detects:
+        return "this gres.conf holds for every node: give slurm.conf too, which names them (--from-slurm slurm.conf)"
+    return "allowed: NodeName=... with Gres=gpu:... (slurm.conf) or Name=gpu (gres.conf)"
+
+
+def _text(path: Path) -> str:
+    try:
+        return reading.contents(str(path)).decode("utf-8", "replace")
+    except reading.Unreadable as error:
+        raise GpuprovError(f"{path}: {error.message}", "name gres.conf or slurm.conf") from error
+    except OSError as error:
+        raise GpuprovError(f"{path} cannot be read: {error.strerror}", "name gres.conf or slurm.conf") from error
+
+
+def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Parameters of each line that has any, with its number; comments are gone, and a \\ at the end goes on in the next line."""
+    whole, first = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        first = first or number
+        whole += re.split(r"(?<!\\)#", line)[0].rstrip()
+        if whole.endswith("\\"):
+            whole = whole[:-1] + " "
+            continue
+        if re.match(r"\s*include\s", whole, re.IGNORECASE):
+            yield first, {"include": whole.split(None, 1)[-1]}
+        elif found := {key.lower(): value.strip('"') for key, value in PARAMETER.findall(whole)}:
+            yield first, found
+        whole, first = "", 0
+
+
+def _line(told: Told, place: str, line: dict[str, str], default: dict[str, str]) -> None:
+    if "include" in line:
+        told.notes.append(f"{place}: Include {line['include']}; give that file too, with --from-slurm")
+    if line.get("autodetect", "off").lower() != "off":
+        told.detects = True
+        told.notes.append(
+            f"{place}: AutoDetect={line['autodetect']}: Slurm asks each host, and its answer stands in no file"
+        )
+    if "name" in line:
+        _of_gres(told, place, line)
+    elif line.get("nodename", "").upper() == "DEFAULT":
+        default.update(line)
+    elif "nodename" in line:
+        _of_slurm(told, place, {**default, **line})
+
+
+def _of_gres(told: Told, place: str, line: dict[str, str]) -> None:
+    """A line of gres.conf: GPUs of nodes, or of every node."""
+    if line["name"].lower() != "gpu":
+        told.notes.append(f"{place}: Name={line['name']}")
+        return
+    told.left |= {name for key, name in LEFT.items() if key in line}
+    files = _expanded(told, place, line["file"]) if "file" in line else []
+    count = reading.whole(line["count"]) if "count" in line else len(files) or 1
+    nodes = _nodes(told, place, line["nodename"]) if "nodename" in line else [told.everywhere]
+    kind = line.get("type", "")
+    for node in nodes:
+        if "multiplefiles" in line or PROFILE.search(kind):
+            node.mig = True
+        else:
+            node.devices = {**node.devices, kind: node.devices.get(kind, 0) + (count or 0)}
+
+
+def _of_slurm(told: Told, place: str, line: dict[str, str]) -> None:
+    """A line of slurm.conf: nodes, with their addresses and resources."""
+    nodes = _nodes(told, place, line["nodename"])
+    addresses = _expanded(told, place, line["nodeaddr"]) if "nodeaddr" in line else []
+    scheduled: dict[str, int] = {}
+    mig = False
+    for name, rest in GRES.findall(line.get("gres", "")):
+        words = [word for word in rest.split(":")[1:] if word != "no_consume"]
+        count = reading.whole(words.pop()) if words and reading.is_whole(words[-1]) else 1
+        if name.lower() != "gpu":
+            continue
+        mig |= any(PROFILE.search(word) for word in words)
+        kind = ":".join(words)
+        scheduled[kind] = scheduled.get(kind, 0) + (count or 0)
+    for number, node in enumerate(nodes):
+        node.scheduled, node.mig = ({}, True) if mig else (scheduled, node.mig)
+        if len(addresses) == len(nodes) and HOST.match(addresses[number]):
+            node.address = addresses[number]
+
+
+def _nodes(told: Told, place: str, text: str) -> list[Node]:
+    names = _expanded(told, place, text)
+    told.notes += [f"{place}: {name[:80]!r} is no name of a host" for name in names if not HOST.match(name)]
+    return [told.nodes.setdefault(name, Node()) for name in names if HOST.match(name)]
+
+
+def _expanded(told: Told, place: str, text: str) -> list[str]:
+    try:
+        return expanded(text)
+    except reading.Unreadable as error:
+        told.notes.append(f"{place}: {error.message}")
+        return []
+
+
+def _gpus(told: Told, node: Node) -> dict[str, int]:
+    """The GPUs of a node by type: what Slurm gives out, by the types of gres.conf where slurm.conf has none."""
+    there = node.devices or told.everywhere.devices
+    if set(node.scheduled) == {""} and len(there) == 1:
+        return dict.fromkeys(there, node.scheduled[""])
+    return node.scheduled or node.devices
+
+
+Alike = dict[tuple[tuple[str, ...], int], dict[str, Node]]
+
+
+def _alike(told: Told, nodes: dict[str, Node]) -> Alike:
+    """Nodes by the types and the number of their GPUs; a number of 0 is not known."""
+    found: Alike = {}
+    differ: dict[tuple[int, int], list[str]] = {}
+    for name, node in nodes.items():
+        gpus = _gpus(told, node)
+        there, given = sum((node.devices or told.everywhere.devices).values()), sum(node.scheduled.values())
+        if there and given and there != given:
+            differ.setdefault((there, given), []).append(name)
+        count = 0 if node.mig else sum(gpus.values())
+        found.setdefault((tuple(sorted(gpus)), count), {})[name] = node
+    for (there, given), names in differ.items():
+        told.notes.append(
+            f"{folded(names)}: gres.conf has {there} GPUs, slurm.conf {given}; slurm.conf's number is taken"
+        )
+    return found
+
+
+def _group(draft: Draft, types: tuple[str, ...], count: int, members: dict[str, Node]) -> Group:
+    spec: dict[str, Any] = {}
+    if len(types) > 1:
+        notes = [f"gpu: {count} GPUs of several types ({', '.join(types)}); a spec names one model"]
+    else:
+        spec, notes = gpu_block(types[0] if types else "", count if 0 < count <= 64 else None)
+    if not count:
+        notes.append("MIG: the files count instances, and not GPUs; gpuprov export reads the layout of a host")
+    name = group_name(spec, "_".join(types) or "gpu", [group.name for group in draft.groups])
+    hosts = {
+        host: {"ansible_host": node.address} if node.address not in ("", host) else {} for host, node in members.items()
+    }
+    return Group(name=name, spec=spec, hosts=hosts, notes=notes)

@@ -1,0 +1,94 @@
+"""A draft as the text of an inventory: each line below a comment with what it means, in the words of the model."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from gpuprov import inert
+from gpuprov.capabilities import BY_NAME
+from gpuprov.explain import fields
+from gpuprov.init.draft import Draft, Group
+from gpuprov.spec.inventory_schema import CONNECTION
+
+WIDTH = 110
+MOST_NOTES = 60
+
+
+def written(draft: Draft) -> str:
+    """The whole file."""
+    lines = [*_comment(f"Written by gpuprov init from {draft.source}: a standard Ansible inventory.", 0)]
+    lines += [
+        "# The variable gpuprov says what hosts should be; inner groups and hosts win over outer ones. A block that is absent",
+        "# is not managed, {} takes defaults, false turns off what an outer group turned on. gpuprov explain WORD has more.",
+    ]
+    if draft.notes:
+        lines += ["#", "# Not taken over:"]
+        lines += [line for note in _bounded(draft.notes) for line in _comment(f"* {note}", 0)]
+    lines += ["all:"]
+    if draft.common:
+        lines += ["  vars:", "    gpuprov:", *_block(draft.common, (), 6)]
+    lines += ["  children:", *(line for group in draft.groups for line in _group(group))]
+    return "\n".join(lines) + "\n"
+
+
+def _group(group: Group) -> Iterator[str]:
+    for note in _bounded(group.notes):
+        yield from _comment(note, 4)
+    yield f"    {group.name}:"
+    if group.spec:
+        yield from ("      vars:", "        gpuprov:", *_block(group.spec, (), 10))
+    yield "      hosts:"
+    told: set[str] = set()
+    for name, variables in group.shown().items():
+        for variable in variables:
+            if variable in CONNECTION and variable not in told:
+                yield from _comment(f"{variable}: {CONNECTION[variable][1]}", 8)
+                told.add(variable)
+        yield from _text({name: variables}, 8)
+
+
+def _bounded(notes: list[str]) -> list[str]:
+    """Each note once, and no more than a person reads."""
+    different = list(dict.fromkeys(notes))
+    more = len(different) - MOST_NOTES
+    return different if more <= 0 else [*different[:MOST_NOTES], f"and {more} more of the kind"]
+
+
+def _block(block: Mapping[str, Any], path: tuple[str, ...], indent: int) -> Iterator[str]:
+    for key, value in block.items():
+        yield from _comment(_meaning((*path, key)), indent)
+        if isinstance(value, Mapping) and value:
+            yield _text({key: {}}, indent)[0].removesuffix(" {}")
+            yield from _block(value, (*path, key), indent + 2)
+        else:
+            yield from _text({key: value}, indent)
+
+
+def _text(value: Mapping[str, Any], indent: int) -> list[str]:
+    return [" " * indent + line for line in inert.text(value).splitlines()]
+
+
+def _comment(text: str, indent: int) -> list[str]:
+    """Lines of a comment; nothing in the text ends one early."""
+    plain = " ".join(text.split())
+    deep = "  " if plain.startswith("* ") else ""
+    space = " " * indent
+    return textwrap.wrap(
+        plain, WIDTH, initial_indent=f"{space}# ", subsequent_indent=f"{space}# {deep}", break_on_hyphens=False
+    )
+
+
+def _meaning(path: tuple[str, ...]) -> str:
+    if len(path) == 1 and path[0] in BY_NAME:
+        return BY_NAME[path[0]].summary
+    return _meanings().get(path, "")
+
+
+@cache
+def _meanings() -> dict[tuple[str, ...], str]:
+    """What each field does, by its path below `gpuprov`; the house's own have no capability before them."""
+    found = {field.path: field.does for name in BY_NAME for field in fields.fields(name)}
+    return found | {path[1:]: does for path, does in found.items() if path[0] == "host"}

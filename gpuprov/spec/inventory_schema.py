@@ -1,0 +1,96 @@
+"""The JSON Schema of a whole inventory file in YAML, for editors: groups, hosts, and the variable `gpuprov` on any of them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gpuprov.spec.schema import IDENTIFIER
+
+CONNECTION: dict[str, tuple[Any, str]] = {
+    "ansible_host": ("string", "where the host is reached, if not by its name"),
+    "ansible_user": ("string", "who logs in there"),
+    "ansible_port": (["integer", "string"], "the port of its sshd"),
+    "ansible_become": (["boolean", "string"], "true: becomes root there, by sudo"),
+    "ansible_connection": ("string", "how it is reached: ssh, local, podman"),
+    "ansible_ssh_private_key_file": ("string", "the key that ssh takes"),
+    "ansible_ssh_common_args": ("string", "options of ssh, such as -J BASTION"),
+    "ansible_python_interpreter": ("string", "the Python that modules run with"),
+}
+"""Variables of Ansible that most inventories have: type, and what they say.
+https://docs.ansible.com/ansible/latest/inventory_guide/connection_details.html"""
+PCI_ID = "^(10[dD][eE]:|0x)?[0-9A-Fa-f]{4}(10[dD][eE])?$"
+
+
+def inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, Any]:
+    """`spec`: the schema of the variable. Blocks of groups and hosts are merged, and so none has to be whole; items of lists have."""
+    spec = copy.deepcopy(spec)
+    blocks: dict[str, Any] = spec.pop("$defs")
+    whole = set(_items(spec)) | set(_items(blocks))
+    for name, block in blocks.items():
+        if name not in whole:
+            block.pop("required", None)
+    described = blocks["GpuSpec"]["properties"]["model"]
+    described.pop("type", None)
+    described["anyOf"] = [{"enum": list(models)}, {"type": "string", "pattern": PCI_ID}]
+    variables = {
+        "type": ["object", "null"],
+        "properties": {
+            "gpuprov": {"$ref": "#/$defs/gpuprov"},
+            **{name: {"type": kind, "description": does} for name, (kind, does) in CONNECTION.items()},
+        },
+    }
+    group = {
+        "type": ["object", "null"],
+        "additionalProperties": False,
+        "properties": {
+            "vars": {"$ref": "#/$defs/variables", "description": "variables of all hosts of the group"},
+            "hosts": {
+                "description": "hosts by name, or as ranges: gpu[001:032]",
+                "type": ["object", "null"],
+                "additionalProperties": {"$ref": "#/$defs/variables"},
+            },
+            "children": {
+                "description": "groups inside of this one; what they say wins",
+                "type": ["object", "null"],
+                "additionalProperties": {"$ref": "#/$defs/group"},
+            },
+        },
+    }
+    return {
+        "$schema": IDENTIFIER,
+        "title": "inventory for gpuprov",
+        "description": "An Ansible inventory in YAML, whose hosts have the variable gpuprov",
+        "type": "object",
+        "additionalProperties": {"$ref": "#/$defs/group"},
+        "$defs": {
+            "group": group,
+            "variables": variables,
+            "gpuprov": {key: value for key, value in spec.items() if key != "$schema"},
+            **blocks,
+        },
+    }
+
+
+def _items(schema: Any) -> Iterator[str]:
+    """The blocks that stand in lists and mappings of any key, by name: these are not merged."""
+    if isinstance(schema, dict):
+        for key, value in schema.items():
+            if key in ("items", "prefixItems", "additionalProperties"):
+                yield from _named(value)
+            yield from _items(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _items(value)
+
+
+def _named(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if isinstance(name := schema.get("$ref"), str):
+            yield name.rsplit("/", 1)[-1]
+        for value in schema.values():
+            yield from _named(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _named(value)

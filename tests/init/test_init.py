@@ -1,0 +1,144 @@
+"""`gpuprov init` as a person runs it: on a terminal, without one, over a file, from hosts."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpuprov.capabilities import CAPABILITIES
+from gpuprov.export import Exported
+from gpuprov.init import Draft, Group, hosts, judged
+from gpuprov.init.written import written
+from tests.export.test_export import FULL, exported
+
+pytestmark = pytest.mark.install
+SAMPLES = Path(__file__).parent / "samples"
+
+
+def init(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpuprov", "init", *arguments]
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, timeout=300
+    )
+
+
+def test_without_a_terminal_one_error_names_the_options(tmp_path: Path) -> None:
+    done = init(cwd=tmp_path)
+    assert done.returncode == 2
+    assert all(name in done.stderr for name in ("--from-hosts", "--from-slurm", "--from-kubernetes"))
+    assert "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_never_replaced_unasked(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text("mine\n")
+    slurm = ("--from-slurm", str(SAMPLES / "charmed.slurm.conf"))
+    done = init(*slurm, cwd=tmp_path)
+    assert (done.returncode, file.read_text()) == (2, "mine\n")
+    assert "--force" in done.stderr
+    done = init(*slurm, "--force", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == ["inventory.yaml: 1 host valid", "next: gpuprov plan inventory.yaml"]
+    assert yaml.safe_load(file.read_text())["all"]["children"]["a100_pcie_80gb"]["hosts"] == {"juju-e33208-1": {}}
+
+
+def answered(answers: list[str], cwd: Path) -> str:
+    """What the terminal showed; each answer is typed when a question waits for it."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gpuprov", "init"], cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
+    )
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    seen, waiting, end = "", list(answers), time.monotonic() + 300
+    asked = 0
+    while time.monotonic() < end:
+        try:
+            data = os.read(ours, 4096)
+            if not data:
+                break
+            seen += data.decode()
+        except BlockingIOError:
+            if seen.endswith(": ") and len(seen) > asked and waiting:
+                asked = len(seen)
+                os.write(ours, f"{waiting.pop(0)}\n".encode())
+            time.sleep(0.02)
+        except OSError:
+            break
+    assert child.wait(10) == 0, seen
+    os.close(ours)
+    return seen
+
+
+def test_questions_with_answers_from_the_catalogue(tmp_path: Path) -> None:
+    seen = answered(["gpu[01:08]", "admin", "H1000", "H100-SXM5-80GB", "", "470", "580", "", "docker", "yes"], tmp_path)
+    assert "GPUs in each host [8]" in seen
+    assert '"H1000" is not in the catalogue' in seen
+    assert "Error: H100-SXM5-80GB (Hopper) is not known to branch 470" in seen
+    assert "joined by NVSwitches (HGX, DGX)? [yes]" in seen
+    assert "8 hosts valid" in seen
+    read = yaml.safe_load((tmp_path / "inventory.yaml").read_text())["all"]
+    assert read["vars"]["gpuprov"] == {
+        "nouveau": {},
+        "nvidia_driver": {"version": "580"},
+        "persistence": {},
+        "container_toolkit": {"runtimes": ["docker"]},
+        "reboot": "if-needed",
+    }
+    assert read["children"]["h100_sxm5_80gb"] == {
+        "vars": {"gpuprov": {"gpu": {"model": "H100-SXM5-80GB", "count": 8}, "fabric_manager": {}}},
+        "hosts": {"gpu[01:08]": {"ansible_user": "admin", "ansible_become": True}},
+    }
+
+
+def test_hosts_are_grouped_by_what_export_reads_of_them() -> None:
+    spec, _ = exported(**FULL)
+    other = {**spec, "gpu": {"model": "L40S", "count": 2}}
+    entries: dict[str, dict[str, Any]] = {
+        "a": {"ansible_host": "192.0.2.1", "gpuprov": spec},
+        "b": {"gpuprov": spec},
+        "c": {"gpuprov": other},
+    }
+    read = Exported({"all": {"hosts": entries}}, ("a: not exported: x",), ("d: ssh: refused\nhint: y",))
+    draft = hosts.draft(read, ["a", "b", "c", "d"])
+    assert {group.name: list(group.hosts) for group in draft.groups} == {"h100_sxm5_80gb": ["a", "b"], "l40s": ["c"]}
+    assert draft.common["nvidia_driver"] == spec["nvidia_driver"]
+    assert draft.groups[0].spec == {"gpu": spec["gpu"]}
+    assert draft.notes == ["a: not exported: x", "not read: d: ssh: refused"]
+    assert draft.unreached
+    text, fleet = judged(draft)
+    assert draft.verb == "verify"
+    del other["fabric_manager"]  # check refuses it for an L40S, and for no other host
+    for raw, _ in fleet.pairs:
+        assert raw.values == {**entries[raw.name]["gpuprov"], "reboot": "never"}, text
+    assert any("fabric_manager has nothing to manage" in note for note in draft.groups[1].notes)
+
+
+def test_this_machine_is_read_as_export_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yaml").write_text("all: {hosts: {here: {ansible_connection: local}}}\n")
+    done = init("--from-hosts", "here", "-i", "hosts.yaml", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    read = yaml.safe_load((tmp_path / "inventory.yaml").read_text())["all"]
+    (group,) = read["children"].values()
+    assert group["hosts"] == {"here": {"ansible_connection": "local"}}
+
+
+def test_each_block_has_its_meaning_above_it_and_notes_stay_comments() -> None:
+    spec: dict[str, Any] = {one.name: {} for one in CAPABILITIES if one.name != "host"}
+    group = Group(name="all_of_it", spec=spec, hosts={"a": {}}, notes=["one\nall: {hosts: {evil: {}}}"])
+    text = written(Draft(source="a test", groups=[group], notes=["x\r\nall: {}", *(f"n{n}" for n in range(500))]))
+    assert yaml.safe_load(text)["all"]["children"]["all_of_it"]["hosts"] == {"a": {}}
+    assert "evil" not in yaml.safe_load(text)["all"].get("hosts", {})
+    lines = text.splitlines()
+    for name in spec:
+        assert lines[lines.index(f"          {name}: {{}}") - 1].strip().startswith("#"), name
+    assert len(lines) < 300
