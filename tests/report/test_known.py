@@ -131,11 +131,12 @@ def test_the_command_in_a_page_has_no_secret() -> None:
 def test_verify_reads_the_receipt_for_a_page_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[set[str]] = []
 
-    def gather(hosts: Any, **_given: Any) -> dict[str, UnreachableError]:
+    def each(hosts: Any, on_done: Any, **_given: Any) -> None:
         asked.append({probe.name for _, probes in hosts for probe in probes})
-        return {raw.name: UnreachableError("refused") for raw, _ in hosts}
+        for raw, _ in hosts:
+            on_done(raw.name, UnreachableError("refused"))
 
-    monkeypatch.setattr(sys.modules["gpuprov.verify.verify"], "gather", gather)
+    monkeypatch.setattr(sys.modules["gpuprov.verify.verify"], "gather_each", each)
     file, page = tmp_path / "inventory.yaml", tmp_path / "page.html"
     file.write_text("all: {children: {rack1: {hosts: {gpu1: {gpuprov: {nouveau: {}}}}}}}\n")
     assert cli.main(["verify", str(file), "--no-cache"], standalone_mode=False) == 4
