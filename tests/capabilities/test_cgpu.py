@@ -12,6 +12,7 @@ from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.judge.judging import judge as decided
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import CHECKS, Row, judge
@@ -151,6 +152,14 @@ def test_what_another_run_ends_is_not_ended_in_this_one() -> None:
         facts = Facts({"cgpu": Output(said(more=more))})
         assert CHECKS[ALONE].run(Context(host, Cgpu(), facts, frozenset({"cgpu"}))).status == "fail"
         assert CHECKS[ALONE].run(Context(host, Cgpu(), facts, frozenset(capabilities))).status == "pass"
+
+
+@pytest.mark.parametrize(("run", "refused"), [(["cgpu"], True), (["cgpu", "mig"], False)])
+def test_the_judge_tells_the_checks_what_the_run_applies(run: list[str], refused: bool) -> None:
+    host = HostSpec(name="gpu1", capabilities={"cgpu": Cgpu(), "mig": Mig(mode="disabled")})
+    facts = Facts({"cgpu": Output(said(more="mig|00000000:3B:00.0, Enabled"))})
+    verdict = decided(host, facts, ["cgpu"], preflight=True, run=run)
+    assert any(one.startswith("cgpu.alone: MIG mode is on") for one in verdict.refusals) is refused
 
 
 def made(block: Cgpu, text: str, **site: object) -> dict[str, Any]:
