@@ -91,6 +91,10 @@ class Context(Generic[F]):
     facts: Facts
     run: frozenset[str] | None = None
 
+    def applies(self, name: str) -> bool:
+        """Whether a capability is applied in this run."""
+        return name in (self.host.capabilities if self.run is None else self.run)
+
 
 @dataclass(frozen=True)
 class Check:

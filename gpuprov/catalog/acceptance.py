@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
@@ -140,20 +139,10 @@ def folder(name: str, sha256: str) -> str:
     return f"{FOLDER}/{name}-{sha256[:12]}"
 
 
-def tables() -> dict[str, Any]:
-    """What the role decides by."""
-    return {
-        "folder": FOLDER,
-        "packages": {
-            program: {"debian": one.debian, "redhat": one.redhat, "suse": one.suse}
-            for one in acceptance_file().tools
-            for program in one.programs
-        },
-        "builds": {
-            one.key: {"program": one.program, "debian": list(one.debian), "redhat": list(one.redhat), "suse": []}
-            for one in acceptance_file().builds
-        },
-    }
+def build_packages(names: Iterable[str], family: str) -> tuple[str, ...]:
+    """The packages of a family of distributions that these builds need beside CUDA; none is known for SUSE's."""
+    wanted = set(names)
+    return tuple(name for one in acceptance_file().builds if one.key in wanted for name in getattr(one, family, ()))
 
 
 def _origin(entry: Fact) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 
@@ -115,17 +114,3 @@ def unfit(version: str, driver: str) -> str:
 def deadlocks(version: str) -> bool:
     """Whether this version is known to lock up the kernel."""
     return () < order(version) <= order(cgpu_file().deadlock.last)
-
-
-def tables() -> dict[str, Any]:
-    """What the role decides by."""
-    return {
-        "root": ROOT,
-        "config": CONFIG,
-        "program": PROGRAM,
-        "unit": UNIT,
-        "installer": INSTALLER,
-        "nodes": [node.key for node in cgpu_file().nodes],
-        "modules": [module.key for module in cgpu_file().modules],
-        "drivers": [{"first": one.first, "last": one.last, "branches": one.branches} for one in cgpu_file().drivers],
-    }

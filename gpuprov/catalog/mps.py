@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -13,7 +13,6 @@ from gpuprov.reading import is_whole
 CONTROL = "nvidia-cuda-mps-control"
 UNIT = "gpuprov-mps@.service"
 UNITS = "gpuprov-mps@*.service"
-PROGRAM_DIRECTORY = "/usr/local/lib/gpuprov/mps"
 STATE = "/etc/gpuprov/mps.json"
 RUNTIME = "/run/gpuprov/mps"
 """Where each running daemon has NAME.env, the environment of its clients."""
@@ -26,6 +25,17 @@ SERVER = "gpuprov"
 PROFILE = "/etc/profile.d/gpuprov-mps.sh"
 PRIORITIES = {"normal": "0", "below-normal": "1"}
 """Client priorities as the control program writes them."""
+
+PATHS = {
+    "pipes": PIPES,
+    "pipe_base": PIPE_BASE,
+    "logs": LOGS,
+    "runtime": RUNTIME,
+    "profile": PROFILE,
+    "server": SERVER,
+    "priorities": PRIORITIES,
+}
+"""As the program on hosts has them."""
 
 Feature = Literal["v3", "static_partitions"]
 
@@ -125,21 +135,3 @@ def program_packages(family: str, branch: int) -> tuple[str, ...]:
         for name in one.packages
     )
     return tuple(dict.fromkeys(found))
-
-
-def tables() -> dict[str, Any]:
-    """What the role decides by."""
-    return {
-        "control": CONTROL,
-        "unit": UNIT,
-        "program_directory": PROGRAM_DIRECTORY,
-        "state": STATE,
-        "features": {one.feature: int(one.min_branch) for one in mps_file().features},
-        "packages": [
-            {"family": one.family, "packages": list(one.packages), "since": int(one.min_branch or 0),
-             "until": int(one.max_branch or 9999)}
-            for one in mps_file().packages
-        ],
-        "paths": {"pipes": PIPES, "pipe_base": PIPE_BASE, "logs": LOGS, "runtime": RUNTIME, "profile": PROFILE,
-                  "server": SERVER, "priorities": PRIORITIES},
-    }  # fmt: skip

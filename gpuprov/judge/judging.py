@@ -53,14 +53,14 @@ def judge(
     """`preflight`: ask also what must hold before anything is changed. `only`: no other capabilities than these. `run`: those that
     are applied in this run, if they are more. `drains`: there is a drain command, so that who uses the GPUs is no reason to stop; the
     roles that must have them free run it, and ask again."""
-    results = evaluate(spec, facts, only=only, stops=True) if preflight else []
+    together = frozenset(only if run is None else run)
+    results = evaluate(spec, facts, only=only, stops=True, run=together) if preflight else []
     refusals = [refusal(result) for result in results if result.refuses and not (drains and result.drained)]
     desired: dict[str, dict[str, Any]] = {}
     for name in () if refusals else _asked(spec, only):
         wanted = BY_NAME[name].desired
         try:
             if wanted:
-                together = frozenset(only if run is None else run)
                 made = wanted.make(Context(spec, spec.capabilities[name], facts, together))
                 desired[name] = msgspec.to_builtins(made)
         except ProbeFailed as error:

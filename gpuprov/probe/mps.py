@@ -230,3 +230,18 @@ dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --ava
     "apt-cache madison nvidia-cuda-mps; dnf -C repoquery --showduplicates nvidia-driver-cuda",
 )
 """Package versions that the host's repositories offer, by name, newest first."""
+
+
+def parse_user(output: Output) -> dict[str, int | None]:
+    rows = [line.split("|") for line in output.text.splitlines() if line.strip()]
+    return {name: int(number) if number else None for _, name, number in rows}
+
+
+USER = Probe(
+    "mps_user",
+    '[ -z "${mps_user:-}" ] || echo "user|$mps_user|$(id -u "$mps_user" 2>/dev/null)"',
+    parse_user,
+    "id",
+    asks=lambda host: {"mps_user": host.capabilities["mps"].user},
+)
+"""The number of the user whom the spec names, by name; None where the host has no such user."""

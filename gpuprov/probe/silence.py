@@ -29,6 +29,7 @@ BLANK: dict[str, str] = {
     "bootloader": r"there\|",
     "dracut": r"none$",
     "cgpu": r"LoadState\|",
+    "acceptance_packages": _PACKAGES,
     "container": r"none$",
     "container_engines": r"@clock ",
     "cpu_frequency": r"LoadState\|",

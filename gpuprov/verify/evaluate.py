@@ -84,18 +84,19 @@ def evaluate(
     only: Collection[str] | None = None,
     stops: bool = False,
     registered: Registry | None = None,
+    run: frozenset[str] | None = None,
 ) -> list[Result]:
     """Every check of these moments that concerns the host: the house's first, then each capability in apply order.
 
     `only`: no other capabilities than these (the house's checks stay). `stops`: of whatever moment, those while which fail apply
-    leaves the host alone.
+    leaves the host alone. `run`: the capabilities that are applied in this run, where one is under way.
     """
     first: Moment = "preflight" if stops or "preflight" in moments else "now"
     results = [unjudged(host.name, found, hint, first) for found, hint in host.defects]
     tools = package_tools(facts)
     try:
         for check, fragment in _asked(host, moments, only, registered or registry(), stops=stops):
-            results.append(_result(host.name, check, _run(check, Context(host, fragment, facts)), tools))
+            results.append(_result(host.name, check, _run(check, Context(host, fragment, facts, run)), tools))
     except Exception as error:
         results.append(broken(host.name, "the choice of checks", error, first))
     return caused(results)

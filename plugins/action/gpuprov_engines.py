@@ -6,10 +6,16 @@ the checks, and judged by the same functions. A host on which nothing differs is
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import ansible.module_utils
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
+# Ansible finds module_utils of ours for modules alone.
+ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.capabilities.container_toolkit import registration
@@ -31,9 +37,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         if MISSING:
-            raise AnsibleActionFail(
-                f"the Python that runs Ansible has no package gpuprov ({MISSING}). Fix: pip install gpuprov beside ansible-core"
-            )
+            raise AnsibleActionFail(missing.package(MISSING, task_vars or {}))
         asked = {"users": [], "default": False, "drop_ins": True, "drained": False, **self._task.args}
         host = Host(self, task_vars or {})
         work = _registered if asked["state"] == "registered" else _in_force

@@ -16,10 +16,16 @@ Strings in it come from a host and are no templates.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import ansible.module_utils
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
+# Ansible finds module_utils of ours for modules alone.
+ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.errors import GpuprovError
@@ -44,10 +50,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
         if MISSING:
-            raise AnsibleActionFail(
-                f"the Python that runs Ansible has no package gpuprov ({MISSING}). Fix: pip install"
-                f" gpuprov=={known.get('gpuprov_version', 'VERSION')} beside ansible-core, or run the play in an execution environment"
-            )
+            raise AnsibleActionFail(missing.package(MISSING, known))
         only, moment = list(self._task.args["capabilities"]), self._task.args["moment"]
         judged = self._task.args.get("judged") or {}
         driver = "" if DRIVER in only else str(judged.get(DRIVER, {}).get("version", ""))

@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import base64
 import secrets
+from pathlib import Path
 from typing import Any
 
+import ansible.module_utils
 from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as ansible_version
+
+# Ansible finds module_utils of ours for modules alone.
+ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
+from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.catalog.platforms import family, platform, platforms
@@ -36,10 +42,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
         if MISSING:
-            raise AnsibleActionFail(
-                f"the Python that runs Ansible has no package gpuprov ({MISSING}). Fix: pip install"
-                f" gpuprov=={known.get('gpuprov_version', 'VERSION')} beside ansible-core, or run the play in an execution environment"
-            )
+            raise AnsibleActionFail(missing.package(MISSING, known))
         host, mark = known.get("inventory_hostname", ""), f"reach-{secrets.token_hex(8)}"
         script = reach.script(mark, self._named(known))
         asked = self._low_level_execute_command(f"echo {base64.b64encode(script.encode()).decode()} | base64 -d | sh")

@@ -86,7 +86,10 @@ def main() -> None:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"{error.filename}: {error.strerror}. Fix: see the file system of the host")
-    module.exit_json(changed=bool(changed), paths=[one.path for one in changed], diff=[one.shown() for one in changed])
+    shown = (
+        [one.shown() for one in changed] if module._diff else []
+    )  # `diff: false` of a task: a program, not a setting
+    module.exit_json(changed=bool(changed), paths=[one.path for one in changed], diff=shown)
 
 
 if __name__ == "__main__":

@@ -78,4 +78,4 @@ TWO = (
     + environment("gpu1", "/run/nvidia-mps/gpu1")
 )
 INDEX = " nvidia-cuda-mps | 535.261.03-1 | http://x P\n nvidia-cuda-mps | 535.309.01-0+deb12u1 | http://x P\n"
-PROBES = {"mps": host(), "mps_index": INDEX}
+PROBES = {"mps": host(), "mps_index": INDEX, "mps_user": ""}

@@ -1,21 +1,17 @@
-"""What the role mps brings to a host, imported as it lies there, and a stand-in for a control daemon."""
+"""A configuration of MPS as hosts get it, GPUs as the program reads them, and a stand-in for a control daemon."""
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from gpuprov.catalog import mps as catalogue
+from gpuprov.onhost.mps.control import Control
 from tests.capabilities.mps_host import MIG, A, B
 
-FILES = Path(__file__).parents[2] / "roles/mps/files"
-PATHS: dict[str, Any] = {**catalogue.tables()["paths"]}
+PATHS: dict[str, Any] = {**catalogue.PATHS}
 GPUS: list[dict[str, Any]] = [
     {"index": 0, "uuid": A, "address": "0000:19:00.0", "mig": False, "devices": []},
     {"index": 1, "uuid": B, "address": "0000:3b:00.0", "mig": False, "devices": []},
@@ -54,31 +50,6 @@ done; true
 """
 
 
-class Programs(NamedTuple):
-    """The modules, as they lie beside each other on a host."""
-
-    devices: ModuleType
-    control: ModuleType
-    daemon: ModuleType
-    program: ModuleType
-
-
-@pytest.fixture(scope="module")
-def programs() -> Iterator[Programs]:
-    names = ("devices", "control", "daemon", "program", "modes")
-    others = {name: sys.modules.pop(name) for name in names if name in sys.modules}  # of roles with such names, too
-    sys.path.insert(0, str(FILES))
-    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    try:
-        yield Programs(*(importlib.import_module(name) for name in names[:4]))
-    finally:
-        sys.dont_write_bytecode = before
-        sys.path.remove(str(FILES))
-        for name in names:
-            sys.modules.pop(name, None)
-        sys.modules.update(others)
-
-
 def config(scope: str = "host", **more: Any) -> dict[str, Any]:
     """mps.json as the role writes it."""
     plain: dict[str, Any] = {
@@ -110,7 +81,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def running(programs: Programs, folder: Path, *devices: str, **more: Any) -> Any:
+def running(folder: Path, *devices: str, **more: Any) -> Control:
     """The daemon of the stand-in, with this configuration."""
     given = config("gpu", control=str(folder / "control"), paths=PATHS | {"runtime": str(folder / "run")}, **more)
     mine = [gpu for gpu in GPUS if gpu["uuid"] in (devices or (A, B))]
@@ -122,4 +93,4 @@ def running(programs: Programs, folder: Path, *devices: str, **more: Any) -> Any
         "pipe": str(folder / "pipe"),
         "log": str(folder),
     }
-    return programs.control.Control(one, given)
+    return Control(one, given)

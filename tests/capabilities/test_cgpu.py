@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.cgpu.desired import DESIRED
 from gpuprov.capabilities.cgpu.fragment import Cgpu
+from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.judge.judging import judge as decided
 from gpuprov.probe.base import Facts, Output
-from gpuprov.spec.model import GpuSpec, HostSpec
+from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import CHECKS, Row, judge
 from tests.capabilities.cgpu_host import ABSENT, said
 
@@ -137,3 +142,47 @@ def test_a_daemon_that_the_same_spec_stops(seen: str, status: str) -> None:
     host = HostSpec(name="gpu1", capabilities={"mps": Mps(scope="none")})
     outcome = CHECKS[ALONE].run(Context(host, Cgpu(), Facts({"cgpu": Output(said(more=seen))})))
     assert outcome.status == status, outcome
+
+
+def test_what_another_run_ends_is_not_ended_in_this_one() -> None:
+    """MIG mode that role mig would switch off, and daemons that mps would stop, where neither is applied now."""
+    capabilities: dict[str, Fragment] = {"cgpu": Cgpu(), "mig": Mig(mode="disabled"), "mps": Mps(scope="none")}
+    host = HostSpec(name="gpu1", capabilities=capabilities)
+    for more in ("mps|gpuprov", "mig|00000000:3B:00.0, Enabled"):
+        facts = Facts({"cgpu": Output(said(more=more))})
+        assert CHECKS[ALONE].run(Context(host, Cgpu(), facts, frozenset({"cgpu"}))).status == "fail"
+        assert CHECKS[ALONE].run(Context(host, Cgpu(), facts, frozenset(capabilities))).status == "pass"
+
+
+@pytest.mark.parametrize(("run", "refused"), [(["cgpu"], True), (["cgpu", "mig"], False)])
+def test_the_judge_tells_the_checks_what_the_run_applies(run: list[str], refused: bool) -> None:
+    host = HostSpec(name="gpu1", capabilities={"cgpu": Cgpu(), "mig": Mig(mode="disabled")})
+    facts = Facts({"cgpu": Output(said(more="mig|00000000:3B:00.0, Enabled"))})
+    verdict = decided(host, facts, ["cgpu"], preflight=True, run=run)
+    assert any(one.startswith("cgpu.alone: MIG mode is on") for one in verdict.refusals) is refused
+
+
+def made(block: Cgpu, text: str, **site: object) -> dict[str, Any]:
+    host = HostSpec(name="gpu1", capabilities={"cgpu": block}, site=site)
+    return dict(DESIRED.make(Context(host, block, Facts({"cgpu": Output(text)}))))
+
+
+def test_what_the_role_brings_about() -> None:
+    found = made(SINGLE, said("20 5 80", "20 1 80"))
+    assert found["differs"] == "GPU 0 policy: 5 -> 1, GPU 1 max_inst: 20 -> 5, GPU 1 policy: 1 -> 3"
+    assert found["fix"].startswith("stop the containers")
+    assert set(found["files"]) == {"/etc/gpuprov/cgpu.conf", "/etc/systemd/system/gpuprov-cgpu.service"}
+    assert f"ExecStart=/bin/sh {found['program']} apply 30\nTimeoutStartSec=120\n" in "".join(found["files"].values())
+    assert made(SINGLE, said(*TWO))["differs"] == ""
+
+
+def test_a_site_says_how_long_the_unit_waits() -> None:
+    text = made(Cgpu(), said(), cgpu_module_timeout="300")["files"]["/etc/systemd/system/gpuprov-cgpu.service"]
+    assert "apply 300\nTimeoutStartSec=390\n" in text
+
+
+def test_a_host_that_has_lost_its_cgpu() -> None:
+    """As after a reboot: the unit is started all the same, may load it, and says why not."""
+    found = made(Cgpu(), ABSENT)
+    assert found["differs"] == "cGPU is not loaded"
+    assert "have Alibaba's installer load it at boot" in found["fix"]

@@ -36,31 +36,20 @@ def has(root: Path, gpu: int, node: str) -> str:
 def test_it_writes_what_differs_and_says_so(tmp_path: Path) -> None:
     tree(tmp_path, gpu0=LIKE, gpu1=LIKE)
     settings = "# managed\n* max_inst 20\n* policy 1\n1 max_inst 5\n1 prio_ratio 90\n"
-    assert run(tmp_path, "state", settings=settings).stdout.splitlines() == [
-        "0 max_inst 16 20",
-        "0 policy 0 1",
-        "1 max_inst 16 5",
-        "1 policy 0 1",
-        "1 prio_ratio 20 90",
-    ]
-    assert has(tmp_path, 0, "policy") == "0\n", "state changes nothing"
     done = run(tmp_path, "apply", settings=settings)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "GPU 1 prio_ratio 20 -> 90" in done.stdout
+    assert done.stdout.splitlines() == [
+        "GPU 0 max_inst 16 -> 20",
+        "GPU 0 policy 0 -> 1",
+        "GPU 1 max_inst 16 -> 5",
+        "GPU 1 policy 0 -> 1",
+        "GPU 1 prio_ratio 20 -> 90",
+    ]
     assert [has(tmp_path, gpu, node) for gpu in (0, 1) for node in LIKE] == [
         "20\n", "1\n", "20\n",
         "5\n", "1\n", "90\n",
     ]  # fmt: skip
     assert run(tmp_path, "apply", settings=settings).stdout == "", "a second run changes nothing"
-    assert run(tmp_path, "state", settings=settings).stdout == ""
-
-
-def test_settings_from_standard_input(tmp_path: Path) -> None:
-    tree(tmp_path, gpu0=LIKE)
-    text = (assets.root() / "roles/cgpu/files/cgpu.sh").read_text(encoding="utf-8")
-    command = ["sh", "-c", text.replace("/proc/cgpu_km", f"{tmp_path}/cgpu_km"), "cgpu.sh", "state", "/dev/stdin"]
-    done = subprocess.run(command, input="* policy 3\n", capture_output=True, text=True, check=True, timeout=20)
-    assert done.stdout == "0 policy 0 3\n"
 
 
 def test_a_value_that_is_not_taken_is_told_with_who_uses_the_gpu(tmp_path: Path) -> None:
@@ -103,16 +92,10 @@ def test_refusals(tmp_path: Path, settings: str, gpus: dict[str, dict[str, str]]
     assert said in line
 
 
-def test_state_of_a_host_without_cgpu(tmp_path: Path) -> None:
-    done = run(tmp_path, "state")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.endswith("/version is not there: cGPU is not installed, or not loaded\n")
-
-
 def test_usage(tmp_path: Path) -> None:
-    for words in ((), ("boot",)):
+    for words in ((), ("state",)):
         done = run(tmp_path, *words)
-        assert (done.returncode, done.stderr) == (1, "cgpu: usage: cgpu.sh state [CONFIG] | apply [SECONDS]\n")
+        assert (done.returncode, done.stderr) == (1, "cgpu: usage: cgpu.sh apply [SECONDS]\n")
 
 
 MODPROBE = (

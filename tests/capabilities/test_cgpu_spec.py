@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from jinja2 import Environment
 
-from gpuprov import assets
 from gpuprov.capabilities import BY_NAME, cgpu
+from gpuprov.capabilities.cgpu.desired import config
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import cgpu as catalogue
-from gpuprov.render import role_variables
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import facts
@@ -106,18 +104,7 @@ def test_export(text: str, block: Cgpu | None) -> None:
     ],
 )
 def test_the_role_writes_the_lines_that_the_check_expects(block: Cgpu) -> None:
-    variables = role_variables("cgpu", block)
-    environment = Environment(trim_blocks=True, lstrip_blocks=False)
-    environment.filters["comment"] = "# {}".format
-    file = assets.root() / "roles/cgpu/templates/etc/gpuprov/cgpu.conf.j2"
-    template = environment.from_string(file.read_text(encoding="utf-8"))
-    written = template.render(
-        **variables,
-        ansible_managed="Ansible managed",
-        __cgpu_known=catalogue.tables(),
-        lookup=lambda _kind, name: variables[name],
-    )
-    assert tuple(line for line in written.splitlines() if not line.startswith("#")) == lines(block)
+    assert tuple(line for line in config(block).splitlines() if not line.startswith("#")) == lines(block)
 
 
 @pytest.mark.parametrize(

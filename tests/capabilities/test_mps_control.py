@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.onhost.mps.control import Control, Restart
+from gpuprov.onhost.mps.devices import Problem
+from gpuprov.onhost.mps.environments import client_environments
 from tests.capabilities.mps_host import A
-from tests.capabilities.mps_programs import Programs, folder, programs, running
+from tests.capabilities.mps_programs import folder, running
 
-__all__ = ["folder", "programs"]
+__all__ = ["folder"]
 
 
-def test_limits_are_set_and_set_again(programs: Programs, folder: Path) -> None:
-    control = running(programs, folder, percentage=50, memory={"all": "8G", "3b:00.0": "1500M"}, priority="1")
+def test_limits_are_set_and_set_again(folder: Path) -> None:
+    control = running(folder, percentage=50, memory={"all": "8G", "3b:00.0": "1500M"}, priority="1")
     assert control.settle(change=False) == [
         "default_active_thread_percentage: 100.0 -> 50.0",
         "default_client_priority: 0 -> 1",
@@ -26,9 +29,9 @@ def test_limits_are_set_and_set_again(programs: Programs, folder: Path) -> None:
     assert control.settle() == ["default_active_thread_percentage: 100.0 -> 50.0"]
 
 
-def test_servers_that_run_are_told_too(programs: Programs, folder: Path) -> None:
+def test_servers_that_run_are_told_too(folder: Path) -> None:
     (folder / "pipe/servers").write_text("800\n")
-    control = running(programs, folder, A, percentage=50, memory={"0": "8G"})
+    control = running(folder, A, percentage=50, memory={"0": "8G"})
     assert {"active_thread_percentage 800: 100.0 -> 50.0", "device_pinned_mem_limit 800 0: none -> 8G"} < set(
         control.settle()
     )
@@ -36,40 +39,38 @@ def test_servers_that_run_are_told_too(programs: Programs, folder: Path) -> None
     assert control.clients() == ["900", "901"]
 
 
-def test_a_limit_that_no_command_takes_away(programs: Programs, folder: Path) -> None:
+def test_a_limit_that_no_command_takes_away(folder: Path) -> None:
     (folder / "pipe/memory0").write_text("8G\n")
-    with pytest.raises(programs.control.Restart, match="memory limit of device 0"):
-        running(programs, folder, A).settle()
+    with pytest.raises(Restart, match="memory limit of device 0"):
+        running(folder, A).settle()
 
 
-def test_a_command_without_effect(programs: Programs, folder: Path) -> None:
+def test_a_command_without_effect(folder: Path) -> None:
     (folder / "pipe/stubborn").touch()
-    with pytest.raises(programs.devices.Problem, match="set_default_active_thread_percentage 50 had no effect"):
-        running(programs, folder, A, percentage=50).settle()
+    with pytest.raises(Problem, match="set_default_active_thread_percentage 50 had no effect"):
+        running(folder, A, percentage=50).settle()
 
 
-def test_a_daemon_that_hangs_or_is_gone(programs: Programs, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs.control.Control.run, "__defaults__", (0.2,))
+def test_a_daemon_that_hangs_or_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Control.run, "__defaults__", (0.2,))
     (folder / "pipe/hangs").touch()
-    with pytest.raises(
-        programs.devices.Problem, match="does not answer within 0 s: systemctl restart gpuprov-mps@gpu0"
-    ):
-        running(programs, folder).servers()
+    with pytest.raises(Problem, match="does not answer within 0 s: systemctl restart gpuprov-mps@gpu0"):
+        running(folder).servers()
     (folder / "pipe/hangs").unlink()
     (folder / "pipe/up").unlink()
-    with pytest.raises(programs.devices.Problem, match="Cannot find MPS control daemon"):
-        running(programs, folder).wait(0.0)
+    with pytest.raises(Problem, match="Cannot find MPS control daemon"):
+        running(folder).wait(0.0)
 
 
-def test_partitions(programs: Programs, folder: Path) -> None:
-    control = running(programs, folder, A, partitions=[4, 2])
+def test_partitions(folder: Path) -> None:
+    control = running(folder, A, partitions=[4, 2])
     made = [f"SM partition of {chunks} chunks on {A}: made" for chunks in (4, 2)]
     assert control.partition(change=False) == made
     assert control.partition() == made
     assert control.partition() == []
     assert control.partitions() == {A: [(4, f"{A}/Dx4"), (2, f"{A}/Dx2")]}
     one = control.daemon
-    found = programs.daemon.client_environments(one, control.config, control)
+    found = client_environments(one, control.config, control)
     assert found["gpu0-1"]["CUDA_MPS_SM_PARTITION"] == f"{A}/Dx2"
-    with pytest.raises(programs.devices.Problem, match="no SM partition of 9 chunks on"):
-        running(programs, folder, A, partitions=[4, 2, 9]).partition()
+    with pytest.raises(Problem, match="no SM partition of 9 chunks on"):
+        running(folder, A, partitions=[4, 2, 9]).partition()

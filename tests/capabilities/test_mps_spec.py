@@ -226,13 +226,18 @@ PREFLIGHT = [
         "have no nvidia-compute-utils-535-server or nvidia-compute-utils-535 or nvidia-cuda-mps in the driver's version"),
     Row("without a driver", "mps.programs", None, NO_PROGRAM | NO_DRIVER, "fail", "no NVIDIA driver"),
     Row("for no daemon", "mps.programs", Mps(scope="none"), NO_PROGRAM | NO_DRIVER, "pass", "nothing"),
+    Row("no user", "mps.user", None, {}, "n/a", "no user by name in the spec"),
+    Row("a user by number", "mps.user", Mps(user="1000"), {}, "n/a", "no user by name"),
+    Row("a user who is there", "mps.user", Mps(user="alice"), {"mps_user": "user|alice|1001\n"}, "pass", "alice: uid 1001"),
+    Row("a user who is not", "mps.user", Mps(user="alice"), {"mps_user": "user|alice|\n"}, "fail", "has no user alice",
+        "make the user first, or correct mps.user"),
     Row("what every driver has", "mps.features", None, {}, "pass", "branch 535"),
     Row("no v3", "mps.features", Mps(protocol="v3"), {}, "fail", "driver branch 535 has none; the first is 615"),
     Row("no partitions", "mps.features", Mps(scope="gpu", static_partitions=(4,)), {}, "fail", "the first is 590"),
     Row("no driver yet", "mps.features", Mps(protocol="v3"), NO_DRIVER | NO_GPU, "pass", "that nvidia_driver installs"),
     Row("GPUs", "mps.gpus", Mps(scope="gpu"), {}, "pass", "2 daemons"),
-    Row("no such GPU", "mps.gpus", groups((2,)), {}, "fail", "no GPU is 2", "correct mps.groups"),
-    Row("a limit of no GPU", "mps.gpus", Mps(pinned_memory_limit={"all": "8G", "5": "4G"}), {}, "fail", "GPU is 5", "smi -L"),
+    Row("no such GPU", "mps.gpus", groups((2,)), {}, "fail", "GPU is 2; there are: 0 (0000:19:00.0, GPU-3c", "correct mps.groups"),
+    Row("a limit of no GPU", "mps.gpus", Mps(pinned_memory_limit={"all": "8G", "5": "4G"}), {}, "fail", "is 5; there are: 0", "-L"),
     Row("in MIG mode", "mps.gpus", None, {"mps": host.host(gpu=host.gpus(mig="Enabled"))}, "fail",
         "GPU 0 is in MIG mode", "scope: mig"),
     Row("not known yet", "mps.gpus", None, {"mps": BARE["mps"]}, "skip", "judged when a driver is there"),
@@ -254,3 +259,14 @@ def test_what_other_capabilities_bring_is_not_missed() -> None:
         check = CHECKS[name]
         known = facts(**{probe.name: texts[probe.name] for probe in check.probes})
         assert words in check.run(Context(HostSpec(name="a", capabilities=given), Mps(), known)).found
+
+
+def test_devices_are_judged_where_mig_is_not_applied_in_this_run() -> None:
+    """It was applied before: nothing will change the GPUs until the daemons come."""
+    given: dict[str, Fragment] = {"mig": CUT}
+    known = facts(**{**good(), **host.PROBES, "mps": host.host(gpu=host.gpus(mig="Enabled"))})
+    ask = CHECKS["mps.gpus"].run
+    assert (
+        ask(Context(HostSpec(name="a", capabilities=given), Mps(), known, frozenset({"mps", "mig"}))).status == "skip"
+    )
+    assert ask(Context(HostSpec(name="a", capabilities=given), Mps(), known, frozenset({"mps"}))).status == "fail"

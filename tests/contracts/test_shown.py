@@ -12,6 +12,8 @@ ON_HOSTS = {
     "onhost/gpu_settings/__main__.py": "runs on the host at boot; what it prints is for the journal",
     "onhost/lock.py": "runs on the host; what it prints is its answer",
     "onhost/mig/__main__.py": "runs on the host; what it prints is its answer, or for the journal",
+    "onhost/mps/__main__.py": "runs on the host, as its units; what it prints is for the journal",
+    "onhost/mps/modes.py": "runs on the host; what it prints is for the journal, or a warning of the module",
     "onhost/pcie.py": "runs on the host at boot; what it prints is for the journal",
     "probe/mig_reader.py": "runs on the host; a probe reads what it prints",
 }

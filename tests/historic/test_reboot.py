@@ -68,6 +68,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "ANSIBLE_STDOUT_CALLBACK": "oneline",
         "ANSIBLE_NOCOLOR": "1",
         "ANSIBLE_LIBRARY": str(PLUGINS / "modules"),
+        "ANSIBLE_ACTION_PLUGINS": str(PLUGINS / "action"),
     }
     ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     lines = [line.partition(" | ") for line in ran.stdout.splitlines()]

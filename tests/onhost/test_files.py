@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,3 +101,11 @@ def test_a_unit_is_started_by_the_python_of_the_host(tmp_path: Path, capsys: pyt
     assert done["changed"]
     assert unit.read_text() == f"ExecStart={sys.executable} -B /a.py\n"
     assert other.read_text() == line, "nothing else is a unit"
+
+
+def test_a_program_is_no_difference_to_print(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A task that says `diff: false`: plan prints what the module answers."""
+    given: dict[str, Any] = {"programs": {str(tmp_path / "build.sh"): "#!/bin/sh\n"}, "check": True}
+    assert ran(capsys, "gpuprov_files", **given)["diff"]
+    found = ran(capsys, "gpuprov_files", diff=False, **given)
+    assert (found["changed"], found["diff"]) == (True, [])

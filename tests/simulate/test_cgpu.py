@@ -49,7 +49,7 @@ def test_probe_and_program_find_the_files_in_proc(tmp_path: Path) -> None:
     assert found.gpus == (CgpuGpu(index=0, settings=start), CgpuGpu(index=1, settings=start))
     assert "stand-in" in sh("cat /proc/cgpu_km/gpuprov-stand-in")
     program = (assets.root() / "roles/cgpu/files/cgpu.sh").read_text(encoding="utf-8")
-    program = program.replace("config=/etc/gpuprov/cgpu.conf ;;", "config=/dev/stdin ;;")
+    program = program.replace("config=/etc/gpuprov/cgpu.conf", "config=/dev/stdin")
     sh(program, "apply", given="* policy 1\n1 max_inst 5\n")
     assert [gpu.settings["policy"] for gpu in parse(Output(sh(CGPU.script))).gpus] == ["1", "1"]
     assert sh("cat /proc/cgpu_km/1/max_inst") == "5\n"

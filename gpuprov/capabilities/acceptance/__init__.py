@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.acceptance.checks import CHECKS
+from gpuprov.capabilities.acceptance.desired import DESIRED
 from gpuprov.capabilities.acceptance.fragment import Acceptance
 from gpuprov.capabilities.acceptance.rules import HERE, rules
 from gpuprov.capabilities.base import Capability
-from gpuprov.catalog import acceptance as catalogue
 
 CAPABILITY = Capability(
     name=HERE,
@@ -15,7 +15,7 @@ CAPABILITY = Capability(
     checks=CHECKS,
     rules=rules,
     follows=("rdma", "cuda_toolkit"),
-    tables=lambda: {HERE: catalogue.tables()},
+    desired=DESIRED,
     packages=True,
     driverless=True,
     shown_by="tests/capabilities/test_acceptance.py",

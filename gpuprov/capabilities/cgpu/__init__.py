@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability, scripts
+from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.cgpu.checks import CHECKS, asked_driver
+from gpuprov.capabilities.cgpu.desired import DESIRED
 from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.probe.base import Facts
@@ -106,6 +107,6 @@ CAPABILITY = Capability(
     rules=rules,
     export=export,
     export_probes=(CGPU,),
-    tables=lambda: {HERE: {**catalogue.tables(), "scripts": scripts(CGPU)}},
+    desired=DESIRED,
     needs_gpu=True,
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines, wanted
@@ -64,9 +66,10 @@ def module(ctx: Ctx) -> Outcome:
 def alone(ctx: Ctx) -> Outcome:
     """No GPU is in MIG mode, and no MPS daemon runs, that the spec does not end: a GPU is shared in one way."""
     state = ctx.facts.get(CGPU)
-    leaves = getattr(ctx.host.capabilities.get("mig"), "mode", "") == "disabled"
+    leaves = ctx.applies("mig") and getattr(ctx.host.capabilities.get("mig"), "mode", "") == "disabled"
     cut = () if leaves else state.mig
-    ends = state.mps_ours and getattr(ctx.host.capabilities.get("mps"), "scope", "") == "none"
+    scope = getattr(ctx.host.capabilities.get("mps"), "scope", "")
+    ends = state.mps_ours and ctx.applies("mps") and scope == "none"
     served = state.mps and not ends
     found = [f"MIG mode is on: {' '.join(cut)}"] * bool(cut) + ["an MPS daemon runs"] * served
     if found:
@@ -108,24 +111,30 @@ def asked_driver(block: object) -> str:
     return version if is_whole(version.replace(".", "")) else ""
 
 
+def differences(ctx: Ctx) -> Iterator[tuple[int, str, str, int]]:
+    """GPU, node, what it has and what it should have, of each that is another."""
+    for gpu in ctx.facts.get(CGPU).gpus:
+        for key, value in wanted(ctx.fragment, gpu.index).items():
+            found = gpu.settings.get(key, "not there") or "empty"
+            if found != str(value):
+                yield gpu.index, key, found, value
+
+
 @check("cgpu.settings", CGPU, fields=FIELDS, evidence=READ)
 def settings(ctx: Ctx) -> Outcome:
     """Each GPU has, read back from /proc/cgpu_km, what is asked for."""
     state = ctx.facts.get(CGPU)
     if not state.version or not state.gpus:
         return fail("cGPU's settings of each GPU", "cGPU is not loaded", "see cgpu.module")
-    told, changes = [], []
-    for gpu in state.gpus:
-        for key, value in wanted(ctx.fragment, gpu.index).items():
-            found = gpu.settings.get(key, "not there") or "empty"
-            if found != str(value):
-                told.append(f"GPU {gpu.index} {key} is {found}")
-                changes.append(
-                    Change(kind="setting", name=f"{catalogue.ROOT}/{gpu.index}/{key}", before=found, after=str(value))
-                )
+    told = list(differences(ctx))
     expected = "; ".join(dict.fromkeys(_asked(ctx.fragment, gpu.index) for gpu in state.gpus))
     if told:
-        return fail(expected, ", ".join(told), f"systemctl restart {catalogue.UNIT} ({APPLY} does)", changes=changes)
+        changes = [
+            Change(kind="setting", name=f"{catalogue.ROOT}/{index}/{key}", before=found, after=str(value))
+            for index, key, found, value in told
+        ]
+        words = ", ".join(f"GPU {index} {key} is {found}" for index, key, found, _ in told)
+        return fail(expected, words, f"systemctl restart {catalogue.UNIT} ({APPLY} does)", changes=changes)
     return ok(f"{expected}, on {len(state.gpus)} GPUs", expected)
 
 

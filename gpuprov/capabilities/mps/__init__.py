@@ -7,6 +7,7 @@ from typing import Any
 from gpuprov import reading
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.mps import clients, now, preflight
+from gpuprov.capabilities.mps.desired import DESIRED
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.mps.rules import HERE, rules
 from gpuprov.catalog import mps as catalogue
@@ -76,7 +77,7 @@ def _units(files: dict[str, str]) -> dict[str, str]:
             for line in text.splitlines()
             if line.startswith(f"EnvironmentFile={catalogue.RUNTIME}/")
         ]
-        if path.endswith(".d/50-gpuprov-mps.conf") and lines:
+        if path.endswith(f".d/{clients.DROP_IN}") and lines:
             found[path.split("/")[-2].removesuffix(".d")] = lines[0].rpartition("/")[2].removesuffix(".env")
     return found
 
@@ -90,6 +91,6 @@ CAPABILITY = Capability(
     export=export,
     export_probes=(mps.MPS,),
     follows=("nvidia_driver", "mig"),
-    tables=lambda: {HERE: catalogue.tables()},
+    desired=DESIRED,
     packages=True,
 )

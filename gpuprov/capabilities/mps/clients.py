@@ -10,11 +10,12 @@ from gpuprov.probe import mps
 
 Ctx = Context[Mps]
 APPLY = "gpuprov apply"
+DROP_IN = "50-gpuprov-mps.conf"
 
 
 def drop_in(unit: str) -> str:
     """gpuprov's own settings of a service that is a client."""
-    return f"/etc/systemd/system/{unit}.d/50-gpuprov-mps.conf"
+    return f"/etc/systemd/system/{unit}.d/{DROP_IN}"
 
 
 def environment_file(daemon: str) -> str:
@@ -62,7 +63,7 @@ def units(ctx: Ctx) -> Outcome:
             changes.append(Change(kind="file", name=drop_in(unit), after=f"client of {name}"))
     known = {drop_in(unit) for unit in ctx.fragment.units}
     for path in files:
-        if path.endswith("/50-gpuprov-mps.conf") and path not in known:
+        if path.endswith(f"/{DROP_IN}") and path not in known:
             told.append(f"{path} is not asked for")
             changes.append(Change(kind="file", name=path, after="removed"))
     if told:

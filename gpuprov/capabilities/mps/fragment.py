@@ -201,6 +201,11 @@ def without_gpu(facts: Facts) -> str:
     return f"{kind} container without a loaded driver of its machine's: {state.complaint or 'nvidia-smi lists no GPU'}"
 
 
+def listed(state: MpsState) -> str:
+    """The GPUs that there are, by all of their names."""
+    return ", ".join(f"{gpu.index} ({gpu.address}, {gpu.uuid})" for gpu in state.gpus)
+
+
 def _groups(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
     rows: list[Wanted] = []
     taken: dict[str, str] = {}
@@ -209,7 +214,7 @@ def _groups(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
         for selector in group.gpus:
             found = [gpu for gpu in state.gpus if selects(selector, gpu)]
             if len(found) != 1:
-                return [], f"no GPU is {selector}"
+                return [], f"no GPU is {selector}; there are: {listed(state)}"
             if found[0].mig:
                 return [], f"GPU {found[0].index} of {name} is in MIG mode"
             if found[0].uuid in taken:

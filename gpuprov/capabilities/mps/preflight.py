@@ -3,54 +3,48 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import repositories_checks
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
-from gpuprov.capabilities.mps.fragment import Mps, branch_now, branch_wanted, selects, wanted
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.mps.decision import DRIVER, PROBES, decide
+from gpuprov.capabilities.mps.fragment import Mps, branch_wanted, listed, selects, wanted
 from gpuprov.catalog import by_pci_id
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe import mps, nvidia, pci, system
-from gpuprov.probe.family import family
-from gpuprov.shared import resolve
+from gpuprov.probe import mps, pci
+from gpuprov.reading import is_whole
 
 Ctx = Context[Mps]
-DRIVER = (nvidia.LIBRARIES, nvidia.DRIVER)
-
-
-def package(ctx: Ctx) -> tuple[str, str]:
-    """The package, and its version, that brings the programs in the installed driver's version; empty if none does."""
-    version = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "") or ctx.facts.get(nvidia.DRIVER).version
-    index = ctx.facts.get(mps.INDEX)
-    kind = family(ctx.facts.get(system.OS_RELEASE))
-    for name in catalogue.program_packages(kind or "debian", branch_now(ctx.facts)):
-        for offered in index.get(name, []):
-            if version and resolve.upstream(offered) == version:
-                return name, offered
-    return "", ""
 
 
 @check(
     "mps.programs",
-    *(mps.MPS, mps.INDEX, *DRIVER, system.OS_RELEASE, *repositories_checks.COMING),
+    *(*PROBES, *repositories_checks.COMING),
     moment="preflight",
     evidence=f"command -v {catalogue.CONTROL}",
 )
 def programs(ctx: Ctx) -> Outcome:
     """The control program is there, or comes with the driver, or the repositories have it in the driver's version."""
-    expected = catalogue.CONTROL
-    if ctx.facts.get(mps.MPS).program or ctx.fragment.scope == "none":
-        return ok("nothing to install")
-    if "nvidia_driver" in ctx.host.capabilities:
-        return ok("it comes with nvidia_driver", expected)
-    name, version = package(ctx)
-    if name:
-        change = Change(kind="package", name=name, after=version)
-        return Outcome(status="pass", expected=expected, found=f"{name} {version}", changes=(change,), version=version)
-    if not branch_now(ctx.facts):
-        return fail(expected, "no NVIDIA driver", "add nvidia_driver to the spec, or install a driver first")
-    names = " or ".join(
-        catalogue.program_packages(family(ctx.facts.get(system.OS_RELEASE)) or "debian", branch_now(ctx.facts))
+    decision = decide(ctx)
+    if decision.problem:
+        return fail(catalogue.CONTROL, decision.problem, decision.hint)
+    if decision.why:
+        return ok(decision.why, catalogue.CONTROL)
+    return Outcome(
+        status="pass",
+        expected=catalogue.CONTROL,
+        found=f"{decision.package} {decision.version}",
+        changes=(Change(kind="package", name=decision.package, after=decision.version),),
+        version=decision.version,
     )
-    told = f"the repositories have no {names} in the driver's version"
-    return fail(expected, told, "the package source that the driver came from, or nvidia_driver in the spec")
+
+
+@check("mps.user", mps.USER, moment="preflight")
+def user(ctx: Ctx) -> Outcome:
+    """The host has the user whom the daemons should serve."""
+    name = ctx.fragment.user
+    if not name or is_whole(name):
+        return not_asked("no user by name in the spec")
+    if ctx.facts.get(mps.USER).get(name) is None:
+        return fail(f"a user {name}", f"{ctx.host.name} has no user {name}", "make the user first, or correct mps.user")
+    return ok(f"{name}: uid {ctx.facts.get(mps.USER)[name]}")
 
 
 @check("mps.features", *DRIVER, pci.NVIDIA_FUNCTIONS, moment="preflight", evidence="cat /proc/driver/nvidia/version")
@@ -75,7 +69,7 @@ def devices(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(mps.MPS)
     if not state.gpus:
         return skip(f"judged when a driver is there: {state.complaint or 'nvidia-smi lists no GPU'}")
-    if "mig" in ctx.host.capabilities:
+    if ctx.applies("mig"):
         return skip("judged when mig has been applied, which comes before")
     found, problem = wanted(ctx.fragment, state)
     if problem:
@@ -89,8 +83,10 @@ def devices(ctx: Ctx) -> Outcome:
     strange = [key for key in limits if not any(selects(key, gpu) for gpu in state.gpus)]
     if strange and found:
         hint = "correct mps.pinned_memory_limit; nvidia-smi -L shows what there is"
-        return fail("a GPU for each memory limit", f"no GPU is {' or '.join(strange)}", hint)
+        return fail(
+            "a GPU for each memory limit", f"no GPU is {' or '.join(strange)}; there are: {listed(state)}", hint
+        )
     return ok(f"{len(found)} daemons")
 
 
-CHECKS = (programs, features, devices)
+CHECKS = (programs, user, features, devices)

@@ -1,3 +1,4 @@
+#!/bin/sh
 # usage: build.sh nccl|nvbandwidth FOLDER PROGRAM [mpi]
 # Builds FOLDER.archive into FOLDER, which is there whole, or not at all; FOLDER/built says where the program lies.
 set -eu

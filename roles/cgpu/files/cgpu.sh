@@ -1,7 +1,7 @@
 #!/bin/sh
-# usage: cgpu.sh state [CONFIG] | apply [SECONDS]
-# CONFIG has lines `GPU NODE VALUE`; GPU is a folder in /proc/cgpu_km, or * for every one; a later line wins.
-# state: prints `GPU NODE FOUND VALUE` for what differs. apply: loads cGPU where it is not yet, waits for it, writes, reads back.
+# usage: cgpu.sh apply [SECONDS]
+# Loads cGPU where it is not yet, waits for it, writes the settings, and reads them back.
+# They are lines `GPU NODE VALUE`; GPU is a folder in /proc/cgpu_km, or * for every one; a later line wins.
 # Managed by gpuprov.
 root=/proc/cgpu_km
 
@@ -35,22 +35,10 @@ load() {
   done
 }
 
-case ${1-} in
-  state) config=${2:-/etc/gpuprov/cgpu.conf} ;;
-  apply) config=/etc/gpuprov/cgpu.conf ;;
-  *) refuse "usage: cgpu.sh state [CONFIG] | apply [SECONDS]" ;;
-esac
+[ "${1-}" = apply ] || refuse "usage: cgpu.sh apply [SECONDS]"
+config=/etc/gpuprov/cgpu.conf
 lines=$(sed -n '/^[0-9*]/p' "$config") || refuse "$config cannot be read"
 [ -n "$lines" ] || refuse "$config has no settings"
-absent() {
-  refuse "$root/version is not there: cGPU is not installed, or $1"
-}
-
-if [ "$1" = state ]; then
-  [ -r "$root/version" ] || absent "not loaded"
-  compare
-  exit
-fi
 
 [ -r "$root/version" ] || load
 left=${2:-0}
@@ -58,7 +46,7 @@ while [ ! -r "$root/version" ] && [ "$left" -gt 0 ]; do
   sleep 1
   left=$((left - 1))
 done
-[ -r "$root/version" ] || absent "is loaded later than this unit runs"
+[ -r "$root/version" ] || refuse "$root/version is not there: cGPU is not installed, or is loaded later than this unit runs"
 ls -d "$root"/[0-9]* >/dev/null 2>&1 || refuse "cGPU $(cat "$root/version") has no GPU"
 for gpu in $(echo "$lines" | awk '$1 != "*" { print $1 }' | sort -u); do
   [ -d "$root/$gpu" ] || refuse "there is no $root/$gpu, which $config names"

@@ -1,0 +1,65 @@
+"""What the role brings about: the settings, the unit that applies them at each boot, and what of them the GPUs lack now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.capabilities.base import Context, Desired
+from gpuprov.capabilities.cgpu.checks import differences
+from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
+from gpuprov.catalog import cgpu as catalogue
+from gpuprov.probe.cgpu import CGPU
+
+Ctx = Context[Cgpu]
+SITE, TIMEOUT = "cgpu_module_timeout", 30
+"""What a site may set: seconds that the boot unit waits for /proc/cgpu_km, where something else loads cGPU."""
+HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
+UNIT = f"""{HEADER}[Unit]
+Description=Settings of cGPU, before anything runs containers
+After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service
+Before=docker.service containerd.service crio.service kubelet.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh {catalogue.PROGRAM} apply {{seconds}}
+TimeoutStartSec={{limit}}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def config(block: Cgpu) -> str:
+    """cgpu.conf."""
+    told = f"# GPU NODE VALUE: what {catalogue.UNIT} writes to {catalogue.ROOT}/GPU/NODE; * is every GPU, a later line wins."
+    return HEADER + "\n".join((told, *lines(block), ""))
+
+
+def differs(ctx: Ctx) -> str:
+    """What the GPUs do not have; empty if nothing."""
+    if not ctx.facts.get(CGPU).version:
+        return "cGPU is not loaded"
+    return ", ".join(f"GPU {index} {key}: {found} -> {value}" for index, key, found, value in differences(ctx))
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`files`: text by path. `program`: where that of the unit lies. `differs`: what the unit has to set; `fix`: what to do where it
+    cannot."""
+    seconds = int(str(ctx.host.site.get(SITE, TIMEOUT)))
+    loaded = bool(ctx.facts.get(CGPU).version)
+    return {
+        "program": catalogue.PROGRAM,
+        "files": {
+            catalogue.CONFIG: config(ctx.fragment),
+            f"/etc/systemd/system/{catalogue.UNIT}": UNIT.format(seconds=seconds, limit=seconds + 90),
+        },
+        "unit": catalogue.UNIT,
+        "differs": differs(ctx),
+        "fix": "stop the containers that it names, and apply again"
+        if loaded
+        else "load cGPU, or have Alibaba's installer load it at boot, and apply again",
+    }
+
+
+DESIRED: Desired[Any] = Desired((CGPU,), make)

@@ -1,0 +1,53 @@
+"""What a host gets MPS's programs from: decided once, for preflight and for the role."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.mps.fragment import Mps, branch_now
+from gpuprov.catalog import mps as catalogue
+from gpuprov.probe import mps, nvidia, system
+from gpuprov.probe.family import family
+from gpuprov.shared import resolve
+
+Ctx = Context[Mps]
+DRIVER = (nvidia.LIBRARIES, nvidia.DRIVER)
+PROBES = (mps.MPS, mps.INDEX, *DRIVER, system.OS_RELEASE)
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The package that brings the programs, and its version; empty where none is needed: `why`. `problem`: why there is none."""
+
+    package: str = ""
+    version: str = ""
+    why: str = ""
+    problem: str = ""
+    hint: str = ""
+
+    @property
+    def install(self) -> list[str]:
+        """As a package manager is asked for it."""
+        return [f"{self.package}={self.version}"] if self.package else []
+
+
+def decide(ctx: Ctx) -> Decision:
+    """The control program is there, or comes with the driver, or the repositories have it in the driver's version."""
+    if ctx.facts.get(mps.MPS).program or ctx.fragment.scope == "none":
+        return Decision(why="nothing to install")
+    if "nvidia_driver" in ctx.host.capabilities:
+        return Decision(why="it comes with nvidia_driver")
+    branch = branch_now(ctx.facts)
+    if not branch:
+        return Decision(problem="no NVIDIA driver", hint="add nvidia_driver to the spec, or install a driver first")
+    driver = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "") or ctx.facts.get(nvidia.DRIVER).version
+    index = ctx.facts.get(mps.INDEX)
+    names = catalogue.program_packages(family(ctx.facts.get(system.OS_RELEASE)) or "debian", branch)
+    for name in names:
+        for offered in index.get(name, []):
+            if resolve.upstream(offered) == driver:
+                return Decision(package=name, version=offered)
+    return Decision(
+        problem=f"the repositories have no {' or '.join(names)} in the driver's version, {driver}",
+        hint="the package source that the driver came from, or nvidia_driver in the spec",
+    )

@@ -1,0 +1,14 @@
+"""What an action says where the Python that runs Ansible lacks the package gpuprov, by which it decides."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+
+def package(why: str, variables: Mapping[str, Any]) -> str:
+    """`why`: what the import said. `variables` of the host: a rendered project says which version it was made by."""
+    version = variables.get("gpuprov_version", "VERSION")
+    return (
+        f"the Python that runs Ansible has no package gpuprov ({why}). Fix: pip install gpuprov=={version} beside ansible-core, "
+        "or run the play in an execution environment"
+    )

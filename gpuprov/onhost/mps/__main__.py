@@ -1,0 +1,93 @@
+"""What the units of the daemons do: `python -m mps present|start|ready|stop NAME`. Devices are looked up at each start, as the UUIDs
+of MIG devices change; the program becomes the daemon, and then gives it its limits."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from typing import Callable, Sequence
+
+from . import daemon as of
+from . import modes
+from .control import Control
+from .devices import Gone, Problem, Unwanted
+from .environments import write_environments
+from .program import old_control
+
+STOPPING = 20
+"""Seconds that a daemon which is stopped waits for its clients; then their servers end."""
+
+
+def present(name: str) -> None:
+    """Whether a daemon is wanted, and has its device; a MIG device may have gone with a change of the layout, which is no failure."""
+    try:
+        of.from_state(name)
+    except Unwanted:
+        raise  # as after a change of the scope, until apply comes to remove the unit
+    except Gone as gone:
+        with open(of.STATE) as file:
+            if json.load(file)["scope"] == "mig":
+                raise
+        sys.stderr.write(f"{gone}\n")
+    except Problem as problem:
+        sys.stderr.write(f"{problem}\n")
+
+
+def start(name: str) -> None:
+    """Become the daemon."""
+    config, nvml, one = of.from_state(name)
+    if not shutil.which(config["control"]):
+        raise Problem(f"{config['control']} is not on the PATH: gpuprov apply installs it")
+    of.shared_memory(config)
+    for line in modes.compute_modes(one, config, nvml):
+        sys.stderr.write(f"{line}\n")
+    of.folder(one["pipe"])
+    os.makedirs(one["log"], mode=0o755, exist_ok=True)
+    if config["protocol"] == "v3":
+        of.write(of.path(config, one, "toml"), of.toml(one, config))
+    sys.stdout.flush()
+    words = of.command(one, config)
+    mine = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    os.execvpe(words[0], words, {**mine, **of.environment(one)})
+
+
+def ready(name: str) -> None:
+    """Wait for the daemon that has just been started, and give it its limits."""
+    config, _, one = of.from_state(name)
+    control = Control(one, config)
+    control.wait()
+    for line in control.settle() + control.partition():
+        sys.stderr.write(f"{line}\n")
+    write_environments(one, config, control)
+    of.start_server(config, control)
+    uid = of.uid_of(config)
+    if uid is not None and not control.v3 and not of.serves(uid, control):
+        sys.stderr.write(f"no server of {config['user']} could be started: see {one['log']}/control.log\n")
+
+
+def stop(name: str) -> None:
+    """End the daemon by its own command. What is left after that is systemd's."""
+    with open(of.STATE) as file:
+        config = json.load(file)
+    process = of.process(os.environ.get("MAINPID", "0"))
+    if process:
+        old_control(name, config, process).stop(STOPPING)
+
+
+VERBS: dict[str, Callable[[str], None]] = {"present": present, "start": start, "ready": ready, "stop": stop}
+
+
+def main(arguments: Sequence[str]) -> int:
+    verb, name = arguments
+    try:
+        VERBS[verb](name)
+    except (Problem, OSError, ValueError) as problem:
+        sys.stderr.write(f"{problem}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:3]))

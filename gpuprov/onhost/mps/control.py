@@ -1,0 +1,234 @@
+"""A running MPS control daemon: asked, and told its limits.
+
+Commands and answers: https://docs.nvidia.com/deploy/mps/mpsv2-interface.html and mpsv3-interface.html
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+
+from .devices import Config, Daemon, Gpu, Problem
+
+PATIENCE = 10.0
+"""Seconds for one answer: the program waits for ever on a daemon that hangs."""
+PARTITION = re.compile(r"(GPU-[0-9a-f-]+/\S+)")
+
+
+class Restart(Problem):
+    """Why only a restart of the daemon brings what the configuration says."""
+
+
+def shown(limit: str) -> str:
+    """A memory limit as the daemon shows it: from 1024M on in whole gigabytes, rounded down."""
+    number, unit = int(limit[:-1]), limit[-1]
+    return f"{number // 1024}G" if unit == "M" and number >= 1024 else f"{number}{unit}"
+
+
+class Control:
+    """One daemon, by its directories."""
+
+    def __init__(self, daemon: Daemon, config: Config) -> None:
+        self.daemon, self.config = daemon, config
+        self.v3 = config["protocol"] == "v3"
+        self.server = config["paths"]["server"]
+        self.environment = dict(
+            os.environ, CUDA_MPS_PIPE_DIRECTORY=daemon["pipe"], CUDA_MPS_LOG_DIRECTORY=daemon["log"]
+        )
+
+    def run(self, arguments: list[str], text: str, patience: float = PATIENCE) -> tuple[int, str]:
+        """(status, what it printed); Problem where it does not end in time."""
+        process = subprocess.Popen(
+            [self.config["control"]] + arguments,
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+        )
+        try:
+            output, _ = process.communicate(text, timeout=patience)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            process.communicate()
+            raise Problem(
+                f"{self.config['control']} does not answer within {patience:.0f} s: "
+                f"systemctl restart gpuprov-mps@{self.daemon['name']}"
+            ) from error
+        return process.returncode, output.strip()
+
+    def ask(self, command: str) -> str:
+        """A command of protocol 2; Problem where there is no daemon."""
+        status, output = self.run([], command + "\n")
+        if status:
+            raise Problem(f"gpuprov-mps@{self.daemon['name']}: {command}: {output or f'status {status}'}")
+        return output
+
+    def ask3(self, *words: str) -> str:
+        """A command of protocol 3."""
+        status, output = self.run(list(words), "")
+        if status:
+            raise Problem(f"gpuprov-mps@{self.daemon['name']}: {' '.join(words)}: {output or f'status {status}'}")
+        return output
+
+    def wait(self, seconds: float = 30.0) -> str:
+        """Until the daemon answers."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                return self.ask3("server", "list") if self.v3 else self.ask("get_default_active_thread_percentage")
+            except Problem:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.2)
+
+    def stop(self, seconds: int) -> tuple[int, str]:
+        """End the daemon with its servers; after these seconds clients are not waited for. A status other than 0 is no failure."""
+        if self.v3:
+            return self.run(["-q"], "", seconds + PATIENCE)
+        return self.run([], f"quit -t {seconds}\n", seconds + PATIENCE)
+
+    def servers(self) -> list[str]:
+        """PIDs of the running servers."""
+        if self.v3:
+            rows = [line.split(",") for line in self.ask3("server", "list", "--format=csv,noheader").splitlines()]
+            return [row[2] for row in rows if len(row) > 2 and row[2].isdigit()]
+        return [line for line in self.ask("get_server_list").split() if line.isdigit()]
+
+    def clients(self) -> list[str]:
+        """PIDs of the processes that use it now."""
+        if self.v3:
+            rows = self.ask3("client", "list", "--all", "--format=csv,noheader").splitlines()
+            return [row.split(",")[0] for row in rows if row.split(",")[0].isdigit()]
+        return [
+            pid for server in self.servers() for pid in self.ask("get_client_list " + server).split() if pid.isdigit()
+        ]
+
+    def limits(self) -> list[tuple[int, str, str]]:
+        """Device ordinal and memory limit, in the daemon's order, as asked for."""
+        wanted, memory = [], self.config["memory"]
+        for ordinal, device in enumerate(self.daemon["devices"]):
+            gpu = self.daemon["gpus"][ordinal] if not self.daemon["mig"] else None
+            names = [key for key in memory if key == "all" or (gpu and names_it(key, gpu))]
+            chosen = [name for name in names if name != "all"] or names
+            wanted.append((ordinal, device, memory[chosen[0]] if chosen else ""))
+        return wanted
+
+    def settle(self, change: bool = True) -> list[str]:
+        """What differs from the configuration, put right if `change`. Running servers are told, too; their clients keep
+        what they have."""
+        return self.settle3(change) if self.v3 else self.settle2(change)
+
+    def settle2(self, change: bool) -> list[str]:
+        config, told = self.config, []
+        percentage = f"{config['percentage']:.1f}"
+        pairs = [
+            (
+                "get_default_active_thread_percentage",
+                percentage,
+                f"set_default_active_thread_percentage {config['percentage']}",
+            ),
+            ("get_default_client_priority", config["priority"], "set_default_client_priority " + config["priority"]),
+        ]
+        for ordinal, _, limit in self.limits():
+            ask = f"get_default_device_pinned_mem_limit {ordinal}"
+            if limit:
+                pairs.append((ask, shown(limit), f"set_default_device_pinned_mem_limit {ordinal} {limit}"))
+            elif self.ask(ask):
+                raise Restart(
+                    f"it has a memory limit of device {ordinal} that the spec has not, and no command takes one away"
+                )
+        for server in self.servers() if not config["partitions"] else []:
+            pairs.append(
+                (
+                    "get_active_thread_percentage " + server,
+                    percentage,
+                    f"set_active_thread_percentage {server} {config['percentage']}",
+                )
+            )
+            pairs += [
+                (
+                    f"get_device_pinned_mem_limit {server} {ordinal}",
+                    shown(limit),
+                    f"set_device_pinned_mem_limit {server} {ordinal} {limit}",
+                )
+                for ordinal, _, limit in self.limits()
+                if limit
+            ]
+        for ask, wanted, command in pairs:
+            found = self.ask(ask)
+            if found == wanted:
+                continue
+            told.append(f"{ask.replace('get_', '', 1)}: {found or 'none'} -> {wanted}")
+            if change:
+                self.ask(command)
+                if self.ask(ask) != wanted:
+                    raise Problem(
+                        f"gpuprov-mps@{self.daemon['name']}: {command} had no effect: see {self.daemon['log']}/control.log"
+                    )
+        return told
+
+    def settle3(self, change: bool) -> list[str]:
+        told = []
+        wanted = [
+            ("active-thread-percentage", str(self.config["percentage"])),
+            ("client-priority", self.config["priority"]),
+        ]
+        wanted += [("pinned-memory-limit", self.config["memory"]["all"])] if self.config["memory"] else []
+        for field, value in wanted:
+            found = self.ask3("namespace", "get", "default", self.server, field)
+            if found in (value, value + ".0", shown(value) if value[-1:] in "GM" else value):
+                continue
+            told.append(f"{field}: {found or 'none'} -> {value}")
+            if change:
+                self.ask3("server", "set", self.server, f"--{field}={value}")
+        return told
+
+    def partitions(self) -> dict[str, list[tuple[int, str]]]:
+        """Partitions by device: {UUID: [(chunks, partition)]}."""
+        rows: dict[str, list[tuple[int, str]]] = {}
+        if self.v3:
+            lines = self.ask3(
+                "sm-partition", "list", "--server=" + self.server, "--all", "--format=csv,noheader"
+            ).splitlines()
+            for cells in [[cell.strip() for cell in line.split(",")] for line in lines]:
+                if len(cells) > 7 and cells[6] == "created":
+                    rows.setdefault(cells[1], []).append((int(cells[3]), f"{cells[1]}/{cells[7]}"))
+            return rows
+        for line in self.ask("lspart").splitlines():
+            cells = line.split()
+            if len(cells) > 3 and cells[0].startswith("GPU-") and cells[1] != "-" and cells[3].isdigit():
+                full = next((one for one in self.daemon["devices"] if one.startswith(cells[0])), cells[0])
+                rows.setdefault(full, []).append((int(cells[3]), f"{full}/{cells[1]}"))
+        return rows
+
+    def partition(self, change: bool = True) -> list[str]:
+        """What partitions differ from the configuration, made or removed if `change`; those of protocol 3 are made at start."""
+        told: list[str] = []
+        for uuid in self.daemon["devices"] if self.config["partitions"] else []:
+            there, missing = list(self.partitions().get(uuid, [])), []
+            for chunks in self.config["partitions"]:
+                same = next((one for one in there if one[0] == chunks), None)
+                missing += [] if same else [chunks]
+                there.remove(same) if same else None
+            told += [f"SM partition {name}: removed" for _, name in there]
+            told += [f"SM partition of {chunks} chunks on {uuid}: made" for chunks in missing]
+            if self.v3 and told:
+                raise Restart("it has other SM partitions")
+            for _, name in there if change else []:
+                self.ask(f"sm_partition rm {uuid} {name.partition('/')[2]}")
+            for chunks in missing if change else []:
+                answer = self.ask(f"sm_partition add {uuid} {chunks}")
+                if not PARTITION.search(answer):
+                    raise Problem(
+                        f"gpuprov-mps@{self.daemon['name']}: no SM partition of {chunks} chunks on {uuid}: {answer}"
+                    )
+        return told
+
+
+def names_it(key: str, gpu: Gpu) -> bool:
+    """Whether an index, a PCI address or the beginning of a UUID names this GPU."""
+    text = key.lower()
+    return text == str(gpu["index"]) or gpu["uuid"].startswith(key) or text in (gpu["address"], gpu["address"][5:])

@@ -1,0 +1,235 @@
+"""What the units and the program of MPS have in common: a daemon's unit, command, environment, files, GPUs."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import pwd
+import stat
+import subprocess
+import time
+from typing import Any, Dict, List, Tuple
+
+from .control import Control
+from .devices import Config, Daemon, Gone, Nvml, Problem, Unwanted, daemons, named
+
+Process = Tuple[str, List[str], Dict[str, str]]
+"""PID, command line and environment of a process."""
+STATE = "/etc/gpuprov/mps.json"
+WANTS = "/etc/systemd/system/multi-user.target.wants"
+SETTLING = 2.0
+"""Seconds after which a server that cannot use its devices has ended."""
+
+
+def unit(name: str) -> str:
+    return f"gpuprov-mps@{name}.service"
+
+
+def systemctl(*words: str) -> tuple[int, str]:
+    done = subprocess.Popen(
+        ["systemctl", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
+    )
+    output, _ = done.communicate()
+    return done.returncode, output.strip()
+
+
+def must(*words: str) -> None:
+    status, output = systemctl(*words)
+    if status:
+        log = f"; journalctl -u {words[-1]} -n 20"
+        raise Problem(f"systemctl {' '.join(words)}: {(output or f'status {status}').splitlines()[0]}{log}")
+
+
+def known_names() -> list[str]:
+    """Daemons whose units are enabled, run, or have failed; not those that another unit only names."""
+    _, listed = systemctl("list-units", "--all", "--plain", "--no-legend", unit("*"))
+    rows = [line.split() for line in listed.splitlines()]
+    units = [row[0] for row in rows if len(row) > 2 and row[2] != "inactive"]
+    units += [os.path.basename(path) for path in glob.glob(f"{WANTS}/{unit('*')}")]
+    return sorted({name.partition("@")[2].rpartition(".")[0] for name in units})
+
+
+def enabled(name: str) -> bool:
+    return os.path.lexists(f"{WANTS}/{unit(name)}")
+
+
+def process(pid: str) -> Process | None:
+    """PID, command line and environment of a process; None where there is none."""
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            command = file.read().split("\0")
+        with open(f"/proc/{pid}/environ") as file:
+            environment = dict(row.partition("=")[::2] for row in file.read().split("\0") if row)
+    except OSError:
+        return None
+    return pid, command, environment
+
+
+def servers(pid: str) -> list[str]:
+    """PIDs of the servers in a daemon's unit, without asking it."""
+    mine = about(pid, "cgroup")
+    found: list[str] = []
+    for other in os.listdir("/proc") if mine else []:
+        if other.isdigit() and other != pid and about(other, "comm").startswith("nvidia-cuda-mps"):
+            found += [other] if about(other, "cgroup") == mine else []
+    return found
+
+
+def about(pid: str, what: str) -> str:
+    """A file of a process; empty where there is none."""
+    try:
+        with open(f"/proc/{pid}/{what}") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def replaced(pid: str) -> bool:
+    """Whether a process's program was replaced since it was started, as a change of the driver does."""
+    try:
+        return os.readlink(f"/proc/{pid}/exe").endswith(" (deleted)")
+    except OSError:
+        return False
+
+
+def running(name: str) -> Process | None:
+    """The daemon of a unit that is active, as `process` has it."""
+    _, shown = systemctl("show", "-p", "ActiveState", "-p", "MainPID", unit(name))
+    values = dict(line.partition("=")[::2] for line in shown.splitlines())
+    return process(values.get("MainPID", "0")) if values.get("ActiveState") == "active" else None
+
+
+def command(daemon: Daemon, config: Config) -> list[str]:
+    """The daemon's command line: in the foreground, as systemd's own child."""
+    words = [config["control"], "-f"]
+    if config["protocol"] == "v3":
+        words += ["-p", "3"] + ([] if config["user"] else ["-m"]) + ["-a", path(config, daemon, "toml")]
+    return words + (["-S"] if config["partitions"] and config["protocol"] == "v2" else [])
+
+
+def environment(daemon: Daemon) -> dict[str, str]:
+    return {
+        "CUDA_VISIBLE_DEVICES": ",".join(daemon["devices"]),
+        "CUDA_MPS_PIPE_DIRECTORY": daemon["pipe"],
+        "CUDA_MPS_LOG_DIRECTORY": daemon["log"],
+    }
+
+
+def path(config: Config, daemon: Daemon, kind: str) -> str:
+    return f"{config['paths']['runtime']}/{daemon['name']}.{kind}"
+
+
+def folder(name: str) -> None:
+    """A directory of root's that every user can pass: users' programs look for the daemon's sockets there. /tmp is everybody's."""
+    os.makedirs(name, mode=0o755, exist_ok=True)
+    status = os.lstat(name)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise Problem(f"{name} is a link or another user's (uid {status.st_uid}): remove it, then start the unit")
+    if status.st_mode & 0o022 or status.st_mode & 0o555 != 0o555:
+        os.chmod(name, 0o755)
+
+
+def write(name: str, text: str, change: bool = True) -> bool:
+    """Replace a file at once, if `change`; whether it was another."""
+    try:
+        with open(name) as file:
+            if file.read() == text:
+                return False
+    except OSError:
+        pass
+    if not change:
+        return True
+    os.makedirs(os.path.dirname(name), mode=0o755, exist_ok=True)
+    with open(name + ".new", "w") as file:
+        file.write(text)
+    os.chmod(name + ".new", 0o644)
+    os.rename(name + ".new", name)
+    return True
+
+
+def uid_of(config: Config) -> int | None:
+    """The user's number; None without one."""
+    user = config["user"]
+    try:
+        return None if not user else int(user) if user.isdigit() else pwd.getpwnam(user).pw_uid
+    except KeyError as error:
+        raise Problem(f"mps.user: the host has no user {user}") from error
+
+
+def toml(daemon: Daemon, config: Config) -> str:
+    """What protocol 3 starts with: https://docs.nvidia.com/deploy/mps/mpsv3-configuration-file.html"""
+    rows = [
+        'schema_version = "1.0"',
+        f"[servers.{config['paths']['server']}]",
+        f'''allowed_devices = "{",".join(daemon["devices"])}"''',
+        f'''active_thread_percentage = "{config["percentage"]}"''',
+        f'''client_priority = "{config["priority"]}"''',
+        f"uid = {uid_of(config) or 0}",
+    ]
+    rows += [f'''pinned_memory_limit = "{config["memory"]["all"]}"'''] if config["memory"] else []
+    for device in daemon["devices"] if config["partitions"] else []:
+        rows += [f"[[servers.{config['paths']['server']}.devices]]", f'uuid = "{device}"']
+        for number, chunks in enumerate(config["partitions"]):
+            rows += [
+                f"[[servers.{config['paths']['server']}.devices.sm_partitions]]",
+                f'name = "p{number}"',
+                f"chunks = {chunks}",
+            ]
+    return "\n".join(rows) + "\n"
+
+
+def from_state(name: str) -> tuple[dict[str, Any], Nvml, Daemon]:
+    """Configuration, NVML and daemon of a unit."""
+    with open(STATE) as file:
+        config = json.load(file)
+    if not named(config, name):
+        raise Unwanted(f"{STATE} has no daemon {name}: gpuprov apply removes the unit")
+    nvml = Nvml()
+    found = [one for one in daemons(config, nvml.gpus()) if one["name"] == name]
+    if not found:
+        raise Gone(f"{STATE} has no daemon {name} for the devices that are there")
+    return config, nvml, found[0]
+
+
+def start_server(config: Config, control: Control) -> bool:
+    """Have the server of the user whom the spec names; whether one was started. Protocol 3 makes its own."""
+    uid = uid_of(config)
+    if uid is None or control.v3 or serves(uid, control):
+        return False
+    control.ask(f"start_server -uid {uid}")
+    time.sleep(SETTLING)
+    return serves(uid, control)
+
+
+def serves(uid: int, control: Control) -> bool:
+    """Whether a server of this user lives."""
+    for pid in control.servers():
+        try:
+            if os.stat("/proc/" + pid).st_uid == uid:
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def shared_memory(config: Config, change: bool = True) -> list[str]:
+    """Make /dev/shm at least as large as asked for; what was to be done."""
+    if not config["shm"]:
+        return []
+    wanted = int(config["shm"][:-1]) * (1 << 30 if config["shm"].endswith("G") else 1 << 20)
+    status = os.statvfs("/dev/shm")
+    if status.f_blocks * status.f_frsize >= wanted:
+        return []
+    told = [f"/dev/shm: {status.f_blocks * status.f_frsize >> 20} MiB -> {config['shm']}"]
+    if not change:
+        return told
+    done = subprocess.Popen(
+        ["mount", "-o", f"remount,size={config['shm']}", "/dev/shm"],
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+    )
+    _, error = done.communicate()
+    if done.returncode:
+        raise Problem(f"mps.shm_size: /dev/shm cannot be made {config['shm']}: {error.strip()}")
+    return told

@@ -1,0 +1,67 @@
+"""What a daemon's clients have to set: files for shells and services, and snippets for containers."""
+
+from __future__ import annotations
+
+import os
+from typing import Sequence
+
+from .control import Control
+from .daemon import path, write
+from .devices import Config, Daemon
+
+
+def client_environments(daemon: Daemon, config: Config, control: Control | None = None) -> dict[str, dict[str, str]]:
+    """By file name: what clients of the daemon have to set; with static partitions also one for each, NAME-0 and on."""
+    pipe = daemon["pipe"] + ("/" + config["paths"]["server"] if config["protocol"] == "v3" else "")
+    base = {"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_LOG_DIRECTORY": daemon["log"]}
+    base.update({"CUDA_VISIBLE_DEVICES": daemon["devices"][0]} if daemon["mig"] else {})
+    found = {daemon["name"]: base}
+    if control and config["partitions"]:
+        there = control.partitions().get(daemon["devices"][0], [])
+        for number, chunks in enumerate(config["partitions"]):
+            same = next((one for one in there if one[0] == chunks), None)
+            if same:
+                there.remove(same)
+                found[f"{daemon['name']}-{number}"] = dict(base, CUDA_MPS_SM_PARTITION=same[1])
+    return found
+
+
+def write_environments(daemon: Daemon, config: Config, control: Control, change: bool = True) -> bool:
+    """The environment files, and the snippets for containers; whether one differs. What it wrote before and not now is removed."""
+    changed, written = [], []
+    for name, values in client_environments(daemon, config, control).items():
+        rows = ["{}={}".format(*pair) for pair in sorted(values.items())]
+        written.append(f"{config['paths']['runtime']}/{name}.env")
+        changed.append(write(written[-1], "\n".join(rows) + "\n", change))
+        if config["container_directory"]:
+            pipe = (daemon["pipe"],) * 2
+            body = [
+                f"# Clients of the MPS daemon {name} in containers: written by gpuprov-mps@{daemon['name']} at each start.",
+                "# docker run --env-file %s -v %s:%s --ipc host" % ((written[-1],) + pipe),
+                "environment:",
+            ]
+            body += ["  {}: {}".format(*pair) for pair in sorted(values.items())]
+            body += ["volumes:", "  - {}:{}".format(*pipe), "ipc: host"]
+            written.append(f"{config['container_directory']}/{name}.yaml")
+            changed.append(write(written[-1], "\n".join(body) + "\n", change))
+    if not change:
+        return any(changed)
+    gone = remove_environments(config, daemon["name"], written)
+    write(path(config, daemon, "files"), "\n".join(written) + "\n")
+    return any(changed) or gone
+
+
+def remove_environments(config: Config, name: str, but: Sequence[str] = ()) -> bool:
+    """Remove what a daemon's unit has written for clients, but for some; whether there was any."""
+    listed, gone = f"{config['paths']['runtime']}/{name}.files", False
+    try:
+        with open(listed) as file:
+            written = file.read().split("\n")
+    except OSError:
+        return False
+    for one in written:
+        if one and one not in but and os.path.exists(one):
+            os.unlink(one)
+            gone = True
+    os.unlink(listed)
+    return gone

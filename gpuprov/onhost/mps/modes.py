@@ -1,0 +1,61 @@
+"""The compute mode of the daemons' GPUs: set at each start, and given back."""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from typing import Protocol, Sequence
+
+from .daemon import write
+from .devices import DEFAULT, EXCLUSIVE_PROCESS, Config, Daemon, Gpu, Problem
+
+
+class Modes(Protocol):
+    """What of NVML is asked here."""
+
+    def compute_mode(self, gpu: Gpu) -> int: ...
+
+    def set_compute_mode(self, gpu: Gpu, mode: int) -> None: ...
+
+
+def compute_modes(daemon: Daemon, config: Config, nvml: Modes, change: bool = True) -> list[str]:
+    """GPUs whose compute mode is another, put right if `change`. In MIG mode it has to be DEFAULT. A refusal is a warning only."""
+    wanted = EXCLUSIVE_PROCESS if config["exclusive"] and not daemon["mig"] else DEFAULT
+    told = []
+    for gpu in daemon["gpus"]:
+        try:
+            if change:
+                note_exclusive(config, gpu, wanted == EXCLUSIVE_PROCESS)
+            if nvml.compute_mode(gpu) != wanted:
+                if change:
+                    nvml.set_compute_mode(gpu, wanted)
+                told.append(f"GPU {gpu['index']}: compute mode {('EXCLUSIVE_PROCESS' if wanted else 'DEFAULT')}")
+        except Problem as problem:
+            sys.stderr.write(f"GPU {gpu['index']}: compute mode: {problem}\n")
+    return told
+
+
+def note_exclusive(config: Config, gpu: Gpu, on: bool) -> None:
+    """Keep in mind until the next boot, like the mode itself, that a daemon put this GPU into EXCLUSIVE_PROCESS."""
+    note = f"{config['paths']['runtime']}/{gpu['uuid']}.exclusive"
+    if on:
+        write(note, "")
+    elif os.path.exists(note):
+        os.unlink(note)
+
+
+def give_back(config: Config, nvml: Modes, gpus: Sequence[Gpu], wanted: Sequence[Daemon], change: bool) -> list[str]:
+    """GPUs that a daemon put into EXCLUSIVE_PROCESS and no wanted daemon has: DEFAULT again, if `change`; what was to be done."""
+    kept, told = [gpu["uuid"] for one in wanted for gpu in one["gpus"]], []
+    for note in sorted(glob.glob(f"{config['paths']['runtime']}/*.exclusive")):
+        for gpu in gpus:
+            if gpu["uuid"] != os.path.basename(note)[: -len(".exclusive")] or gpu["uuid"] in kept:
+                continue
+            if nvml.compute_mode(gpu) == EXCLUSIVE_PROCESS:
+                told.append(f"GPU {gpu['index']}: compute mode DEFAULT")
+                if change:
+                    nvml.set_compute_mode(gpu, DEFAULT)
+            if change:
+                os.unlink(note)
+    return told

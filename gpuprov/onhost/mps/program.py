@@ -1,0 +1,165 @@
+"""The MPS control daemons of a host, made what a configuration says: everything is refused before anything is changed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from . import daemon as of
+from . import modes
+from .control import Control, Restart
+from .daemon import Process
+from .devices import Config, Daemon, Nvml, Problem, daemons, group_names, limited
+from .environments import remove_environments, write_environments
+
+
+def old_control(name: str, config: Config, process: Process) -> Control:
+    """The daemon that runs now, by its own environment."""
+    _, words, environment = process
+    mine = {
+        "name": name,
+        "pipe": environment.get("CUDA_MPS_PIPE_DIRECTORY", ""),
+        "log": environment.get("CUDA_MPS_LOG_DIRECTORY", ""),
+        "devices": [],
+        "gpus": [],
+        "mig": False,
+    }
+    return Control(mine, dict(config, protocol="v3" if "-p" in words else "v2"))
+
+
+def refuse_clients(name: str, config: Config, process: Process, why: str) -> None:
+    """A daemon takes its clients down with it."""
+    try:
+        clients = old_control(name, config, process).clients()
+    except Problem as problem:
+        # Clients need the control daemon to begin only: those of its servers go on without it.
+        clients, servers = [], of.servers(process[0])
+        if servers:
+            raise Problem(
+                f"{of.unit(name)} has to be restarted ({why}), does not answer, and its servers (pid {' '.join(servers)}) may "
+                f"have clients; end those, then systemctl restart {of.unit(name)}, and apply again"
+            ) from problem
+    if clients:
+        raise Problem(
+            f"{of.unit(name)} has to be restarted ({why}), and {len(clients)} clients use it: "
+            f"pid {' '.join(clients[:10])}; end or drain them, then apply again"
+        )
+
+
+def retire(name: str, config: Config, change: bool) -> None:
+    """Stop and disable a daemon that is not wanted."""
+    process = of.running(name)
+    if process:
+        refuse_clients(name, config, process, "the spec does not ask for it")
+    if not change:
+        return
+    of.must("disable", "--now", of.unit(name))
+    of.systemctl("reset-failed", of.unit(name))
+    remove_environments(config, name)
+
+
+def differs(one: Daemon, config: Config, process: Process) -> str:
+    """Why a running daemon is not the wanted one; empty if it is."""
+    pid, words, environment = process
+    if of.replaced(pid):
+        return "its program was replaced"
+    for key, value in of.environment(one).items():
+        if environment.get(key) != value:
+            return f"{key} is {environment.get(key, 'not set')}, wanted {value}"
+    # execve of a program that is found on the PATH keeps the words that it was given.
+    return (
+        ""
+        if [word for word in words if word] == of.command(one, config)
+        else f"it was started as {' '.join(words).strip()}"
+    )
+
+
+def one_daemon(one: Daemon, config: Config, nvml: modes.Modes, change: bool) -> list[str]:
+    """What differs of one daemon, put right if `change`."""
+    name, process = one["name"], of.running(one["name"])
+    if process is None:
+        if change:
+            of.must("enable", of.unit(name))
+            of.systemctl("reset-failed", of.unit(name))  # too many starts before would forbid this one
+            of.must("restart", of.unit(name))
+        return [f"{of.unit(name)}: started"]
+    told = [] if of.enabled(name) else [f"{of.unit(name)}: enabled"]
+    if told and change:
+        of.must("enable", of.unit(name))
+    try:
+        why = differs(one, config, process)
+        if why:
+            raise Restart(why)
+        control = Control(one, config)
+        told += modes.compute_modes(one, config, nvml, change) + control.settle(change) + control.partition(change)
+        if write_environments(one, config, control, change):
+            told.append(f"{of.unit(name)}: environment of its clients written")
+        if change and of.start_server(config, control):
+            told.append(f"{of.unit(name)}: server of {config['user']} started")
+    except Restart as reason:
+        refuse_clients(name, config, process, str(reason))
+        if change:
+            of.must("restart", of.unit(name))
+        told.append(f"{of.unit(name)}: restarted: {reason}")
+    return told
+
+
+def names_without_driver(config: Config) -> list[str]:
+    """What the daemons are called, as far as that is known while no driver is loaded."""
+    if config["scope"] == "groups":
+        return group_names(config)
+    return {"host": ["host"], "gpu": [f"gpu{number}" for number in range(config["count"])]}.get(config["scope"], [])
+
+
+def prepare(config: Config, change: bool) -> list[str]:
+    """Units that start at the next boot, where no driver is loaded now; MIG devices are not known then."""
+    wanted, told = names_without_driver(config), []
+    for name in of.known_names():
+        if name not in wanted and (wanted or config["scope"] == "none"):
+            told.append(f"{of.unit(name)}: stopped and removed")
+            retire(name, config, change)
+    for name in wanted:
+        if not of.enabled(name):
+            told.append(f"{of.unit(name)}: enabled")
+            if change:
+                of.must("enable", of.unit(name))
+    return told
+
+
+def settle(config: Config, change: bool) -> tuple[list[str], str]:
+    """Everything that differs, put right if `change`; and why daemons have to wait, where the driver is not loaded."""
+    try:
+        nvml = Nvml()
+    except Problem as problem:
+        return prepare(config, change), str(problem)
+    gpus = nvml.gpus()
+    wanted = daemons(config, gpus)
+    if wanted:
+        limited(config, gpus)
+    told, names = [], [one["name"] for one in wanted]
+    for name in of.known_names():
+        if name not in names:
+            retire(name, config, change)
+            told.append(f"{of.unit(name)}: stopped and removed")
+    told += of.shared_memory(config, change)
+    for one in wanted:
+        told += one_daemon(one, config, nvml, change)
+    return told + modes.give_back(config, nvml, gpus, wanted, change), ""
+
+
+class Answer(NamedTuple):
+    """`changed`: what differed. `problem`: why nothing was done. `later`: why daemons have to wait."""
+
+    changed: list[str]
+    problem: str = ""
+    later: str = ""
+
+
+def run(config: Config, change: bool) -> Answer:
+    """What differs, put right if `change`; all of it is judged before anything of it is changed."""
+    try:
+        changed, later = settle(config, False)
+        if change:
+            changed, later = settle(config, True)
+    except (Problem, OSError) as problem:
+        return Answer([], str(problem))
+    return Answer(changed, "", later)

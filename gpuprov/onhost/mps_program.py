@@ -1,0 +1,49 @@
+"""The program of MPS's units on this host, which is this code, and what a module does by it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from types import ModuleType
+from typing import Any, Mapping
+
+from . import mps
+from .files import Difference, Wanted, bring_about, differences
+from .mps import __main__, control, daemon, devices, environments, modes, program
+from .mps.program import Answer
+from .systemd import systemctl
+
+FOLDER = "/usr/local/lib/gpuprov/mps"
+PARTS = (mps, __main__, control, daemon, devices, environments, modes, program)
+
+
+def install(*, check: bool) -> list[Difference]:
+    """The program as it was brought here with the module, and units that systemd has read."""
+    files = [Wanted(f"{FOLDER}/{_file(part)}", _source(part)) for part in PARTS]
+    if check:
+        return differences(files)
+    changed = bring_about(files)
+    systemctl("daemon-reload")
+    return changed
+
+
+def carry_out(wanted: Mapping[str, Any], *, check: bool) -> tuple[Answer, list[str]]:
+    """What was to be done, and what somebody should be warned of: compute modes that a GPU does not take."""
+    warnings = io.StringIO()
+    before = os.umask(0o022)
+    try:
+        with contextlib.redirect_stderr(warnings):
+            return program.run(wanted, not check), warnings.getvalue().splitlines()
+    finally:
+        os.umask(before)
+
+
+def _file(part: ModuleType) -> str:
+    return "__init__.py" if part is mps else f"{part.__name__.rpartition('.')[2]}.py"
+
+
+def _source(part: ModuleType) -> str:
+    """The text of a module, which may lie in the archive that Ansible brings."""
+    loader: Any = part.__loader__
+    return str(loader.get_source(part.__name__))

@@ -1,0 +1,94 @@
+"""acceptance: what the role brings about."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities.acceptance.desired import DESIRED, PROGRAM
+from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source
+from gpuprov.capabilities.base import Context
+from gpuprov.catalog import acceptance as catalogue
+from gpuprov.probe import acceptance_build
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.acceptance_host import tools
+from tests.capabilities.asking import facts, good
+
+SUM = "0123456789abcdef" * 4
+BUILT = Acceptance(nccl=Nccl(source=Source(url="https://mirror.example/nccl-tests.tar.gz", sha256=SUM)))
+ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\n'
+SLES = 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.6"\n'
+
+
+def made(block: Acceptance, **changed: str) -> dict[str, Any]:
+    told = {
+        **good(),
+        "acceptance_packages": "native|amd64\n",
+        "acceptance_tools": tools(),
+        "rdma_devices": "",
+        **changed,
+    }
+    known = facts(**{probe.name: told[probe.name] for probe in DESIRED.probes})
+    return dict(DESIRED.make(Context(HostSpec(name="gpu1", capabilities={"acceptance": block}), block, known)))
+
+
+@pytest.mark.parametrize(
+    ("release", "there", "expected"),
+    [
+        ("", "native|amd64\n", ["build-essential", "libnccl-dev"]),
+        ("", "native|amd64\nii |build-essential|12.9|build-essential|amd64\n", ["libnccl-dev"]),
+        (ROCKY, "", ["gcc-c++", "make", "libnccl-devel"]),
+        (SLES, "", []),
+    ],
+)
+def test_what_a_build_needs(release: str, there: str, expected: list[str]) -> None:
+    changed = {"os_release": release} if release else {}
+    found = made(
+        BUILT, **changed, **({"acceptance_packages": there} if there else {"acceptance_packages": "redhat|\n"})
+    )
+    assert found["install"] == expected
+
+
+def test_what_is_built() -> None:
+    folder = "/opt/gpuprov/acceptance/nccl-0123456789ab"
+    (one,) = made(BUILT)["builds"]
+    assert one["argv"] == [PROGRAM, "nccl", folder, "all_reduce_perf"]
+    assert (one["archive"], one["url"], one["file"], one["sha256"], one["field"]) == (
+        f"{folder}.archive", "https://mirror.example/nccl-tests.tar.gz", "", SUM, "acceptance.nccl.source",
+    )  # fmt: skip
+    assert f"{folder}.log" in one["hint"]
+    assert made(BUILT, acceptance_tools=tools(built="nccl-0123456789ab|"))["builds"] == []
+    source = Source(file="/srv/a.tar", sha256=SUM)
+    both = Acceptance(nccl=Nccl(source=source, across=True), nvbandwidth=NvBandwidth(source=source))
+    assert [one["argv"][1:] for one in made(both)["builds"]] == [
+        ["nccl", f"{folder}-mpi", "all_reduce_perf", "mpi"],
+        ["nvbandwidth", "/opt/gpuprov/acceptance/nvbandwidth-0123456789ab", "nvbandwidth"],
+    ]
+    assert {"cmake", "libboost-program-options-dev", "libnccl-dev"} <= set(made(both)["install"])
+
+
+def test_tools_between_hosts_are_for_hosts_with_a_fabric() -> None:
+    block = Acceptance(rdma=RdmaTests(tests=("write_bw", "ping")))
+    assert made(block)["install"] == []
+    device = good()["rdma_devices"]
+    assert isinstance(device, str)
+    assert made(block, rdma_devices=device)["install"] == ["perftest", "rdmacm-utils", "infiniband-diags"]
+
+
+def test_the_probe_knows_every_package_of_the_catalogue() -> None:
+    known = catalogue.acceptance_file()
+    assert {one.debian for one in known.tools} | {name for one in known.builds for name in one.debian} == set(
+        acceptance_build.DEBIAN
+    )
+    rpm = {name for one in known.tools for name in (one.redhat, one.suse) if name}
+    assert rpm | {name for one in known.builds for name in one.redhat} == set(acceptance_build.RPM)
+
+
+def test_a_name_with_a_plus_is_found_among_rpms() -> None:
+    line = "rpm|gcc-c++|0|11.4.1|3.el9|x86_64|gcc-11.4.1-3.el9.src.rpm"
+    script = acceptance_build.PACKAGES.script
+    assert "gcc-c[+][+]" in script
+    pattern = next(part for part in script.split("'") if "gcc-c[+][+]" in part)
+    assert subprocess.run(["grep", "-E", pattern], input=line, capture_output=True, text=True, check=False).stdout
