@@ -1,45 +1,47 @@
-"""The role nvidia_driver: what it says of a build that failed, and that it says nothing of one that did not."""
+"""The role nvidia_driver after a step that failed: what comes back, and what is said."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from tests import here
-from tests.probe import published
 
 pytestmark = pytest.mark.install
+REASON = "NVIDIA's installer failed"
+BUILT = "usr/share/nvidia-current-dkms/nvidia-current-535.261.03.dkms.tar.gz"
 
-PREBUILD = Path(__file__).parents[1] / "roles/nvidia_driver/tasks/install/prebuild.yml"
 
-
-def test_a_missing_compiler_is_told_by_its_package(tmp_path: Path) -> None:
-    tasks = yaml.safe_load(PREBUILD.read_text(encoding="utf-8"))
-    (judge,) = (task for task in tasks if "ansible.builtin.assert" in task)
-    log = published("dkms-no-gxx-el9", "dkms-make-log").text
-
-    def asked(text: str, status: int) -> dict[str, Any]:
-        answer = {"rc": status, "stdout": text, "stdout_lines": text.splitlines()}
-        return {**judge, "vars": {**judge["vars"], "__nvidia_driver_prebuild": answer}}
-
-    tried = [
-        {
-            "block": [asked(text, status)],
-            "rescue": [{"ansible.builtin.debug": {"msg": "{{ ansible_failed_result.msg }}"}}],
-        }
-        for text, status in (("/pack", 0), (log, 1), ("nv.c:1: error: no such member", 1))
-    ]
+@pytest.mark.parametrize("steps", [["unload", "runfile"], ["aside", "packages"]])
+def test_a_step_that_fails_leaves_the_old_driver_loaded_and_nothing_built_aside(
+    tmp_path: Path, steps: list[str]
+) -> None:
+    """The steps are files of the role: here two of the test's own, the second of which fails."""
+    here.moved(tmp_path, "/run/gpuprov")
+    pack = tmp_path / BUILT
+    for folder in (tmp_path / "run/gpuprov", pack.parent):
+        folder.mkdir(parents=True)
+    pack.touch()
+    (tmp_path / "run/gpuprov/unloaded").write_text("nvidia_uvm\nnvidia\n")
+    here.program(tmp_path, "modprobe", f'echo "$@" >> {tmp_path}/loaded\n')
     given = {
-        "host_family": "redhat",
-        "__nvidia_driver_version": "570.124.06",
-        "__nvidia_driver_flavour": "open",
+        "host_gpu_services": [],
+        "__nvidia_driver_aside": {"pack": str(pack)},
+        "gpuprov_judged": {"desired": {"nvidia_driver": {"installing": steps}}},
     }
-    done = here.play(tmp_path, {"vars": given, "tasks": tried})
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = " ".join(done.stdout.split())
-    assert told.count("could not be built; the driver that was there is untouched") >= 2
-    assert "Fix: install gcc-c++, and apply again" in told
-    assert "Fix: another version (gpuprov catalog drivers)" in told
+    tasks = tmp_path / "tasks" / "install"
+    tasks.mkdir(parents=True)
+    (tasks / f"{steps[0]}.yml").write_text("- ansible.builtin.debug: {msg: first}\n")
+    (tasks / f"{steps[1]}.yml").write_text(f'- ansible.builtin.fail: {{msg: "{REASON}"}}\n')
+    role = here.ROLES / "nvidia_driver/tasks"
+    for name in ("install.yml", "failed.yml"):
+        (tasks.parent / name).write_text((role / name).read_text())
+    done = here.play(tmp_path, {"vars": given, "tasks": [{"ansible.builtin.include_tasks": "tasks/install.yml"}]})
+    told = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 2, told
+    assert f'"msg": "{REASON}"' in told
+    assert "rescued=1" in told
+    assert (tmp_path / "loaded").read_text() == "-a nvidia nvidia_uvm\n"
+    assert not (tmp_path / "run/gpuprov/unloaded").exists()
+    assert not pack.exists()
