@@ -203,6 +203,7 @@ def test_a_fresh_host_takes_these_steps() -> None:
     made = make(context(**FRESH))
     assert (made["sources"], made["asserting"]) == ([], ["transaction"])
     assert made["installing"] == ["tools", "aside", "packages", "dkms"]
+    assert made["stages"] == {"before": ["tools", "aside"], "of": "dkms", "after": []}
     assert set(made["hold"]) >= {"nvidia-kernel-dkms", "libcuda1"}
 
 
@@ -234,7 +235,14 @@ def test_what_a_build_host_and_the_hosts_that_it_serves_do() -> None:
     builder = NvidiaDriver(version="535.309.01", build_host="gpu1")
     assert make(context(builder, **FRESH))["installing"] == ["tools", "aside", "packages", "dkms", "pack"]
     made = make(context(SERVED, **FRESH))
-    assert (made["asserting"], made["installing"]) == (["prebuilt", "transaction"], ["prebuilt", "hold"])
+    assert (made["asserting"], made["installing"]) == (["prebuilt", "transaction"], ["prebuilt"])
+    assert made["stand_in"] == []
+    assert made["stages"] == {"before": [], "of": "", "after": ["prebuilt"]}, "when the build host has packed"
+    moves = make(context(SERVED))
+    assert "nvidia-kernel-dkms" in moves["remove"], "it has built its own until now"
+    assert moves["stand_in"] == [f"nvidia-kernel-dkms={NEWER}"], (
+        "the old one would hold back the rest of the set in the trial"
+    )
 
 
 def test_an_installer_has_no_driver_loaded_under_it() -> None:
@@ -242,7 +250,8 @@ def test_an_installer_has_no_driver_loaded_under_it() -> None:
     there = "record|1.0-5 (535.261.03)\nours|{}\nmodule|6.1.0-47-amd64|NVIDIA\n"
     made = make(context(driver, runfile=there.replace("{}", '{"sha256": "cd"}')))
     assert made["asserting"][-1] == "runfile"
-    assert made["installing"] == ["unload", "runfile", "registered"]
+    assert made["installing"] == ["unload_first", "runfile", "registered"]
+    assert made["stages"] == {"before": [], "of": "runfile", "after": []}
     (record,) = made["runfile"]["record"].values()
     assert json.loads(record) == {"url": "https://x/y", "file": "", "sha256": "ab", "version": "535.261.03"}
     parameters = msgspec.structs.replace(driver, module_parameters={"NVreg_OpenRmEnableUnsupportedGpus": 1})

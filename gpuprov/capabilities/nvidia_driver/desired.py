@@ -30,7 +30,7 @@ mok_certificate={CERTIFICATE_FILE}
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """`later`: what waits for a package source, `repository` and `components`: that source. `leaving`: sources that are not seen, and
-    leave. `sources`, `asserting`, `installing`: the steps of the role that this host needs, by the files of its tasks. Then the
+    leave. `sources`, `asserting`, `installing`: the steps of the role that this host needs. Then the
     decision, its transaction, what is held, and whether the loaded driver has to leave the kernel."""
     decision = deciding.decided(ctx)
     waits = deciding.waits_for(ctx, decision)
@@ -54,7 +54,16 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 def _undecided() -> dict[str, Any]:
     nothing: dict[str, Any] = {key: [] for key in ("install", "remove", "before", "asserting", "installing")}
-    return {"version": "", "branch": "", "flavour": "", "packages": {}, "reason": "", "loads": False, **nothing}
+    return {
+        "version": "",
+        "branch": "",
+        "flavour": "",
+        "packages": {},
+        "reason": "",
+        "loads": False,
+        "stages": steps.stages([]),
+        **nothing,
+    }
 
 
 def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
@@ -64,7 +73,8 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     signs = bool(driver.signing.key_file) and not served(ctx.host, driver)
     return {
         "asserting": steps.asserting(ctx, moves),
-        "installing": steps.installing(ctx, decision, moves),
+        "installing": (taken := steps.installing(ctx, decision, moves)),
+        "stages": steps.stages(taken),
         "version": decision.version,
         "branch": decision.branch,
         "flavour": decision.flavour,
@@ -82,6 +92,7 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "builds": moves.builds,
         "built_from": [f"{name}={mine[name]}" for name in moves.source_packages],
         "source_packages": list(moves.source_packages),
+        "stand_in": [f"{name}={mine[name]}" for name in moves.source_packages if name in moves.remove],
         "whole": list(moves.whole),
         **steps.holding(ctx, moves, module),
         "linked_from": [name for name in mine if name.startswith(("linux-modules-nvidia-", "kmod-nvidia-"))],

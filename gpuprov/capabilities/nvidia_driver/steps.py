@@ -15,7 +15,7 @@ from gpuprov.probe.signing import SITE_KEY
 
 
 def asserting(ctx: Ctx, moves: Transaction) -> list[str]:
-    """Of act 1, which changes nothing: files of roles/nvidia_driver/tasks/assert."""
+    """Of act 1, which changes nothing."""
     elsewhere = served(ctx.host, ctx.fragment)
     return _those(
         ("spare", deciding.spare(ctx)),
@@ -26,7 +26,7 @@ def asserting(ctx: Ctx, moves: Transaction) -> list[str]:
 
 
 def installing(ctx: Ctx, decision: Decision, moves: Transaction) -> list[str]:
-    """Of act 2: files of roles/nvidia_driver/tasks/install."""
+    """Of act 2, in their order."""
     driver, elsewhere = ctx.fragment, served(ctx.host, ctx.fragment)
     reload, moving = deciding.reload_reasons(ctx, decision), moves.install or moves.remove
     signs = driver.signing.key_file and not elsewhere
@@ -37,14 +37,14 @@ def installing(ctx: Ctx, decision: Decision, moves: Transaction) -> list[str]:
         wanted = deciding.installs_runfile(ctx, decision)
         freed = (("hold", forget[1]), forget, ("tools", moves.before))
         put = (
-            ("unload", reload and wanted),
+            ("unload_first", reload and wanted),
             ("runfile", wanted),
             ("registered", True),
             ("unload", reload and not wanted),
         )
         return _those(*key, *freed, *put)
     if elsewhere:
-        put = (("prebuilt", True), ("hold", True), forget)
+        put = (("prebuilt", True), forget)
     else:
         kernels = holds_kernels(ctx)
         built = driver.build == "dkms"
@@ -60,6 +60,18 @@ def installing(ctx: Ctx, decision: Decision, moves: Transaction) -> list[str]:
             ("pack", driver.build_host == ctx.host.name),
         )
     return _those(*key, *put, ("leave", deciding.leaving(driver, ctx.facts)), ("unload", reload))
+
+
+BEFORE = frozenset(("key", "no_key", "tools", "aside", "stop"))
+AFTER = frozenset(("pack", "prebuilt", "forget_kernels", "leave", "unload"))
+
+
+def stages(steps: Iterable[str]) -> dict[str, Any]:
+    """The steps before the driver is put in place and those after it; `of`: what it is put in place from, here, if it is. A build host
+    packs before another host takes it, since both do so in the last stage."""
+    each = list(steps)
+    of = next((name for name in ("precompiled", "dkms") if name in each), "runfile" if "registered" in each else "")
+    return {"before": [one for one in each if one in BEFORE], "of": of, "after": [one for one in each if one in AFTER]}
 
 
 def _those(*steps: tuple[str, object]) -> list[str]:
