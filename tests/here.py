@@ -69,11 +69,13 @@ def moved(folder: Path, *paths: str) -> Path:
     """Have plays in this folder use gpuprov's modules with these paths of the host below the folder. Returns the folder."""
     utils = folder / "module_utils" / "gpuprov_onhost"
     utils.mkdir(parents=True)
-    for file in (PLUGINS / "module_utils" / "gpuprov_onhost").glob("*.py"):
+    whole = PLUGINS / "module_utils" / "gpuprov_onhost"
+    for file in whole.rglob("*.py"):
+        (utils / file.relative_to(whole)).parent.mkdir(exist_ok=True)
         text = file.read_text(encoding="utf-8")
         for path in paths:
             text = text.replace(f'"{path}', f'"{folder}{path}')
-        (utils / file.name).write_text(text, encoding="utf-8")
+        (utils / file.relative_to(whole)).write_text(text, encoding="utf-8")
     return folder
 
 

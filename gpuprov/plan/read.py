@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Moment
 from gpuprov.capabilities.host import ansible_version
+from gpuprov.capabilities.mig import partitions
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.command import SHELL
 from gpuprov.gather.gather import gather_each
@@ -24,7 +25,7 @@ from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
 Pair = tuple[RawHost, HostSpec]
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
-KEPT = (*PROBES, nvidia.DRIVER, PYTHON)
+KEPT = (*PROBES, nvidia.DRIVER, PYTHON, *partitions.READS)
 """What deciding, planning and Ansible's way to the host read once the checks have been evaluated; a fleet's other facts are let go."""
 AFTER: tuple[Moment, ...] = ("now", "next-boot")
 

@@ -104,3 +104,10 @@ true""",
 
 mokutil 0.7.1 (https://github.com/lcp/mokutil/commit/f8cc30d) lists them in short, unless it is told --verbose-listing; before it and
 from 0.7.2 on they are shown whole."""
+SITE_KEY = Probe(
+    "site_key",
+    f"for f in {KEY_FILE} {CERTIFICATE_FILE} {SETTINGS_FILE}; do [ -e $f ] && echo $f; done; true",
+    lambda output: tuple(output.text.split()),
+    f"ls {FOLDER} {SETTINGS_FILE}",
+)
+"""What is on the host of a key of the site's: the files of it."""

@@ -153,6 +153,7 @@ GOOD: dict[str, Output | str] = {
     "driver_building": "there|dkms\nthere|gcc-c++\nthere|gcc\nthere|make\n",
     "debian_archives": "",
     "kernels_held": "",
+    "site_key": "",
     "package_locking": "",
     "repositories": "@arch amd64\n@end\n",
     "package_index": captured("package_index", "bookworm").text + toolkit_host.index(),

@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gpuprov import assets
 
@@ -156,17 +155,3 @@ def test_no_dkms(site: Site) -> None:
     done = site.run((FILES / "rebuild.sh").read_text(), "nvidia_peermem", K)
     assert done.returncode == 1
     assert "DKMS is not installed" in done.stdout
-
-
-def test_the_driver_leaves_with_what_stands_on_it(site: Site) -> None:
-    """In the order in which they hold each other; without these, nvidia itself would stay in use."""
-    tasks = yaml.safe_load((assets.root() / "roles/nvidia_driver/tasks/install/unload.yml").read_text(encoding="utf-8"))
-    script = tasks[1]["ansible.builtin.shell"]
-    site.program("rmmod", "#!/bin/sh\nrm -r ROOT/sys/module/$1\n")
-    loaded = ["nvidia", "nvidia_uvm", "nvidia_peermem", "nv_peer_mem", "gdrdrv"]
-    for name in loaded:
-        site.file(f"sys/module/{name}/refcnt", "0")
-    done = site.run(script)
-    assert done.stdout.splitlines() == [
-        f"unloaded {name}" for name in ("gdrdrv", "nv_peer_mem", "nvidia_peermem", "nvidia_uvm", "nvidia")
-    ]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.nvidia_driver.desired import DESIRED, make
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, Runfile
 from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.driver_packages import HELD_KERNELS
 from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.repository import Repository
@@ -85,6 +88,7 @@ def test_what_came_from_the_same_source_moves_along_in_every_architecture() -> N
 def test_the_machines_driver_is_not_a_containers_to_reload(container: str, *, reload: bool) -> None:
     made = make(context(NEWEST, container=container))
     assert (made["reload"], bool(made["reason"]), made["loads"]) == (reload, reload, reload)
+    assert ("stop" in made["installing"], "unload" in made["installing"]) == (reload, reload)
 
 
 def test_a_mirror_comes_first_and_the_driver_waits_for_it() -> None:
@@ -92,6 +96,8 @@ def test_a_mirror_comes_first_and_the_driver_waits_for_it() -> None:
     assert made["repository"]["url"] == "https://mirror.example/cuda"
     assert made["later"]["told"] == "driver 580 is resolved when apply has added https://mirror.example/cuda"
     assert (made["version"], made["install"]) == ("", [])
+    assert (made["sources"], made["asserting"], made["installing"]) == (["repository", "judge"], [], [])
+    assert (made["reason"], made["loads"]) == ("", False)
 
 
 def test_debians_components_come_first_unless_the_site_adds_them_itself() -> None:
@@ -102,6 +108,7 @@ def test_debians_components_come_first_unless_the_site_adds_them_itself() -> Non
     stanza = "URIs: http://deb.debian.org/debian\nSuites: bookworm\nComponents: contrib non-free non-free-firmware\n"
     assert f"Types: deb\n{stanza}Signed-By: /usr/share/keyrings/debian.gpg\n" in text
     assert made["later"]["told"].endswith("added contrib, non-free and non-free-firmware")
+    assert made["sources"] == ["components", "judge"]
     with pytest.raises(ProbeFailed, match="none of"):
         make(context(site={"nvidia_driver_manage_repository": False}, **bare))
 
@@ -118,6 +125,8 @@ def test_a_source_that_leaves_is_not_seen() -> None:
         context(source, **{**FRESH, "package_index": theirs + INDEX, "repositories": f"@arch amd64\n{file}@end\n"})
     )
     assert (seen["version"], seen["leaving"]) == ("535.309.01", ["nvidia"])
+    assert seen["sources"] == [], "act 1 takes no source away"
+    assert seen["installing"] == ["tools", "aside", "packages", "dkms", "leave"]
     assert make(context(source, **{**FRESH, "package_index": theirs + INDEX}))["version"] == "535.999.01"
 
 
@@ -155,9 +164,98 @@ def test_the_installers_options() -> None:
     assert options("580.95.05", "open", secure=True) == f"{first} --kernel-module-type=open {running}"
 
 
-def test_kernels_that_the_administrator_held_are_told_apart() -> None:
-    there = packages() + "hi |linux-image-amd64|6.1.1|linux\nii |linux-image-6.1.0-48-amd64|6.1.1|linux\n"
-    made = make(context(packages=there, kernels_held="linux-image-6.1.0-48-amd64\n"))
-    assert made["images_held"] == ["linux-image-amd64"]
-    assert made["images"] == ["linux-image-6.1.0-48-amd64", "linux-image-amd64"]
-    assert made["images_ours"] == ["linux-image-6.1.0-48-amd64"]
+HELD, NEW, OWN = "linux-image-amd64", "linux-image-6.1.0-48-amd64", "linux-image-6.1.0-47-amd64"
+SERVED = NvidiaDriver(version="535.309.01", build_host="builder")
+
+
+@pytest.mark.parametrize(
+    ("held", "ours", "recorded"),
+    [
+        ([HELD], [], [OWN, NEW]),
+        ([HELD, OWN, NEW], [OWN, NEW], [OWN, NEW]),
+        ([HELD, OWN], [OWN, "linux-image-6.1.0-46-amd64"], [OWN, NEW]),
+        ([HELD, OWN, NEW], [], []),
+    ],
+    ids=["at first", "again", "a kernel came and one went", "all are the admin's"],
+)
+def test_kernels_that_the_administrator_held_are_not_recorded(
+    held: list[str], ours: list[str], recorded: list[str]
+) -> None:
+    rows = [f"{'hi' if name in held else 'ii'} |{name}|6.1.1|linux\n" for name in (HELD, NEW, OWN)]
+    known: dict[str, Any] = {
+        "packages": packages() + "".join(rows),
+        "kernels_held": "".join(f"{name}\n" for name in ours),
+    }
+    made = make(context(SERVED, **known))
+    assert made["record"] == {HELD_KERNELS: "".join(f"{name}\n" for name in recorded)}
+    assert {HELD, NEW, OWN, "nvidia-kernel-dkms-prebuilt"} <= set(made["hold"]), "all are held"
+    assert "nvidia-kernel-dkms" not in made["hold"], "which the build host's package stands for"
+    loose = make(context(msgspec.structs.replace(SERVED, hold=False), **known))
+    assert (loose["hold"], loose["record"]) == ([], {})
+    assert {*ours} == {name for name in loose["release"] if name.startswith("linux-image")}, "the admin's stay held"
+    assert ("forget_kernels" in loose["installing"]) == bool(ours)
+    mine = make(context(**known))
+    assert {*ours} == {name for name in mine["release"] if name.startswith("linux-image")}, "DKMS builds for any kernel"
+    assert not {*mine["hold"]} & {HELD, NEW, OWN}
+
+
+def test_a_fresh_host_takes_these_steps() -> None:
+    made = make(context(**FRESH))
+    assert (made["sources"], made["asserting"]) == ([], ["transaction"])
+    assert made["installing"] == ["tools", "aside", "packages", "dkms"]
+    assert made["stages"] == {"before": ["tools", "aside"], "of": "dkms", "after": []}
+    assert set(made["hold"]) >= {"nvidia-kernel-dkms", "libcuda1"}
+
+
+def test_a_host_that_is_right_is_looked_at_once_more() -> None:
+    extra = "".join(f"ii |{name}|1|x\n" for name in ("nvidia-modprobe", "nvidia-persistenced"))
+    made = make(context(packages=packages() + extra))
+    assert (made["asserting"], made["installing"]) == ([], ["packages", "dkms"])
+
+
+def test_a_driver_that_is_loaded_is_built_aside_before_anything_is_stopped_for_it() -> None:
+    made = make(context(NEWEST, driver_building=""))
+    assert made["installing"] == ["tools", "aside", "stop", "packages", "dkms", "unload"]
+
+
+def test_a_site_key_comes_before_anything_is_built_and_goes_so_too() -> None:
+    signing = Signing(key_file="/site.key", certificate_file="")
+    made = make(context(NvidiaDriver(version="535.309.01", signing=signing), **FRESH))
+    assert made["installing"][:1] == ["key"]
+    (text,) = made["signing"]["settings"].values()
+    assert f"mok_signing_key={KEY_FILE}\nmok_certificate={CERTIFICATE_FILE}\n" in text
+    left = make(context(site_key=f"{KEY_FILE}\n", **FRESH))
+    assert (left["installing"][0], left["signing"]["left"]) == ("no_key", [KEY_FILE])
+    assert left["signing"]["settings"] == {}
+    elsewhere = msgspec.structs.replace(SERVED, signing=signing)
+    assert make(context(elsewhere, site_key=KEY_FILE))["installing"][0] == "no_key", "the build host signs"
+
+
+def test_what_a_build_host_and_the_hosts_that_it_serves_do() -> None:
+    builder = NvidiaDriver(version="535.309.01", build_host="gpu1")
+    assert make(context(builder, **FRESH))["installing"] == ["tools", "aside", "packages", "dkms", "pack"]
+    made = make(context(SERVED, **FRESH))
+    assert (made["asserting"], made["installing"]) == (["prebuilt", "transaction"], ["prebuilt"])
+    assert made["stand_in"] == []
+    assert made["stages"] == {"before": [], "of": "", "after": ["prebuilt"]}, "when the build host has packed"
+    moves = make(context(SERVED))
+    assert "nvidia-kernel-dkms" in moves["remove"], "it has built its own until now"
+    assert moves["stand_in"] == [f"nvidia-kernel-dkms={NEWER}"], (
+        "the old one would hold back the rest of the set in the trial"
+    )
+
+
+def test_an_installer_has_no_driver_loaded_under_it() -> None:
+    driver = NvidiaDriver(version="535.261.03", source="runfile", runfile=Runfile(url="https://x/y", sha256="AB"))
+    there = "record|1.0-5 (535.261.03)\nours|{}\nmodule|6.1.0-47-amd64|NVIDIA\n"
+    made = make(context(driver, runfile=there.replace("{}", '{"sha256": "cd"}')))
+    assert made["asserting"][-1] == "runfile"
+    assert made["installing"] == ["unload_first", "runfile", "registered"]
+    assert made["stages"] == {"before": [], "of": "runfile", "after": []}
+    (record,) = made["runfile"]["record"].values()
+    assert json.loads(record) == {"url": "https://x/y", "file": "", "sha256": "ab", "version": "535.261.03"}
+    parameters = msgspec.structs.replace(driver, module_parameters={"NVreg_OpenRmEnableUnsupportedGpus": 1})
+    made = make(context(parameters, runfile=there.replace("{}", '{"sha256": "ab"}')))
+    assert made["installing"] in (["registered", "unload"], ["registered"])
+    held = make(context(driver, runfile=there, kernels_held=f"{OWN}\n"))
+    assert held["installing"][:2] == ["hold", "forget_kernels"]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from gpuprov.capabilities import nvidia_driver
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.nvidia_driver.desired import DESIRED, make
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, decide
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.precompiled import Precompiled
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.signing import Signing
-from tests.capabilities.asking import B200, H100, Row, ask, facts, judge
+from tests.capabilities.asking import B200, H100, Row, ask, facts, good, judge
 from tests.capabilities.test_nvidia_driver_source import ROCKY, UBUNTU, names
 from tests.resolve.test_precompiled import E12, K60, K61, U580, module
 
@@ -158,3 +163,22 @@ def test_export() -> None:
     assert nvidia_driver.CAPABILITY.export(told) == NvidiaDriver(
         version="580.95.05", kernel_modules="open", build="precompiled"
     )
+
+
+def test_kernels_are_recorded_before_they_are_held_and_once_more_after_a_transaction_that_may_bring_one() -> None:
+    def made(driver: NvidiaDriver = BUILT, **changed: Any) -> dict[str, Any]:
+        texts = {**good(), **changed}
+        told = facts(**{probe.name: texts[probe.name] for probe in DESIRED.probes})
+        return make(Context(HostSpec(name="gpu1", capabilities={"nvidia_driver": driver}), driver, told))
+
+    there = f"offered|{module(K60, '580.95.05')}installed|{module(K60, '580.95.05')}"
+    on: dict[str, Any] = {**ON, "package_index": madison(), "precompiled_modules": there, "loaded_driver": ""}
+    loose: dict[str, Any] = {**on, "packages": dpkg(modules(), IMAGE.replace("hi ", "ii "))}
+    settled = made(**loose)
+    assert settled["installing"] == ["kernels", "packages", "new_kernels", "precompiled"]
+    assert list(settled["record"].values()) == ["linux-image-generic\n"]
+    assert {MINE, "linux-image-generic"} <= set(settled["hold"])
+    assert settled["linked_from"] == [MINE]
+    free = made(msgspec.structs.replace(BUILT, hold=False), **loose, kernels_held="linux-image-generic\n")
+    assert free["installing"] == ["packages", "forget_kernels", "precompiled"]
+    assert (free["hold"], "linux-image-generic" in free["release"]) == ([], True)

@@ -42,7 +42,7 @@ def play(folder: Path, tasks: list[dict[str, Any]], known: dict[str, Any] | None
     extra = {f"__nvidia_driver_prebuilt_{key}": str(path) for key, path in places.items()}
     driver = DRIVER | {name: value for name, value in more.items() if not name.startswith("nvidia_driver_")}
     given = {name: value for name, value in more.items() if name not in driver}
-    judged = {"gpuprov_judged": {"desired": {"nvidia_driver": driver}}, "gpuprov_catalog": {"kernels_held": "/held"}}
+    judged = {"gpuprov_judged": {"desired": {"nvidia_driver": driver}}}
     done = here.play(folder, {"vars": VARS | judged | given, "tasks": tasks}, inventory="builder,served", extra=extra)
     return f"{done.stdout}{done.stderr}"
 
@@ -103,42 +103,3 @@ def test_what_is_known_of_packages_is_not_lost_where_a_task_is_skipped() -> None
         reading = [task for task in tasks if (task.get("gpuprov_packages") or {}).get("action") == "read"]
         assert {task.get("register") for task in reading} <= {f"__{role}_on_host"}, role
         assert len(reading) < 2 or not [task["name"] for task in reading if "when" in task], role
-
-
-HELD, NEW, OWN = "linux-image-amd64", "linux-image-6.1.0-48-amd64", "linux-image-6.1.0-47-amd64"
-
-
-@pytest.mark.install
-@pytest.mark.parametrize(
-    ("held", "ours", "recorded"),
-    [
-        ([HELD], [], [NEW, OWN]),
-        ([HELD, OWN, NEW], [OWN, NEW], [NEW, OWN]),
-        ([HELD, OWN], [OWN, "linux-image-6.1.0-46-amd64"], [NEW, OWN]),
-        ([HELD, OWN, NEW], [], []),
-    ],
-    ids=["at first", "again", "a kernel came and one went", "all are the admin's"],
-)
-def test_kernels_that_the_admin_held_are_not_recorded(
-    tmp_path: Path, held: list[str], ours: list[str], recorded: list[str]
-) -> None:
-    lists = ("__nvidia_driver_images_record", "__nvidia_driver_kernel_packages")
-    show = [
-        {"name": "Show", "ansible.builtin.debug": {"msg": f"{{{{ {name} | sort | join(' ') }}}}"}} for name in lists
-    ]
-    facts: dict[str, Any] = {
-        "images": [HELD, NEW, OWN],
-        "images_held": held,
-        "images_ours": ours,
-    }
-    role = [
-        {
-            "name": "Read the role's variables",
-            "ansible.builtin.include_vars": {"file": str(ROOT / "roles/nvidia_driver/vars/main.yml")},
-        }
-    ]
-    told = play(tmp_path, role + show, **facts)
-    assert f'"msg": "{" ".join(sorted(recorded))}"' in told, told
-    assert f'"msg": "{" ".join(sorted([HELD, NEW, OWN]))}"' in told, "all are held"
-    told = play(tmp_path, role + show[1:], **{**facts, "nvidia_driver_hold": False})
-    assert told.count(f'"msg": "{" ".join(sorted(ours))}"') == 2, "what is released"

@@ -75,7 +75,7 @@ def test_a_script_is_not_made_of_values() -> None:
 def test_what_hosts_say_names_no_file_of_this_machine() -> None:
     """`fetch` writes on the machine that runs this."""
     fetching = {str(file.relative_to(ROLES)) for file, task in every_task() if "ansible.builtin.fetch" in task}
-    assert fetching == {"nvidia_driver/tasks/prebuilt/serve.yml"}
+    assert fetching == {"nvidia_driver/tasks/install/pack.yml"}
     text = (ROLES / "nvidia_driver/vars/main.yml").read_text(encoding="utf-8")
     cache = yaml.safe_load(text)["__nvidia_driver_prebuilt_cache"]
     assert cache.endswith("| join('-') | regex_replace('[^A-Za-z0-9.+~@%_-]', '_')) }}")

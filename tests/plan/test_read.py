@@ -11,6 +11,7 @@ from gpuprov.plan.read import KEPT, Reading, for_ansible, read
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
+from tests.capabilities import mig_host
 from tests.capabilities.asking import good
 
 
@@ -46,12 +47,13 @@ def test_ansible_cfg_has_its_say(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_read_is_let_go_but_for_what_plans_are_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan made of what is kept is the plan made of everything that the host said."""
-    outputs = {name: text if isinstance(text, Output) else Output(text) for name, text in good().items()}
+    texts = {**good(), "mig": mig_host.state(mig_host.gpu(on=False)), "container": "none\n"}
+    outputs = {name: text if isinstance(text, Output) else Output(text) for name, text in texts.items()}
     whole = Facts(outputs)
     raw = RawHost(
         name="gpu01",
         connection={"ansible_connection": "local"},
-        values={"nouveau": {}, "nvidia_driver": {"version": "580"}},
+        values={"nvidia_driver": {"version": "580"}, "mig": {"layout": [{"gpus": "all", "instances": {"3g.40gb": 2}}]}},
     )
     spec, _ = build_spec(raw)
     assert spec is not None
@@ -68,5 +70,6 @@ def test_what_was_read_is_let_go_but_for_what_plans_are_made_of(monkeypatch: pyt
     )
     (plan,), (same,) = (plans_of([pair], {"gpu01": Reading(facts, (other,))}) for facts in (kept.facts, whole))
     assert plan == same
+    assert plan.mig, "the GPUs are drawn"
     assert "is reloaded if nothing holds it" in str(plan.reboot_reasons), "the loaded driver was seen"
     assert for_ansible(pair, kept) == for_ansible(pair, Reading(whole, ()))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpuprov.onhost.driver import runfile
+from gpuprov.onhost.driver.dkms import Failed
 from gpuprov.simulate.parts import nvml
 from gpuprov.simulate.parts.base import File
 from gpuprov.simulate.standins import driver as standins_driver
 from gpuprov.simulate.standins import runfile as standins_runfile
+from tests.onhost.modules import ran
 
-ROLE = Path(__file__).parents[2] / "roles/nvidia_driver/files"
 VERSION = "580.95.05"
 
 
@@ -45,13 +49,44 @@ def test_it_is_the_same_each_time_and_says_what_it_is(file: Path) -> None:
     assert (status, VERSION in text) == (0, True)
 
 
-def test_the_role_reads_its_version_and_takes_away_what_is_wrong(file: Path) -> None:
-    assert sh(ROLE / "runfile.sh", file, told_sum(file)) == (0, f"{VERSION}\n")
-    status, text = sh(ROLE / "runfile.sh", file, "0" * 64)
-    assert status == 1
-    assert "the spec says 000" in text
+def judged(file: Path, sha256: str, version: str = VERSION, said: str = "") -> str:
+    """What the role says of the file; empty if it takes it."""
+    try:
+        runfile.judge(str(file), "https://x/y.run", sha256, version, said)
+    except Failed as error:
+        return str(error)
+    return ""
+
+
+def test_the_role_takes_the_file_of_the_spec_and_takes_away_another(file: Path) -> None:
+    assert judged(file, told_sum(file).upper()) == ""
+    assert file.exists()
+    assert runfile.version_of(str(file)) == VERSION
+    begins = "nvidia_driver.runfile https://x/y.run: its SHA-256 is "
+    said = judged(file, "0" * 64)
+    assert said.startswith(begins + told_sum(file) + ", and the spec says 000")
+    assert "; nothing was changed. Fix: the right file, and the sha256 that sha256sum says of it" in said
     assert not file.exists()
-    assert sh(ROLE / "runfile.sh", file, "0" * 64)[0] == 3, "no file"
+
+
+def test_the_role_says_why_there_is_no_file(tmp_path: Path) -> None:
+    none = tmp_path / "none"
+    assert "y.run: Request failed: 404; nothing was changed. Fix: mend the url" in judged(
+        none, "ab", said="Request failed: 404"
+    )
+    assert "y.run: it has not come; " in judged(none, "ab")
+    other = f"The checksum for y did not match ab; it was {'c' * 64}."
+    assert f"its SHA-256 is {'c' * 64}, and the spec says ab; nothing was changed. Fix: the right" in judged(
+        none, "ab", said=other
+    )
+
+
+def test_the_role_refuses_another_driver(file: Path, tmp_path: Path) -> None:
+    said = judged(file, told_sum(file), "570.1.1")
+    assert f"it holds driver {VERSION}, and nvidia_driver.version is 570.1.1; nothing" in said
+    bare = tmp_path / "bare"
+    bare.write_text("exit 0\n")
+    assert "it holds driver of unknown version, and" in judged(bare, hashlib.sha256(bare.read_bytes()).hexdigest())
 
 
 def test_a_damaged_file_fails_its_own_check(file: Path) -> None:
@@ -60,10 +95,34 @@ def test_a_damaged_file_fails_its_own_check(file: Path) -> None:
     status, text = sh(file, "--check")
     assert status == 1
     assert "Error in check sums" in text
-    mine = subprocess.run(["sha256sum", file], capture_output=True, text=True, check=True).stdout.split()[0]
-    status, text = sh(ROLE / "runfile.sh", file, mine)
-    assert status == 1
-    assert "its own check says: Error in check sums" in text
+    said = judged(file, hashlib.sha256(file.read_bytes()).hexdigest())
+    assert "it has the checksum of the spec, and its own check says: Error in check sums" in said
+
+
+def test_the_installer_is_told_where_to_work_and_its_first_error_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.run"
+    file.write_text(
+        'echo "$TMPDIR $*" > "$TMPDIR/asked"; echo "  ERROR: no kernel source"; echo "ERROR: worse"; exit ${1#--}\n'
+    )
+    asked: dict[str, Any] = {"state": "installed", "path": str(file), "version": VERSION, "flavour": "open"}
+    planned = ran(capsys, "gpuprov_driver_runfile", check=True, **asked)
+    assert (planned["changed"], planned["msg"]) == (True, f"{VERSION} (open) of a runfile")
+    assert not (tmp_path / "asked").exists()
+    assert ran(capsys, "gpuprov_driver_runfile", **asked, options=["--0", "--dkms"])["changed"]
+    assert (tmp_path / "asked").read_text() == f"{tmp_path} --0 --dkms\n"
+    failed = ran(capsys, "gpuprov_driver_runfile", **asked, options=["--3"])
+    assert failed["msg"].startswith(
+        f"NVIDIA's installer of {VERSION} failed: ERROR: no kernel source. Fix: /var/log/nvidia-installer.log"
+    )
+    file.write_text("exit 4\n")
+    assert "failed: status 4. Fix: " in ran(capsys, "gpuprov_driver_runfile", **asked)["msg"]
+    judging = {**asked, "state": "judged", "of": "/here", "sha256": "ab"}
+    assert ran(capsys, "gpuprov_driver_runfile", check=True, **judging)["msg"].startswith(
+        "/here is fetched, and its checksum"
+    )
+    assert "its SHA-256 is" in ran(capsys, "gpuprov_driver_runfile", **judging)["msg"]
 
 
 def test_what_is_in_it(file: Path) -> None:

@@ -14,6 +14,8 @@ from gpuprov.onhost.mig.state import named
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.spec.model import HostSpec
 
+READS = now.HOST_STATE
+"""The probes of which partitions are drawn."""
 Fate = Literal["stays", "created", "destroyed", "cut anew"]
 
 

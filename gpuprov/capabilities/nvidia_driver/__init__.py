@@ -8,7 +8,6 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.nvidia_driver import built_once, machine, now, origin, precompiled, preflight, runfile, signed
 from gpuprov.capabilities.nvidia_driver.desired import DESIRED
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, package_names, versions
-from gpuprov.capabilities.nvidia_driver.tables import tables
 from gpuprov.catalog import cuda, driver_data, drivers, gpus
 from gpuprov.catalog.driver_sets import BUILDS, MODULE_NAMES, SOURCES, driver_packages
 from gpuprov.probe import modules, system
@@ -190,7 +189,6 @@ CAPABILITY = Capability(
     fleet_rules=built_once.fleet_rules,
     export=export,
     export_probes=(*BASE_PROBES, modules.MODPROBE, RUNFILE),
-    tables=tables,
     desired=DESIRED,
     packages=True,
     needs_gpu=True,

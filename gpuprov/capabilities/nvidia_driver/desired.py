@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
 from typing import Any
 
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.nvidia_driver import decision as deciding
-from gpuprov.capabilities.nvidia_driver import transaction
+from gpuprov.capabilities.nvidia_driver import steps, transaction
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, NvidiaDriver, package_names, served
 from gpuprov.catalog import cuda, drivers, fabric, gpus
 from gpuprov.catalog.driver_sets import all_driver_packages
 from gpuprov.probe import house, nvidia, pci, runfile, system
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.driver_packages import ARCHIVES, KERNELS_HELD
-from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE
+from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE, SETTINGS_FILE, SITE_KEY
 from gpuprov.shared import certificates
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[NvidiaDriver]
 PLACE = "/var/cache/gpuprov"
 """Where a .run file lies on a host until it is installed."""
+SETTINGS = f"""# Managed by gpuprov: change the inventory, then apply again.
+# The site's key, that DKMS signs every module with.
+mok_signing_key={KEY_FILE}
+mok_certificate={CERTIFICATE_FILE}
+"""
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """`later`: what waits for a package source, `repository` and `components`: that source. `leaving`: sources that are not seen, and
-    leave. Then the decision, its transaction, what is held, and whether the loaded driver has to leave the kernel."""
+    leave. `sources`, `asserting`, `installing`: the steps of the role that this host needs. Then the
+    decision, its transaction, what is held, and whether the loaded driver has to leave the kernel."""
     decision = deciding.decided(ctx)
     waits = deciding.waits_for(ctx, decision)
     if decision.problem and not waits:
@@ -33,25 +39,42 @@ def make(ctx: Ctx) -> dict[str, Any]:
     told = f"driver {ctx.fragment.version} is resolved when apply has {waits}"
     problem = f"nvidia_driver.version {ctx.fragment.version}: {decision.problem}. Fix: {decision.hint}"
     of_packages = ctx.fragment.source != "runfile"
+    repository = deciding.repository(ctx) if of_packages else {}
+    components = deciding.components(ctx, ctx.facts.get(ARCHIVES)) if of_packages else {}
+    first = [name for name, comes in (("repository", repository), ("components", components)) if comes]
     return {
         "later": {"told": told, "problem": problem} if waits else {},
-        "repository": deciding.repository(ctx) if of_packages else {},
-        "components": deciding.components(ctx, ctx.facts.get(ARCHIVES)) if of_packages else {},
+        "sources": [*first, "judge"] if first or waits else [],
+        "repository": repository,
+        "components": components,
         "leaving": deciding.leaving(ctx.fragment, ctx.facts),
         **(_undecided() if waits else _decided(ctx, decision)),
     }
 
 
 def _undecided() -> dict[str, Any]:
-    return {"version": "", "branch": "", "flavour": "", "packages": {}, "install": [], "remove": [], "before": []}
+    nothing: dict[str, Any] = {key: [] for key in ("install", "remove", "before", "asserting", "installing")}
+    return {
+        "version": "",
+        "branch": "",
+        "flavour": "",
+        "packages": {},
+        "reason": "",
+        "loads": False,
+        "stages": steps.stages([]),
+        **nothing,
+    }
 
 
 def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     driver, facts = ctx.fragment, ctx.facts
     names, moves, mine = package_names(driver, facts), transaction.transaction(ctx, decision), decision.packages
     module, kernels, reasons = next(iter(mine), ""), deciding.kernels(ctx), deciding.reload_reasons(ctx, decision)
-    images = transaction.images(facts)
+    signs = bool(driver.signing.key_file) and not served(ctx.host, driver)
     return {
+        "asserting": steps.asserting(ctx, moves),
+        "installing": (taken := steps.installing(ctx, decision, moves)),
+        "stages": steps.stages(taken),
         "version": decision.version,
         "branch": decision.branch,
         "flavour": decision.flavour,
@@ -69,27 +92,25 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "builds": moves.builds,
         "built_from": [f"{name}={mine[name]}" for name in moves.source_packages],
         "source_packages": list(moves.source_packages),
+        "stand_in": [f"{name}={mine[name]}" for name in moves.source_packages if name in moves.remove],
         "whole": list(moves.whole),
-        "present": list(moves.present),
-        "signatures": _signatures(ctx, moves.remove),
-        "images": sorted(images),
-        "images_held": sorted(name for name, held in images.items() if held),
-        "images_ours": list(facts.get(KERNELS_HELD)),
+        **steps.holding(ctx, moves, module),
+        "linked_from": [name for name in mine if name.startswith(("linux-modules-nvidia-", "kmod-nvidia-"))],
         "prebuilt": transaction.prebuilt(facts),
         "served": served(ctx.host, driver),
         "reload": bool(reasons),
         "reason": _reason(ctx, decision) if reasons else "",
         "loads": bool(pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))) and not facts.get(system.CONTAINER),
         "contained": bool(facts.get(system.CONTAINER)),
-        "serial": certificates.of_file(driver.signing.certificate_file).get("serial", ""),
+        "signing": {
+            "serial": certificates.of_file(driver.signing.certificate_file).get("serial", "") if signs else "",
+            "key_file": KEY_FILE,
+            "certificate_file": CERTIFICATE_FILE,
+            "settings": {SETTINGS_FILE: SETTINGS} if signs else {},
+            "left": list(facts.get(SITE_KEY)),
+        },
         "runfile": _runfile(ctx, decision, [one.release for one in kernels]),
     }
-
-
-def _signatures(ctx: Ctx, remove: Iterable[str]) -> list[str]:
-    """Ubuntu's packages that hold the signatures of precompiled modules: they are released where those leave."""
-    leave = any(name.startswith("linux-modules-nvidia-") for name in remove)
-    return [name for name in transaction.installed(ctx) if leave and name.startswith("linux-signatures-nvidia-")]
 
 
 def _reason(ctx: Ctx, decision: Decision) -> str:
@@ -124,11 +145,13 @@ def _runfile(ctx: Ctx, decision: Decision, kernels: list[str]) -> dict[str, Any]
     ):
         options += [f"--module-signing-secret-key={KEY_FILE}", f"--module-signing-public-key={CERTIFICATE_FILE}"]
     sha256 = driver.runfile.sha256.lower()
+    named = {"url": driver.runfile.url, "file": driver.runfile.file}
+    record = json.dumps({**named, "sha256": sha256, "version": driver.version})
     return {
         "wanted": deciding.installs_runfile(ctx, decision),
         "options": options,
         "place": f"{PLACE}/NVIDIA-Linux-{driver.version}-{sha256[:12]}.run",
-        "record": runfile.OURS,
+        "record": {runfile.OURS: record + "\n"},
     }
 
 
@@ -142,7 +165,7 @@ def _facts(host: HostSpec) -> object:
 
 DESIRED = Desired(
     (
-        *(*deciding.TRANSACTION, ARCHIVES, KERNELS_HELD, runfile.RUNFILE),
+        *(*deciding.TRANSACTION, ARCHIVES, KERNELS_HELD, SITE_KEY, runfile.RUNFILE),
         *(nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER, house.SECURE_BOOT),
     ),
     make,

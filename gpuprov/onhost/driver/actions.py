@@ -1,0 +1,128 @@
+"""What the module gpuprov_driver_modules can be asked for. Each function answers one state; they raise Failed, or packages.Refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Callable, Dict, Mapping, Sequence
+
+from ..packages import choice
+from ..packages.model import Settings
+from . import aside, in_place, signing
+from .dkms import Failed
+
+Asked = Mapping[str, Any]
+Answer = Dict[str, Any]
+COMPILERS = {"g++": "gcc-c++", "gcc": "gcc", "cc": "gcc", "make": "make"}
+"""The package of a program, by rpm; Debian's g++ is called so."""
+
+
+def build_aside(family: str, asked: Asked, check: bool) -> Answer:
+    """Where the modules were packed."""
+    if check:
+        return {"changed": False, "pack": ""}
+    files = choice.manager(Settings(asked["lock_timeout"], tuple(asked["without"]))).files(asked["built_from"])
+    try:
+        pack = aside.build(family, files, asked["kernels"])
+    except Failed as error:
+        said = " | ".join((error.lines or [str(error)])[-9:])
+        raise Failed(
+            f"the kernel modules of {asked['version']} ({asked['flavour']}) could not be built; the driver that was there is "
+            f"untouched. {said}. Fix: {_fix(family, said)}"
+        ) from error
+    if family != "debian":
+        aside.put_into_tree(pack)
+    return {"changed": False, "pack": pack}
+
+
+def _fix(family: str, said: str) -> str:
+    absent = re.search(r"([^ /]+): command not found", said)
+    if not absent:
+        return (
+            "another version (gpuprov catalog drivers), the other kernel_modules, or a kernel that this one builds for"
+        )
+    name = absent[1]
+    package = name if (family, name) == ("debian", "g++") else COMPILERS.get(name, f"the package of {name}")
+    return f"install {package}, and apply again"
+
+
+def built(family: str, asked: Asked, check: bool) -> Answer:
+    """The modules of a DKMS package. In check mode the package may not be there yet: the transaction before it was not done."""
+    mine = asked["package"], asked["module"], asked["flavour"], asked["kernels"]
+    if check:
+        try:
+            return _answer(in_place.lacking(family, *mine))
+        except Failed:
+            return _answer([])
+    try:
+        kernels = in_place.install(family, *mine, asked["pack"])
+    except Failed as error:
+        raise _unbuilt(error) from error
+    finally:
+        clear(family, asked, check)
+    return _answer(kernels, _signed(asked))
+
+
+def registered(_family: str, asked: Asked, check: bool) -> Answer:
+    """The modules that NVIDIA's installer registered."""
+    if check:
+        return _answer([])
+    try:
+        kernels = in_place.register(asked["version"], asked["flavour"], asked["kernels"])
+    except Failed as error:
+        raise _unbuilt(error) from error
+    return _answer(kernels, _signed(asked))
+
+
+def linked(family: str, asked: Asked, check: bool) -> Answer:
+    """The modules of precompiled packages."""
+    if check:
+        return _answer([])
+    try:
+        return _answer(in_place.link(family, asked["version"], asked["packages"], asked["kernels"]))
+    except Failed as error:
+        raise Failed(
+            f"the precompiled modules are not in place: {error}. Fix: find what else puts modules there (modinfo -n nvidia), or "
+            "nvidia_driver.build dkms"
+        ) from error
+
+
+def clear(family: str, asked: Asked, check: bool) -> Answer:
+    """No modules that were built aside."""
+    if asked["pack"] and not check:
+        aside.take_away(family, asked["pack"])
+    return {"changed": False}
+
+
+ACTIONS: dict[str, Callable[[str, Asked, bool], Answer]] = {
+    "aside": build_aside,
+    "dkms": built,
+    "runfile": registered,
+    "precompiled": linked,
+    "cleared": clear,
+}
+
+
+def _unbuilt(error: Failed) -> Failed:
+    return Failed(
+        f"the kernel modules could not be built: {error}. Fix: remove that kernel, or choose a version that builds for it"
+    )
+
+
+def _signed(asked: Asked) -> list[str]:
+    if not asked["serial"]:
+        return []
+    keys = asked["key_file"], asked["certificate_file"]
+    try:
+        return signing.sign_all(asked["version"], asked["serial"], *keys, asked["kernels"])
+    except Failed as error:
+        raise Failed(
+            f"the kernel modules could not be signed: {error}. Fix: install the kernel's headers, which have sign-file, and apply "
+            "again"
+        ) from error
+
+
+def _answer(kernels: Sequence[str], signed: Sequence[str] = ()) -> Answer:
+    """`changed`, and what; as a difference."""
+    lines = [f"installed for {kernel}" for kernel in kernels] + [f"signed for {one}" for one in signed]
+    answer = {"changed": bool(lines), "kernels": list(kernels), "signed": list(signed)}
+    return {**answer, "diff": {"prepared": "".join(f"{line}\n" for line in lines)}} if lines else answer

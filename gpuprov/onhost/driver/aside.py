@@ -1,0 +1,172 @@
+"""The modules of a DKMS package built where they touch nothing: the old package's scriptlet removes its own, and from then on a build
+that fails leaves a host without any.
+
+They are packed: on Debian where the package's postinst looks (ldtarball in /usr/lib/dkms/common.postinst), so that the transaction
+builds nothing; else in /var/lib/gpuprov, and put into DKMS's tree as built. DKMS's tree is not touched before.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import signal
+import subprocess
+from contextlib import contextmanager, suppress
+from typing import Iterator, Sequence
+
+from ..packages.commands import run
+from .dkms import SOURCES, TREE, Failed, Source, complaints, dkms, environment, forget, source
+
+WORK = "/var/lib/gpuprov/prebuild"
+PACKS = "/var/lib/gpuprov/prebuilt"
+SHARED = "/usr/share"
+ENDING = ".dkms.tar.gz"
+
+
+def build(family: str, files: Sequence[str], kernels: Sequence[str]) -> str:
+    """Build for each kernel; where the pack is. Raises Failed."""
+    forget(WORK)
+    clear(family)
+    os.makedirs(f"{WORK}/content")
+    os.makedirs(f"{WORK}/tree")
+    try:
+        with _ended_by_signals():
+            for file in files:
+                _unpack(family, file)
+            mine = _source(files)
+            _add(mine)
+            for kernel in kernels:
+                _build(mine, kernel)
+            return _pack(family, mine, kernels)
+    finally:
+        forget(WORK)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """A connection that is lost ends the build with what it has written: as an exception, which tidies up."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise SystemExit(1)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGHUP, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _unpack(family: str, file: str) -> None:
+    content = f"{WORK}/content"
+    if family == "debian":
+        ran = run(["dpkg-deb", "-x", file, content])
+        if ran.status:
+            raise Failed(f"{file} cannot be unpacked", [ran.said, f"{file} cannot be unpacked"])
+        return
+    try:
+        with open(file, "rb") as package:
+            made = subprocess.run(["rpm2archive", "-"], stdin=package, capture_output=True, check=False)
+        put = subprocess.run(["tar", "-xz", "-C", content], input=made.stdout, capture_output=True, check=False)
+        said = (made.stderr + put.stderr).decode(errors="replace").split()
+        failed = bool(made.returncode or put.returncode)
+    except OSError as error:
+        said, failed = [str(error)], True
+    if failed:
+        raise Failed(f"{file} cannot be unpacked", [" ".join(said), f"{file} cannot be unpacked"])
+
+
+def _source(files: Sequence[str]) -> Source:
+    found = sorted(glob.glob(f"{WORK}/content/usr/src/*/dkms.conf"))
+    if not found:
+        raise Failed("no dkms.conf", [f"{' '.join(files)}: no dkms.conf"])
+    mine = source(found[0])
+    # A dkms.conf may say another name (nvidia in nvidia-open-570.133.20), and the pack would have it:
+    # https://github.com/NVIDIA/open-gpu-kernel-modules/pull/567
+    with open(found[0], encoding="utf-8", errors="surrogateescape") as file:
+        text = file.read()
+    with open(found[0], "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(re.sub(r"^PACKAGE_NAME=.*", f'PACKAGE_NAME="{mine.name}"', text, flags=re.MULTILINE))
+    return mine
+
+
+def _aside(action: str, mine: Source, *words: str) -> list[str]:
+    trees = ["--dkmstree", f"{WORK}/tree", "--sourcetree", f"{WORK}/content/usr/src"]
+    return ["dkms", action, *trees, *mine.words, *words]
+
+
+def _add(mine: Source) -> None:
+    ran = run(_aside("add", mine))
+    if ran.status:
+        raise Failed("DKMS does not take the source", ran.err.splitlines() or ran.lines)
+
+
+def _build(mine: Source, kernel: str) -> None:
+    ran = run(_aside("build", mine, "-k", kernel), environment(kernel))
+    tree = f"{WORK}/tree/{mine.name}/{mine.version}"
+    if ran.status:
+        logs = sorted(glob.glob(f"{tree}/**/make.log", recursive=True))
+        said = (ran.out + ran.err).splitlines()
+        lines = complaints(logs[0]) if logs else [line[:200] for line in said[-8:]]
+        raise Failed("the build fails", [f"kernel {kernel}:", *lines])
+    files = sorted(glob.glob(f"{tree}/{kernel}/**/nvidia*.ko*", recursive=True))
+    built = [file for file in files if re.search(r"/nvidia(-current(-open)?)?[.]ko", file)]
+    magic = run(["modinfo", "-F", "vermagic", built[0]]) if built else None
+    made = magic.out.partition(" ")[0].strip() if magic and magic.status == 0 else ""
+    if made and made != kernel:
+        told = f"kernel {kernel}: DKMS built modules of kernel {made} for it, which it would refuse"
+        raise Failed(told, [told])
+
+
+def _pack(family: str, mine: Source, kernels: Sequence[str]) -> str:
+    name = f"{mine.name}-{mine.version}{ENDING}"
+    pack = f"{SHARED}/{mine.name}-dkms/{name}" if family == "debian" else f"{PACKS}/{name}"
+    os.makedirs(os.path.dirname(pack), exist_ok=True)
+    # Not compressed, which takes longer than all else here: ldtarball looks at the content, not the name (dkms 2.8 to 3.2).
+    plain = pack[: -len(".gz")]
+    which = [word for kernel in kernels for word in ("-k", kernel)]
+    ran = run(_aside("mktarball", mine, *which, "--archive", plain))
+    if ran.status:
+        with suppress(OSError):
+            os.unlink(plain)
+        raise Failed("the modules cannot be packed", ran.err.splitlines() or ran.lines)
+    os.rename(plain, pack)
+    return pack
+
+
+def of_pack(pack: str) -> Source:
+    name, _, version = os.path.basename(pack)[: -len(ENDING)].rpartition("-")
+    return Source(name, version)
+
+
+def put_into_tree(pack: str) -> None:
+    """Put the modules of the pack into the host's DKMS tree as built, so that an rpm's scriptlet, which runs dkms build, finds
+    nothing to do; unless DKMS has this version already: then its modules are the other flavour's, and `in_place` takes the pack."""
+    mine = of_pack(pack)
+    there = (f"{TREE}/{mine.name}/{mine.version}", f"{SOURCES}/{mine.name}-{mine.version}")
+    if not any(map(os.path.exists, there)):
+        dkms("ldtarball", "--archive", pack)
+
+
+def clear(family: str) -> None:
+    """Take away what runs that were cut off have built aside."""
+    found = f"{SHARED}/nvidia*-dkms/*{ENDING}" if family == "debian" else f"{PACKS}/*{ENDING}"
+    for pack in sorted(glob.glob(found)):
+        if family != "debian" or run(["dpkg-query", "-S", pack]).status:
+            take_away(family, pack)
+
+
+def take_away(family: str, pack: str) -> None:
+    """Remove the pack, and from DKMS's tree what no package came to own the source of."""
+    if family != "debian":
+        mine = of_pack(pack)
+        folder = f"{SOURCES}/{mine.name}-{mine.version}"
+        if os.path.exists(folder) and run(["rpm", "-qf", f"{folder}/dkms.conf"]).status:
+            dkms("remove", *mine.words, "--all")
+            forget(folder)
+    with suppress(FileNotFoundError):
+        os.unlink(pack)
+    if family == "debian":
+        with suppress(OSError):
+            os.rmdir(os.path.dirname(pack))

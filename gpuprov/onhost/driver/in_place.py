@@ -1,0 +1,130 @@
+"""The modules that each kernel loads: installed by DKMS, of precompiled packages, or of NVIDIA's installer."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from contextlib import suppress
+from typing import Sequence
+
+from ..packages.commands import run
+from . import aside, dkms
+from .dkms import Failed, Source
+
+CONF = "dkms.conf"
+
+
+def lacking(family: str, package: str, module: str, flavour: str, kernels: Sequence[str]) -> list[str]:
+    """Kernels whose modules are not those of the DKMS package. Raises Failed.
+
+    DKMS says "installed" also where the module's file is gone, or is of the other flavour: modinfo looks.
+    """
+    mine = of_package(family, package)
+    return [kernel for kernel in kernels if not _is_there(mine, kernel, module, flavour)]
+
+
+def install(family: str, package: str, module: str, flavour: str, kernels: Sequence[str], pack: str) -> list[str]:
+    """Build and install the DKMS package's modules for each kernel that lacks them; which those are. Raises Failed. `pack`: modules
+    that were built aside."""
+    mine = of_package(family, package)
+    if not pack:  # what a run that was cut off built aside: a later installation of the same version must not load it
+        aside.clear(family)
+    done = []
+    for kernel in kernels:
+        if dkms.known(mine, kernel, "installed"):
+            if dkms.is_right(kernel, module, mine.version, flavour):
+                continue
+            # What is there is another flavour's or kernel's, or its file is lost: DKMS would install the same again.
+            if family != "debian":
+                dkms.dkms("unbuild", *mine.words, "-k", kernel)
+        if pack and not dkms.known(mine, kernel, "built", "installed"):
+            dkms.dkms("ldtarball", "--force", "--archive", pack)
+        dkms.installed(mine, kernel)
+        done.append(kernel)
+    # What DKMS found in the place of its own modules it would put back when it goes: over precompiled ones, for instance.
+    dkms.forget(f"{dkms.TREE}/{mine.name}/original_module")
+    return done
+
+
+def of_package(family: str, package: str) -> Source:
+    """What DKMS calls the modules of this installed package. Raises Failed."""
+    ran = run(["dpkg-query", "-L", package] if family == "debian" else ["rpm", "-ql", package])
+    if ran.status:
+        raise Failed(f"{package} is not installed")
+    confs = [
+        line
+        for line in ran.lines
+        if os.path.dirname(os.path.dirname(line)) == dkms.SOURCES and line.endswith(f"/{CONF}")
+    ]
+    if not confs or not os.path.isfile(confs[0]):
+        raise Failed(
+            f"{package} has no {CONF} below {dkms.SOURCES}, so DKMS cannot build its modules: install {package} anew, or take a "
+            "version whose package has one"
+        )
+    return dkms.source(confs[0])
+
+
+def _is_there(mine: Source, kernel: str, module: str, flavour: str) -> bool:
+    return dkms.known(mine, kernel, "installed") and dkms.is_right(kernel, module, mine.version, flavour)
+
+
+def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
+    """Have DKMS build and install the modules that NVIDIA's installer registered, for each kernel that lacks them; which those are.
+    Raises Failed. An installer whose registration fails only warns, and puts the modules there itself: DKMS would build none for the
+    next kernel."""
+    conf = f"{dkms.SOURCES}/nvidia-{version}/{CONF}"
+    if not os.path.isfile(conf):
+        raise Failed(f"{conf} is not there: DKMS has no source to build")
+    mine, wanting = Source("nvidia", version), []
+    for kernel in kernels:
+        there = dkms.modinfo(kernel, "version", "nvidia") == version and dkms.known(mine, kernel, "installed")
+        if not (there and dkms.is_flavour(kernel, "nvidia", flavour)):
+            dkms.installed(mine, kernel)
+            wanting.append(kernel)
+    return wanting
+
+
+def link(family: str, version: str, packages: Sequence[str], kernels: Sequence[str]) -> list[str]:
+    """Have the modules of the precompiled packages be the ones that each kernel loads; for which that took something. Raises Failed.
+
+    DKMS, when it goes, puts back what it once found in the place of its own (original_module in
+    https://github.com/dell/dkms/blob/main/dkms.in): of no package, and first.
+    """
+    done = []
+    for kernel in kernels:
+        if dkms.modinfo(kernel, "version", "nvidia") == version:
+            continue
+        _remove_strangers(family, version, kernel)
+        run(["depmod", "-a", kernel])
+        said = ""
+        for package in packages:
+            if dkms.modinfo(kernel, "version", "nvidia") == version:
+                break
+            if package.endswith((f"-{kernel}", "-" + re.split(r"\.el\d", kernel)[0])):
+                said = _configure(family, package)
+        found = dkms.modinfo(kernel, "version", "nvidia")
+        if found != version:
+            raise Failed(f"kernel {kernel}: {found or 'no module'} of nvidia, not {version}: {said}")
+        done.append(kernel)
+    return done
+
+
+def _remove_strangers(family: str, version: str, kernel: str) -> None:
+    """Modules of another version that no package owns."""
+    for file in sorted(glob.glob(f"{dkms.KERNELS}/{kernel}/**/nvidia.ko*", recursive=True)):
+        ran = run(["modinfo", "-F", "version", file])
+        owner = ["dpkg-query", "-S", file] if family == "debian" else ["rpm", "-qf", file]
+        if (ran.status == 0 and ran.out.strip() == version) or run(owner).status == 0:
+            continue
+        folder = os.path.dirname(file)
+        for one in glob.glob(f"{glob.escape(folder)}/nvidia.ko*") + glob.glob(f"{glob.escape(folder)}/nvidia-*.ko*"):
+            with suppress(FileNotFoundError):
+                os.unlink(one)
+
+
+def _configure(family: str, package: str) -> str:
+    """Have the package put its modules in place once more; what it says."""
+    if family == "debian":
+        return run(["dpkg-reconfigure", package], {"DEBIAN_FRONTEND": "noninteractive"}).said
+    return run(["sh"], stdin=run(["rpm", "-q", "--qf", "%{POSTIN}\\n", package]).out).said

@@ -1,0 +1,87 @@
+"""The driver in the running kernel: taken out for a change, loaded anew after it, or put back where the change failed."""
+
+from __future__ import annotations
+
+import os
+from typing import Sequence
+
+from .. import reasons
+from ..files import read, remove, write
+from ..packages.commands import run
+
+MODULES = "/sys/module"
+NOTE = "/run/gpuprov/unloaded"
+"""Modules that were taken out of the kernel, in that order, until they are there again; a reboot ends it."""
+STACK = ("gdrdrv", "nv_peer_mem", "nvidia_peermem", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
+"""By their own names: Debian's files are called nvidia-current."""
+ABOVE = STACK[:3]
+SERVICES = ("gdrdrv.service", "gdrcopy.service", "nv_peer_mem.service", "gpuprov-gpudirect.service")
+"""Which load what stands on the driver."""
+
+
+class Failed(Exception):
+    """Its message says what does not load, and why."""
+
+
+def loaded() -> list[str]:
+    """The modules of the driver, and what stands on it, that are in the kernel, topmost first."""
+    return [name for name in STACK if os.path.isdir(f"{MODULES}/{name}")]
+
+
+def take_out() -> list[str]:
+    """Unload what nothing uses; which left. What stays asks for a reboot."""
+    gone = []
+    for name in loaded():
+        _note([*_noted(), name])
+        if run(["rmmod", name]).status == 0:
+            gone.append(name)
+        else:
+            _note([one for one in _noted() if one != name])
+    return gone
+
+
+def put_back() -> list[str]:
+    """Load again what was unloaded, as far as it loads."""
+    names = _noted()[::-1]
+    if names:
+        run(["modprobe", "-a", *names])
+    remove(NOTE)
+    return names
+
+
+def waits() -> bool:
+    """Whether the driver is not loaded, although nothing waits for a reboot."""
+    return not os.path.isdir(f"{MODULES}/nvidia") and not reasons.known()
+
+
+def load() -> None:
+    """Raises Failed."""
+    ran = run(["modprobe", "nvidia"])
+    if ran.status:
+        raise Failed(
+            f"the NVIDIA module does not load: {ran.err.strip()}. Fix: dmesg | grep -E 'NVRM|nvidia' on the host says why; gpuprov "
+            "explain finds most of its messages"
+        )
+
+
+def above() -> list[str]:
+    """What stood on the old driver (gdrcopy, peer memory) and is not loaded again yet."""
+    return [name for name in _noted() if name in ABOVE]
+
+
+def restore_above() -> None:
+    """Load it by the services that had loaded it."""
+    run(["systemctl", "try-restart", *SERVICES])
+
+
+def settled() -> None:
+    """What was taken out is not to be put back any more."""
+    remove(NOTE)
+
+
+def _noted() -> list[str]:
+    return [name for name in read(NOTE).split() if name in STACK]
+
+
+def _note(names: Sequence[str]) -> None:
+    write(NOTE, "".join(f"{name}\n" for name in dict.fromkeys(names))) if names else remove(NOTE)

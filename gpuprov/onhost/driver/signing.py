@@ -1,0 +1,123 @@
+"""Modules that DKMS has built, signed anew where another key signed them, without building them again; DKMS then installs them."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+from typing import Sequence
+
+from . import dkms
+from .dkms import Failed
+
+MAGIC = b"~Module signature appended~\n"
+HEAD = 12
+"""Bytes between signature and MAGIC, of which the last four are the signature's length
+(https://github.com/torvalds/linux/blob/master/include/linux/module_signature.h)."""
+# As the kernel's own scripts/Makefile.modinst compresses.
+COMPRESSORS = {".zst": ["zstd", "-T0", "-q", "-c"], ".gz": ["gzip", "-n", "-c"], ".xz": ["xz", "--check=crc32", "-c"]}
+BOOT = "/boot"
+
+
+def sign_all(version: str, wanted: str, key: str, certificate: str, kernels: Sequence[str]) -> list[str]:
+    """Have every module of this driver version signed by the certificate with the serial number `wanted`. Returns `KERNEL: MODULE ...`
+    for each kernel whose modules were not; raises Failed."""
+    done = []
+    for kernel in kernels:
+        for folder in sorted(glob.glob(f"{dkms.TREE}/nvidia*/{version}/{kernel}/*/module")):
+            name = folder.split("/")[-5]
+            try:
+                if late := _signed(name, folder, version, kernel, wanted, key, certificate):
+                    done.append(f"{kernel}: {' '.join(map(os.path.basename, late))}")
+            except OSError as error:
+                raise Failed(f"kernel {kernel}: {error}") from error
+            except Failed as error:
+                raise Failed(f"kernel {kernel}: {error}") from error
+    return done
+
+
+def _signed(name: str, folder: str, version: str, kernel: str, wanted: str, key: str, certificate: str) -> list[str]:
+    files = sorted(one for one in glob.glob(f"{folder}/*.ko*") if not one.endswith(".gpuprov"))
+    wrong = [file for file in files if serial(file) != wanted]
+    for file in wrong:
+        sign(file, kernel, key, certificate)
+    installed = glob.glob(f"{dkms.KERNELS}/{kernel}/*/**/nvidia*.ko*", recursive=True)
+    mine = {_name(file) for file in files}
+    late = [one for one in installed if _name(one) in mine and serial(one) != wanted]
+    if wrong or late:
+        _run("dkms", "install", "--force", "-m", name, "-v", version, "-k", kernel)
+    return wrong or late
+
+
+def _name(file: str) -> str:
+    return os.path.basename(file).partition(".ko")[0]
+
+
+def _run(*argv: str) -> bytes:
+    """What the command prints. Raises Failed with its complaint."""
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode:
+        said = (done.stderr + done.stdout).decode(errors="replace").split("\n")
+        raise Failed(" ".join([" ".join(argv[:4]), *said]).strip())
+    return done.stdout
+
+
+def serial(file: str) -> str:
+    """The serial number of the certificate that signed a module; empty without a signature."""
+    shown = _run("modinfo", "-F", "sig_key", file).decode(errors="replace").replace(":", "")
+    return "".join(shown.split()).lower().lstrip("0")
+
+
+def unsigned(content: bytes) -> bytes:
+    """The module without its signature."""
+    if not content.endswith(MAGIC):
+        return content
+    end = len(content) - len(MAGIC)
+    return content[: end - HEAD - int.from_bytes(content[end - 4 : end], "big")]
+
+
+def hash_of(kernel: str) -> str:
+    """The hash that the kernel's own modules are signed with."""
+    for file in (f"{dkms.KERNELS}/{kernel}/build/.config", f"{BOOT}/config-{kernel}"):
+        if os.path.exists(file):
+            with open(file, encoding="utf-8", errors="replace") as config:
+                found = re.search('^CONFIG_MODULE_SIG_HASH="(.+)"', config.read(), re.MULTILINE)
+            if found:
+                return found[1]
+    return "sha256"
+
+
+def signer(kernel: str) -> str:
+    """The program that signs: the kernel's, or Ubuntu's, as DKMS takes it."""
+    mine = f"{dkms.KERNELS}/{kernel}/build/scripts/sign-file"
+    found = mine if os.access(mine, os.X_OK) else shutil.which("kmodsign")
+    if not found:
+        raise Failed(f"{mine} is not there, nor is kmodsign")
+    return found
+
+
+def sign(file: str, kernel: str, key: str, certificate: str) -> None:
+    """Sign one module in place, compressed as it was."""
+    plain, ending = os.path.splitext(file)
+    pack = COMPRESSORS.get(ending)
+    work = (plain if pack else file) + ".gpuprov"
+    try:
+        if pack:
+            content = _run(*pack, "-d", file)
+        else:
+            with open(file, "rb") as module:
+                content = module.read()
+        with open(work, "wb") as module:
+            module.write(unsigned(content))
+        _run(signer(kernel), hash_of(kernel), key, certificate, work)
+        if pack:
+            content = _run(*pack, work)
+            with open(work, "wb") as module:
+                module.write(content)
+        os.chmod(work, 0o644)
+        os.replace(work, file)
+    finally:
+        if os.path.exists(work):
+            os.remove(work)

@@ -1,0 +1,87 @@
+#!/usr/bin/python
+"""NVIDIA's driver in the running kernel."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpuprov_driver_loaded
+short_description: Take the driver out of the kernel, load it, or put back what was taken out
+description:
+  - What V(out) has taken out is noted under /run/gpuprov until V(loaded) or V(back) has been run, also by a later run.
+  - On a host that waits for a reboot nothing is loaded. What is in use is not taken out.
+author: gpuprov
+options:
+  state:
+    description: >-
+      V(out) unloads the driver and what stands on it. V(loaded) loads the driver where it is not, and restarts the services that had
+      loaded what stood on the old one. V(back) loads again what was taken out, as far as it loads.
+    type: str
+    choices: [out, loaded, back]
+    required: true
+  wanted:
+    description: Whether the driver is to be loaded at all; not in a container, nor without a GPU (V(loaded)).
+    type: bool
+    default: true
+attributes:
+  check_mode: {support: full}
+  diff_mode: {support: full}
+"""
+
+EXAMPLES = r"""
+- name: Take the old driver out
+  gpuprov_driver_loaded: {state: out}
+- name: Load the new one
+  gpuprov_driver_loaded: {state: loaded}
+"""
+
+RETURN = r"""
+modules:
+  description: What was unloaded, or loaded.
+  type: list
+  elements: str
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost.driver import loaded
+
+SPEC = {
+    "state": {"type": "str", "choices": ["out", "loaded", "back"], "required": True},
+    "wanted": {"type": "bool", "default": True},
+}
+
+
+def main() -> None:
+    module = AnsibleModule(SPEC, supports_check_mode=True)
+    state, check = module.params["state"], module.check_mode
+    if state == "out":
+        names = loaded.loaded() if check else loaded.take_out()
+    elif state == "back":
+        names = [] if check else loaded.put_back()
+    else:
+        names = _load(module)
+    before, after = ("loaded", "not loaded") if state == "out" else ("not loaded", "loaded")
+    diff = {
+        word: "".join(f"{name}: {what}\n" for name in names) for word, what in (("before", before), ("after", after))
+    }
+    module.exit_json(changed=bool(names), modules=names, diff=diff)
+
+
+def _load(module: AnsibleModule) -> list[str]:
+    names: list[str] = ["nvidia"] if module.params["wanted"] and loaded.waits() else []
+    above: list[str] = loaded.above()
+    if module.check_mode:
+        return names + above
+    if names:
+        try:
+            loaded.load()
+        except loaded.Failed as error:
+            module.fail_json(msg=str(error))
+    if above:
+        loaded.restore_above()
+    loaded.settled()
+    return names + above
+
+
+if __name__ == "__main__":
+    main()
