@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import here
 from tests.onhost.modules import ran
 
 CONTENT = b"an installer" * 1000
@@ -126,3 +127,26 @@ def test_a_file_of_the_controller_is_asked_for_where_it_is_missing(tmp_path: Pat
     beside.write_bytes(b"another")
     assert "installer.tar.gz: its SHA-256 is" in ask(**given, came=str(beside))["msg"]
     assert "one of url and file names it" in ask(url="")["msg"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_file_beside_the_inventory_is_measured_before_a_host_gets_it(tmp_path: Path, check: bool) -> None:
+    """Through Ansible, with its action."""
+    (tmp_path / "beside.tar.gz").write_bytes(CONTENT)
+    asked = {"of": "rdma.erdma", "file": "beside.tar.gz", "path": str(tmp_path / "in/it.tar.gz"), "sha256": DIGEST}
+    other = {**asked, "sha256": "0" * 64, "hint": "the one of Alibaba"}
+    tasks = [
+        {"name": "Bring it", "gpuprov_fetch": asked},
+        {"name": "Bring it again", "gpuprov_fetch": asked},
+        {"name": "Bring another", "gpuprov_fetch": other, "ignore_errors": True},
+        {"name": "Bring none", "gpuprov_fetch": {**asked, "file": "none.tar.gz"}},
+    ]
+    done = here.play(tmp_path, {"tasks": tasks}, check=check)
+    said = " ".join(done.stdout.split())
+    assert (
+        f"its SHA-256 is {DIGEST}, and the spec says {'0' * 64}; nothing was changed. Fix: the one of Alibaba" in said
+    ), done
+    assert "none.tar.gz cannot be read" in said
+    assert said.count("changed: [gpu1]") == (2 if check else 1), "check mode brings nothing"
+    assert left(tmp_path / "in") == ([] if check else ["it.tar.gz"])
+    assert check or (tmp_path / "in/it.tar.gz").read_bytes() == CONTENT
