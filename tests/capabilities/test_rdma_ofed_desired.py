@@ -67,7 +67,7 @@ def test_a_host_that_has_it() -> None:
     assert answer["ofed"]["openibd"] | {"unload": []} == {
         "unit": "openibd.service", "replace": [], "unload": [], "start": False, "left": "",
     }  # fmt: skip
-    assert answer["ofed"]["keys"] == {"/etc/infiniband/openib.conf": {"ONBOOT": "yes"}}
+    assert answer["ofed"]["settings"] == {"/etc/infiniband/openib.conf": {"ONBOOT": "yes"}}
     assert answer["ofed"]["files"]["/etc/apt/preferences.d/gpuprov-doca"].endswith(
         "\nPackage: dkms\nPin: release l=DOCA-HOST*\nPin-Priority: -1\n"
     )
@@ -192,6 +192,6 @@ def test_openibd_is_never_restarted_under_what_uses_it(row: str) -> None:
 
 def test_before_it_is_installed_nothing_is_asked_of_openibd() -> None:
     answer = made(block(openib_conf={"SRP_LOAD": False}), **NONE)["ofed"]
-    assert (answer["openibd"], answer["keys"], answer["hold"]) == (None, {}, [])
-    there = made(block(openib_conf={"SRP_LOAD": False, "SET_IPOIB_CM": "auto"}))["ofed"]["keys"]
+    assert (answer["openibd"], answer["settings"], answer["hold"]) == (None, {}, [])
+    there = made(block(openib_conf={"SRP_LOAD": False, "SET_IPOIB_CM": "auto"}))["ofed"]["settings"]
     assert list(there.values()) == [{"ONBOOT": "yes", "SRP_LOAD": "no", "SET_IPOIB_CM": "auto"}]

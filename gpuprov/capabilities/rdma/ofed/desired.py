@@ -23,7 +23,7 @@ Pin: release l=DOCA-HOST*
 Pin-Priority: -1
 """
 NOTHING: dict[str, Any] = {
-    "source": "", "named": "", "files": {}, "hold": [], "release": [], "build": [], "keys": {}, "reboot": "", "openibd": None,
+    "source": "", "named": "", "files": {}, "hold": [], "release": [], "build": [], "settings": {}, "reboot": "", "openibd": None,
 }  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     """`source`: the package on the host that brings a package source, which the spec names as `named`. `files`: text by path, before
-    anything is installed. `hold`, `release`: packages. `build`: commands that build modules which DKMS has not built. `keys`: of
+    anything is installed. `hold`, `release`: packages. `build`: commands that build modules which DKMS has not built. `settings`: of
     openibd's configuration. `reboot`: why only that brings its modules in. `openibd`: None where it is not there; see there."""
     if not asked(ctx):
         return NOTHING
@@ -74,7 +74,7 @@ def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "build": [
             ["dkms", "install", f"{name}/{version}", "-k", release] for release, name, version in state.unbuilt()
         ],
-        "keys": keys if state.settings is not None else {},
+        "settings": keys if state.settings is not None else {},
         "reboot": waits(ctx),
         "openibd": openibd(ctx) if catalogue.PROFILE in there else None,
     }
