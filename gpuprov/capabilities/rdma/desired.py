@@ -84,13 +84,13 @@ def packages(ctx: Ctx) -> dict[str, Any]:
 
 def facts(_host: HostSpec) -> object:
     """What of the catalogue all of it is decided by."""
-    known, erdma_known = catalogue.rdma_file(), erdma_catalogue.erdma_file()
+    known, erdma_known, doca = catalogue.rdma_file(), erdma_catalogue.erdma_file(), ofed_catalogue.ofed_file()
     return {
         "packages": known.packages,
         "daemons": known.daemons,
         "erdma": (erdma_known.installers, erdma_known.address, erdma_known.build, erdma_known.mtu),
         "efa": (efa_catalogue.efa_file().installers, efa_catalogue.efa_file().address),
-        "ofed": ofed_catalogue.ofed_file(),
+        "ofed": (doca.packages, doca.modules, doca.unbuildable),
     }
 
 
