@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from gpuprov.catalog.reader import Fact, Note, Source, load
 
 CACHE = "/var/cache/gpuprov/efa"
+MOST = 4 << 30
+"""Bytes of an installer at most; AWS's have several hundred MiB."""
 FOLDER, PLUGIN = "/opt/amazon/efa", "/opt/amazon/ofi-nccl"
 """Where the installer puts libfabric, and aws-ofi-nccl."""
 
@@ -77,9 +77,3 @@ def address(version: str) -> str:
 def devices(instance: str) -> int:
     """How many EFA devices an instance of this type can have; 0 where that is not known."""
     return next((one.devices for one in efa_file().instances if one.type == instance), 0)
-
-
-def tables() -> dict[str, Any]:
-    """What the role is given."""
-    known = {one.version: {"url": address(one.version), "sha256": one.sha256} for one in efa_file().installers}
-    return {"installers": known, "cache": CACHE}

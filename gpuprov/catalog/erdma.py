@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from gpuprov.catalog.reader import Fact, Note, Source, load
@@ -15,9 +13,9 @@ SOFTDEP = "softdep erdma pre: ib_uverbs"
 CONFIG = "/etc/gpuprov/erdma.conf"
 PROGRAM = "/usr/local/lib/gpuprov/erdma/erdma.sh"
 UNIT = "gpuprov-erdma.service"
-RECORD = "/var/lib/gpuprov/erdma-installer"
-"""The SHA-256 of the installer that gpuprov ran last, and whether it ran for compat mode."""
 CACHE = "/var/cache/gpuprov/erdma"
+MOST = 1 << 30
+"""Bytes of an installer at most; Alibaba's have some MiB."""
 MODES = {True: "compat", False: "iWARP"}
 
 
@@ -123,26 +121,3 @@ def parameter(key: str) -> Parameter:
 def shown(value: bool | int) -> str:
     """A parameter's value as sysfs shows it."""
     return ("Y" if value else "N") if isinstance(value, bool) else str(value)
-
-
-def tables() -> dict[str, Any]:
-    """What the role decides by."""
-    known = erdma_file()
-    return {
-        "options": OPTIONS,
-        "vendor_options": VENDOR_OPTIONS,
-        "softdep": SOFTDEP,
-        "config": CONFIG,
-        "program": PROGRAM,
-        "unit": UNIT,
-        "record": RECORD,
-        "cache": CACHE,
-        "installers": {
-            one.version: {"url": known.address.form.replace("{version}", one.version), "sha256": one.sha256}
-            for one in known.installers
-        },
-        "build": {one.family: list(one.packages) for one in known.build},
-        "ports": {"base": known.ports.base, "count": known.ports.count, "udp": known.ports.udp},
-        "mtu": {"jumbo": known.mtu.jumbo, "standard": known.mtu.standard},
-        "ofed": {"folder": known.ofed.folder, "symbol": known.ofed.symbol},
-    }

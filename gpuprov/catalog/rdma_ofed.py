@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -12,14 +12,16 @@ from gpuprov.catalog.reader import Fact, Note, Source, load
 UNIT = "openibd.service"
 CONFIG = "/etc/infiniband/openib.conf"
 PROFILE = "doca-ofed"
-HOST_PACKAGE = "doca-host"
 PIN = "/etc/apt/preferences.d/gpuprov-doca"
 PLACE = "/var/lib/gpuprov/doca-host"
 """Where the named doca-host package is fetched to, below which its checksum is the file's name."""
 UNINSTALL = "/usr/sbin/ofed_uninstall.sh --force"
 HEADERS = {"debian": "linux-headers-{kernel}", "redhat": "kernel-devel-{kernel}"}
 """Without which DKMS builds nothing for a kernel; as the driver's catalogue has them (part kernel-headers)."""
-Family = Literal["debian", "redhat"]
+FAMILIES = ("debian", "redhat")
+"""Of which names are known."""
+MOST = 4 << 30
+"""Bytes of a doca-host package at most; those with a whole repository inside have several hundred MiB."""
 
 
 class Package(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,20 +105,6 @@ def fits(found: str, asked: str) -> bool:
     return not asked or found == asked or found.startswith((f"{asked}-", f"{asked}."))
 
 
-def tables() -> dict[str, Any]:
-    """What the role decides by."""
-    families: tuple[Family, ...] = ("debian", "redhat")
-    return {
-        "unit": UNIT,
-        "config": CONFIG,
-        "profile": PROFILE,
-        "host_package": HOST_PACKAGE,
-        "pin": PIN,
-        "place": PLACE,
-        "uninstall": UNINSTALL,
-        "headers": HEADERS,
-        "held": {family: packages(family, held=True) for family in families},
-        "kernel": {family: packages(family, kernel=True) for family in families},
-        "modules": {role: modules(role) for role in ("dkms", "core", "storage", "peer", "other")},
-        "unbuildable": [msgspec.to_builtins(one) for one in ofed_file().unbuildable],
-    }
+def headers(family: str, kernel: str) -> str:
+    """The package without which DKMS builds nothing for this kernel."""
+    return HEADERS[family].replace("{kernel}", kernel)

@@ -6,13 +6,14 @@ https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html and its 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
-import tarfile
 import tempfile
 from typing import Any, Mapping
+
+from .archives import Unsafe, unpack
+from .fetched import digest
 
 RECORD = "/var/lib/gpuprov/efa.json"
 """What was run last: the archive's SHA-256 and the options."""
@@ -57,32 +58,12 @@ def read(path: str) -> str:
         return ""
 
 
-def digest(path: str) -> str:
-    """A file's SHA-256."""
-    total = hashlib.sha256()
-    with open(path, "rb") as file:
-        for part in iter(lambda: file.read(1 << 20), b""):
-            total.update(part)
-    return total.hexdigest()
-
-
-def unpack(archive: str, into: str) -> str:
-    """The folder with the installer. Nothing of the archive may lie outside of it. Raises EfaError."""
+def unpacked(archive: str, into: str) -> str:
+    """The folder with the installer, unpacked into this one. Raises EfaError."""
     try:
-        with tarfile.open(archive, "r:gz") as packed:
-            for entry in packed:
-                parts = entry.name.split("/")
-                if (
-                    entry.name.startswith("/")
-                    or ".." in parts
-                    or not (entry.isfile() or entry.isdir() or entry.issym())
-                ):
-                    raise EfaError(f"{archive} holds {entry.name[:80]}, which is not unpacked")
-                if entry.issym() and (entry.linkname.startswith("/") or ".." in entry.linkname.split("/")):
-                    raise EfaError(f"{archive} holds a link out of it: {entry.name[:80]}")
-                packed.extract(entry, into)
-    except (tarfile.TarError, EOFError, OSError) as error:
-        raise EfaError(f"{archive} cannot be unpacked: {error}") from error
+        unpack(archive, into)
+    except Unsafe as error:
+        raise EfaError(str(error)) from error
     folder = os.path.join(into, FOLDER)
     if not os.path.isfile(os.path.join(folder, PROGRAM)):
         raise EfaError(f"{archive} holds no {FOLDER}/{PROGRAM}: it is no EFA installer")
@@ -95,7 +76,7 @@ def install(archive: str, sha256: str, wanted: list[str]) -> str:
     if found != sha256:
         raise EfaError(f"{archive} has SHA-256 {found}, and the spec says {sha256}; nothing was run")
     with tempfile.TemporaryDirectory(prefix="gpuprov-efa-", dir="/var/tmp") as into:
-        folder = unpack(archive, into)
+        folder = unpacked(archive, into)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
         try:
             done = subprocess.run(

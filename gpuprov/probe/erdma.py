@@ -6,6 +6,7 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.initramfs import INITRAMFS
+from gpuprov.probe.packages import packages_script, parse_packages
 from gpuprov.reading import numbers
 
 
@@ -221,6 +222,16 @@ ERDMA = Probe(
 )
 """eRDMA by its PCI id 1ded:107f and its driver's name. The node GUID is the EUI-48 of the network interface, with one bit changed:
 https://github.com/alibaba/elastic-rdma-drivers/blob/main/kernel/src/erdma_main.c"""
+BUILD = Probe(
+    "erdma_build",
+    packages_script(
+        "debhelper autotools-dev dkms libnl-3-dev libnl-route-3-dev cmake 'linux-headers-*'",
+        r"gcc-c\+\+|dkms|cmake|kernel-devel.*",
+    ),
+    parse_packages,
+    "dpkg -l debhelper autotools-dev dkms cmake 'libnl-*-dev'; rpm -q gcc-c++ dkms cmake",
+)
+"""Installed packages of those that the driver's build needs, by name."""
 IMAGES = Probe(
     "erdma_initramfs",
     "if [ -e /etc/gpuprov/erdma.conf ]; then\n"

@@ -7,16 +7,20 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.packages import packages_script, parse_packages
+from gpuprov.probe.family import by_family
+from gpuprov.probe.packages import packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 
 # The same as in the catalogue, which a test compares.
 CONFIG = "/etc/infiniband/openib.conf"
 PIN = "/etc/apt/preferences.d/gpuprov-doca"
+PLACE = "/var/lib/gpuprov/doca-host"
 DKMS = ("mlnx-ofed-kernel", "iser", "isert", "srp")
 STORAGE = ("ib_iser", "ib_isert", "ib_srp", "ib_srpt", "nvme_rdma", "nvmet_rdma", "rpcrdma", "xprtrdma", "svcrdma")
 PEERS = ("nvidia_peermem", "nv_peer_mem")
 CORE = ("ib_core", "mlx5_core", "mlx5_ib")
+DEBS = ("doca-ofed", "mlnx-ofed-kernel-dkms", "mlnx-ofed-kernel-utils")
+RPMS = ("doca-ofed", "mlnx-ofa_kernel-dkms", "mlnx-ofa_kernel")
 OTHERS = ("erdma", "nvidia_fs", "ko2iblnd")
 """Modules of others that use ib_core, and so must be built again when that is another's."""
 
@@ -39,24 +43,28 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed kernel: files of modules by name, those of DKMS that are built for it, and modules of others that are older than
-    OFED's ib_core."""
+    """An installed kernel: files of modules by name, those of DKMS that are built for it (`builds`: with their versions), and modules
+    of others that are older than OFED's ib_core. `headers`: something can be built for it."""
 
     release: str
     bootable: bool = False
+    headers: bool = False
     files: dict[str, str] = {}
     built: tuple[str, ...] = ()
+    builds: tuple[tuple[str, str], ...] = ()
     older: tuple[str, ...] = ()
 
 
 class Ofed(msgspec.Struct, frozen=True, kw_only=True):
-    """`info` is what `ofed_info -s` says, without the colon. `dkms`: versions of OFED's modules that DKMS knows, by name.
+    """`info` is what `ofed_info -s` says, without the colon. `dkms`: versions of OFED's modules that DKMS knows, by name; `trees`:
+    each of them, as (name, version).
 
     `load`, `active`, `file`: of openibd.service; `skipped`: modules that it refused to load at its last start, as not OFED's.
     `settings`: of openib.conf (None: no such file). `busy`: modules that use ib_core and are in use, with their use counts.
     `clients`: programs that have an RDMA device open. `uplink`: the interface of the default route, if it is one of mlx5_core, or a
     bond, bridge or VLAN above one; `talks`: such interfaces with their established TCP connections. `mft_open`: dnf sources of CUDA
-    that offer mft, too. `dkms_pinned`: apt keeps DOCA's dkms out.
+    that offer mft, too. `dkms_pinned`: apt keeps DOCA's dkms out. `fetched`: names of doca-host packages that gpuprov has installed,
+    `sources`: files of package sources that are of DOCA.
     """
 
     info: str = ""
@@ -64,6 +72,7 @@ class Ofed(msgspec.Struct, frozen=True, kw_only=True):
     loaded: tuple[Loaded, ...] = ()
     kernels: tuple[Kernel, ...] = ()
     dkms: dict[str, str] = {}
+    trees: tuple[tuple[str, str], ...] = ()
     load: str = "not-found"
     active: str = "inactive"
     file: str = ""
@@ -75,6 +84,8 @@ class Ofed(msgspec.Struct, frozen=True, kw_only=True):
     talks: dict[str, int] = {}
     mft_open: tuple[str, ...] = ()
     dkms_pinned: bool = False
+    fetched: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
     @property
     def release(self) -> str:
@@ -84,6 +95,11 @@ class Ofed(msgspec.Struct, frozen=True, kw_only=True):
     def targets(self) -> tuple[Kernel, ...]:
         """The kernels that can boot; in a container, which has none, those that modules are built for."""
         return tuple(kernel for kernel in self.kernels if kernel.bootable) or self.kernels
+
+    def unbuilt(self) -> list[tuple[str, str, str]]:
+        """What DKMS knows and has not built for a kernel that has headers: (kernel, name, version), in the order of their builds."""
+        able = [kernel for kernel in self.targets() if kernel.headers]
+        return [(one.release, *tree) for one in able for tree in self.trees if tree not in one.builds]
 
 
 def release(text: str) -> str:
@@ -114,6 +130,7 @@ def parse(output: Output) -> Ofed:
         loaded=tuple(Loaded(**dict(zip(Loaded.__struct_fields__, cells, strict=True))) for cells in rows.get("loaded", [])),
         kernels=tuple(_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])),
         dkms=dict(cells for cells in rows.get("dkms", []) if len(cells) == 2),
+        trees=tuple((cells[0], cells[1]) for cells in rows.get("dkms", []) if len(cells) == 2),
         load=single.get("LoadState", "") or "not-found",
         active=single.get("ActiveState", "") or "inactive",
         file=single.get("UnitFileState", ""),
@@ -125,6 +142,8 @@ def parse(output: Output) -> Ofed:
         talks={name: int(count) for name, count in rows.get("talks", []) if is_whole(count)},
         mft_open=tuple(cells[0] for cells in rows.get("mft", [])),
         dkms_pinned="pinned" in rows,
+        fetched=tuple(cells[0] for cells in rows.get("fetched", [])),
+        sources=tuple(cells[0] for cells in rows.get("source", [])),
     )  # fmt: skip
 
 
@@ -135,8 +154,10 @@ def _kernel(name: str, bootable: bool, rows: dict[str, list[list[str]]]) -> Kern
     return Kernel(
         release=name,
         bootable=bootable,
+        headers=[name] in rows.get("headers", []),
         files={cells[0]: cells[1] for cells in mine("file")},
-        built=tuple(cells[0] for cells in mine("built")),
+        built=tuple(dict.fromkeys(cells[0] for cells in mine("built"))),
+        builds=tuple((cells[0], cells[1]) for cells in mine("built") if len(cells) == 2),
         older=tuple(cells[0] for cells in mine("older")),
     )
 
@@ -150,9 +171,23 @@ PACKAGES = Probe(
     parse_packages,
     "dpkg -l 'doca-*' 'mlnx-*'; rpm -qa 'doca-*' 'mlnx-*'; dnf versionlock list",
 )
+INDEX = Probe(
+    "ofed_index",
+    '[ "${stack:-}" = doca-ofed ] || exit 0\n'
+    + by_family(
+        f"apt-cache madison {' '.join(DEBS)} 2>/dev/null; true",
+        "dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --available --showduplicates "
+        f"--qf 'rpm|%{{name}}|%{{epoch}}|%{{version}}|%{{release}}|%{{arch}}' {' '.join(RPMS)}",
+        "true",
+    ),
+    parse_index,
+    f"apt-cache madison {DEBS[0]}; dnf -C repoquery --showduplicates {RPMS[0]}",
+    asks=lambda host: {"stack": host.capabilities["rdma"].own_stack},
+)
+"""What the host's package sources offer of OFED, on a host that should have it."""
 OFED = Probe(
     "ofed",
-    rf"""conf={CONFIG} pin={PIN}
+    rf"""conf={CONFIG} pin={PIN} place={PLACE}
 core='{" ".join(CORE)}' known='{" ".join(DKMS)}' users='{" ".join((*PEERS, *STORAGE, *OTHERS))}' others='{" ".join(OTHERS)}'
 """
     r"""echo "running|$(uname -r)"
@@ -175,7 +210,9 @@ for d in /lib/modules/*; do
   for m in $core; do f=$(modinfo -k "$k" -n "$m" 2>/dev/null) && echo "file|$k|$m|$f"; done
   o=$(modinfo -k "$k" -n ib_core 2>/dev/null)
   for n in $known; do
-    for f in /var/lib/dkms/"$n"/*/"$k"/*/module; do [ -d "$f" ] && echo "built|$k|$n" && break; done
+    for f in /var/lib/dkms/"$n"/*/"$k"/*/module; do
+      [ -d "$f" ] && f=${f#/var/lib/dkms/"$n"/} && echo "built|$k|$n|${f%%/*}"
+    done
   done
   for m in $others; do
     f=$(modinfo -k "$k" -n "$m" 2>/dev/null) || continue
@@ -217,6 +254,8 @@ for f in /etc/yum.repos.d/*.repo; do
     /^(baseurl|metalink|mirrorlist) *=.*cuda/ { cuda = 1 } /^enabled *= *0/ { on = 0 }
     /^exclude(pkgs)? *=.*mft/ { kept = 1 } END { out() }' "$f"
 done
+for f in "$place"/*.done; do [ -e "$f" ] && f=${f##*/} && echo "fetched|${f%.done}"; done
+grep -ls doca /etc/apt/sources.list.d/* /etc/yum.repos.d/* 2>/dev/null | sed 's/^/source|/'
 grep -qs '^Package: .*dkms' "$pin" && grep -qs '^Pin-Priority: -' "$pin" && echo 'pinned|'
 true""",
     parse,

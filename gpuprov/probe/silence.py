@@ -35,6 +35,7 @@ BLANK: dict[str, str] = {
     "cpu_frequency": r"LoadState\|",
     "cuda_packages": _PACKAGES,
     "dcgm_packages": _PACKAGES,
+    "erdma_build": _PACKAGES,
     "fabric_manager": r"clock\|",
     "fabric_packages": _PACKAGES,
     "dcgm": r"start\|",

@@ -207,6 +207,7 @@ GOOD: dict[str, Output | str] = {
     "nccl": erdma_host.nccl(("NCCL_IB_HCA==ibp59s0,ibp94s0",)),
     "efa": BARE["efa"],
     "erdma": BARE["erdma"],
+    "erdma_build": "native|amd64\n",
     "erdma_images": "",
     "nccl_topology": "",
     "persistenced": "unit|[Unit]\nunit|[Service]\nunit|ExecStart=/usr/bin/nvidia-persistenced\nunit|[Install]\npackage|ii \ngpus|1\n",

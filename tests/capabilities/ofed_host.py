@@ -21,16 +21,29 @@ def loaded(name: str, *, own: bool = False, older: bool = False, checksum: str =
 
 
 def kernel(
-    release: str, *, own: bool = False, none: bool = False, built: str = "mlnx-ofed-kernel iser isert srp"
+    release: str,
+    *,
+    own: bool = False,
+    none: bool = False,
+    headers: bool = True,
+    built: str = "mlnx-ofed-kernel iser isert srp",
 ) -> list[str]:
     """An installed kernel, with OFED's modules or without."""
-    rows = [f"kernel|{release}|1"]
+    rows = [f"kernel|{release}|1", *[f"headers|{release}"] * headers]
     rows += (
         []
         if none
         else [f"file|{release}|{m}|{(OWN if own else DKMS).format(release, m)}" for m in ("ib_core", "mlx5_core")]
     )
-    return rows + ([] if own or none else [f"built|{release}|{name}" for name in built.split()])
+    return rows + ([] if own or none else [f"built|{release}|{name}|25.10" for name in built.split()])
+
+
+def index(
+    *versions: str, names: tuple[str, ...] = ("doca-ofed", "mlnx-ofed-kernel-dkms", "mlnx-ofed-kernel-utils")
+) -> str:
+    """What apt-cache madison prints of these versions, newest first, for the probe `ofed_index`."""
+    rows = [(name, version) for name in names for version in versions or (VERSION,)]
+    return "".join(f"{name} | {version} | file:/usr/share/doca-host-3.2.1/repo ./ Packages\n" for name, version in rows)
 
 
 def said(
@@ -66,5 +79,5 @@ ABSENT = said(
     conf=None,
     pinned=False,
 )
-PROBES = {"ofed": ABSENT, "ofed_packages": "native|amd64\n"}
+PROBES = {"ofed": ABSENT, "ofed_packages": "native|amd64\n", "ofed_index": ""}
 """The good host of all capabilities has no OFED."""

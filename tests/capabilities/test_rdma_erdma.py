@@ -25,6 +25,7 @@ def ask(
     check: str, wanted: Rdma, text: str, devs: str = devices(), images: str = "", release: str = "ID=ubuntu\n"
 ) -> Outcome:
     texts = {"erdma": text, "rdma_devices": devs, "erdma_initramfs": images, "os_release": release}
+    texts |= {"erdma_build": "native|amd64\n", "packages": "native|amd64\n"}
     question = CHECKS[f"rdma.erdma_{check}"]
     declared = {probe.name for probe in question.probes}
     facts = Facts({name: Output(value) for name, value in texts.items() if name in declared})
@@ -109,6 +110,19 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
      "fail", f"{KERNEL} is built without erdma", "erdma-vendor"),
     ("no driver, no installer", "function", COMPAT, said(kernels=(f"{KERNEL}|1|1|||0",)), "fail", "names no installer", "1.5.7"),
     ("an installer", "function", block(installer="1.5.7"), said(kernels=(f"{KERNEL}|1|1|||0",)), "pass", "1ded:107f", ""),
+    ("no kernel", "function", block(installer="1.5.7"), said(kernels=()), "fail", "neither a kernel in /boot nor kernel headers",
+     "the headers package of the machine's kernel"),
+    ("eRDMA's settings", "asked", COMPAT, said(), "pass", "go together", ""),
+    ("no mode said", "asked", block(compat_mode=None), said(), "fail", "rdma.erdma.compat_mode is not said", "true: RoCE-like"),
+    ("no MTU said", "asked", block(mtu=""), said(), "fail", "rdma.erdma.mtu is not said", "jumbo where"),
+    ("a mode that the kernel's driver has not", "asked", block(stack="inbox"), said(), "fail", "rdma.erdma.compat_mode is true",
+     "stack: erdma-vendor, or compat_mode: false"),
+    ("an installer without its checksum", "asked", block(url="https://x/e.tar.gz"), said(), "fail", "rdma.erdma.sha256 is missing",
+     "sha256sum FILE"),
+    ("another installer, held", "users", block(installer="1.5.6"), said(*HELD, f"record|{SHA256} compat"),
+     "fail", "the build must change, and python3 (4711)", "end them, then apply again"),
+    ("a build without MAD, held", "users", COMPAT, said(*HELD, kernels=(f"{KERNEL}|1|1|{KO}|{PARAMETERS}|0",)),
+     "fail", "the build must change", "end them"),
     ("nobody", "users", COMPAT, said(parameters=N), "pass", "nobody", ""),
     ("held and right", "users", COMPAT, said(*HELD), "pass", "nothing must change", ""),
     ("held and wrong", "users", COMPAT, said(*HELD, parameters=N), "fail", "compat_mode must change, and python3 (4711)", "end them"),

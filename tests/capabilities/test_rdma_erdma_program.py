@@ -1,13 +1,11 @@
-"""The program that loads the eRDMA driver and sets the MTU, run on trees of files; the installer's archive, judged."""
+"""The program that loads the eRDMA driver and sets the MTU, run on trees of files."""
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 from pathlib import Path
 
 from gpuprov import assets
-from gpuprov.simulate.standins import erdma as standins_erdma
 from tests.probe.erdma_tree import run, tree, write
 
 FILES = assets.root() / "roles/rdma/files"
@@ -91,57 +89,3 @@ def test_what_cannot_be_loaded_and_what_does_not_come(tmp_path: Path) -> None:
 def test_usage(tmp_path: Path) -> None:
     done = program(tmp_path, "boot")
     assert (done.returncode, "usage: erdma.sh apply" in done.stderr) == (1, True)
-
-
-# DKMS of Debian 12: it refuses to build what it has built, and forgets the source of what is built for no kernel any more.
-DKMS = """
-tree={0}/var/lib/dkms/erdma/1.0.2; built=$tree/6.1.0-47-amd64/x86_64/module/erdma.ko
-case $1 in
-  status) echo 'erdma/1.0.2, 6.1.0-47-amd64, x86_64: installed' ;;
-  remove) rm -rf {0}/installed $tree ;;
-  add) mkdir -p $tree/source ;;
-  install)
-    [ ! -e $built ] || exec cp $built {0}/installed
-    mkdir -p $tree/build; echo 'cma.c:7: error: no MAD' >$tree/build/make.log; echo 'Error! Bad return status'; exit 10 ;;
-esac
-"""
-
-
-def test_a_driver_that_cannot_be_built_anew_stays(tmp_path: Path) -> None:
-    """Without it, the next boot has no eRDMA at all."""
-    text = (FILES / "erdma_build.sh").read_text(encoding="utf-8")
-    old = "var/lib/dkms/erdma/1.0.2/6.1.0-47-amd64/x86_64/module/erdma.ko"
-    write(tmp_path, {old: "without MAD", "installed": "without MAD", "var/lib/dkms/erdma/1.0.2/source/x": ""})
-    done = run(tmp_path, text, "6.1.0-47-amd64", dkms=DKMS.format(tmp_path), modinfo="exit 1")
-    assert done.returncode == 1
-    assert "kernel 6.1.0-47-amd64: Error! Bad return status\ncma.c:7: error: no MAD\n" in done.stdout, done
-    assert "the driver that was there is back" in done.stdout
-    assert (tmp_path / "installed").read_text() == (tmp_path / old).read_text() == "without MAD"
-
-
-def unpack(*words: str) -> subprocess.CompletedProcess[str]:
-    text = (FILES / "erdma_unpack.sh").read_text(encoding="utf-8")
-    return subprocess.run(
-        ["sh", "-c", text, "erdma_unpack.sh", *words], capture_output=True, text=True, check=False, timeout=20
-    )
-
-
-def test_the_archive_is_judged_before_anything_of_it_runs(tmp_path: Path) -> None:
-    file, digest = standins_erdma.write(tmp_path)
-    assert file.name == "erdma_installer-1.5.7.tar.gz"
-    done = unpack(str(file), digest, str(tmp_path / "out"))
-    assert (done.returncode, done.stdout) == (0, f"{tmp_path}/out/erdma_installer/install.sh\n"), done.stderr
-    assert b"stand-in" in (tmp_path / "out/erdma_installer/install.sh").read_bytes()
-    assert unpack(str(file), digest, "").returncode == 0
-    done = unpack(str(file), "0" * 64, str(tmp_path / "other"))
-    assert (done.returncode, done.stderr) == (1, f"its SHA-256 is {digest}, and the spec says {'0' * 64}\n")
-    assert not file.exists()
-    assert not (tmp_path / "other").exists()
-    assert unpack(str(file), digest, "").returncode == 3
-
-
-def test_an_archive_without_installer(tmp_path: Path) -> None:
-    subprocess.run(["tar", "-czf", str(tmp_path / "a.tar.gz"), "-C", "/etc", "hostname"], check=True)
-    digest = hashlib.sha256((tmp_path / "a.tar.gz").read_bytes()).hexdigest()
-    done = unpack(str(tmp_path / "a.tar.gz"), digest, str(tmp_path / "out"))
-    assert (done.returncode, done.stderr) == (1, "it has no install.sh\n")

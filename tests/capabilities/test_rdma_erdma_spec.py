@@ -120,10 +120,10 @@ def test_the_roles_files_say_what_the_checks_expect(asked: Rdma) -> None:
 
 
 def test_the_catalogue_knows_published_installers() -> None:
-    known = catalogue.tables()
-    assert known["installers"]["1.5.7"]["sha256"] == SHA256
-    assert known["installers"]["1.5.7"]["url"].endswith("/erdma_installer-1.5.7.tar.gz")
-    assert all(len(one["sha256"]) == 64 for one in known["installers"].values())
+    known = catalogue.installer("1.5.7")
+    assert known
+    assert known.sha256 == SHA256
+    assert all(len(one.sha256) == 64 for one in catalogue.erdma_file().installers)
     assert (catalogue.mtu("jumbo"), catalogue.mtu("standard")) == (8500, 1400)
     assert list(catalogue.ports({})) == list(range(30608, 30624))
     assert Path(catalogue.OPTIONS) != Path(catalogue.VENDOR_OPTIONS)

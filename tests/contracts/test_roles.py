@@ -109,3 +109,14 @@ def test_no_role_acts_on_modules_by_a_command() -> None:
     )
     assert [f"{path}: {task['name']}" for path, task, command in commands if ACTS_ON_MODULES.search(command)] == []
     assert ACTS_ON_MODULES.search("true; modprobe nvidia")
+
+
+METHODS = re.compile(
+    r"gpuprov_judged\.desired(?:\.\w+)*\.(" + "|".join(sorted(set(dir(dict)) - set(dir(object)))) + r")\b(?!\()"
+)
+
+
+def test_what_a_role_takes_of_the_judge_is_no_method_of_a_dictionary() -> None:
+    """Jinja finds the method `keys` before a key of that name, and the task ends with an error of Ansible's."""
+    assert METHODS.findall("{{ gpuprov_judged.desired.rdma.ofed.keys }}") == ["keys"]
+    assert not shown(path for path in TASKS if METHODS.search(path.read_text(encoding="utf-8")))

@@ -36,7 +36,7 @@ def fixture_run(host: Host, capsys: pytest.CaptureFixture[str]) -> Run:
     """The module as Ansible runs it; `all` are settings of every GPU."""
 
     def run(per_gpu: Any = (), *, check: bool = False, without_driver: bool = False, **settings: Any) -> dict[str, Any]:
-        arguments = {"all": settings, "per_gpu": list(per_gpu), "without_driver": without_driver}
+        arguments: dict[str, Any] = {"all": settings, "per_gpu": list(per_gpu), "without_driver": without_driver}
         return ran(capsys, "gpuprov_gpu_settings", check=check, **arguments)
 
     return run

@@ -63,7 +63,7 @@ def log(place: Path) -> list[str]:
 
 @pytest.fixture
 def ask(host: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
-    asked = {
+    asked: dict[str, Any] = {
         "name": NAME,
         "other": OTHER,
         "unit": UNIT,

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma_ofed as catalogue
 from gpuprov.probe import ofed
 from gpuprov.probe.base import Output
 from gpuprov.probe.ofed import OFED, Kernel, Loaded, Ofed, parse
+from gpuprov.spec.model import HostSpec
+from tests import here
 from tests.capabilities import ofed_host
 from tests.capabilities.roce_host import put
 
@@ -25,6 +28,7 @@ PLACES = (
         "/etc/infiniband",
         "/etc/yum.repos.d",
         "/etc/apt",
+        "/var/lib/gpuprov",
     ),
     *("/proc/[0-9]*", "/proc/$p"),
 )
@@ -47,7 +51,7 @@ def read(root: Path, **programs: str) -> Ofed:
         script = script.replace(place, f"{root}{place}")
     script = script.replace("[ -d /dev/infiniband ]", f"[ -d {root} ]")
     env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=20, env=env)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True, timeout=120, env=env)
     assert done.stderr == ""
     return parse(Output(done.stdout))
 
@@ -55,7 +59,9 @@ def read(root: Path, **programs: str) -> Ofed:
 def test_the_probe_names_the_catalogues_things() -> None:
     roles = (ofed.DKMS, ofed.CORE, ofed.STORAGE, ofed.PEERS, ofed.OTHERS)
     assert roles == tuple(catalogue.modules(role) for role in ("dkms", "core", "storage", "peer", "other"))
-    assert (ofed.CONFIG, ofed.PIN) == (catalogue.CONFIG, catalogue.PIN)
+    assert (ofed.CONFIG, ofed.PIN, ofed.PLACE) == (catalogue.CONFIG, catalogue.PIN, catalogue.PLACE)
+    for names, family in ((ofed.DEBS, "debian"), (ofed.RPMS, "redhat")):
+        assert names == (catalogue.PROFILE, *catalogue.packages(family, kernel=True))
 
 
 def test_a_host_with_ofed(tmp_path: Path) -> None:
@@ -79,6 +85,14 @@ def test_a_host_with_ofed(tmp_path: Path) -> None:
         tmp_path / "etc/apt/preferences.d",
         {"gpuprov-doca": "Package: dkms\nPin: release l=DOCA-HOST*\nPin-Priority: -1"},
     )
+    put(
+        tmp_path,
+        {
+            "etc/apt/sources.list.d/doca.list": "deb file:/usr/share/doca-host-3.2.1/repo ./",
+            "etc/apt/sources.list.d/a": "",
+        },
+    )
+    put(tmp_path, {"var/lib/gpuprov/doca-host/abc.deb.done": "", "var/lib/gpuprov/doca-host/abc.deb": ""})
     (tmp_path / "proc/88/fd").mkdir(parents=True)
     (tmp_path / "proc/88/fd/7").symlink_to("/dev/infiniband/uverbs0")
     (tmp_path / "proc/88/fd/8").symlink_to("/dev/infiniband/rdma_cm")
@@ -97,11 +111,13 @@ def test_a_host_with_ofed(tmp_path: Path) -> None:
     )  # fmt: skip
     assert state.kernels == (
         Kernel(release="6.8.0-88", bootable=True, files={name: file.format(name) for name in ("ib_core", "mlx5_core")},
-               built=("mlnx-ofed-kernel",), older=("erdma",)),
-        Kernel(release="6.8.0-90", bootable=True,
+               built=("mlnx-ofed-kernel",), builds=(("mlnx-ofed-kernel", "25.10"),), older=("erdma",)),
+        Kernel(release="6.8.0-90", bootable=True, headers=True,
                files={"ib_core": f"{tmp_path}/{second}/kernel/drivers/infiniband/core/ib_core.ko"}),
     )  # fmt: skip
     assert state.dkms == {"mlnx-ofed-kernel": "25.10", "iser": "25.10"}
+    assert state.unbuilt() == [("6.8.0-90", "mlnx-ofed-kernel", "25.10"), ("6.8.0-90", "iser", "25.10")]
+    assert (state.fetched, state.sources) == (("abc.deb",), (f"{tmp_path}/etc/apt/sources.list.d/doca.list",))
     assert (state.load, state.active, state.file, state.skipped) == ("loaded", "active", "enabled", ("mlx5_ib",))
     assert state.settings == {"ONBOOT": "yes", "FORCE_MODE": "no", "SMARTNIC_PF_MAC_CONF": "a"}
     assert (state.busy, state.clients, state.dkms_pinned) == ({"nvme_rdma": 2}, ("ib_write_bw (88)",), True)
@@ -175,3 +191,29 @@ def test_releases(text: str, release: str) -> None:
 )
 def test_whose_module(file: str, of_ofed: bool) -> None:
     assert ofed.of_ofed(file) == of_ofed
+
+
+def test_what_is_built_is_built_in_its_version(tmp_path: Path) -> None:
+    """Headers of a kernel that is gone are left alone, and so is one without headers."""
+    put(tmp_path, {f"lib/modules/{kernel}/build/Makefile": "" for kernel in ("6.8.0-88", "6.8.0-90")})
+    put(tmp_path, {"lib/modules/6.8.0-91/modules.dep": "", "boot/vmlinuz-6.8.0-91": "", "boot/vmlinuz-6.8.0-90": ""})
+    put(tmp_path / "var/lib/dkms", {f"iser/{version}/source/dkms.conf": "" for version in ("25.07", "25.10")})
+    (tmp_path / "var/lib/dkms/iser/25.07/6.8.0-90/x86_64/module").mkdir(parents=True)
+    assert read(tmp_path).unbuilt() == [("6.8.0-90", "iser", "25.10")]
+
+
+def test_the_index_is_read_where_ofed_is_asked_for(tmp_path: Path) -> None:
+    for name in ("apt-cache", "dnf"):
+        here.program(tmp_path, name, "echo asked")
+    env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+
+    def ran(script: str) -> str:
+        return subprocess.run(
+            ["sh", "-c", script], capture_output=True, text=True, check=True, timeout=60, env=env
+        ).stdout
+
+    def of(block: Rdma) -> str:
+        return ran(ofed.INDEX.of(HostSpec(name="h", capabilities={"rdma": block})).script)
+
+    assert of(Rdma(stack="doca-ofed")) == "asked\n"
+    assert of(Rdma()) == ran(ofed.INDEX.script) == ""

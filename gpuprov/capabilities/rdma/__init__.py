@@ -13,7 +13,6 @@ from gpuprov.capabilities.rdma.nccl import topology as nccl_topology
 from gpuprov.capabilities.rdma.ofed import checks as ofed
 from gpuprov.capabilities.rdma.roce import checks as roce
 from gpuprov.capabilities.rdma.rules import HERE, fleet_rules, rules
-from gpuprov.capabilities.rdma.tables import tables
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.reading import is_whole
 from gpuprov.spec.kernel import Kernel, Limit
@@ -60,7 +59,6 @@ CAPABILITY = Capability(
     export=reality.export,
     doubts=reality.doubts,
     export_probes=reality.PROBES,
-    tables=tables,
     packages=True,
     driverless=True,
     desired=DESIRED,

@@ -6,17 +6,22 @@ from typing import Any
 
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.rdma import infiniband, limits, soft
+from gpuprov.capabilities.rdma.efa import desired as efa
+from gpuprov.capabilities.rdma.erdma import decision as erdma_decision
 from gpuprov.capabilities.rdma.erdma import desired as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import desired as nccl
+from gpuprov.capabilities.rdma.ofed import decision as ofed_decision
+from gpuprov.capabilities.rdma.ofed import desired as ofed
 from gpuprov.capabilities.rdma.preflight import wanted_packages
 from gpuprov.capabilities.rdma.roce import desired as roce
+from gpuprov.catalog import efa as efa_catalogue
 from gpuprov.catalog import erdma as erdma_catalogue
 from gpuprov.catalog import rdma as catalogue
+from gpuprov.catalog import rdma_ofed as ofed_catalogue
 from gpuprov.probe import system
-from gpuprov.probe.erdma import ERDMA
+from gpuprov.probe.efa import EFA
 from gpuprov.probe.nccl import NCCL
-from gpuprov.probe.ofed import OFED
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma_host import HOST, PACKAGES
 from gpuprov.probe.roce import ROCE
@@ -28,22 +33,29 @@ PARTS = (soft, roce, erdma)
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: packages of the inbox stack. `files`: text by path, `absent`: files that should not be there, `program`: one that
-    the unit at boot runs. `unit`: what sets devices at boot, and has to set them now; `off`: units of other fabrics. `initramfs`:
-    images may be older than what is in modprobe.d. `opensm`, `limits`, `nccl`: see there."""
+    """`later`: what waits for a package source. `fetch`: files that the spec names, as gpuprov_fetch takes them. `install`: packages,
+    `of` what they are, `hint` the way out where they cannot be installed. `files`: text by path, `absent`: files that should not be
+    there, `program`: one that the unit at boot runs. `unit`: what sets devices at boot, and has to set them `now`; `off`: units of
+    other fabrics. `initramfs`: images may be older than what is in modprobe.d. `ofed`, `erdma`, `efa`, `opensm`, `limits`, `nccl`: see
+    there."""
     parts = [(part.at_boot(ctx), part.left(ctx)) for part in PARTS]
     asked = next((one for one, _ in parts if one), None)
     gone = [left for one, left in parts if not one]
     files = {**(asked.files if asked else {}), **infiniband.files(ctx)}
     absent = [path for left in gone for path in left.files]
     absent += [path for path in (erdma_catalogue.OPTIONS,) if path not in (*files, *absent)]
-    there = ctx.facts.get(PACKAGES)
     return {
-        "install": [name for name in wanted_packages(ctx) if name not in there],
+        "later": ofed.waiting(ctx, ofed.decided(ctx)),
+        "fetch": [found for part in (ofed, erdma, efa) if (found := part.fetch(ctx))],
+        **packages(ctx),
+        "ofed": ofed.wanted(ctx, ofed.decided(ctx)),
+        "erdma": erdma.software(ctx, erdma_decision.decide(ctx.fragment, ctx.facts)),
+        "efa": efa.software(ctx),
         "files": files,
         "absent": absent,
         "program": asked.program if asked else None,
         "unit": asked,
+        "now": "observed" if ofed.waits(ctx) else "ran",
         "off": [left.unit for left in gone if left.there],
         "initramfs": erdma.outruns_images(ctx),
         "opensm": infiniband.wanted(ctx),
@@ -52,10 +64,35 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
+def packages(ctx: Ctx) -> dict[str, Any]:
+    """The transaction of the stack that is asked for."""
+    if ctx.fragment.own_stack == "doca-ofed":
+        hint = "remove what it names, or have it from DOCA's repository alone"
+        told = f"doca-ofed depends on its own openmpi, ucx and rdma-core in exact versions: {hint}"
+        return {"of": "DOCA-OFED", "install": list(ofed.decided(ctx).install), "hint": told}
+    if ctx.fragment.own_stack == "erdma-vendor":
+        hint = "on EL DKMS comes from EPEL; a kernel whose headers no repository has any more is removed"
+        install = erdma_decision.decide(ctx.fragment, ctx.facts).install
+        return {"of": "the eRDMA driver", "install": list(install), "hint": f"correct what it says; {hint}"}
+    there = ctx.facts.get(PACKAGES)
+    told = (
+        "where a package is unknown, add the distribution's own repositories, or a mirror of them; packages of DOCA-OFED and the "
+        "distribution's do not go together"
+    )
+    return {"of": "RDMA", "install": [name for name in wanted_packages(ctx) if name not in there], "hint": told}
+
+
 def facts(_host: HostSpec) -> object:
     """What of the catalogue all of it is decided by."""
-    known, erdma_known = catalogue.rdma_file(), erdma_catalogue.erdma_file()
-    return {"packages": known.packages, "daemons": known.daemons, "mtu": erdma_known.mtu}
+    known, erdma_known, doca = catalogue.rdma_file(), erdma_catalogue.erdma_file(), ofed_catalogue.ofed_file()
+    return {
+        "packages": known.packages,
+        "daemons": known.daemons,
+        "erdma": (erdma_known.installers, erdma_known.address, erdma_known.build, erdma_known.mtu),
+        "efa": (efa_catalogue.efa_file().installers, efa_catalogue.efa_file().address),
+        "ofed": (doca.packages, doca.modules, doca.unbuildable),
+    }
 
 
-DESIRED = Desired((DEVICES, HOST, PACKAGES, ROCE, OFED, ERDMA, NCCL, system.OS_RELEASE), make, facts=facts)
+PROBES = (DEVICES, HOST, PACKAGES, ROCE, EFA, NCCL, system.CONTAINER, *ofed_decision.PROBES, *erdma_decision.PROBES)
+DESIRED = Desired(tuple(dict.fromkeys(PROBES)), make, facts=facts)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, Program, configuration
+from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, same, vendor, wanted
+from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.catalog import erdma as catalogue
 from gpuprov.probe.erdma import ERDMA
 
@@ -42,6 +45,45 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
         speaks="erdma",
         way_out="end who holds the devices, or reboot, and apply again",
     )
+
+
+def fetch(ctx: Ctx) -> Fetch | None:
+    """The installer, where it is run."""
+    decision = decide(ctx.fragment, ctx.facts)
+    if not decision.run:
+        return None
+    url = address(ctx.fragment)
+    return Fetch(
+        of="rdma.erdma",
+        url=url,
+        file="" if url else ctx.fragment.erdma.file,
+        path=archive(decision),
+        sha256=decision.sha256,
+        most=catalogue.MOST,
+        hint="the right file, or the sha256 that sha256sum says of it, compared with what Alibaba publishes",
+        unreachable="correct the url, the network, or the host's proxy; mirrors.cloud.aliyuncs.com answers inside Alibaba Cloud only",
+    )
+
+
+def archive(decision: Decision) -> str:
+    """Where the installer lies on the host until it has run."""
+    return f"{catalogue.CACHE}/{decision.sha256}.tar.gz"
+
+
+def software(ctx: Ctx, decision: Decision) -> dict[str, Any]:
+    """`due`: the driver is not there for each kernel, or of another installer. `run`: the installer is run, from `archive`. `build`:
+    kernels for which DKMS builds it. All as the module gpuprov_erdma takes it."""
+    return {
+        "due": decision.run or bool(decision.lacking),
+        "run": decision.run,
+        "archive": archive(decision) if decision.run else "",
+        "sha256": decision.sha256,
+        "named": decision.named,
+        "mode": "compat" if ctx.fragment.erdma.compat_mode else "iwarp",
+        "kernels": [kernel.release for kernel in ctx.facts.get(ERDMA).kernels],
+        "build": list(decision.build),
+        "environment": decision.environment,
+    }
 
 
 def options(asked: dict[str, str]) -> str:

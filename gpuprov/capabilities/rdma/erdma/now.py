@@ -21,6 +21,7 @@ from gpuprov.capabilities.rdma.erdma.state import (
 )
 from gpuprov.catalog import erdma as catalogue
 from gpuprov.catalog.erdma import MODES
+from gpuprov.onhost import erdma as onhost
 from gpuprov.probe.erdma import ERDMA
 from gpuprov.probe.rdma import DEVICES
 
@@ -65,7 +66,7 @@ def driver(ctx: Ctx) -> Outcome:
     "rdma.erdma_source",
     ERDMA,
     fields=("erdma",),
-    evidence=f"cat {catalogue.RECORD}; dpkg -l '*erdma*'; rpm -qa '*erdma*'",
+    evidence=f"cat {onhost.RECORD}; dpkg -l '*erdma*'; rpm -qa '*erdma*'",
 )
 @of_vendor
 def source(ctx: Ctx) -> Outcome:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.rdma.erdma.decision import BUILT, PROBES, decide
 from gpuprov.capabilities.rdma.erdma.now import clashes
-from gpuprov.capabilities.rdma.erdma.state import Ctx, holders, of_erdma, of_vendor, same, vendor, wanted, way_out
+from gpuprov.capabilities.rdma.erdma.rules import together
+from gpuprov.capabilities.rdma.erdma.state import Ctx, holders, of_erdma, of_vendor, vendor, way_out
 from gpuprov.catalog import erdma as catalogue
-from gpuprov.probe import system
 from gpuprov.probe.erdma import ERDMA
 from gpuprov.probe.rdma import DEVICES
 
 
 @check(
     "rdma.erdma_function",
-    ERDMA,
-    system.OS_RELEASE,
+    *PROBES,
     fields=("fabric",),
     moment="preflight",
     evidence="lspci -nn -d 1ded:107f; modinfo erdma",
@@ -41,27 +41,49 @@ def function(ctx: Ctx) -> Outcome:
     if vendor(ctx.fragment) and not any(sources) and not there:
         told = "the host has none, and the spec names no installer"
         return fail("Alibaba's driver", told, 'rdma.erdma.installer: "1.5.7", or url or file with sha256, or packages')
+    if vendor(ctx.fragment) and not state.kernels:
+        told = "neither a kernel in /boot nor kernel headers in /lib/modules: there is nothing to build for"
+        return fail(
+            "a kernel", told, "install a kernel, or, in a container, the headers package of the machine's kernel"
+        )
+    if unknown := decide(ctx.fragment, ctx.facts).unknown:
+        told = f"no names are known on {unknown} of the packages that its build needs"
+        return fail(
+            "Alibaba's driver for each kernel",
+            told,
+            "another distribution; or an image that has the driver for each kernel",
+        )
     return ok(f"{identifier} at {' '.join(address for address, _ in state.functions)}")
 
 
 @check(
     "rdma.erdma_users",
-    ERDMA,
+    *PROBES,
     fields=("erdma",),
     moment="preflight",
     evidence="rdma res show qp; cat /sys/module/erdma/parameters/compat_mode",
 )
 @of_vendor
 def users(ctx: Ctx) -> Outcome:
-    """Nobody holds a device of a driver that must be loaded anew: its mode and parameters are read-only while it is loaded."""
+    """Nobody holds a device of a driver that must be loaded anew: for another build, or for its mode and parameters, which are
+    read-only while it is loaded."""
     state = ctx.facts.get(ERDMA)
-    asked = wanted(ctx.fragment)
-    wrong = [name for name, value in asked.items() if state.loaded and not same(state.parameters.get(name, ""), value)]
+    wrong = decide(ctx.fragment, ctx.facts).anew
     used = holders(state)
     if wrong and used:
         told = f"{', '.join(wrong)} must change, and {used} hold its devices"
-        return fail("nobody uses erdma", told, f"end them, then apply again{way_out(state, ctx.fragment)}")
+        out = "" if BUILT in wrong else way_out(state, ctx.fragment)
+        return fail("nobody uses erdma", told, f"end them, then apply again{out}")
     return ok(f"{used} hold it, and nothing must change" if used else "nobody uses it")
+
+
+@check("rdma.erdma_asked", fields=("erdma",), moment="preflight", evidence="gpuprov check")
+@of_erdma
+def asked(ctx: Ctx) -> Outcome:
+    """What the block says goes together. `gpuprov check` says so of an inventory; a play's variables may have been changed since."""
+    for problem in together(ctx.fragment):
+        return fail("another rdma block", problem.message, problem.hint)
+    return ok("eRDMA's settings go together")
 
 
 @check("rdma.erdma_free", ERDMA, DEVICES, fields=("erdma",), moment="preflight", evidence="ss -tlnp; rdma link")
@@ -95,4 +117,4 @@ def ofed(ctx: Ctx) -> Outcome:
     return ok(f"{state.ofed} and {state.core}")
 
 
-CHECKS = (function, users, free, ofed)
+CHECKS = (asked, function, users, free, ofed)

@@ -32,17 +32,26 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
                 "fabric: erdma, or leave it out (erdma: false, where an outer group has it)",
             )
         return
-    vendor = block.own_stack == "erdma-vendor"
+    yield from together(block)
+    yield from _sources(asked)
+    yield from _parameters(asked)
+    yield from _neighbours(host, block)
+
+
+def together(block: Rdma) -> Iterable[Problem]:
+    """What must be said, and what does not go together: without it, nothing can be brought about."""
+    asked = block.erdma
     if asked.compat_mode is None:
         hint = "true: RoCE-like, for NCCL on GPU instances; false: iWARP, as ordinary instances are. The two do not talk to each other"
         yield _problem("compat_mode", "is not said, and the driver's default depends on how it was built", hint)
     if not asked.mtu:
         hint = "jumbo where the instance has jumbo frames enabled (MTU 8500), else standard (1400): a wrong one corrupts NCCL's LL128"
         yield _problem("mtu", "is not said", hint)
-    yield from _stack(block, vendor=vendor)
-    yield from _sources(asked)
-    yield from _parameters(asked)
-    yield from _neighbours(host, block)
+    yield from _stack(block, vendor=block.own_stack == "erdma-vendor")
+    if (asked.url or asked.file) and not asked.sha256:
+        key = "url" if asked.url else "file"
+        message = f"is missing: {key} names a program that is run as root"
+        yield _problem("sha256", message, "sha256sum FILE, compared with what Alibaba publishes")
 
 
 def _stack(block: Rdma, *, vendor: bool) -> Iterable[Problem]:
@@ -82,13 +91,6 @@ def _sources(asked: Erdma) -> Iterable[Problem]:
             "sha256",
             f"is not the one that Alibaba publishes of {asked.installer}",
             "leave it out: installer brings its own",
-        )
-    if (asked.url or asked.file) and not asked.sha256:
-        key = "url" if asked.url else "file"
-        yield _problem(
-            "sha256",
-            f"is missing: {key} names a program that is run as root",
-            "sha256sum FILE, compared with what Alibaba publishes",
         )
     if asked.sha256 and not (asked.url or asked.file or asked.installer):
         yield _problem("sha256", "is of no file", "name url or file, or leave it out")

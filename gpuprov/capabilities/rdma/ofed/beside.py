@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.ofed.decision import ENDS, PROBES, decide, named
 from gpuprov.catalog import rdma_ofed as catalogue
 from gpuprov.probe import system
 from gpuprov.probe.family import family
@@ -66,10 +67,10 @@ def fits(ctx: Ctx) -> Outcome:
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
     system_is, asked = ctx.facts.get(system.OS_RELEASE), ctx.fragment.ofed
     kind = family(system_is)
-    if kind not in ("debian", "redhat"):
+    if kind not in ENDS:
         told = f"no package names are known for DOCA-OFED on {system_is.name or system_is.id}"
         return fail("Debian, Ubuntu, EL or what descends from them", told, "stack: inbox")
-    end = {"debian": ".deb", "redhat": ".rpm"}[kind]
+    end = f".{ENDS[kind]}"
     for key in ("url", "file"):
         if (value := getattr(asked, key)) and not value.endswith(end):
             return fail(
@@ -83,4 +84,23 @@ def fits(ctx: Ctx) -> Outcome:
     return ok(f"{system_is.name}, OFED {asked.version or 'of any release'}")
 
 
-BESIDE = (alone, fits)
+@check(
+    "rdma.ofed_resolvable",
+    *PROBES,
+    fields=("ofed",),
+    moment="preflight",
+    evidence="apt-cache madison doca-ofed mlnx-ofed-kernel-dkms; dnf repoquery --showduplicates doca-ofed; ofed_info -s",
+)
+def resolvable(ctx: Ctx) -> Outcome:
+    """The host's repositories have DOCA-OFED in the release that is asked for, it builds here, and no older OFED is in its way."""
+    if ctx.fragment.own_stack != "doca-ofed":
+        return not_asked(f"the stack is {ctx.fragment.own_stack}")
+    decision, expected = decide(ctx.fragment.ofed, ctx.facts), f"OFED {ctx.fragment.ofed.version or 'of any release'}"
+    if decision.problem:
+        return fail(expected, decision.problem, decision.hint)
+    if decision.waits:
+        return skip(f"not among the package sources yet: resolved when apply has added {named(ctx.fragment.ofed)}")
+    return ok(" ".join(decision.install) or f"{catalogue.PROFILE} is there", expected)
+
+
+BESIDE = (alone, fits, resolvable)

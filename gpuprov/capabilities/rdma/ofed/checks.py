@@ -6,12 +6,12 @@ from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.beside import BESIDE
+from gpuprov.capabilities.rdma.ofed.decision import release_of
 from gpuprov.capabilities.rdma.ofed.fragment import Key
 from gpuprov.capabilities.rdma.ofed.rules import rules
 from gpuprov.catalog import rdma_ofed as catalogue
 from gpuprov.probe import ofed as probe
 from gpuprov.probe import system
-from gpuprov.probe.base import Facts
 from gpuprov.probe.family import family
 from gpuprov.probe.ofed import OFED, PACKAGES, Ofed
 
@@ -26,15 +26,6 @@ SKIPPED_HINT = (
 def other_stack(ctx: Ctx) -> Outcome | None:
     """The answer of every check here for another stack."""
     return None if ctx.fragment.own_stack == "doca-ofed" else not_asked(f"the stack is {ctx.fragment.own_stack}")
-
-
-def release_of(facts: Facts, state: Ofed) -> str:
-    """OFED's release: what ofed_info says, or else what the version of its kernel package does. Empty without OFED."""
-    if state.release:
-        return state.release
-    names = catalogue.packages("debian", kernel=True) + catalogue.packages("redhat", kernel=True)
-    found = facts.get(PACKAGES)
-    return next((probe.release(found[name].version) for name in names if name in found), "")
 
 
 @check("rdma.ofed_release", OFED, PACKAGES, fields=FIELDS, evidence="ofed_info -s; dpkg -l doca-ofed; rpm -q doca-ofed")

@@ -1,0 +1,45 @@
+"""What the role brings about of AWS's EFA: its installer, run once for an archive and its options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.rdma.efa.checks import options
+from gpuprov.capabilities.rdma.efa.rules import installer_sha256
+from gpuprov.capabilities.rdma.fetch import Fetch
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog import efa as catalogue
+from gpuprov.onhost import efa as onhost
+from gpuprov.probe.efa import EFA
+
+Ctx = Context[Rdma]
+
+
+def archive(digest: str) -> str:
+    """Where the installer lies on the host."""
+    return f"{catalogue.CACHE}/{digest}.tar.gz"
+
+
+def fetch(ctx: Ctx) -> Fetch | None:
+    """The installer, where it has not run just so."""
+    block, asked = ctx.fragment, ctx.fragment.efa
+    digest = installer_sha256(block) if block.fabric == "efa" else ""
+    if not digest or not onhost.due(ctx.facts.get(EFA).record, digest, onhost.options(options(block))):
+        return None
+    url = catalogue.address(asked.installer) if catalogue.installer(asked.installer) else asked.url
+    return Fetch(
+        of="rdma.efa",
+        url=url,
+        file="" if url else asked.file,
+        path=archive(digest),
+        sha256=digest,
+        most=catalogue.MOST,
+        hint="the right file, or the sha256 that sha256sum says of it, compared with what AWS publishes",
+    )
+
+
+def software(ctx: Ctx) -> dict[str, Any] | None:
+    """As the module gpuprov_efa takes it; None where no installer is asked for."""
+    digest = installer_sha256(ctx.fragment) if ctx.fragment.fabric == "efa" else ""
+    return {"archive": archive(digest), "sha256": digest, **options(ctx.fragment)} if digest else None

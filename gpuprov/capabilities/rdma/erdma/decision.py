@@ -1,0 +1,96 @@
+"""What a host needs so that each of its kernels has the eRDMA driver: the installer's run, builds, and packages for both."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.capabilities.rdma.erdma.state import checksum, same, vendor, wanted
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.catalog import erdma as catalogue
+from gpuprov.probe import packages, system
+from gpuprov.probe.base import Facts
+from gpuprov.probe.erdma import BUILD, ERDMA, ErdmaKernel
+from gpuprov.probe.erdma import Erdma as State
+from gpuprov.probe.family import family
+
+BUILT = "the build"
+"""Among what a driver is loaded anew for."""
+PROBES = (ERDMA, BUILD, packages.PACKAGES, system.OS_RELEASE)
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """`run`: the installer at `named`, of this `sha256`, is run. `lacking`: kernels that do not have the driver so. `build`: those of
+    them for which it is built; not before another installer has brought its own. `install`: packages. `environment`: what the build
+    is told. `anew`: what a loaded driver must be loaded anew for. `unknown`: the distribution, where something is built and the
+    packages for that are not known on it."""
+
+    named: str = ""
+    sha256: str = ""
+    run: bool = False
+    lacking: tuple[str, ...] = ()
+    build: tuple[str, ...] = ()
+    install: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    anew: tuple[str, ...] = ()
+    unknown: str = ""
+
+
+def address(block: Rdma) -> str:
+    """Where the installer is fetched; empty for a file beside the inventory, and for none."""
+    if catalogue.installer(block.erdma.installer):
+        return catalogue.erdma_file().address.form.replace("{version}", block.erdma.installer)
+    return block.erdma.url
+
+
+def decide(block: Rdma, facts: Facts) -> Decision:
+    """What is there in the mode that is asked for stays as it is."""
+    if block.fabric != "erdma" or not vendor(block):
+        return Decision()
+    state, digest, named = facts.get(ERDMA), checksum(block), address(block) or block.erdma.file
+    ran = state.record.partition(" ")[0]
+    run = bool(named) and (ran != digest or not any(kernel.vendor for kernel in state.kernels))
+    lacking = tuple(kernel.release for kernel in state.kernels if not _right(kernel, block))
+    kind, needs, unknown = family(facts.get(system.OS_RELEASE)), [], ""
+    if run or lacking:
+        known = [one for one in catalogue.erdma_file().build if one.family == kind]
+        needs = _needs(known[0].packages, state) if known else []
+        unknown = "" if known else facts.get(system.OS_RELEASE).name
+    there = {*facts.get(BUILD), *facts.get(packages.PACKAGES), *state.packages}
+    install = [name for name in dict.fromkeys([*needs, *block.erdma.packages]) if name not in there]
+    return Decision(
+        named=named,
+        sha256=digest,
+        run=run,
+        lacking=lacking,
+        build=() if named and ran != digest else lacking,
+        install=tuple(install),
+        environment=environment(block),
+        anew=tuple(_anew(block, state, built=run or bool(state.mine and state.mine.release in lacking))),
+        unknown=unknown,
+    )
+
+
+def environment(block: Rdma) -> dict[str, str]:
+    """What configure-dkms.sh of the driver is told: MAD, which compat mode's rdma_cm needs; the other as Alibaba's own controller has
+    it, which takes the parameter use_zeronet away.
+    https://github.com/AliyunContainerService/alibabacloud-erdma-controller internal/drivers/utils.go"""
+    bound = {} if "use_zeronet" in block.erdma.parameters else {"ERDMA_CM_NO_BOUND_IF": "1"}
+    return {**bound, **({"ERDMA_FORCE_MAD_ENABLE": "1"} if block.erdma.compat_mode else {})}
+
+
+def _right(kernel: ErdmaKernel, block: Rdma) -> bool:
+    return kernel.vendor and (kernel.mad or not block.erdma.compat_mode)
+
+
+def _needs(forms: tuple[str, ...], state: State) -> list[str]:
+    """Packages of the build, with headers for each kernel that has none."""
+    bare = [kernel.release for kernel in state.kernels if not kernel.headers]
+    plain = [form for form in forms if "{kernel}" not in form]
+    return plain + [form.replace("{kernel}", release) for form in forms if "{kernel}" in form for release in bare]
+
+
+def _anew(block: Rdma, state: State, *, built: bool) -> list[str]:
+    if not state.loaded:
+        return []
+    wrong = [name for name, value in wanted(block).items() if not same(state.parameters.get(name, ""), value)]
+    return wrong + [BUILT] * built

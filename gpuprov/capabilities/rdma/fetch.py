@@ -1,0 +1,19 @@
+"""A file that the spec names, and the host gets: an installer, or the package that brings a package source."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Fetch(msgspec.Struct, frozen=True, kw_only=True):
+    """As the module gpuprov_fetch takes it: `url`, or else `file` beside the inventory."""
+
+    of: str
+    url: str
+    file: str
+    path: str
+    sha256: str
+    most: int
+    hint: str
+    public: bool = False
+    unreachable: str = "correct the url, the network, or the proxy of the host"

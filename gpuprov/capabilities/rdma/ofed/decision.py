@@ -1,0 +1,103 @@
+"""Which packages of DOCA-OFED a host gets, and from where: by what it has, what it is offered, and what the spec names."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.capabilities.rdma.ofed.fragment import Ofed as Asked
+from gpuprov.catalog import rdma_ofed as catalogue
+from gpuprov.probe import ofed as probe
+from gpuprov.probe import packages, system
+from gpuprov.probe.base import Facts
+from gpuprov.probe.family import family
+from gpuprov.probe.ofed import INDEX, OFED, PACKAGES, Ofed
+
+PROBES = (OFED, PACKAGES, INDEX, packages.PACKAGES, system.OS_RELEASE)
+ENDS = {"debian": "deb", "redhat": "rpm"}
+HINT = "url and sha256 of the doca-host package in rdma.ofed, or its repository on the host"
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """`install`: packages, some as NAME=VERSION. `source`: where the named doca-host package lies on the host, which brings a package
+    source that is not there yet; `waits`: what is installed is decided when it is. `problem`: why it cannot be, and the way out."""
+
+    install: tuple[str, ...] = ()
+    source: str = ""
+    waits: bool = False
+    problem: str = ""
+    hint: str = ""
+
+
+def named(asked: Asked) -> str:
+    """The doca-host package of the spec: its address or its file; empty for none."""
+    return asked.url or asked.file
+
+
+def release_of(facts: Facts, state: Ofed) -> str:
+    """OFED's release: what ofed_info says, or else what the version of its kernel package does. Empty without OFED."""
+    if state.release:
+        return state.release
+    names = catalogue.packages("debian", kernel=True) + catalogue.packages("redhat", kernel=True)
+    found = facts.get(PACKAGES)
+    return next((probe.release(found[name].version) for name in names if name in found), "")
+
+
+def decide(asked: Asked, facts: Facts) -> Decision:
+    """What is there in the release that is asked for stays as it is."""
+    state, there, kind = facts.get(OFED), facts.get(PACKAGES), family(facts.get(system.OS_RELEASE))
+    if kind not in catalogue.FAMILIES:
+        return Decision()
+    release, present = release_of(facts, state), catalogue.PROFILE in there
+    if release and not present:
+        told = f"OFED {release} is there without {catalogue.PROFILE}"
+        return Decision(problem=told, hint=f"{catalogue.UNINSTALL}, on the host, then apply again")
+    missing = tuple(_headers(kind, facts))
+    source = _source(asked, state, kind)
+    if present and catalogue.fits(release, asked.version):
+        return Decision(install=missing, source=source)
+    if source:
+        return Decision(source=source, waits=True)
+    return _chosen(asked, facts, kind, missing)
+
+
+def _chosen(asked: Asked, facts: Facts, kind: str, missing: tuple[str, ...]) -> Decision:
+    """What comes from the package sources of the host: the release that is asked for, of every package that has it in its version."""
+    index, names = facts.get(INDEX), catalogue.packages(kind, kernel=True)
+    offered = next((index[name] for name in names if name in index), [])
+    right = [version for version in offered if _is(version, asked.version)]
+    if catalogue.PROFILE not in index and index.busy:
+        told = "another package manager is at work on the host, and its package lists cannot be read"
+        return Decision(problem=told, hint="wait until it has ended, then do it again")
+    if catalogue.PROFILE not in index:
+        return Decision(problem=f"the repositories of the host have no {catalogue.PROFILE}", hint=HINT)
+    if asked.version and not right:
+        told = f"rdma.ofed.version is {asked.version}, and the repositories of the host have {', '.join(offered) or 'none'}"
+        return Decision(problem=told, hint=HINT)
+    comes = asked.version or next((probe.release(version) for version in right), "")
+    distribution = facts.get(system.OS_RELEASE)
+    if why := catalogue.unbuildable(kind, distribution.version, comes):
+        return Decision(problem=f"OFED {comes} on {distribution.name}: {why.why}", hint=why.way)
+    pins = [f"{name}={right[0]}" for name in names if name in index] if asked.version else []
+    return Decision(install=(*missing, catalogue.PROFILE, *pins))
+
+
+def _is(version: str, asked: str) -> bool:
+    """Whether a package's version is of this release: 25.10-1.7.1 is in 25.10.OFED.25.10.1.7.1.1-1."""
+    dotted = re.escape(asked.replace("-", "."))
+    return not asked or bool(re.search(rf"OFED[.]{dotted}([.-]|\Z)", version))
+
+
+def _headers(kind: str, facts: Facts) -> list[str]:
+    """Packages of headers for kernels that boot and have none."""
+    installed = facts.get(packages.PACKAGES)
+    bare = [kernel for kernel in facts.get(OFED).kernels if kernel.bootable and not kernel.headers]
+    return [name for kernel in bare if (name := catalogue.headers(kind, kernel.release)) not in installed]
+
+
+def _source(asked: Asked, state: Ofed, kind: str) -> str:
+    """Where the named package lies, if it is still to bring its package source."""
+    name = f"{asked.sha256.lower()}.{ENDS[kind]}"
+    there = name in state.fetched and bool(state.sources)
+    return "" if there or not named(asked) else f"{catalogue.PLACE}/{name}"

@@ -1,0 +1,112 @@
+"""What the role brings about of DOCA-OFED: its package source, packages, modules of every kernel, openibd with its settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.rdma.at_boot import HEADER
+from gpuprov.capabilities.rdma.fetch import Fetch
+from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.ofed.checks import conf, holders
+from gpuprov.capabilities.rdma.ofed.decision import Decision, decide, named
+from gpuprov.catalog import rdma_ofed as catalogue
+from gpuprov.probe import system
+from gpuprov.probe.family import family
+from gpuprov.probe.ofed import OFED, PACKAGES
+
+Ctx = Context[Rdma]
+PIN = f"""{HEADER}\
+# The distribution's dkms, not the one that DOCA's repository has, too.
+Package: dkms
+Pin: release l=DOCA-HOST*
+Pin-Priority: -1
+"""
+NOTHING: dict[str, Any] = {
+    "source": "", "named": "", "files": {}, "hold": [], "release": [], "build": [], "settings": {}, "reboot": "", "openibd": None,
+}  # fmt: skip
+
+
+def asked(ctx: Ctx) -> bool:
+    return ctx.fragment.own_stack == "doca-ofed"
+
+
+def fetch(ctx: Ctx) -> Fetch | None:
+    """The doca-host package, where it is still to bring its package source."""
+    block, source = ctx.fragment.ofed, decided(ctx).source
+    if not source:
+        return None
+    return Fetch(
+        of="rdma.ofed",
+        url=block.url,
+        file="" if block.url else block.file,
+        path=source,
+        sha256=block.sha256.lower(),
+        most=catalogue.MOST,
+        public=True,
+        hint="the right file, and the sha256 that NVIDIA publishes for it",
+    )
+
+
+def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
+    """What can be resolved only when the package source is there, as the judge takes it."""
+    told = f"{catalogue.PROFILE} is resolved when apply has added {named(ctx.fragment.ofed)}"
+    why = f"{named(ctx.fragment.ofed)} brought no package source. Fix: look at it on the host, {decision.source}"
+    return {"told": told, "problem": why} if decision.waits else {}
+
+
+def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
+    """`source`: the package on the host that brings a package source, which the spec names as `named`. `files`: text by path, before
+    anything is installed. `hold`, `release`: packages. `build`: commands that build modules which DKMS has not built. `settings`: of
+    openibd's configuration. `reboot`: why only that brings its modules in. `openibd`: None where it is not there; see there."""
+    if not asked(ctx):
+        return NOTHING
+    state, there = ctx.facts.get(OFED), ctx.facts.get(PACKAGES)
+    kind = family(ctx.facts.get(system.OS_RELEASE)) or ""
+    theirs = [name for name in catalogue.packages(kind, held=True) if name in there]
+    keys = {catalogue.CONFIG: {"ONBOOT": "yes", **conf(ctx.fragment)}}
+    return {
+        "source": decision.source,
+        "named": named(ctx.fragment.ofed),
+        "files": {catalogue.PIN: PIN} if kind == "debian" else {},
+        "hold": theirs if ctx.fragment.ofed.hold else [],
+        "release": [] if ctx.fragment.ofed.hold else theirs,
+        "build": [
+            ["dkms", "install", f"{name}/{version}", "-k", release] for release, name, version in state.unbuilt()
+        ],
+        "settings": keys if state.settings is not None else {},
+        "reboot": waits(ctx),
+        "openibd": openibd(ctx) if catalogue.PROFILE in there else None,
+    }
+
+
+def foreign(ctx: Ctx) -> list[str]:
+    """Modules in memory that are not OFED's; in a container they are the machine's, and nobody changes them."""
+    return (
+        [] if ctx.facts.get(system.CONTAINER) else [one.name for one in ctx.facts.get(OFED).loaded if not one.of_ofed]
+    )
+
+
+def waits(ctx: Ctx) -> str:
+    """Why only a reboot brings OFED's modules in; empty where openibd can be restarted, or need not be."""
+    held = holders(ctx.facts.get(OFED)) if asked(ctx) and foreign(ctx) else ""
+    return f"DOCA-OFED's modules are not loaded, and openibd cannot restart: {held}" if held else ""
+
+
+def openibd(ctx: Ctx) -> dict[str, Any]:
+    """As the module gpuprov_openibd takes it. `replace`: modules that are not OFED's, for which it is restarted. `unload`: those that
+    hold ib_core, which leave before. `start`: it did not run. `left`: what to say where modules are not OFED's after its start."""
+    out, others = waits(ctx), foreign(ctx)
+    left = out or (f"openibd ran, and {' '.join(others)} is still not OFED's" if others else "")
+    way = "Fix: journalctl -u openibd, on the host; end what uses RDMA and apply again, or reboot the host"
+    return {
+        "unit": catalogue.UNIT,
+        "replace": [] if out else others,
+        "unload": [*catalogue.modules("peer"), *catalogue.modules("storage")],
+        "start": not out and ctx.facts.get(OFED).active != "active",
+        "left": f"{left}. {way}" if left else "",
+    }
+
+
+def decided(ctx: Ctx) -> Decision:
+    return decide(ctx.fragment.ofed, ctx.facts) if asked(ctx) else Decision()

@@ -1,0 +1,51 @@
+"""Archives of installers on this host: unpacked into a folder of their own, of which nothing may lie or lead outside."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import tarfile
+
+MOST_BYTES = 16 << 30
+MOST_ENTRIES = 200000
+"""What an archive may hold at most; AWS's installer has some hundred entries and about a GiB."""
+
+
+class Unsafe(Exception):
+    """Why an archive is not unpacked; one line."""
+
+
+def unpack(archive: str, into: str) -> None:
+    """Unpack a tar.gz into this folder, all of it as root's. Raises Unsafe; what was unpacked until then stays in the folder."""
+    home, size, count = os.path.realpath(into), 0, 0
+    try:
+        with tarfile.open(archive, "r:gz") as packed:
+            for entry in packed:
+                size, count = size + max(entry.size, 0), count + 1
+                if size > MOST_BYTES or count > MOST_ENTRIES:
+                    raise Unsafe(f"{archive} holds more than {MOST_BYTES >> 30} GiB or {int(MOST_ENTRIES)} entries")
+                _judge(archive, entry, home)
+                entry.uid = entry.gid = 0
+                entry.uname = entry.gname = ""
+                entry.mode &= 0o755
+                packed.extract(entry, home)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        raise Unsafe(f"{archive} cannot be unpacked: {error}") from error
+
+
+def _judge(archive: str, entry: tarfile.TarInfo, home: str) -> None:
+    name = entry.name
+    kinds = entry.isfile() or entry.isdir() or entry.issym() or (entry.islnk() and _inside(entry.linkname))
+    if not _inside(name) or not kinds:
+        raise Unsafe(f"{archive} holds {name[:80]}, which is not unpacked")
+    aim = posixpath.normpath(posixpath.join(posixpath.dirname(name), entry.linkname))
+    if entry.issym() and (entry.linkname.startswith("/") or aim.split("/")[0] == ".."):
+        raise Unsafe(f"{archive} holds a link out of it: {name[:80]}")
+    # What goes through a link of the archive lands where the link leads.
+    above = os.path.normpath(os.path.join(home, posixpath.dirname(name)))
+    if os.path.realpath(above) != above:
+        raise Unsafe(f"{archive} holds {name[:80]}, which lies behind a link")
+
+
+def _inside(name: str) -> bool:
+    return not name.startswith("/") and ".." not in name.split("/")

@@ -1,0 +1,69 @@
+"""NVIDIA's doca-host package on this host: installed, so that its package source is there, and the lists of that source fetched."""
+
+from __future__ import annotations
+
+import os
+from typing import Iterator
+
+from .files import write
+from .packages import apt_files
+from .packages.commands import Ran, run, shortened
+
+NAME = "doca-host"
+APT, DNF = "/etc/apt/sources.list.d", "/etc/yum.repos.d"
+DONE = ".done"
+"""Ends the name of the file that says, beside a package, that it was installed."""
+
+
+class Refused(Exception):
+    """Why the package source cannot be had; one line."""
+
+
+def add(package: str, named: str) -> None:
+    """Install the package at this path; `named` is what the spec calls it. Raises Refused."""
+    (_deb if package.endswith(".deb") else _rpm)(package)
+    write(package + DONE, f"{named}\n")
+
+
+def _deb(package: str) -> None:
+    _check(run(["dpkg-deb", "-f", package, "Package"]), "it is no Debian package")
+    _must(run(["dpkg", "-i", package], {"DEBIAN_FRONTEND": "noninteractive"}), "dpkg -i")
+    sources = [path for path in _files(APT) if NAME in _text(path)]
+    if not sources:
+        raise Refused("it brought no package source for apt")
+    for source in sources:
+        if problem := apt_files.update(source, "-o", "APT::Get::List-Cleanup=0"):
+            raise Refused(f"apt-get update of {source}: {shortened(problem, 400)}")
+
+
+def _rpm(package: str) -> None:
+    _check(run(["rpm", "-qp", "--qf", "%{NAME}", package]), "it is no rpm package")
+    _must(run(["rpm", "-U", "--replacepkgs", "--oldpackage", package]), "rpm -U")
+    if not any("doca" in os.path.basename(path) for path in _files(DNF)):
+        raise Refused("it brought no package source for dnf")
+    only = ["--disablerepo=*", "--enablerepo=doca*"]
+    _must(run(["dnf", "-q", "-y", *only, "makecache", "--refresh"]), "dnf makecache")
+
+
+def _check(ran: Ran, otherwise: str) -> None:
+    """Refuse what is no package, or another one, before anything of it runs."""
+    if ran.status:
+        raise Refused(otherwise)
+    name = ran.out.strip()
+    if not name.startswith(NAME):
+        raise Refused(f"it is {name}, not {NAME}")
+
+
+def _must(ran: Ran, what: str) -> None:
+    if ran.status:
+        raise Refused(f"{what}: {shortened(ran.said[-400:], 400) or f'status {int(ran.status)}'}")
+
+
+def _files(folder: str) -> Iterator[str]:
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return (path for path in (os.path.join(folder, name) for name in names) if os.path.isfile(path))
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()

@@ -1,0 +1,136 @@
+"""Alibaba's eRDMA driver on this host: its installer run, and the driver built by DKMS for kernels that lack it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from typing import Mapping, Sequence
+
+from .archives import Unsafe, unpack
+from .fetched import digest
+from .files import write
+
+RECORD = "/var/lib/gpuprov/erdma-installer"
+"""The SHA-256 of the installer that was run last, and for which mode."""
+UNPACKED = "/var/cache/gpuprov/erdma/unpacked"
+DKMS = "/var/lib/dkms/erdma"
+PROGRAM = "install.sh"
+PATIENCE = 1800
+
+
+class Failed(Exception):
+    """What went wrong, and the way out; one line."""
+
+
+def install(archive: str, sha256: str, mode: str, environment: Mapping[str, str]) -> None:
+    """Run the installer of this archive, and record it. Raises Failed."""
+    if (found := digest(archive)) != sha256:
+        raise Failed(
+            f"{archive} has SHA-256 {found or 'none'}, and the spec says {sha256}; nothing was run. Fix: apply again"
+        )
+    script = _unpacked(archive)
+    done = _run(
+        ["bash", script, "--batch"], {**environment, "DEBIAN_FRONTEND": "noninteractive"}, os.path.dirname(script)
+    )
+    if done.returncode:
+        lines = [line.strip() for line in (done.stdout + "\n" + done.stderr).splitlines()]
+        said = [line for line in lines if re.search("error|fail|unknown", line, re.IGNORECASE)]
+        raise Failed(
+            f"Alibaba's installer of eRDMA failed: {said[-1] if said else f'status {int(done.returncode)}'}. "
+            f"Fix: bash {script} --batch on the host says all; correct it and apply again"
+        )
+    write(RECORD, f"{sha256} {mode}\n")
+    shutil.rmtree(UNPACKED)
+    os.unlink(archive)
+
+
+def _unpacked(archive: str) -> str:
+    """The installer's program, unpacked into a folder that is new."""
+    way = "Fix: an archive of Alibaba's, erdma_installer-VERSION.tar.gz, and its sha256"
+    shutil.rmtree(UNPACKED, ignore_errors=True)
+    os.makedirs(UNPACKED, mode=0o700)
+    try:
+        unpack(archive, UNPACKED)
+    except Unsafe as error:
+        raise Failed(f"{error}. {way}") from error
+    for place in (
+        UNPACKED,
+        *sorted(entry.path for entry in os.scandir(UNPACKED) if entry.is_dir(follow_symlinks=False)),
+    ):
+        if os.path.isfile(os.path.join(place, PROGRAM)):
+            return os.path.join(place, PROGRAM)
+    raise Failed(f"{archive} has no {PROGRAM}. {way}")
+
+
+def build(kernels: Sequence[str], environment: Mapping[str, str]) -> None:
+    """Have DKMS build and install the driver for each kernel, against the OFED that it has a tree of, as always. DKMS builds no
+    version twice: what it had built is removed before, and put back where the new build fails. Raises Failed."""
+    version = registered(_run(["dkms", "status"], {}).stdout)
+    if not version:
+        raise Failed(
+            "the eRDMA driver could not be built: dkms status does not know erdma: the installer has registered nothing. "
+            "Fix: an installer whose package has its sources"
+        )
+    with tempfile.TemporaryDirectory(prefix="gpuprov-erdma-") as aside:
+        for kernel in kernels:
+            _build(version, kernel, environment, os.path.join(aside, kernel))
+
+
+def registered(status: str) -> str:
+    """The newest version of erdma that `dkms status` knows; empty for none."""
+    found = re.findall(r"^erdma[,/] *([^,: ]+)", status, re.MULTILINE)
+    return max(found, key=lambda version: [int(number) for number in re.findall("[0-9]+", version)], default="")
+
+
+def _build(version: str, kernel: str, environment: Mapping[str, str], kept: str) -> None:
+    of, built = ["-m", "erdma", "-v", version], f"{DKMS}/{version}/{kernel}"
+    if os.path.isdir(built):
+        shutil.copytree(built, kept, symlinks=True)
+    _run(["dkms", "remove", *of, "-k", kernel], environment)
+    if not os.path.exists(f"{DKMS}/{version}/source"):
+        _run(["dkms", "add", *of], environment)
+    done = _run(["dkms", "install", "--force", *of, "-k", kernel], environment)
+    if done.returncode:
+        log = _last(f"{DKMS}/{version}/build/make.log")
+        back = _restored(of, kernel, built, kept, environment)
+        said = " | ".join(filter(None, (*(done.stdout + done.stderr).splitlines()[-4:], *log, back)))
+        raise Failed(
+            f"the eRDMA driver could not be built for kernel {kernel}: {said}. "
+            "Fix: remove that kernel, or have an installer whose driver builds for it"
+        )
+    _run(["depmod", kernel], {})
+
+
+def _restored(of: Sequence[str], kernel: str, built: str, kept: str, environment: Mapping[str, str]) -> str:
+    """Put back what was built before; in words, if that was done."""
+    if not os.path.isdir(kept):
+        return ""
+    shutil.rmtree(built, ignore_errors=True)
+    shutil.copytree(kept, built, symlinks=True)
+    done = _run(["dkms", "install", "--force", *of, "-k", kernel], environment)
+    return "" if done.returncode else "the driver that was there is back"
+
+
+def _last(path: str) -> Sequence[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return [line.strip() for line in file.read().splitlines()[-12:]]
+    except OSError:
+        return []
+
+
+def _run(argv: Sequence[str], environment: Mapping[str, str], folder: str = "/") -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(
+            list(argv), cwd=folder, env={**os.environ, "LC_ALL": "C.UTF-8", **environment}, stdin=subprocess.DEVNULL,
+            capture_output=True, encoding="utf-8", errors="replace", timeout=PATIENCE, check=False,
+        )  # fmt: skip
+    except FileNotFoundError as error:
+        return subprocess.CompletedProcess(list(argv), 127, "", f"{argv[0]} is not installed: {error.strerror}")
+    except subprocess.TimeoutExpired as error:
+        raise Failed(
+            f"{' '.join(argv)} did not end within {PATIENCE // 60} minutes. Fix: see on the host what it waits for"
+        ) from error

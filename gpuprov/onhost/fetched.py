@@ -1,0 +1,74 @@
+"""A file that a spec names by its SHA-256: what comes is written aside, measured, and put in its place only if it is that one."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import time
+from typing import BinaryIO, Iterator, NamedTuple
+
+PART = 1 << 20
+PATIENCE = 3600
+"""Seconds in which a file has to have come as a whole."""
+
+
+class Refused(Exception):
+    """What came is not what was asked for, or nothing came; its message says which."""
+
+
+class OtherDigest(Refused):
+    """A whole file came, and it is another one."""
+
+
+class Wanted(NamedTuple):
+    """The file at `path` with this SHA-256, of at most so many bytes, which nobody but root may read unless `mode` says so."""
+
+    path: str
+    sha256: str
+    most: int
+    mode: int = 0o600
+
+
+def digest(path: str) -> str:
+    """A file's SHA-256; empty where there is none."""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+        total = hashlib.sha256()
+        for part in iter(lambda: file.read(PART), b""):
+            total.update(part)
+        return total.hexdigest()
+    return ""
+
+
+def put(wanted: Wanted, source: BinaryIO) -> None:
+    """Have it from what can be read of `source`. Raises Refused; then nothing is left of what came."""
+    folder = os.path.dirname(wanted.path)
+    os.makedirs(folder, mode=0o700 if wanted.mode == 0o600 else 0o755, exist_ok=True)
+    handle, aside = tempfile.mkstemp(prefix=".gpuprov-", dir=folder)
+    try:
+        total = hashlib.sha256()
+        with os.fdopen(handle, "wb") as file:
+            for part in _parts(source, wanted.most):
+                total.update(part)
+                file.write(part)
+            os.fchmod(file.fileno(), wanted.mode)
+            file.flush()
+            os.fsync(file.fileno())
+        if total.hexdigest() != wanted.sha256:
+            raise OtherDigest(f"its SHA-256 is {total.hexdigest()}, and the spec says {wanted.sha256}")
+        os.rename(aside, wanted.path)
+    except BaseException:
+        os.unlink(aside)
+        raise
+
+
+def _parts(source: BinaryIO, most: int) -> Iterator[bytes]:
+    until, size = time.monotonic() + PATIENCE, 0
+    for part in iter(lambda: source.read(PART), b""):
+        size += len(part)
+        if size > most:
+            raise Refused(f"it is larger than {int(most >> 20)} MiB, and such a file is not")
+        if time.monotonic() > until:
+            raise Refused(f"it did not come within {PATIENCE // 60} minutes")
+        yield part

@@ -1,0 +1,26 @@
+"""openibd of OFED on this host: started, or restarted after what holds ib_core has left."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Sequence
+
+from .running_kernel import loaded
+from .units import restart
+
+
+class Failed(Exception):
+    """Why it did not start; one line."""
+
+
+def bring(unit: str, unload: Sequence[str], *, again: bool) -> None:
+    """Start it; or restart it (`again`), before which these modules are unloaded where they are loaded. Raises Failed."""
+    for name in loaded(unload) if again else ():
+        done = subprocess.run(["modprobe", "-r", name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if done.returncode:
+            said = " ".join(done.stderr.decode(errors="replace").split())
+            raise Failed(f"{name} cannot be unloaded, and openibd was not restarted{f': {said}' if said else ''}")
+    status, lines = restart(unit, "restart" if again else "start")
+    if status:
+        own = [line for line in lines if not line.startswith(f"{unit}:")]
+        raise Failed(f"{unit} failed: {'; '.join(own[-2:]) or f'systemctl ended with {int(status)}'}")

@@ -1,0 +1,155 @@
+"""A peer module of this host built again by DKMS, against the ib_core that is there now, in a tree of its own.
+
+What does not build, or has no peer memory again, leaves the host as it was. What was begun to be replaced is put back, by the run
+itself or by the next one: a host whose modules are half replaced would boot without a driver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import gzip
+import lzma
+import os
+import re
+import shutil
+import signal
+import subprocess
+from typing import Iterator, Sequence
+
+from .files import read, write
+
+DKMS, SOURCES = "/var/lib/dkms", "/usr/src"
+WORK = "/var/lib/gpuprov/rebuild"
+SYMBOL = "ib_register_peer_memory_client"
+ENDED = ("SIGHUP", "SIGINT", "SIGTERM")
+
+
+class Failed(Exception):
+    """Why the module could not be built; the modules that were there are untouched."""
+
+
+def rebuild(module: str, kernels: Sequence[str]) -> None:
+    """Build the DKMS package that has this module again, for each kernel, and put what comes in place. Raises Failed."""
+    if not shutil.which("dkms"):
+        raise Failed("DKMS is not installed, so the modules came ready-made: they cannot be built again here")
+    if not _restored():
+        raise Failed(f"modules that an earlier run was to replace cannot be put back: {WORK}/old")
+    shutil.rmtree(WORK, ignore_errors=True)
+    os.makedirs(f"{WORK}/tree")
+    with _told_of_its_end():
+        try:
+            for kernel in kernels:
+                _replace(module, kernel)
+        finally:
+            if _restored():
+                shutil.rmtree(WORK, ignore_errors=True)
+
+
+def _replace(module: str, kernel: str) -> None:
+    there = _find(f"{DKMS}/*/*", module, kernel)
+    if not there:
+        raise Failed(f"kernel {kernel}: {module} does not come from DKMS: it came ready-made, or another host built it")
+    name, version = os.path.relpath(there, DKMS).split(os.sep)[:2]
+    old, new = (path.rpartition("/module/")[0] for path in (there, _made(module, name, version, kernel)))
+    # A copy that is whole, before anything is taken away: what ends this program from here on puts it back.
+    write(f"{WORK}/home", old)
+    if not (_copy(old, f"{WORK}/copy") and _renamed(f"{WORK}/copy", f"{WORK}/old")):
+        raise Failed(f"kernel {kernel}: {old} cannot be kept aside in {WORK}: is the file system full?")
+    of = ["-m", name, "-v", version, "-k", kernel]
+    _run("dkms", "uninstall", *of)
+    shutil.rmtree(old, ignore_errors=True)
+    if not _copy(new, old):
+        raise Failed(f"kernel {kernel}: {old} cannot be replaced: is the file system full?")
+    done = _run("dkms", "install", "--force", *of)
+    if done.returncode:
+        raise Failed(f"kernel {kernel}, {name}/{version}: DKMS does not install what it built: {_words(done.stdout)}")
+    os.unlink(f"{WORK}/home")
+    shutil.rmtree(f"{WORK}/old")
+    shutil.rmtree(f"{DKMS}/{name}/original_module", ignore_errors=True)
+
+
+def _made(module: str, name: str, version: str, kernel: str) -> str:
+    """The module, built in the tree of our own."""
+    aside = ["--dkmstree", f"{WORK}/tree", "--sourcetree", SOURCES, "-m", name, "-v", version]
+    if not os.path.exists(f"{WORK}/tree/{name}/{version}"):
+        added = _run("dkms", "add", *aside)
+        if added.returncode:
+            raise Failed(f"{name}/{version}: {_words(added.stdout)}")
+    done = _run("dkms", "build", *aside, "-k", kernel)
+    if done.returncode:
+        logs = glob.glob(f"{WORK}/tree/**/make.log", recursive=True)
+        said = read(logs[0]) if logs else done.stdout
+        errors = [line for line in said.splitlines() if re.search(r": (fatal )?error:|^ERROR: ", line)]
+        told = " | ".join(line[:200] for line in errors[:8]) or _words(said)
+        raise Failed(f"kernel {kernel}, {name}/{version}: {told}")
+    made = _find(f"{WORK}/tree/{name}/{version}", module, kernel)
+    if not made or not _uses(made):
+        told = f"built again without peer memory, for its build finds no {SYMBOL} in OFED's Module.symvers"
+        raise Failed(f"kernel {kernel}, {name}/{version}: {told}")
+    return made
+
+
+def _find(tree: str, module: str, kernel: str) -> str:
+    """The module's file among what DKMS has built for the kernel; empty if it has not."""
+    name = "nv_peer_mem.ko*" if module == "nv_peer_mem" else "nvidia*peermem.ko*"
+    found = glob.glob(f"{tree}/{glob.escape(kernel)}/**/module/**/{name}", recursive=True)
+    return sorted(found)[0] if found else ""
+
+
+def _uses(file: str) -> bool:
+    """Whether it was built with peer memory."""
+    if file.endswith(".zst"):
+        text = subprocess.run(["zstd", "-dcq", file], stdin=subprocess.DEVNULL, capture_output=True, check=False).stdout
+    else:
+        opened = lzma.open if file.endswith(".xz") else gzip.open if file.endswith(".gz") else open
+        with opened(file, "rb") as content:
+            text = content.read()
+    return SYMBOL.encode() in text
+
+
+def _restored() -> bool:
+    """Whether what this run, or one that was cut off, had begun to replace is in its place again."""
+    home = read(f"{WORK}/home").strip()
+    if not home or not os.path.isdir(f"{WORK}/old"):
+        return True
+    shutil.rmtree(home, ignore_errors=True)
+    os.makedirs(os.path.dirname(home), exist_ok=True)
+    if not _renamed(f"{WORK}/old", home):
+        return False
+    name, version, kernel = os.path.relpath(home, DKMS).split(os.sep)[:3]
+    return _run("dkms", "install", "--force", "-m", name, "-v", version, "-k", kernel).returncode == 0
+
+
+def _copy(source: str, aim: str) -> bool:
+    return _run("cp", "-a", source, aim).returncode == 0
+
+
+def _renamed(source: str, aim: str) -> bool:
+    return _run("mv", source, aim).returncode == 0
+
+
+def _run(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8",
+        errors="replace", check=False,
+    )  # fmt: skip
+
+
+def _words(said: str) -> str:
+    return " | ".join(line[:200] for line in said.splitlines()[-8:] if line.strip())
+
+
+@contextlib.contextmanager
+def _told_of_its_end() -> Iterator[None]:
+    """Have what would end this process end it by way of `finally`."""
+
+    def ended(_number: int, _frame: object) -> None:
+        raise SystemExit(1)
+
+    before = {name: signal.signal(getattr(signal, name), ended) for name in ENDED}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)

@@ -1,0 +1,152 @@
+"""A file that a spec names by its checksum, through its module: fetched from a server, or brought along."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import here
+from tests.onhost.modules import ran
+
+CONTENT = b"an installer" * 1000
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+Ask = Callable[..., dict[str, Any]]
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Has /file, and nothing else; /cut ends before it has sent all."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        self.send_response(200 if self.path in ("/file", "/cut") else 404)
+        self.send_header("Content-Length", str(len(CONTENT)))
+        self.end_headers()
+        if self.path in ("/file", "/cut"):
+            self.wfile.write(CONTENT if self.path == "/file" else CONTENT[:100])
+
+    def log_message(self, *_words: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Any]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as one:
+        one.asked = []  # type: ignore[attr-defined]
+        threading.Thread(target=one.serve_forever, daemon=True).start()
+        yield one
+        one.shutdown()
+
+
+@pytest.fixture
+def ask(tmp_path: Path, capsys: pytest.CaptureFixture[str], server: Any, monkeypatch: pytest.MonkeyPatch) -> Ask:
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+    def asked(page: str = "file", **more: Any) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{server.server_port}/{page}"
+        given = {"of": "rdma.efa", "url": url, "path": str(tmp_path / "in/it.tar.gz"), "sha256": DIGEST, **more}
+        return ran(capsys, "gpuprov_fetch", **given)
+
+    return asked
+
+
+def left(root: Path) -> list[str]:
+    return sorted(path.name for path in root.rglob("*") if path.is_file())
+
+
+def test_it_is_fetched_once(tmp_path: Path, server: Any, ask: Ask) -> None:
+    assert ask(check=True)["changed"] is True
+    assert (server.asked, left(tmp_path)) == ([], []), "check mode fetches nothing"
+    assert ask()["changed"] is True
+    assert (tmp_path / "in/it.tar.gz").read_bytes() == CONTENT
+    assert (tmp_path / "in/it.tar.gz").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "in").stat().st_mode & 0o777 == 0o700
+    assert ask()["changed"] is ask(check=True)["changed"] is False
+    assert server.asked == ["/file"]
+    assert left(tmp_path) == ["it.tar.gz"]
+
+
+def test_one_that_others_may_read(tmp_path: Path, ask: Ask) -> None:
+    ask(public=True, sha256=DIGEST.upper())
+    assert (tmp_path / "in/it.tar.gz").stat().st_mode & 0o777 == 0o644
+
+
+def test_another_file_is_refused_and_not_kept(tmp_path: Path, ask: Ask) -> None:
+    told = ask(sha256="0" * 64, hint="the one of AWS")["msg"]
+    assert told.endswith(
+        f"/file: its SHA-256 is {DIGEST}, and the spec says {'0' * 64}; nothing was changed. Fix: the one of AWS"
+    )
+    assert told.startswith("rdma.efa: http://127.0.0.1")
+    assert left(tmp_path) == []
+
+
+def test_what_was_there_stays_where_another_comes(tmp_path: Path, ask: Ask) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/it.tar.gz").write_text("of the spec before")
+    assert "msg" in ask(sha256="0" * 64)
+    assert (tmp_path / "in/it.tar.gz").read_text() == "of the spec before"
+    assert ask()["changed"] is True
+
+
+@pytest.mark.parametrize(
+    ("page", "more", "why"),
+    [
+        ("nothing", {}, "404"),
+        ("file", {"most": 2000}, "larger than 0 MiB"),
+        ("file", {"url": "http://127.0.0.1:1/x"}, "refused"),
+        ("file", {"url": "nowhere"}, "nowhere"),
+    ],
+)
+def test_what_does_not_come(tmp_path: Path, ask: Ask, page: str, more: dict[str, Any], why: str) -> None:
+    told = ask(page, unreachable="the proxy", **more)["msg"]
+    assert "did not come: " in told
+    assert why in told
+    assert told.endswith("nothing was changed. Fix: the proxy")
+    assert left(tmp_path) == []
+
+
+def test_an_answer_that_is_cut_off(tmp_path: Path, ask: Ask) -> None:
+    assert "nothing was changed" in ask("cut")["msg"]
+    assert left(tmp_path) == []
+
+
+def test_a_file_of_the_controller_is_asked_for_where_it_is_missing(tmp_path: Path, ask: Ask) -> None:
+    beside = tmp_path / "beside"
+    beside.write_bytes(CONTENT)
+    given = {"url": "", "file": "installer.tar.gz"}
+    assert ask(**given)["missing"] is True
+    assert ask(**given, came=str(beside))["changed"] is True
+    assert ask(**given)["missing"] is False
+    (tmp_path / "in/it.tar.gz").unlink()
+    beside.write_bytes(b"another")
+    assert "installer.tar.gz: its SHA-256 is" in ask(**given, came=str(beside))["msg"]
+    assert "one of url and file names it" in ask(url="")["msg"]
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_a_file_beside_the_inventory_is_measured_before_a_host_gets_it(tmp_path: Path, check: bool) -> None:
+    """Through Ansible, with its action."""
+    (tmp_path / "beside.tar.gz").write_bytes(CONTENT)
+    asked = {"of": "rdma.erdma", "file": "beside.tar.gz", "path": str(tmp_path / "in/it.tar.gz"), "sha256": DIGEST}
+    other = {**asked, "sha256": "0" * 64, "hint": "the one of Alibaba"}
+    tasks = [
+        {"name": "Bring it", "gpuprov_fetch": asked},
+        {"name": "Bring it again", "gpuprov_fetch": asked},
+        {"name": "Bring another", "gpuprov_fetch": other, "ignore_errors": True},
+        {"name": "Bring none", "gpuprov_fetch": {**asked, "file": "none.tar.gz"}},
+    ]
+    done = here.play(tmp_path, {"tasks": tasks}, check=check)
+    said = " ".join(done.stdout.split())
+    assert (
+        f"its SHA-256 is {DIGEST}, and the spec says {'0' * 64}; nothing was changed. Fix: the one of Alibaba" in said
+    ), done
+    assert "none.tar.gz cannot be read" in said
+    assert said.count("changed: [gpu1]") == (2 if check else 1), "check mode brings nothing"
+    assert left(tmp_path / "in") == ([] if check else ["it.tar.gz"])
+    assert check or (tmp_path / "in/it.tar.gz").read_bytes() == CONTENT
