@@ -21,6 +21,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A host without a driver, whose systemctl notes what it is told."""
     program, daemon = on_host("mps_program"), on_host("mps.daemon")
     monkeypatch.setattr(program, "FOLDER", str(tmp_path / "lib/mps"))
+    monkeypatch.setattr(on_host("mps.devices"), "LIBRARY", "libnvidia-ml.so.0")
     monkeypatch.setattr(daemon, "WANTS", str(tmp_path / "wants"))
     stand_in(tmp_path, "systemctl", 'echo "$*" >> "$STATE/told"\n[ "$1" != show ] || echo ActiveState=inactive\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -65,7 +66,7 @@ def test_without_a_driver_units_wait_for_it(place: Path, capsys: pytest.CaptureF
         in planned["msg"]
     )
     assert not [line for line in told(place) if line.startswith("enable")]
-    assert ran(capsys, "gpuprov_mps", **asked)["later"].startswith("no libnvidia-ml.so.1")
+    assert ran(capsys, "gpuprov_mps", **asked)["later"].startswith("no libnvidia-ml.so.0")
     assert "enable gpuprov-mps@gpu0.service" in told(place)
 
 

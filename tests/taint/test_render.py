@@ -102,7 +102,7 @@ def test_ansible_trusts_no_string_of_the_variables(nest: Nest, tmp_path: Path) -
         tmp_path / "project" / name for name in ("inventory.yml", "host_vars/gpu01.yml", "group_vars/all/gpuprov.yml")
     ]
     found = [s for file in read for s in strings(DataLoader().load_from_file(str(file), trusted_as_template=True))]
-    assert len(found) > 500
+    assert len(found) > 100
     assert [one for one in found if is_trusted_as_template(one)] == []
     assert nest.flown() == []
 

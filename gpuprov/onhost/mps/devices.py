@@ -15,6 +15,8 @@ Gpu = Dict[str, Any]
 NOT_SUPPORTED, NOT_FOUND, INVALID = 3, 6, 2
 DEFAULT, EXCLUSIVE_PROCESS = 0, 3
 
+LIBRARY = "libnvidia-ml.so.1"
+
 
 class Problem(Exception):
     """One line: what is wrong, and the fix."""
@@ -66,9 +68,9 @@ class Nvml:
 
     def __init__(self) -> None:
         try:
-            self.library = ctypes.CDLL("libnvidia-ml.so.1")
+            self.library = ctypes.CDLL(LIBRARY)
         except OSError as error:
-            raise Problem("no libnvidia-ml.so.1: the driver is not installed; apply nvidia_driver first") from error
+            raise Problem(f"no {LIBRARY}: the driver is not installed; apply nvidia_driver first") from error
         self.call("nvmlInit_v2")
 
     def error(self, code: int) -> str:
