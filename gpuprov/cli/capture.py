@@ -12,15 +12,7 @@ from gpuprov.cli import complete, options
 
 @click.command(short_help="Record what the checks read, to judge it elsewhere.")
 @click.argument("hosts", metavar="HOST...", nargs=-1, required=True, shell_complete=complete.hosts)
-@click.option(
-    "-i",
-    "--inventory",
-    "sources",
-    multiple=True,
-    metavar="INVENTORY",
-    shell_complete=complete.files,
-    help="An inventory of them; repeatable.",
-)
+@options.inventories("sources", "An inventory of them; repeatable.")
 @click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
 @click.option("--timeout", type=options.Seconds(1), default=120.0, show_default=True, help="Seconds for one host.")
 @options.reading

@@ -15,15 +15,7 @@ from gpuprov.cli.login import logged_in
 @click.argument("left", metavar="HOST", shell_complete=complete.hosts)
 @click.argument("right", metavar="HOST|FILE")
 @click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files)
-@click.option(
-    "-i",
-    "--inventory",
-    "inventories",
-    multiple=True,
-    metavar="INVENTORY",
-    shell_complete=complete.files,
-    help="The same as INVENTORY, as Ansible has it.",
-)
+@options.inventories("inventories", "The same as INVENTORY, as Ansible has it.")
 @options.reading
 @options.reaching
 @options.read_limit

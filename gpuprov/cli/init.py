@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuprov.cli import complete, options
+from gpuprov.cli import options
 
 if TYPE_CHECKING:
     from gpuprov.init import Draft
@@ -33,15 +33,7 @@ READ = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--from-slurm", type=READ, multiple=True, metavar="FILE", help="Read gres.conf, slurm.conf or both; repeatable."
 )
 @click.option("--from-kubernetes", type=READ, metavar="FILE", help="Read the output of kubectl get nodes -o json.")
-@click.option(
-    "-i",
-    "--inventory",
-    "sources",
-    multiple=True,
-    metavar="INVENTORY",
-    shell_complete=complete.files,
-    help="Where --from-hosts finds how to reach them; repeatable.",
-)
+@options.inventories("sources", "Where --from-hosts finds how to reach them; repeatable.")
 @options.reaching
 @options.read_limit
 @options.reading

@@ -22,19 +22,24 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Callable[..., Any])
 
 
+def inventories(name: str, about: str) -> Callable[[C], C]:
+    """-i/--inventory, as Ansible has it; the command receives the sources under this name."""
+    return click.option(
+        "-i",
+        "--inventory",
+        name,
+        multiple=True,
+        metavar="INVENTORY",
+        shell_complete=complete.files,
+        help=about,
+    )
+
+
 def inventory(command: C) -> C:
     """INVENTORY..., --limit, vault and cache options; the command receives them as `sources` and `reading`."""
     decorators = (
         click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files),
-        click.option(
-            "-i",
-            "--inventory",
-            "inventories",
-            multiple=True,
-            metavar="INVENTORY",
-            shell_complete=complete.files,
-            help="The same as INVENTORY, as Ansible has it.",
-        ),
+        inventories("inventories", "The same as INVENTORY, as Ansible has it."),
         click.option(
             "-l",
             "--limit",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuprov.cli import options
+from gpuprov.cli.about import about
 
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
@@ -64,20 +65,14 @@ def write_page(
     """Write the plan as a page, without the inventory's secrets. `out`: the saved plan, which is what to apply then."""
     from gpuprov.plan import page, saved
     from gpuprov.report.files import write_atomic
-    from gpuprov.report.page import About
 
     sources, reading = given
-    asked = [*options.all_sources(sources, reading)]
-    more = [*asked, *(["--limit", reading["limit"]] if reading["limit"] else [])]
-    more += ["--only", ",".join(sorted(only))] if only else []
-    about = About(
-        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        inventory=", ".join(asked),
-        command=shlex.join(["gpuprov", "plan", *more]),
-    )
-    apply = shlex.join(["gpuprov", "apply", str(out)] if out else ["gpuprov", "apply", *more])
+    apply = shlex.join(["gpuprov", "apply", str(out)]) if out else about("apply", sources, reading, only).command
     idle = all(one.idle or one.unreachable for one in plans)
-    write_atomic(path, page.render(saved.masked(plans, fleet.pairs), about, "" if idle else apply))
+    write_atomic(
+        path,
+        page.render(saved.masked(plans, fleet.pairs), about("plan", sources, reading, only), "" if idle else apply),
+    )
 
 
 def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:

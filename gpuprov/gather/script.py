@@ -6,7 +6,8 @@ uuid) when the script starts and that only the script's shell knows: it is in no
 in the script, so nothing a snippet prints can forge a frame.
 
 A snippet that does not end is killed with its children after PROBE_LIMIT seconds and gets status TIMED_OUT; one that
-cannot be killed (uninterruptible sleep in a driver) is left behind. `timeout` from coreutils would wait for such a
+cannot be killed (uninterruptible sleep in a driver) is left behind at the next tick; one that can be is waited for, or bash would
+report its end in the next frame. `timeout` from coreutils would wait for such a
 process for ever, and costs two forks and execs per probe; the one ticker costs two per host and one a second.
 """
 
@@ -52,7 +53,7 @@ probe() {
   (trap - USR1; eval "$2") </dev/null &
   p=$!
   while wait "$p" 2>/dev/null; s=$?; [ "$s" -gt 128 ] && kill -0 "$p" 2>/dev/null; do
-    if [ "$t" -ge LIMIT ]; then kill_tree "$p"; s=TIMED_OUT; break; fi
+    if [ "$t" -ge LIMIT ]; then kill_tree "$p"; wait "$p" 2>/dev/null; s=TIMED_OUT; break; fi
   done
   printf '%s<%s\n' "$n" "$s"
 }
