@@ -18,7 +18,7 @@ from gpuprov.capabilities.rdma.preflight import netdevs
 from gpuprov.capabilities.rdma.roce.checks import ways
 from gpuprov.capabilities.rdma.roce.fragment import Roce
 from gpuprov.spec.model import HostSpec
-from tests.capabilities import erdma_host, rdma_host, roce_host
+from tests.capabilities import erdma_host, ofed_host, rdma_host, roce_host
 from tests.capabilities.asking import BARE, facts, good
 
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
@@ -108,6 +108,20 @@ def test_roce_ports(values: dict[str, str], differs: str) -> None:
     assert made(Rdma(fabric="roce"), roce=roce_host.said())["off"] == ["gpuprov-roce.service"], (
         "no setting is asked for"
     )
+
+
+@pytest.mark.parametrize(("container", "differs"), [("none", ""), ("podman", "mlx5_0 port 1 pfc: none -> 3")])
+def test_ports_are_set_once_the_modules_are_ofeds(container: str, differs: str) -> None:
+    """In a container the kernel's modules are the machine's: they will never be OFED's, and nothing waits for them."""
+    block = Rdma(fabric="roce", stack="doca-ofed", roce=Roce(pfc=(3,)))
+    answer = made(
+        block,
+        rdma_devices=rdma_host.device("mlx5_0", netdevs="ens1f0np0", layer="Ethernet"),
+        roce=roce_host.said({"pfc": "none"}),
+        ofed=ofed_host.said(memory=(ofed_host.loaded("ib_core", own=True),)),
+        container=container,
+    )
+    assert answer["unit"]["differs"] == differs
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,16 @@ NO_DEVICE = ""
 CHECKS = {check.id.removeprefix("rdma.roce_"): check for check in roce.CHECKS}
 
 
-def ask(name: str, block: Rdma, state: str = "", devices: str = GOOD, stack: str = "") -> Outcome:
+def ask(
+    name: str, block: Rdma, state: str = "", devices: str = GOOD, stack: str = "", container: str = "none"
+) -> Outcome:
     check = CHECKS[name]
-    texts = {"roce": state or said(), "rdma_devices": devices, "ofed": stack or ofed_host.said()}
+    texts = {
+        "roce": state or said(),
+        "rdma_devices": devices,
+        "ofed": stack or ofed_host.said(),
+        "container": container,
+    }
     declared = {probe.name for probe in check.probes}
     return check.run(Context(HostSpec(name="h"), block, facts(**{k: v for k, v in texts.items() if k in declared})))
 
@@ -90,6 +97,8 @@ ROWS = [
      "and openibd", ""),
     ("ways", BLOCK, {"state": said({"ecn": ""}), "stack": ofed_host.said(memory=(ofed_host.loaded("ib_core", own=True),))},
      "skip", "openibd", ""),
+    ("ways", BLOCK, {"state": said({"ecn": "", "traffic_class": ""}), "container": "podman",
+     "stack": ofed_host.said(memory=(ofed_host.loaded("ib_core", own=True),))}, "fail", "nothing sets traffic_class", "openibd"),
     ("ways", BLOCK, {"state": said({"ecn": "", "traffic_class": ""})}, "fail", "nothing sets traffic_class of mlx5_0 port 1",
      "have openibd load DOCA-OFED's drivers"),
     ("ways", INBOX, {"state": said({"ecn": ""}, tools=("dcb", "rdma_cm"))}, "fail", "nothing sets ecn of mlx5_0",

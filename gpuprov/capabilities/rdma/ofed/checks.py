@@ -12,6 +12,7 @@ from gpuprov.capabilities.rdma.ofed.rules import rules
 from gpuprov.catalog import rdma_ofed as catalogue
 from gpuprov.probe import ofed as probe
 from gpuprov.probe import system
+from gpuprov.probe.base import Facts
 from gpuprov.probe.family import family
 from gpuprov.probe.ofed import OFED, PACKAGES, Ofed
 
@@ -98,6 +99,11 @@ def loaded(ctx: Ctx) -> Outcome:
     return fail(expected, told, f"systemctl restart openibd ({APPLY} does)",
                 changes=[Change(kind="service", name=catalogue.UNIT, before="the kernel's modules",
                  after="OFED's modules")])  # fmt: skip
+
+
+def foreign(facts: Facts) -> list[str]:
+    """Modules in memory that are not OFED's; in a container they are the machine's, and nobody changes them."""
+    return [] if facts.get(system.CONTAINER) else [one.name for one in facts.get(OFED).loaded if not one.of_ofed]
 
 
 def holders(state: Ofed) -> str:

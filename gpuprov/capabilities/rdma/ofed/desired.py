@@ -8,7 +8,7 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.at_boot import HEADER
 from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.rdma.ofed.checks import conf, holders
+from gpuprov.capabilities.rdma.ofed.checks import conf, foreign, holders
 from gpuprov.capabilities.rdma.ofed.decision import Decision, decide, named
 from gpuprov.catalog import rdma_ofed as catalogue
 from gpuprov.probe import system
@@ -80,23 +80,16 @@ def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     }
 
 
-def foreign(ctx: Ctx) -> list[str]:
-    """Modules in memory that are not OFED's; in a container they are the machine's, and nobody changes them."""
-    return (
-        [] if ctx.facts.get(system.CONTAINER) else [one.name for one in ctx.facts.get(OFED).loaded if not one.of_ofed]
-    )
-
-
 def waits(ctx: Ctx) -> str:
     """Why only a reboot brings OFED's modules in; empty where openibd can be restarted, or need not be."""
-    held = holders(ctx.facts.get(OFED)) if asked(ctx) and foreign(ctx) else ""
+    held = holders(ctx.facts.get(OFED)) if asked(ctx) and foreign(ctx.facts) else ""
     return f"DOCA-OFED's modules are not loaded, and openibd cannot restart: {held}" if held else ""
 
 
 def openibd(ctx: Ctx) -> dict[str, Any]:
     """As the module gpuprov_openibd takes it. `replace`: modules that are not OFED's, for which it is restarted. `unload`: those that
     hold ib_core, which leave before. `start`: it did not run. `left`: what to say where modules are not OFED's after its start."""
-    out, others = waits(ctx), foreign(ctx)
+    out, others = waits(ctx), foreign(ctx.facts)
     left = out or (f"openibd ran, and {' '.join(others)} is still not OFED's" if others else "")
     way = "Fix: journalctl -u openibd, on the host; end what uses RDMA and apply again, or reboot the host"
     return {

@@ -8,10 +8,11 @@ from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import selected, unmet, words
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.ofed.checks import foreign
 from gpuprov.capabilities.rdma.roce.lines import lines, wanted
 from gpuprov.capabilities.rdma.roce.rules import rules
 from gpuprov.catalog import roce as catalogue
-from gpuprov.probe import rdma
+from gpuprov.probe import rdma, system
 from gpuprov.probe.ofed import OFED
 from gpuprov.probe.roce import ROCE, RocePort
 
@@ -157,7 +158,7 @@ def alone(ctx: Ctx) -> Outcome:
     return ok("no lldpad")
 
 
-@check("rdma.roce_ways", ROCE, OFED, rdma.DEVICES, fields=FIELDS, moment="preflight")
+@check("rdma.roce_ways", ROCE, OFED, system.CONTAINER, rdma.DEVICES, fields=FIELDS, moment="preflight")
 def ways(ctx: Ctx) -> Outcome:
     """Every setting that is asked for can be set on this host: the program, or the file, is there.
 
@@ -204,11 +205,7 @@ def _lost(ctx: Ctx) -> str:
 def _ofed_runs(ctx: Ctx) -> bool:
     """Whether DOCA-OFED's drivers are the loaded ones already, so that what they do not show is not to come."""
     state = ctx.facts.get(OFED)
-    return (
-        "mlnx_qos" in ctx.facts.get(ROCE).tools
-        and state.active == "active"
-        and all(one.of_ofed for one in state.loaded)
-    )
+    return "mlnx_qos" in ctx.facts.get(ROCE).tools and state.active == "active" and not foreign(ctx.facts)
 
 
 def _way_out(block: Rdma, lacking: dict[str, list[str]]) -> str:
