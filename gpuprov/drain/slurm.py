@@ -21,6 +21,8 @@ NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 TIMED_OUT, REBOOTED = "reboot timed out", "reboot complete"
 APPENDED = frozenset({"reboot issued", REBOOTED, TIMED_OUT, "Not responding", "Node unexpectedly rebooted"})
 """What slurmctld puts behind a reason, after " : ". All but the last were seen in 22.05 and 24.11."""
+DENIED = ("Invalid user id", "ermission denied")
+"""What scontrol says to those who may not. Seen in 22.05 and 24.11; documented."""
 NAMED = 20
 """Jobs that a step names."""
 ELSEWHERE = "set host_slurm_node for the host, if Slurm calls it otherwise; sinfo -N names the nodes"
@@ -184,6 +186,6 @@ def _answering(node: Node) -> Told:
 
 
 def _complaint(node: Node, problem: str, what: str) -> Told:
-    if "permission" in problem.lower():
+    if any(words in problem for words in DENIED):
         return Told("refused", node, f"{what}: {problem}", "run gpuprov as root, SlurmUser, or an operator of Slurm")
     return Told("unknown", node, f"{what}: {problem or 'scontrol had nothing to complain of'}")

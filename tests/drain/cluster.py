@@ -47,7 +47,7 @@ elif asked[0] == "show":
         print(line)
 elif asked[0] == "update":
     if state.get("denied"):
-        fail("slurm_update error: Invalid user id" if state["denied"] == "id" else "slurm_update error: Access/permission denied")
+        fail("slurm_update error: " + state["denied"])
     given = dict(word.split("=", 1) for word in asked[1:])
     if state.get("meanwhile"):
         node.update(state["meanwhile"])

@@ -152,11 +152,12 @@ def test_a_controller_that_does_not_answer(cluster: Cluster) -> None:
     assert (step.state, complaint in step.message) == ("unknown", True)
 
 
-def test_without_the_right_to_do_it(cluster: Cluster) -> None:
-    cluster.put(denied="permission")
+@pytest.mark.parametrize("words", ["Invalid user id", "Access/permission denied"])
+def test_without_the_right_to_do_it(cluster: Cluster, words: str) -> None:
+    cluster.put(denied=words)
     step = Slurm().drain("gpu1", "fri")
     assert step.state == "refused"
-    assert "Access/permission denied" in step.message
+    assert words in step.message
     assert "operator" in step.hint
 
 

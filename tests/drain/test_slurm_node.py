@@ -60,7 +60,9 @@ LINES = {
 def test_lines_of_other_versions(text: str) -> None:
     node = of_text(text, "gpu1")
     assert node is not None
-    assert (node.states, node.reason) == LINES[text]
+    states, reason = LINES[text]
+    assert node.states == states
+    assert node.reason == reason
 
 
 def test_states_of_json_before_lists() -> None:
