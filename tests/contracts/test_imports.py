@@ -16,7 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
     ("rehearse",),
-    ("accept", "apply"),
+    ("accept", "apply", "drain"),
     ("plan", "judge", "init"),
     ("render", "verify", "export", "explain", "report"),
     ("gather", "records"),
