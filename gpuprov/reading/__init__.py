@@ -10,6 +10,7 @@ from gpuprov.reading.documents import json, toml, typed_json, yaml
 from gpuprov.reading.files import LOOP, contents, judge_file, judge_lines, refused
 from gpuprov.reading.limits import DIGITS, FILE, HOST_TEXT, LARGEST, Unreadable
 from gpuprov.reading.numbers import is_whole, number, numbers, signed, whole
+from gpuprov.reading.places import placed_yaml
 from gpuprov.reading.texts import all_well_formed, well_formed
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "judge_lines",
     "number",
     "numbers",
+    "placed_yaml",
     "refused",
     "signed",
     "toml",
