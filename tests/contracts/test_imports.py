@@ -16,6 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
     ("rehearse",),
+    ("slices",),
     ("accept", "apply"),
     ("plan", "judge", "init"),
     ("render", "verify", "export", "explain", "report"),
