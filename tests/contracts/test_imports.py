@@ -16,6 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
     ("rehearse", "rollout"),
+    ("slices",),
     ("accept", "apply", "drain"),
     ("plan", "judge", "init"),
     ("render", "verify", "export", "explain", "report"),
