@@ -211,17 +211,17 @@ def pace(options: dict[str, Any]) -> Pace:
     return Pace(options["forks"] or 0)
 
 
-def load(sources: tuple[str, ...], options: dict[str, Any]) -> Fleet:
-    """The fleet that the inventory options name; warnings go to standard error."""
+def load(sources: tuple[str, ...], options: dict[str, Any], also: Sequence[str] | None = None) -> Fleet:
+    """The fleet that the inventory options name; warnings go to standard error. also: see `gpuprov.inventory.load`."""
     from gpuprov import console
     from gpuprov.fleet import Fleet, load_fleet
 
-    fleet = load_fleet(all_sources(sources, options), options["limit"], **_read_with(options))
+    fleet = load_fleet(all_sources(sources, options), options["limit"], **_read_with(options), also=also)
     for warning in fleet.warnings:
         console.progress(str(warning))
     hosts = logged_in([raw for raw, _ in fleet.pairs], options)
     pairs = tuple((raw, spec) for raw, (_, spec) in zip(hosts, fleet.pairs, strict=True))
-    return Fleet(pairs, fleet.unmanaged, fleet.warnings)
+    return Fleet(pairs, fleet.unmanaged, fleet.warnings, fleet.children)
 
 
 def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[RawHost]:
