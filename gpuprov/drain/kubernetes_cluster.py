@@ -1,0 +1,159 @@
+"""kubectl: what it is asked, and the little of its answers that draining needs."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, TypeVar
+
+import msgspec
+
+from gpuprov import reading
+from gpuprov.drain.program import Unanswered, ask, said
+
+T = TypeVar("T")
+
+MIRROR = "kubernetes.io/config.mirror"
+"""The annotation of a pod that kubelet made of a file: https://kubernetes.io/docs/concepts/workloads/pods/#static-pods"""
+OVER = ("Succeeded", "Failed")
+PATH = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+"""A name that can stand in a path: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    kind: str = ""
+    controller: bool = False
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[Owner, ...] = ()
+    deletion_timestamp: str = ""
+
+
+class NodeSpec(msgspec.Struct, frozen=True):
+    unschedulable: bool = False
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node, as the API server has it."""
+
+    metadata: Metadata
+    spec: NodeSpec = NodeSpec()
+
+
+class Volume(msgspec.Struct, frozen=True, rename="camel"):
+    empty_dir: dict[str, Any] | None = None
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    volumes: tuple[Volume, ...] = ()
+    node_selector: dict[str, str] = {}
+
+
+class PodStatus(msgspec.Struct, frozen=True):
+    phase: str = ""
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod on the node."""
+
+    metadata: Metadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def shown(self) -> str:
+        """`namespace/name`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def owner(self) -> str:
+        """The kind of its controller; nothing of a pod that nobody would make again."""
+        return next((one.kind for one in self.metadata.owner_references if one.controller), "")
+
+    @property
+    def stays(self) -> bool:
+        """Whether it is none that draining takes off: a DaemonSet's, kubelet's own, or one that has ended."""
+        return self.owner == "DaemonSet" or MIRROR in self.metadata.annotations or self.status.phase in OVER
+
+
+class Pods(msgspec.Struct, frozen=True):
+    items: tuple[Pod, ...] = ()
+
+
+class Refused(Exception):
+    """The API server has answered, and said no. `kind`: its reason, as NotFound, Conflict, Forbidden, TooManyRequests."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Cluster:
+    """The cluster that kubectl reaches; `context`: of its configuration. `limit`: seconds for one question."""
+
+    def __init__(self, limit: float, context: str = "") -> None:
+        self._limit = limit
+        self._kubectl = ["kubectl", f"--request-timeout={max(int(limit) - 5, 1)}s"]
+        self._kubectl += [f"--context={context}"] if context else []
+
+    def node(self, name: str) -> Node:
+        """Raises Refused, Unanswered."""
+        return self._read(Node, "get", "node", name, "--output=json")
+
+    def pods(self, name: str) -> tuple[Pod, ...]:
+        """All pods on the node. Raises Refused, Unanswered."""
+        which = f"--field-selector=spec.nodeName={name}"
+        return self._read(Pods, "get", "pods", "--all-namespaces", which, "--output=json").items
+
+    def budgets(self, namespace: str) -> tuple[dict[str, Any], ...]:
+        """The PodDisruptionBudgets of a namespace. Raises Refused, Unanswered."""
+        told = self._read(dict[str, Any], "get", "poddisruptionbudgets", f"--namespace={namespace}", "--output=json")
+        items = told.get("items")
+        return tuple(one for one in items if isinstance(one, dict)) if isinstance(items, list) else ()
+
+    def change(self, node: Node, patch: dict[str, Any]) -> Node:
+        """The node after one change, made only if nobody has changed it since it was read. Raises Refused, Unanswered."""
+        metadata = {**patch.get("metadata", {}), "resourceVersion": node.metadata.resource_version}
+        text = json.dumps({**patch, "metadata": metadata})
+        return self._read(Node, "patch", "node", node.metadata.name, "--type=merge", f"--patch={text}", "--output=json")
+
+    def evict(self, pod: Pod) -> None:
+        """Ask for the eviction of this very pod, not of another one with its name. Raises Refused, Unanswered.
+
+        https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
+        """
+        of = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": of,
+            "deleteOptions": {"preconditions": {"uid": pod.metadata.uid}},
+        }
+        if not all(PATH.fullmatch(part) for part in of.values()):
+            raise Unanswered(f"{pod.shown[:80]!r} is no name of a pod")
+        path = f"/api/v1/namespaces/{of['namespace']}/pods/{of['name']}/eviction"
+        self._run("create", f"--raw={path}", "--filename=-", stdin=json.dumps(body).encode())
+
+    def _read(self, kind: type[T], *arguments: str) -> T:
+        try:
+            return reading.typed_json(self._run(*arguments), kind, largest=reading.LARGEST)
+        except reading.Unreadable as problem:
+            raise Unanswered(f"kubectl {' '.join(arguments[:2])}: {problem}") from None
+
+    def _run(self, *arguments: str, stdin: bytes = b"") -> bytes:
+        told = ask([*self._kubectl, *arguments], stdin=stdin, limit=self._limit)
+        if told.status == 0:
+            return told.out
+        words = said(told)
+        _, found, rest = words.partition("Error from server (")
+        if found:
+            kind, _, message = rest.partition("): ")
+            raise Refused(kind, message)
+        raise Unanswered(words or f"kubectl ended with {told.status}")

@@ -1,0 +1,95 @@
+"""Which pods leave a node, how they are asked to, and what holds those that stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpuprov.drain.kubernetes_cluster import Cluster, Pod, Refused
+
+NAMED = 20
+"""Pods that a step names."""
+GONE = ("NotFound", "Conflict")
+"""The pod that was meant is not there any more."""
+
+
+def leave(cluster: Cluster, pods: Sequence[Pod], *, empty_dir: bool) -> tuple[str, ...]:
+    """Ask for the eviction of each pod that can be made again elsewhere; why the others are there. Raises Refused, Unanswered."""
+    waits = []
+    for pod in pods:
+        if pod.stays:
+            continue
+        if pod.metadata.deletion_timestamp:
+            waits.append(f"pod {pod.shown} is ending")
+        elif not pod.owner:
+            waits.append(f"pod {pod.shown} has no controller that would make it again")
+        elif not empty_dir and any(volume.empty_dir is not None for volume in pod.spec.volumes):
+            waits.append(
+                f"pod {pod.shown} has an emptyDir, whose data would be lost (allow it: --delete-emptydir-data)"
+            )
+        else:
+            waits += _evict(cluster, pod)
+    return named(waits)
+
+
+def operands_there(pods: Iterable[Pod], paused: Sequence[str]) -> tuple[str, ...]:
+    """Pods of DaemonSets that choose their nodes by these labels."""
+    return named(
+        [f"pod {pod.shown}" for pod in pods if pod.owner == "DaemonSet" and set(pod.spec.node_selector) & set(paused)]
+    )
+
+
+def named(waits: Sequence[str]) -> tuple[str, ...]:
+    """The first ones, and how many more there are."""
+    more = [f"and {len(waits) - NAMED} more"] if len(waits) > NAMED else []
+    return (*waits[:NAMED], *more)
+
+
+def _evict(cluster: Cluster, pod: Pod) -> list[str]:
+    try:
+        cluster.evict(pod)
+    except Refused as problem:
+        if problem.kind in GONE:
+            return []
+        if problem.kind == "TooManyRequests":
+            return [f"pod {pod.shown}: {_budget(cluster, pod) or problem}"]
+        if problem.kind == "InternalError":  # more than one budget has this pod
+            return [f"pod {pod.shown}: {problem}"]
+        raise
+    return [f"pod {pod.shown} is ending"]
+
+
+def _budget(cluster: Cluster, pod: Pod) -> str:
+    """Which PodDisruptionBudget keeps the pod, and by which numbers."""
+    for budget in cluster.budgets(pod.metadata.namespace):
+        spec, status = budget.get("spec"), budget.get("status")
+        if not (isinstance(spec, dict) and isinstance(status, dict)) or status.get("disruptionsAllowed"):
+            continue
+        if _selects(spec.get("selector"), pod.metadata.labels):
+            name = budget.get("metadata", {}).get("name")
+            numbers = f"needs {status.get('desiredHealthy')} healthy pods, has {status.get('currentHealthy')}"
+            return f"PodDisruptionBudget {name} lets none go ({numbers})"
+    return ""
+
+
+def _selects(selector: Any, labels: dict[str, str]) -> bool:
+    """https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors"""
+    if not isinstance(selector, dict):
+        return False
+    exact = selector.get("matchLabels") or {}
+    rules = selector.get("matchExpressions") or []
+    return all(labels.get(key) == value for key, value in exact.items()) and all(_fits(rule, labels) for rule in rules)
+
+
+def _fits(rule: dict[str, Any], labels: dict[str, str]) -> bool:
+    value, values = labels.get(str(rule.get("key"))), rule.get("values") or []
+    match rule.get("operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False
