@@ -98,6 +98,7 @@ class Returned(_Event, frozen=True, tag="returned"):
     """The adapter has said its last word on these hosts: given back where they were green or untouched, else kept out."""
 
     hosts: tuple[str, ...]
+    message: str = ""
 
 
 class BatchOver(_Event, frozen=True, tag="batch-over"):

@@ -117,8 +117,9 @@ class State:
             case kinds.NotDrained(host=host, message=message):
                 self._move((host,), "worked")
                 self.hosts[host].verdict, self.hosts[host].message = "failed", message
-            case kinds.Returned(hosts=hosts):
+            case kinds.Returned(hosts=hosts, message=message):
                 for name in hosts:
+                    self.hosts[name].message = message or self.hosts[name].message
                     self.hosts[name].held = self.hosts[name].touched and self.hosts[name].verdict != "green"
                 self._move(hosts, "done")
             case kinds.Working(job=number, act=act, hosts=hosts):

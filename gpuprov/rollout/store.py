@@ -1,4 +1,4 @@
-"""Where roll-outs are kept: one SQLite file, and a folder for each roll-out's files. What was recorded is on the disk and never changed.
+"""Where roll-outs are kept: one SQLite file, and a folder for each roll-out's files. What was recorded is on the disk, and stays.
 
 Any process may be killed at any moment: an event is there whole or not at all. Several processes may record (an engine, and whoever
 pauses it): `record` says no where something else was recorded in between, and its caller looks again.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -98,9 +98,12 @@ class Store:
         """The folder of a roll-out's files."""
         return self.folder / rollout
 
-    def begin(self, kept: Kept, hosts: Sequence[tuple[str, str]], first: Event) -> None:
-        """A new roll-out over these hosts, each with the address at which it is reached. Raises GpuprovError for an id that was used,
-        and where an open roll-out has one of the hosts."""
+    def begin(
+        self, kept: Kept, hosts: Sequence[tuple[str, str]], first: Event, files: Mapping[str, bytes] | None = None
+    ) -> None:
+        """A new roll-out over these hosts, each with the address at which it is reached, with these files in its folder.
+
+        Raises GpuprovError for an id that was used, and where an open roll-out has one of the hosts."""
         if not ID.fullmatch(kept.id):
             told = "allowed: at most 42 letters, digits, dots, - and _, with a letter or digit at both ends"
             raise GpuprovError(f"a roll-out cannot be called {kept.id[:80]!r}", told)
@@ -114,6 +117,21 @@ class Store:
             rows = ((kept.id, address, host) for host, address in hosts)
             self._db.executemany("INSERT INTO hosts VALUES (?, ?, ?)", rows)
             self._insert(kept.id, 0, [first])
+            self._write(self.place(kept.id), files or {})
+
+    @staticmethod
+    def _write(place: Path, files: Mapping[str, bytes]) -> None:
+        """A folder that is there already is of a `begin` that was killed before it recorded anything."""
+        place.mkdir(mode=0o700, exist_ok=True)
+        for name, data in files.items():
+            with open(place / name, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        for folder in (place, place.parent):
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            os.fsync(handle)
+            os.close(handle)
 
     def _refuse_overlap(self, addresses: Sequence[str]) -> None:
         self._db.execute("CREATE TEMP TABLE IF NOT EXISTS wanted (address TEXT PRIMARY KEY)")
@@ -129,7 +147,7 @@ class Store:
             raise GpuprovError(f"the roll-out {other} is open and has {mine} too; nothing was started", hint)
 
     def record(self, rollout: str, seen: int, events: Sequence[Event], *, over: bool = False) -> bool:
-        """Record events after the first `seen`, all or none; False where others have been recorded meanwhile. `over`: the last ones."""
+        """Record events after the first `seen`, all or none; False where others have been meanwhile. `over`: the last ones."""
         with self._writing():
             if self._last(rollout) != seen:
                 return False
@@ -158,7 +176,7 @@ class Store:
         rows = self._db.execute(
             "SELECT id, fleet, begun, by, open, count(*) FROM rollouts JOIN hosts ON rollout = id GROUP BY id ORDER BY begun, id"
         )
-        return [Kept(*row[:4], bool(row[4]), row[5]) for row in rows]
+        return [Kept(one, fleet, begun, by, bool(is_open), hosts) for one, fleet, begun, by, is_open, hosts in rows]
 
     def one(self, rollout: str = "") -> Kept:
         """The roll-out of this id; without one, the only one that is open. Raises GpuprovError."""
@@ -167,10 +185,8 @@ class Store:
             if found := next((one for one in known if one.id == rollout), None):
                 return found
             there = ", ".join(one.id for one in known[-5:])
-            raise GpuprovError(
-                f"there is no roll-out {rollout}",
-                f"the last ones: {there}" if there else "begin one: gpuprov rollout start",
-            )
+            hint = f"the last ones: {there}" if there else "begin one: gpuprov rollout start"
+            raise GpuprovError(f"there is no roll-out {rollout}", hint)
         is_open = [one for one in known if one.open]
         if len(is_open) != 1:
             told = (

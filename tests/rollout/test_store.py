@@ -115,7 +115,7 @@ from gpuprov.rollout.store import Store
 store = Store(Path(sys.argv[1]))
 seen = len(store.events("friday"))
 while True:
-    assert store.record("friday", seen, [events.Approved(at=1.0, step=str(seen), by="x"), events.Approved(at=1.0, step=str(seen), by="y")])
+    assert store.record("friday", seen, [events.Approved(at=1.0, step=str(seen), by=who) for who in "xy"])
     seen += 2
     print(seen, flush=True)
 """
