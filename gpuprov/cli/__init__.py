@@ -18,7 +18,7 @@ from gpuprov.cli.diff import diff
 from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
-from gpuprov.cli.slices import freeze, slice_
+from gpuprov.cli.slices import freeze, slice_, work
 from gpuprov.cli.topology import topology
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -243,4 +243,5 @@ cli.add_command(mig)
 cli.add_command(topology)
 cli.add_command(freeze)
 cli.add_command(slice_)
+cli.add_command(work)
 cli.add_command(schema)

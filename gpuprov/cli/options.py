@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Callable[..., Any])
 
 
-def inventories(name: str, about: str) -> Callable[[C], C]:
-    """-i/--inventory, as Ansible has it; the command receives the sources under this name."""
+def inventories(name: str, about: str, *words: str) -> Callable[[C], C]:
+    """-i/--inventory, as Ansible has it, or as `words` say; the command receives the sources under this name."""
     return click.option(
-        "-i",
-        "--inventory",
+        *(words or ("-i", "--inventory")),
         name,
         multiple=True,
         metavar="INVENTORY",
@@ -54,13 +53,18 @@ def inventory(command: C) -> C:
     return command
 
 
+def vault(command: C) -> C:
+    """The passwords of vaults."""
+    command = click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault password.")(command)
+    return click.option(
+        "--vault-password-file", "vault_password_files", multiple=True, type=click.Path(), help="As Ansible's."
+    )(command)
+
+
 def reading(command: C) -> C:
     """How an inventory is read: vault and cache options, and the common ones."""
     decorators = (
-        click.option(
-            "--vault-password-file", "vault_password_files", multiple=True, type=click.Path(), help="As Ansible's."
-        ),
-        click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault password."),
+        vault,
         click.option(
             "-e",
             "--extra-vars",
