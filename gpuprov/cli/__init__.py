@@ -18,6 +18,7 @@ from gpuprov.cli.diff import diff
 from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
+from gpuprov.cli.rollout import rollout
 from gpuprov.cli.slices import freeze, slice_, work
 from gpuprov.cli.topology import topology
 
@@ -234,6 +235,7 @@ def export(
     return code
 
 
+cli.add_command(rollout)
 cli.add_command(diff)
 cli.add_command(explain)
 cli.add_command(catalog)

@@ -136,7 +136,8 @@ class Engine:
         return True
 
     def _worker(self, number: int) -> Worker:
-        return Worker(self._place, self.project.id, self.state.jobs[number], self.project.words)
+        job = self.state.jobs[number]
+        return Worker(self._place, self.project.id, job, self.project.words(job.act))
 
     def _results(self, now: float) -> Iterator[Event]:
         """What has come of the jobs; a job whose process is gone is over, or begun (again) where this engine has not seen it run."""

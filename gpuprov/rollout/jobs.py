@@ -65,7 +65,7 @@ class Worker:
             words = [*self._words, str(self._file), "--results", str(self._results.folder)]
             try:
                 self._process = subprocess.Popen(
-                    [*words, "--act", self.job.act],
+                    words,
                     stdin=subprocess.DEVNULL,
                     stdout=out,
                     stderr=err,

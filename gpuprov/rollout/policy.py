@@ -115,6 +115,11 @@ class Drain(Fragment, frozen=True):
     """How a host is taken out of service before it is changed, and given back when it is green."""
 
     adapter: Annotated[Literal["slurm", "kubernetes", "command"], msgspec.Meta(description="Who hands out the hosts")]
+    command: Annotated[str, msgspec.Meta(description="Of adapter command: what the site runs for each step")] = ""
+    context: Annotated[str, msgspec.Meta(description="Of adapter kubernetes: the context of kubectl")] = ""
+    delete_emptydir_data: Annotated[
+        bool, msgspec.Meta(description="Of adapter kubernetes: evict pods whose data in an emptyDir is lost then")
+    ] = False
     timeout: Annotated[
         str,
         msgspec.Meta(
@@ -233,8 +238,19 @@ def _across(policy: Policy) -> Iterator[Finding]:
         if approval.count > len({*approval.by}):
             told = f"approvals[{number}].count is {approval.count}, by names {len({*approval.by})}"
             yield ("approvals", number, "count"), told, "name more users, or ask fewer of them"
+    if policy.drain:
+        yield from _drain(policy.drain)
     if policy.windows:
         yield from _windows(policy.windows)
+
+
+def _drain(drain: Drain) -> Iterator[Finding]:
+    of = {"command": "command", "context": "kubernetes", "delete_emptydir_data": "kubernetes"}
+    for field, adapter in of.items():
+        if getattr(drain, field) and drain.adapter != adapter:
+            yield ("drain", field), f"drain.{field} with adapter: {drain.adapter}", f"it goes with adapter: {adapter}"
+    if drain.adapter == "command" and not drain.command:
+        yield ("drain", "adapter"), "drain.command is missing", "command: what the site runs for each step of a host"
 
 
 def _windows(windows: Windows) -> Iterator[Finding]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 
 import msgspec
 
 from gpuprov import reading
-from gpuprov.drain import Adapter
+from gpuprov.drain import Adapter, adapter
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.settings import Settings
 from gpuprov.rollout import policy as policies
-from gpuprov.rollout.events import Started
+from gpuprov.rollout.events import Act, Started
 from gpuprov.rollout.planned import Member, Plan, planned
 from gpuprov.rollout.policy import Policy
 from gpuprov.rollout.store import Kept, Store
@@ -41,15 +39,20 @@ class Project:
         self.plan: Plan = planned(policy, members(fleet, policy))
         self.user = user()
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The command that does a job, up to the job's file."""
-        return self.given.words
+    def words(self, act: Act) -> list[str]:
+        """The command that does a job's act, up to the job's file."""
+        permitted = act == "apply" and self.policy.reboot == "if-needed"
+        return [*self.given.words, "--act", act, *(["--reboot"] if permitted else [])]
 
     @cached_property
     def adapter(self) -> Adapter | None:
         """Who drains and returns hosts."""
-        return None
+        drain = self.policy.drain
+        if drain is None:
+            return None
+        variables = {host.name: {**host.connection, **host.domains} for host in self.fleet.hosts}
+        more = {"command": drain.command, "context": drain.context}
+        return adapter(drain.adapter, variables, **more, empty_dir=drain.delete_emptydir_data)
 
 
 def members(fleet: Fleet, policy: Policy) -> list[Member]:
@@ -89,10 +92,3 @@ def user() -> str:
         return name if name and os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())
-
-
-def same(store: Store, project: Project, policy_text: bytes) -> bool:
-    """Whether an open roll-out of this id is of the same fleet and policy."""
-    place: Path = store.place(project.id)
-    known: Sequence[Kept] = [one for one in store.all() if one.id == project.id and one.open]
-    return bool(known) and known[0].fleet == project.fleet.digest and (place / POLICY).read_bytes() == policy_text

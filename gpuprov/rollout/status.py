@@ -112,13 +112,20 @@ def standing(state: State, carried_out: bool) -> Standing:
 
 
 def exit_code(state: State) -> int:
-    """0: all green, or under way. 3: stopped, aborted, or a host failed; 4: those were only not reached; 1: some wait for a reboot."""
-    bad = [host for host in state.hosts.values() if host.stage == "done" and host.verdict == "failed"]
+    """0: all green, or under way. Else as apply's: 3 stopped, aborted, or failed on a host; 4 one was not reached; 5 one was locked
+    for good; 1 one is not as wanted, or waits for a reboot."""
     if state.stopped or state.aborted:
         return 3
-    if bad and state.finished:
-        return 4 if all(host.result == "unreachable" for host in bad) else 3
-    return int(state.finished and any(host.verdict != "green" for host in state.hosts.values()))
+    if not state.finished:
+        return 0
+    bad = {host.result for host in state.hosts.values() if host.verdict == "failed"}
+    if bad - {"unreachable", "locked", "not-started", "changed", "unchanged", "verified"}:
+        return 3
+    if "unreachable" in bad:
+        return 4
+    if bad & {"locked", "not-started"}:
+        return 5
+    return int(any(host.verdict != "green" for host in state.hosts.values()))
 
 
 def status(

@@ -24,7 +24,7 @@ batches: {size: 11, soak: 1s}
 limits: {at_once: 8, per_domain: 3, jobs: 2, job_size: 4}
 budget: {batch: 1, whole: 2}
 retry: {attempts: 3, after: 0s}
-drain: {adapter: command, poll: 0s}
+drain: {adapter: command, command: "true", poll: 0s}
 prepare: true
 """
 HOSTS = 24
