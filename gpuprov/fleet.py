@@ -21,11 +21,13 @@ from gpuprov.spec.repository import located
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """Hosts with their specs, in inventory order. `unmanaged` are hosts that no `gpuprov` variable reaches."""
+    """Hosts with their specs, in inventory order. `unmanaged` are hosts that no `gpuprov` variable reaches. `children`: the groups
+    in each group, where `also` was given."""
 
     pairs: tuple[tuple[RawHost, HostSpec], ...]
     unmanaged: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    children: dict[str, tuple[str, ...]] = {}
 
 
 def load_fleet(
@@ -36,8 +38,9 @@ def load_fleet(
     ask_vault_pass: bool = False,
     extra_vars: Sequence[str] = (),
     cache: bool = True,
+    also: Sequence[str] | None = None,
 ) -> Fleet:
-    """Read, merge and judge. Raises SpecError with every problem; warnings stay on the Fleet."""
+    """Read, merge and judge. Raises SpecError with every problem; warnings stay on the Fleet. also: see `gpuprov.inventory.load`."""
     inventory = load(
         sources,
         limit=limit,
@@ -45,9 +48,11 @@ def load_fleet(
         ask_vault_pass=ask_vault_pass,
         extra_vars=extra_vars,
         cache=cache,
+        also=also,
     )
     unread = [problem for name in inventory.extra for problem in _unread(name)]
-    return judge(inventory.hosts, [*inventory.warnings, *unread], whole=limit is None)
+    fleet = judge(inventory.hosts, [*inventory.warnings, *unread], whole=limit is None)
+    return msgspec.structs.replace(fleet, children=inventory.children)
 
 
 def _unread(name: str) -> Iterable[Problem]:

@@ -21,7 +21,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to apply. serial, canary and max_fail are a number of hosts or a share ("20%"); canary may name hosts.
 
     reboot: permission for this run, whatever the spec says. full: run every role, also where every check passes.
-    break_lock: ids of locks that are taken over. timeout: seconds that one act may take on a host.
+    break_lock: ids of locks that are taken over. timeout: seconds that one act may take on a host. run: its name; default, a new one.
     """
 
     full: bool = False
@@ -38,6 +38,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     forks: int = 0
     verbose: bool = False
     as_json: bool = False
+    run: str = ""
 
     @classmethod
     def of(cls, given: Mapping[str, Any], only: frozenset[str] | None = None) -> Options:

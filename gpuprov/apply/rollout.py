@@ -20,7 +20,7 @@ from gpuprov.inventory.names import folded as names
 from gpuprov.plan import durations, playbook
 from gpuprov.plan.decide import decide
 from gpuprov.plan.events import Ledger, Tally
-from gpuprov.plan.extra import extra_variables, new_run
+from gpuprov.plan.extra import checked_run, extra_variables, new_run
 from gpuprov.plan.interrupt import GRACE, ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
@@ -80,7 +80,7 @@ class _Rollout:
 
     def __init__(self, pairs: Sequence[Pair], options: Options, show: Show, grace: float) -> None:
         self.pairs, self.options, self.show, self.grace = pairs, options, show, grace
-        self.run = new_run()
+        self.run = checked_run(options.run) if options.run else new_run()
         self.pace = Pace(options.forks)
         self.outcomes: dict[str, HostOutcome] = {}
         self.readings: dict[str, Reading] = {}

@@ -19,6 +19,8 @@ from gpuprov.cli.drain import drain, undrain
 from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
+from gpuprov.cli.rollout import rollout
+from gpuprov.cli.slices import freeze, slice_, work
 from gpuprov.cli.topology import topology
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -234,6 +236,7 @@ def export(
     return code
 
 
+cli.add_command(rollout)
 cli.add_command(diff)
 cli.add_command(explain)
 cli.add_command(catalog)
@@ -243,4 +246,7 @@ cli.add_command(drain)
 cli.add_command(undrain)
 cli.add_command(mig)
 cli.add_command(topology)
+cli.add_command(freeze)
+cli.add_command(slice_)
+cli.add_command(work)
 cli.add_command(schema)

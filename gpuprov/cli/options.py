@@ -22,11 +22,10 @@ if TYPE_CHECKING:
 C = TypeVar("C", bound=Callable[..., Any])
 
 
-def inventories(name: str, about: str) -> Callable[[C], C]:
-    """-i/--inventory, as Ansible has it; the command receives the sources under this name."""
+def inventories(name: str, about: str, *words: str) -> Callable[[C], C]:
+    """-i/--inventory, as Ansible has it, or as `words` say; the command receives the sources under this name."""
     return click.option(
-        "-i",
-        "--inventory",
+        *(words or ("-i", "--inventory")),
         name,
         multiple=True,
         metavar="INVENTORY",
@@ -54,13 +53,18 @@ def inventory(command: C) -> C:
     return command
 
 
+def vault(command: C) -> C:
+    """The passwords of vaults."""
+    command = click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault password.")(command)
+    return click.option(
+        "--vault-password-file", "vault_password_files", multiple=True, type=click.Path(), help="As Ansible's."
+    )(command)
+
+
 def reading(command: C) -> C:
     """How an inventory is read: vault and cache options, and the common ones."""
     decorators = (
-        click.option(
-            "--vault-password-file", "vault_password_files", multiple=True, type=click.Path(), help="As Ansible's."
-        ),
-        click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault password."),
+        vault,
         click.option(
             "-e",
             "--extra-vars",
@@ -211,17 +215,17 @@ def pace(options: dict[str, Any]) -> Pace:
     return Pace(options["forks"] or 0)
 
 
-def load(sources: tuple[str, ...], options: dict[str, Any]) -> Fleet:
-    """The fleet that the inventory options name; warnings go to standard error."""
+def load(sources: tuple[str, ...], options: dict[str, Any], also: Sequence[str] | None = None) -> Fleet:
+    """The fleet that the inventory options name; warnings go to standard error. also: see `gpuprov.inventory.load`."""
     from gpuprov import console
     from gpuprov.fleet import Fleet, load_fleet
 
-    fleet = load_fleet(all_sources(sources, options), options["limit"], **_read_with(options))
+    fleet = load_fleet(all_sources(sources, options), options["limit"], **_read_with(options), also=also)
     for warning in fleet.warnings:
         console.progress(str(warning))
     hosts = logged_in([raw for raw, _ in fleet.pairs], options)
     pairs = tuple((raw, spec) for raw, (_, spec) in zip(hosts, fleet.pairs, strict=True))
-    return Fleet(pairs, fleet.unmanaged, fleet.warnings)
+    return Fleet(pairs, fleet.unmanaged, fleet.warnings, fleet.children)
 
 
 def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[RawHost]:

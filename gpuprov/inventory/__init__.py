@@ -20,7 +20,7 @@ __all__ = ["Inventory", "default_sources", "load"]
 class Inventory(msgspec.Struct, frozen=True):
     """The hosts of the sources, in the order they are written there.
 
-    `extra`: the names that extra variables set.
+    `extra`: the names that extra variables set. `children`: the groups in each group, where `also` was given.
     Hosts with the same groups and no variables of their own share one `values`, `origins` and `connection`: read only.
     """
 
@@ -28,6 +28,7 @@ class Inventory(msgspec.Struct, frozen=True):
     hosts: tuple[RawHost, ...]
     warnings: tuple[Problem, ...] = ()
     extra: tuple[str, ...] = ()
+    children: dict[str, tuple[str, ...]] = {}
 
 
 def load(
@@ -38,10 +39,13 @@ def load(
     ask_vault_pass: bool = False,
     extra_vars: Sequence[str] = (),
     cache: bool = True,
+    also: Sequence[str] | None = None,
 ) -> Inventory:
     """The inventory, narrowed to `limit` (an Ansible host pattern). Raises SpecError with every problem found.
 
     extra_vars: as Ansible's --extra-vars: they win over what the inventory says; `gpuprov` among them is merged over its own.
+
+    also: variables beside those that say how a host is reached, which stand among them in `connection`.
 
     `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin
     configurations, templates or secrets (see `gpuprov.inventory.cache`).
@@ -53,10 +57,10 @@ def load(
     paths, missing = absolute(sources)
     if missing:
         raise SpecError(missing)
-    key = store.key(paths) if cache and not extra_vars else None
+    key = store.key(paths) if cache and not extra_vars and also is None else None
     resolved = store.read(key) if key else None
     if resolved is None:
-        resolved = _reader()(paths, vault_password_files, ask_vault_pass, extra_vars)
+        resolved = _reader()(paths, vault_password_files, ask_vault_pass, extra_vars, also or ())
         if key and key == store.key(paths):
             store.write(key, resolved)
     hosts = resolved.hosts
@@ -64,10 +68,11 @@ def load(
         hosts, problems = select(hosts, resolved.groups, limit)
         if problems:
             raise SpecError(problems)
-    return Inventory(tuple(sources), hosts, resolved.warnings, resolved.extra)
+    children = {} if also is None else resolved.children
+    return Inventory(tuple(sources), hosts, resolved.warnings, resolved.extra, children)
 
 
-def _reader() -> Callable[[list[str], Sequence[str], bool, Sequence[str]], Resolved]:
+def _reader() -> Callable[[list[str], Sequence[str], bool, Sequence[str], Sequence[str]], Resolved]:
     """The reader; importing it imports Ansible, which reads its configuration then and may have something to say."""
     from contextlib import redirect_stderr
     from io import StringIO

@@ -41,6 +41,7 @@ def read(
     vault_password_files: Sequence[str] = (),
     ask_vault_pass: bool = False,
     extra_vars: Sequence[str] = (),
+    also: Sequence[str] = (),
 ) -> Resolved:
     """All hosts of the sources (absolute paths or host lists). Raises SpecError with every problem found."""
     with quiet() as heard, _no_collection():
@@ -49,7 +50,7 @@ def read(
         if AnsibleCollectionConfig.collection_finder is None:
             init_plugin_loader()
         try:
-            return _read(sources, vault_password_files, ask_vault_pass, extra_vars, heard)
+            return _read(sources, vault_password_files, ask_vault_pass, extra_vars, heard, also)
         except AnsibleError as error:  # not about one source: a setting, or a plugin that cannot be loaded
             raise SpecError([problem_of(error, sources[0])]) from error
 
@@ -60,6 +61,7 @@ def _read(
     ask_vault_pass: bool,
     extra_vars: Sequence[str],
     heard: Heard,
+    also: Sequence[str],
 ) -> Resolved:
     findings = Findings()
     loader = Loader()
@@ -76,7 +78,7 @@ def _read(
     given = extra.read(loader, extra_vars, findings)
     manager.data.strange |= {name: None for name in given if strange(name)}
     loader.tolerant = True
-    hosts = _Hosts(loader, manager, findings, given)
+    hosts = _Hosts(loader, manager, findings, given, also)
     rows = hosts.all()
     loud, warnings = told(heard)
     for problem in loud:
@@ -100,6 +102,11 @@ def _read(
         warnings=tuple(warnings),
         cacheable=usual and manager.plain and hosts.variables.builtin and not hosts.computed,
         extra=tuple(given),
+        children={
+            str(name): tuple(str(one.name) for one in group.child_groups)
+            for name, group in manager.groups.items()
+            if group.child_groups
+        },
     )
 
 
@@ -128,8 +135,10 @@ class _Chain:
 class _Hosts:
     """Turns Ansible's hosts into ours."""
 
-    def __init__(self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any]) -> None:
-        self.variables = Variables(loader, manager, findings, extra)
+    def __init__(
+        self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any], also: Sequence[str] = ()
+    ) -> None:
+        self.variables = Variables(loader, manager, findings, extra, also)
         self.computed = False
         """Whether any value is templated or vaulted."""
         self._loader, self._manager, self._findings, self._extra = loader, manager, findings, extra

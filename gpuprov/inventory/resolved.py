@@ -9,11 +9,12 @@ from gpuprov.spec.problem import Problem
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """All hosts in inventory order, all group names, Ansible's warnings, whether it may be kept in the cache, and the names that
-    extra variables set."""
+    """All hosts in inventory order, all group names, Ansible's warnings, whether it may be kept in the cache, the names that
+    extra variables set, and the groups in each group, which the cache does not keep."""
 
     hosts: tuple[RawHost, ...]
     groups: tuple[str, ...]
     warnings: tuple[Problem, ...] = ()
     cacheable: bool = False
     extra: tuple[str, ...] = ()
+    children: dict[str, tuple[str, ...]] = {}

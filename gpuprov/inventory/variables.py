@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from gpuprov.inventory.reasons import problem_of
 from gpuprov.inventory.source import Loader, Manager
 from gpuprov.inventory.sources import is_host_list, shown
 from gpuprov.spec.build import show
-from gpuprov.spec.model import SIMULATED_HOST, SITE_VARIABLES
+from gpuprov.spec.model import is_connection
 from gpuprov.spec.problem import Origin
 
 STAGE = "task"
@@ -44,7 +44,10 @@ class Own:
 class Variables:
     """Reads them off an inventory; each chain of groups once."""
 
-    def __init__(self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any]) -> None:
+    def __init__(
+        self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any], also: Iterable[str] = ()
+    ) -> None:
+        self._also = frozenset(also)
         self._loader, self._manager, self._findings = loader, manager, findings
         self._sources = manager._sources
         self._basedir = loader.get_basedir()
@@ -86,7 +89,7 @@ class Variables:
 
     def _of(self, extra: Mapping[str, Any]) -> Own:
         """What extra variables say of every host."""
-        said = Own(connection=_connection(extra))
+        said = Own(connection=self._connection(extra))
         if "gpuprov" in extra:
             self._layer(said, extra["gpuprov"], Origin("--extra-vars"))
         return said
@@ -100,7 +103,7 @@ class Variables:
             last = entity.vars.get("gpuprov")
             if last is not None and not (layers and layers[-1][1] is last):
                 self._layer(said, last, None)
-            said.connection |= _connection(entity.vars)
+            said.connection |= self._connection(entity.vars)
             said.variables.append(entity.vars)
         return said
 
@@ -126,9 +129,16 @@ class Variables:
                 self._layer(said, last, origin_of(key) or Origin(shown(path)))
         if "gpuprov" in result and result["gpuprov"] is not last:
             self._layer(said, result["gpuprov"], None)
-        said.connection |= _connection(result)
+        said.connection |= self._connection(result)
         said.variables.append(result)
         return said
+
+    def _connection(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            str.__str__(name): value
+            for name, value in variables.items()
+            if isinstance(name, str) and (is_connection(name) or name in self._also)
+        }
 
     def _layer(self, said: Own, value: Any, place: Origin | None) -> None:
         if isinstance(value, Mapping) or is_template(value):
@@ -137,14 +147,6 @@ class Variables:
         text = "a vaulted text" if is_vaulted(value) else show(plain(value))
         hint = "allowed: a mapping of blocks ({} for none)"
         self._findings.add(f"gpuprov is {text}", origin_of(value) or place, hint=hint)
-
-
-def _connection(variables: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        str.__str__(name): value
-        for name, value in variables.items()
-        if isinstance(name, str) and (name.startswith("ansible_") or name in SITE_VARIABLES or name == SIMULATED_HOST)
-    }
 
 
 def _active_plugins() -> list[Any]:

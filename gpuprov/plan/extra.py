@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Mapping
 
 from gpuprov import __version__
+from gpuprov.errors import GpuprovError
 from gpuprov.limits import ACT_LIMIT
 from gpuprov.onhost import process
 
@@ -13,6 +15,14 @@ from gpuprov.onhost import process
 def new_run() -> str:
     """A short name for a run, used for its log and on the hosts."""
     return secrets.token_hex(4)
+
+
+def checked_run(run: str) -> str:
+    """The name of a run that a user gave it. Raises GpuprovError for one that a host, or a file, could not bear."""
+    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", run):
+        return run
+    allowed = "a letter or digit, then up to 63 letters, digits, dots, hyphens and underscores"
+    raise GpuprovError(f'--run is "{run}"', f"allowed: {allowed}")
 
 
 def extra_variables(

@@ -137,13 +137,7 @@ def is_one(path: str) -> bool:
 def load(path: Path) -> Saved:
     """A saved plan of this gpuprov. Raises GpuprovError where it cannot be read, or is another's."""
     try:
-        about = path.stat()
-        if about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022:
-            raise GpuprovError(
-                f"{path} belongs to another user, or others may write it: it says what is run on the hosts",
-                "chmod go-w FILE, or make a plan of your own",
-            )
-        data = reading.contents(str(path), LARGEST)
+        data = reading.own_contents(str(path), LARGEST)
         first = reading.typed_json(data, Head, largest=LARGEST)
         if first.gpuprov_plan != FORMAT or first.gpuprov_version != __version__:
             whose = f"gpuprov {first.gpuprov_version}, format {first.gpuprov_plan}"
@@ -151,6 +145,11 @@ def load(path: Path) -> Saved:
         return reading.typed_json(data, Saved, largest=LARGEST)
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}") from error
+    except reading.NotOwn as error:
+        raise GpuprovError(
+            f"{path} belongs to another user, or others may write it: it says what is run on the hosts",
+            "chmod go-w FILE, or make a plan of your own",
+        ) from error
     except reading.Unreadable as error:
         raise GpuprovError(f"{path} is no plan that gpuprov wrote: {error}", AGAIN) from error
 

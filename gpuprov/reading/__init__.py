@@ -7,9 +7,10 @@ calls itself for each of 100,000 brackets ends the process by a signal, and fort
 
 from gpuprov.reading.checks import check_json, check_toml, check_unicode, check_yaml
 from gpuprov.reading.documents import json, toml, typed_json, yaml
-from gpuprov.reading.files import LOOP, contents, judge_file, judge_lines, refused
+from gpuprov.reading.files import LOOP, NotOwn, contents, judge_file, judge_lines, own_contents, refused
 from gpuprov.reading.limits import DIGITS, FILE, HOST_TEXT, LARGEST, Unreadable
 from gpuprov.reading.numbers import is_whole, number, numbers, signed, whole
+from gpuprov.reading.places import placed_yaml
 from gpuprov.reading.texts import all_well_formed, well_formed
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "HOST_TEXT",
     "LARGEST",
     "LOOP",
+    "NotOwn",
     "Unreadable",
     "all_well_formed",
     "check_json",
@@ -31,6 +33,8 @@ __all__ = [
     "judge_lines",
     "number",
     "numbers",
+    "own_contents",
+    "placed_yaml",
     "refused",
     "signed",
     "toml",

@@ -8,6 +8,11 @@ import stat
 
 from gpuprov.reading.limits import FILE, LINE, Unreadable, too_large
 
+
+class NotOwn(Unreadable):
+    """A file that another user may have written."""
+
+
 LOOP = "a loop of symbolic links"
 _SPECIAL = (
     (stat.S_ISFIFO, "a pipe"),
@@ -47,12 +52,23 @@ def judge_lines(data: bytes) -> None:
 
 def contents(path: str, largest: int = FILE) -> bytes:
     """The bytes of a regular file. Raises Unreadable for what is none (nothing is waited for) or is too large, OSError as open."""
+    return _contents(path, largest, own=False)
+
+
+def own_contents(path: str, largest: int = FILE) -> bytes:
+    """The same of a file that says what is run on hosts. Raises NotOwn where others may write it."""
+    return _contents(path, largest, own=True)
+
+
+def _contents(path: str, largest: int, *, own: bool) -> bytes:
     if what := refused(path):
         raise Unreadable(f"this is {what}", "a file")
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        about = os.fstat(file.fileno())
+        if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
             raise Unreadable("this is no file", "a file")
+        if own and (about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022):
+            raise NotOwn("it belongs to another user, or others may write it")
         data = file.read(largest + 1)
     if len(data) > largest:
         raise too_large(largest)

@@ -85,6 +85,11 @@ def is_secret(variable: str) -> bool:
     return SECRET.search(variable) is not None
 
 
+def is_connection(variable: str) -> bool:
+    """Whether a variable is kept of a host beside its spec."""
+    return variable.startswith("ansible_") or variable in SITE_VARIABLES or variable == SIMULATED_HOST
+
+
 def site_variables(connection: dict[str, object]) -> dict[str, object]:
     """The SITE_VARIABLES among a host's variables."""
     return {name: value for name, value in connection.items() if name in SITE_VARIABLES}

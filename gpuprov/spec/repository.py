@@ -115,22 +115,47 @@ def located(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
         block = getattr(fragment, field)
         files = {key: value for key, value in _files(block) if value and not value.startswith("/")}
         for key, value in files.items():
-            origin = origins.get((name, field, key)) or origins.get((name, field)) or Origin("")
-            folder = File(origin.file).absolute().parent if origin.file else File.cwd()
-            files[key] = str(folder / File(value).expanduser())
+            files[key] = _absolute(value, (name, field, key), origins)
         if files:
             changes[field] = msgspec.structs.replace(block, **files)
     return msgspec.structs.replace(fragment, **changes) if changes else fragment
 
 
+def located_values(values: Mapping[str, Any], origins: Mapping[Path, Origin]) -> dict[str, Any]:
+    """The same of a merged spec that is not typed yet: what it says then does not depend on where it was written."""
+    told: dict[str, Any] = {}
+    for name, block in values.items():
+        told[name] = {**block} if isinstance(block, Mapping) else block
+        for field, inner in block.items() if isinstance(block, Mapping) else ():
+            if isinstance(inner, Mapping):
+                told[name][field] = {
+                    key: _absolute(value, (name, field, key), origins)
+                    if key in FILES and isinstance(value, str) and value and not value.startswith("/")
+                    else value
+                    for key, value in inner.items()
+                }
+    return told
+
+
+def files_of(fragment: Fragment) -> list[str]:
+    """The absolute paths of files on this machine that the blocks of a located fragment name."""
+    return [value for field in fragment.__struct_fields__ for _, value in _files(getattr(fragment, field)) if value]
+
+
+def _absolute(value: str, path: Path, origins: Mapping[Path, Origin]) -> str:
+    origin = origins.get(path) or origins.get(path[:2]) or Origin("")
+    folder = File(origin.file).absolute().parent if origin.file else File.cwd()
+    return str(folder / File(value).expanduser())
+
+
+FILES = ("key_file", "certificate_file", "file", "topo_source")
+"""Fields of a block in a fragment that name a file on this machine, beside the inventory."""
+
+
 def _files(block: object) -> list[tuple[str, str]]:
     if not isinstance(block, Fragment):
         return []
-    return [
-        (key, getattr(block, key))
-        for key in block.__struct_fields__
-        if key in ("key_file", "certificate_file", "file", "topo_source")
-    ]
+    return [(key, getattr(block, key)) for key in block.__struct_fields__ if key in FILES]
 
 
 def expected(block: Mapping[str, Any]) -> list[str]:

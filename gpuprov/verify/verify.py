@@ -55,24 +55,46 @@ def verify(
     A host is judged as soon as it has answered, and what it answered is let go once `on_done` was told. `took` gets seconds, by host.
     also: what is read beside what the checks need, for `on_done` alone.
     """
+    judged: dict[str, list[Result]] = {}
+
+    def note(name: str, results: list[Result], found: Facts | UnreachableError) -> None:
+        judged[name] = results
+        if on_done:
+            on_done(name, found)
+
+    verify_each(
+        fleet, note, moments, only=only, pace=pace, timeout=timeout, registered=registered, took=took, also=also
+    )
+    return [one for raw, _ in fleet for one in judged[raw.name]]
+
+
+def verify_each(
+    fleet: Pairs,
+    on_judged: Callable[[str, list[Result], Facts | UnreachableError], None],
+    moments: Collection[Moment] = MOMENTS,
+    *,
+    only: Collection[str] | None = None,
+    pace: Pace | None = None,
+    timeout: float = HOST_LIMIT,
+    registered: Registry | None = None,
+    took: dict[str, float] | None = None,
+    also: Sequence[Probe[Any]] = (),
+) -> None:
+    """The same, told host by host as each has answered; nothing of a host is kept once `on_judged` was told."""
     known = registered or registry()
     specs = {raw.name: spec for raw, spec in fleet}
-    judged: dict[str, list[Result]] = {}
 
     def judge(name: str, found: Facts | UnreachableError) -> None:
         if isinstance(found, UnreachableError):
-            judged[name] = [unreachable(name, found)]
+            on_judged(name, [unreachable(name, found)], found)
         else:
-            judged[name] = evaluate(specs[name], found, moments, only=only, registered=known)
-        if on_done:
-            on_done(name, found)
+            on_judged(name, evaluate(specs[name], found, moments, only=only, registered=known), found)
 
     asked = []
     for raw, spec in fleet:
         probes = probes_of(spec, moments, only=only, registered=known)
         asked.append((raw, (*probes, *(one for one in also if one not in probes))))
     gather_each(asked, judge, pace=pace, timeout=timeout, took=took)
-    return [one for raw, _ in fleet for one in judged[raw.name]]
 
 
 def unreachable(host: str, error: UnreachableError) -> Result:

@@ -15,7 +15,8 @@ PACKAGE = Path(__file__).parents[2] / "gpuprov"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
-    ("rehearse",),
+    ("rehearse", "rollout"),
+    ("slices",),
     ("accept", "apply", "drain"),
     ("plan", "judge", "init"),
     ("render", "verify", "export", "explain", "report"),

@@ -1,0 +1,177 @@
+"""The commands `gpuprov rollout ...`: parse, call, return the exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gpuprov.cli import complete, options
+
+if TYPE_CHECKING:
+    from gpuprov.slices.model import Fleet
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+@click.group()
+def rollout() -> None:
+    """Roll out over a fleet by a policy: canary, batches, budgets, soak, windows, approvals. Kept: any process may be killed.
+
+    \b
+    Example: gpuprov rollout start inventory.yaml --policy rollout.yaml --id friday
+             gpuprov rollout status friday
+    """
+
+
+def known(command: C) -> C:
+    """ID of a roll-out; without one, the only one that is open."""
+    return options.common(click.argument("rollout", metavar="[ID]", required=False, default="")(command))
+
+
+def why(command: C) -> C:
+    """--why: for those who look at it later."""
+    return click.option("--why", default="", metavar="TEXT", help="For those who look at it.")(command)
+
+
+@rollout.command(short_help="Begin a roll-out and carry it out.")
+@options.inventory
+@click.option("--policy", required=True, type=FILE, shell_complete=complete.files, help="The policy, a YAML file.")
+@click.option("--id", "name", default="", metavar="ID", help="Its name; without one, the date with some letters.")
+@click.option("-f", "--forks", type=click.IntRange(min=1), help="Hosts that one process reaches at a time, at most.")
+@click.option("-u", "--user", metavar="NAME", help="Log in as this user, where the inventory names none.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@options.json_flag
+def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json: bool, **reading: Any) -> int:
+    """Freeze the inventory, begin a roll-out of it by the policy, and carry it out in this process.
+
+    Killed, it goes on where it was: gpuprov rollout resume ID, or the same command again. Ctrl-C pauses it and waits for what is under
+    way. Two roll-outs never have a host in common.
+
+    \b
+    Example: gpuprov rollout start inventory.yaml --policy rollout.yaml --id friday --limit training
+    """
+    from datetime import UTC, datetime
+
+    from gpuprov.drain.choose import VARIABLES
+    from gpuprov.rollout import command
+    from gpuprov.rollout import policy as policies
+    from gpuprov.slices import frozen
+
+    if reading["ask_vault_pass"]:
+        raise click.UsageError("--ask-vault-pass: the processes of a roll-out ask nobody; give --vault-password-file")
+    rules = policies.load(policy)
+    if not yes:
+        options.must_be_able_to_ask("rollout start asks before it begins", "--yes")
+    also = dict.fromkeys([*frozen.DOMAINS, *VARIABLES.values(), *([rules.domain] if rules.domain else [])])
+    fleet = options.load(sources, {**reading, "ask_become_pass": False}, also=tuple(also))
+    made = frozen.freeze(fleet, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+
+    def words(run: str, frozen_fleet: Fleet) -> Sequence[str]:
+        found = [sys.executable, "-P", "-m", "gpuprov", "work", "--run", run]
+        found += ["--forks", str(reading["forks"])] if reading["forks"] else []
+        if any(host.secrets for host in frozen_fleet.hosts):
+            found += [
+                word
+                for one in options.all_sources(sources, reading)
+                for word in ("--secrets", str(Path(one).absolute()))
+            ]
+            found += [word for one in reading["vault_password_files"] for word in ("--vault-password-file", one)]
+        return found
+
+    return command.start(made, policy, name, words, yes=yes, as_json=as_json)
+
+
+@rollout.command(short_help="Show where roll-outs stand.")
+@known
+@click.option("--all", "everything", is_flag=True, help="A line for each roll-out that there was.")
+@options.json_flag
+def status(rollout: str, everything: bool, as_json: bool, **_given: Any) -> int:
+    """Show where a roll-out stands: its batches, and the hosts that need a look. ID may be left out where one is open.
+
+    \b
+    Example: gpuprov rollout status friday --json
+    """
+    from gpuprov.rollout import command
+
+    return command.listed(as_json=as_json) if everything else command.show(rollout, as_json=as_json)
+
+
+@rollout.command(short_help="Show what happens, as it happens.")
+@known
+@options.json_flag
+def watch(rollout: str, as_json: bool, **_given: Any) -> int:
+    """Show what has happened and what happens, until the roll-out is over or no process carries it out; then its status.
+
+    \b
+    Example: gpuprov rollout watch friday
+    """
+    from gpuprov.rollout import command
+
+    return command.watch(rollout, as_json=as_json)
+
+
+@rollout.command(short_help="Start nothing new.")
+@known
+@why
+def pause(rollout: str, why: str, **_given: Any) -> int:
+    """Start nothing new. What is under way comes to its end, and hosts that are green are given back.
+
+    \b
+    Example: gpuprov rollout pause friday --why "storage is slow"
+    """
+    from gpuprov.rollout import command
+
+    return command.pause(rollout, why)
+
+
+@rollout.command(short_help="Go on with a roll-out.")
+@known
+@click.option("--retry", is_flag=True, help="Do hosts again that failed, or wait for a reboot.")
+@click.option("--forgive", is_flag=True, help="Leave hosts that failed as they are, and count them no more.")
+@options.json_flag
+def resume(rollout: str, retry: bool, forgive: bool, as_json: bool, **_given: Any) -> int:
+    """Go on with a roll-out that was paused, was stopped by its policy, or whose process is gone, and carry it out.
+
+    \b
+    Example: gpuprov rollout resume friday --retry
+    """
+    from gpuprov.rollout import command
+
+    if retry and forgive:
+        raise click.UsageError("--retry and --forgive: one of them")
+    return command.resume(rollout, retry=retry, forgive=forgive, as_json=as_json)
+
+
+@rollout.command(short_help="End a roll-out early.")
+@known
+@why
+@options.json_flag
+def abort(rollout: str, why: str, as_json: bool, **_given: Any) -> int:
+    """End a roll-out: nothing new is started, what is under way comes to its end, drained hosts that were not touched are given back.
+
+    \b
+    Example: gpuprov rollout abort friday --why "another driver was released"
+    """
+    from gpuprov.rollout import command
+
+    return command.abort(rollout, why, as_json=as_json)
+
+
+@rollout.command(short_help="Approve a step that waits for it.")
+@click.argument("rollout", metavar="ID")
+@click.argument("step", required=False, default="")
+@options.common
+def approve(rollout: str, step: str, **_given: Any) -> int:
+    """Approve a step, as the policy asks the user who runs this: "canary", "batches" or "batch 3"; without a STEP the next one.
+
+    \b
+    Example: gpuprov rollout approve friday "batch 3"
+    """
+    from gpuprov.rollout import command
+
+    return command.approve(rollout, step)

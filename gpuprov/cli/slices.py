@@ -1,0 +1,152 @@
+"""The commands freeze, slice, work and fold: parse, call, print, return the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpuprov.cli import complete, options
+
+if TYPE_CHECKING:
+    from gpuprov.plan.read import Pair
+    from gpuprov.slices.model import Job
+
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command(short_help="Write a resolved inventory to a file, without secrets.")
+@options.inventory
+@click.option("-o", "--out", required=True, type=FILE, help="File to write.")
+@click.option(
+    "--domain", "domains", multiple=True, metavar="VARIABLE", help="Keep this host variable, too, to slice by."
+)
+def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **reading: Any) -> int:
+    """Write what the inventory asks of its hosts to a file, for gpuprov slice. Touches no host.
+
+    Each spec stands once. Passwords and other secrets are left out, and named. Of variables that say nothing of a connection,
+    site and rack are kept, and those that --domain names.
+
+    \b
+    Example: gpuprov freeze inventory.yaml --out fleet.json
+             gpuprov slice fleet.json --size 50 --by rack --out jobs
+    """
+    from gpuprov import console
+    from gpuprov.report.files import check_writable
+    from gpuprov.slices import frozen, stored
+
+    check_writable(out)
+    fleet = options.load(sources, reading, also=(*frozen.DOMAINS, *domains))
+    made = frozen.freeze(fleet, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    stored.save(made, out)
+    if secret := sorted({name for host in made.hosts for name in host.secrets}):
+        console.progress(f"left out, because they are secrets: {', '.join(secret)}; gpuprov work takes them again")
+    if fleet.unmanaged:
+        console.progress(f"left out, because they have no spec: {len(fleet.unmanaged)} hosts")
+    console.progress(f"{len(made.hosts)} hosts, {len(made.specs)} specs in {out}; digest {made.digest}")
+    return 0
+
+
+@click.command("slice", short_help="Cut a frozen inventory into jobs.")
+@click.argument("fleet", metavar="FILE", type=FILE, shell_complete=complete.files)
+@click.option("--size", type=click.IntRange(min=1), default=50, show_default=True, help="Hosts in a job, at most.")
+@click.option("--by", metavar="GROUP|VARIABLE", default="", help="No job has hosts of two of its groups, or values.")
+@click.option("-o", "--out", required=True, type=FOLDER, help="Folder to write.")
+@options.common
+def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
+    """Cut what gpuprov freeze wrote into jobs, files that gpuprov work does on any machine that reaches their hosts.
+
+    --by GROUP: a job has hosts of one of the groups in GROUP; --by rack: of one rack, where hosts have that variable.
+
+    \b
+    Example: gpuprov slice fleet.json --size 50 --by site --out jobs
+    """
+    from gpuprov import console
+    from gpuprov.slices import cut, stored
+
+    jobs = cut.cut(stored.load_fleet(fleet), size, by)
+    cut.save(jobs, out)
+    if given["verbose"]:
+        for line in cut.told(jobs):
+            console.progress(line)
+    hosts = sum(len(job.hosts) for job in jobs)
+    console.progress(f"{hosts} hosts in {len(jobs)} jobs in {out}")
+    return 0
+
+
+@click.command(short_help="Do one job: verify, plan or apply its hosts.")
+@click.argument("job", metavar="JOB", type=FILE, shell_complete=complete.files)
+@click.option("--results", required=True, metavar="DIR", type=FOLDER, help="Folder for a result of each host.")
+@click.option(
+    "--act",
+    type=click.Choice(["verify", "plan", "prepare", "apply"]),
+    default="verify",
+    show_default=True,
+    help="What is done with the hosts.",
+)
+@click.option(
+    "--run", metavar="ID", help="The run that this is a part of. The same run leaves out hosts with a green result."
+)
+@click.option("--reboot", is_flag=True, help="Permit one reboot per host, whatever the spec says; for plan and apply.")
+@click.option("--quick", is_flag=True, help="A plan from the checks alone, without Ansible's --check --diff.")
+@click.option("--drain", metavar="COMMAND", help="As gpuprov apply has it.")
+@options.break_lock
+@options.act_limit
+@click.option("--log-dir", type=FOLDER, help="Where the log of an apply is written.")
+@options.inventories("secrets", "Take the secrets that the job names from this inventory; repeatable.", "--secrets")
+@click.option("--without-secrets", is_flag=True, help="Go on without them: keys or an agent are enough.")
+@options.vault
+@options.reaching
+@options.common
+def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str, ...], **given: Any) -> int:
+    """Do one job of gpuprov slice, and write a result for each host as soon as it is known. Nobody is asked.
+
+    Standard output has a line of JSON at each change, and at least every ten seconds. Done again with the same --run, after it was
+    killed or elsewhere, it leaves out hosts that have a green result there. What was declared stands in the job; secrets do not.
+
+    \b
+    Example: gpuprov work jobs/job-0001.json --results results --act apply --run friday
+             gpuprov fold results
+    """
+    from gpuprov.plan.extra import new_run
+    from gpuprov.slices import stored
+    from gpuprov.slices import work as working
+    from gpuprov.slices.pulse import Pulse
+
+    _suits(act, given)
+    found = stored.load_job(job)
+    pairs = _pairs(found, secrets, given)
+    names = ("timeout", "quick", "reboot", "drain", "break_lock", "log_dir")
+    chosen = {name: given[name] for name in names} | {"act": act, "run": run or new_run(), "forks": given["forks"] or 0}
+    return working.work(found, pairs, results, working.Options(**chosen), Pulse())
+
+
+def _suits(act: str, given: dict[str, Any]) -> None:
+    """Raise UsageError for an option that this act does not know."""
+    of_acts = {"reboot": ("plan", "apply"), "quick": ("plan",)}
+    of_acts |= dict.fromkeys(("drain", "break_lock", "log_dir"), ("apply",))
+    for name, acts in of_acts.items():
+        if given[name] and act not in acts:
+            raise click.UsageError(f"--{name.replace('_', '-')} goes with --act {' and '.join(acts)}")
+
+
+def _pairs(job: Job, sources: tuple[str, ...], given: dict[str, Any]) -> Sequence[Pair]:
+    """The hosts of the job with their specs, with secrets and the login of this machine."""
+    from gpuprov import fleet, inventory
+    from gpuprov.cli.login import logged_in
+    from gpuprov.slices import frozen, secrets
+    from gpuprov.slices.work import check_files
+
+    check_files(job)
+    hosts = frozen.raw_hosts(job.hosts, job.specs)
+    if sources:
+        vault = {name: given[name] for name in ("vault_password_files", "ask_vault_pass")}
+        hosts = secrets.given(hosts, job.hosts, {one.name: one for one in inventory.load(sources, **vault).hosts})
+    hosts = list(logged_in(hosts, given))
+    if not given["without_secrets"]:
+        secrets.refuse_missing(hosts, job.hosts)
+    return fleet.judge(hosts, whole=False).pairs

@@ -1,0 +1,208 @@
+"""The embedded engine: this machine carries out what `decide` says. It may be killed at any moment; another one goes on.
+
+What is begun is recorded before it is done, and done again, or waited for, by whoever finds it recorded and not over. A job's process
+outlives the engine: it is waited for, never started beside itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gpuprov.errors import GpuprovError
+from gpuprov.rollout import decide, events
+from gpuprov.rollout.drains import Drains
+from gpuprov.rollout.events import Event
+from gpuprov.rollout.jobs import Worker
+from gpuprov.rollout.policy import seconds
+from gpuprov.rollout.project import Project
+from gpuprov.rollout.state import OUT, State, folded
+from gpuprov.rollout.store import Store
+from gpuprov.rollout.text import line
+
+TICK = 0.5
+"""Seconds between two looks at results, drains, and what other processes have recorded."""
+LOCK, NOW = "engine.lock", "now.json"
+
+
+class Now(msgspec.Struct, kw_only=True):
+    """What an engine is at, for `rollout status`: nothing is decided by it."""
+
+    at: float = 0.0
+    pid: int = 0
+    waits: list[str] = []
+    until: float | None = None
+    hosts: dict[str, str] = {}
+
+
+class Engine:
+    """One roll-out, by one process at a time."""
+
+    def __init__(
+        self,
+        store: Store,
+        project: Project,
+        *,
+        tell: Callable[[str], None] = lambda _text: None,
+        clock: Callable[[], float] = time.time,
+        tick: float = TICK,
+    ) -> None:
+        self.store, self.project, self.state = store, project, State(project.plan)
+        self._tell, self._clock, self._tick = tell, clock, tick
+        self._place = store.place(project.id)
+        self._workers: dict[int, Worker] = {}
+        drain = project.plan.policy.drain
+        self._drains = Drains(project.adapter, project.id, seconds(drain.poll) if drain else 0.0)
+        self._said: list[str] = []
+        self._asked_to_end = False
+
+    def run(self) -> State:
+        """Until the roll-out is over, or stopped with nothing under way. Ctrl-C pauses it, and waits for what is under way."""
+        with alone(self._place, self.project.id):
+            self.state = folded(self.project.plan, self.store.events(self.project.id))
+            while True:
+                try:
+                    went = self._step()
+                    if went == "over":
+                        break
+                    if went == "idle":
+                        time.sleep(self._tick)
+                except KeyboardInterrupt:
+                    self.state = folded(self.project.plan, self.store.events(self.project.id))
+                    if self._asked_to_end:
+                        self._tell(
+                            f"jobs that run go on by themselves; gpuprov rollout resume {self.project.id} finds them"
+                        )
+                        raise
+                    self._asked_to_end = True
+                    self._pause()
+            self._drains.close()
+            (self._place / NOW).unlink(missing_ok=True)
+        if self._asked_to_end and not self.state.finished:
+            raise KeyboardInterrupt
+        return self.state
+
+    def _step(self) -> Literal["on", "idle", "over"]:
+        """One look, and what follows from it."""
+        self._catch_up()
+        if self.state.finished:
+            return "over"
+        now = self._clock()
+        actions = decide.following(self.state, now)
+        returns = [one for one in actions if isinstance(one, decide.Return)]
+        if found := [*self._results(now), *self._drains.settle(self.state, returns, now)]:
+            if not self._record(found):
+                for worker in self._workers.values():
+                    worker.forget()
+            return "on"
+        recorded: list[Event] = []
+        for action in actions:
+            if (event := decide.event_of(action, self.state, now)) is not None:
+                recorded.append(event)
+                self.state.add(event)
+        if recorded:
+            if not self._record(recorded, seen=self.state.seen - len(recorded)):
+                self.state = folded(self.project.plan, self.store.events(self.project.id))
+            return "on"
+        self._note([one for one in actions if isinstance(one, decide.Wait)], now)
+        ends = self.state.stopped or (self._asked_to_end and self.state.paused)
+        return "over" if ends and not self._busy() else "idle"
+
+    def _busy(self) -> bool:
+        return bool(self.state.jobs) or any(one.stage in OUT - {"ready"} for one in self.state.hosts.values())
+
+    def _catch_up(self) -> None:
+        """What other processes have recorded."""
+        for event in self.store.events(self.project.id, self.state.seen):
+            self.state.add(event)
+            self._say(event)
+
+    def _record(self, found: Sequence[Event], seen: int | None = None) -> bool:
+        """Record what has happened, or what is begun, which the state has already. False: somebody was faster, and nothing was."""
+        over = any(isinstance(one, events.Finished) for one in found)
+        if not self.store.record(self.project.id, self.state.seen if seen is None else seen, found, over=over):
+            return False
+        for event in found:
+            if seen is None:
+                self.state.add(event)
+            self._say(event)
+        return True
+
+    def _worker(self, number: int) -> Worker:
+        job = self.state.jobs[number]
+        return Worker(self._place, self.project.id, job, self.project.words(job.act))
+
+    def _results(self, now: float) -> Iterator[Event]:
+        """What has come of the jobs; a job whose process is gone is over, or begun (again) where this engine has not seen it run."""
+        self._workers = {number: one for number, one in self._workers.items() if number in self.state.jobs}
+        for number, job in self.state.jobs.items():
+            known = self._workers.get(number)
+            worker = known or self._worker(number)
+            lives = worker.lives()  # before its results are read: what it wrote last is among them then
+            if ends := tuple(worker.new()):
+                yield events.Done(at=now, job=number, hosts=ends)
+            if not lives and job.left <= {one.host for one in ends}:
+                yield events.JobOver(at=now, job=number)
+            elif not lives and known:
+                yield events.JobOver(at=now, job=number, message=worker.last_words())
+            elif not known and not lives and not ends:
+                worker.start(self.project.fleet)
+            if known or lives or not ends:
+                self._workers[number] = worker
+
+    def _pause(self) -> None:
+        by = self.project.user
+        while not (self.state.paused or self.state.stopped or self.state.aborted or self.state.finished):
+            if not self._record([events.Paused(at=self._clock(), by=by, why="Ctrl-C")]):
+                self._catch_up()
+        self._tell("interrupted: nothing new is started, what is under way is waited for; Ctrl-C again does not wait")
+
+    def _say(self, event: Event) -> None:
+        if told := line(event, self.state):
+            self._tell(told)
+
+    def _note(self, waits: Sequence[decide.Wait], now: float) -> None:
+        told = [one.why for one in waits]
+        for why in told:
+            if why not in self._said:
+                self._tell(why)
+        self._said = told
+        until = min((one.until for one in waits if one.until is not None), default=None)
+        noted = Now(at=now, pid=os.getpid(), waits=told, until=until, hosts=self._drains.waits)
+        with suppress(OSError):
+            part = self._place / f".{NOW}"
+            part.write_bytes(msgspec.json.encode(noted))
+            os.replace(part, self._place / NOW)
+
+
+@contextmanager
+def alone(place: Path, rollout: str) -> Iterator[None]:
+    """Inside, no other process carries this roll-out out. Raises GpuprovError where one does."""
+    handle = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = f"gpuprov rollout watch {rollout} shows it"
+            raise GpuprovError(f"the roll-out {rollout} is being carried out by another process", hint) from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def is_carried_out(place: Path) -> bool:
+    """Whether an engine is at work on it."""
+    try:
+        with alone(place, ""):
+            return False
+    except FileNotFoundError:
+        return False
+    except GpuprovError:
+        return True

@@ -1,0 +1,105 @@
+"""The process that does a job: `gpuprov work`, which outlives the engine that started it and is found again by its lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from gpuprov.rollout.events import HostEnd
+from gpuprov.rollout.results import Results
+from gpuprov.rollout.state import Job
+from gpuprov.slices import stored
+from gpuprov.slices.cut import cut
+from gpuprov.slices.model import Fleet, digest_of
+from gpuprov.slices.model import Job as JobFile
+
+TAIL = 4096
+"""Bytes of standard error, of which the last line is told where there is no result."""
+
+
+def job_file(fleet: Fleet, number: int, hosts: Sequence[str]) -> JobFile:
+    """The slice of these hosts."""
+    wanted = frozenset(hosts)
+    chosen = msgspec.structs.replace(fleet, hosts=tuple(one for one in fleet.hosts if one.name in wanted))
+    [made] = cut(chosen, size=len(chosen.hosts))
+    made = msgspec.structs.replace(made, number=number, of=number)
+    return msgspec.structs.replace(made, digest=digest_of(made))
+
+
+class Worker:
+    """The process of one job. It has a lock on a file as long as it lives, whoever started it."""
+
+    def __init__(self, place: Path, run: str, job: Job, words: Sequence[str]) -> None:
+        self.job, self._words = job, words
+        name = f"{job.number:04}"
+        self._file = place / "jobs" / f"job-{name}.json"
+        self._lock, self._out, self._err = (place / "jobs" / f"{name}.{end}" for end in ("lock", "ndjson", "err"))
+        self._results = Results(place / "results" / f"{name}-{job.act}", run, job.act)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def new(self) -> Iterator[HostEnd]:
+        """Results that have come."""
+        return self._results.new(self.job.left)
+
+    def forget(self) -> None:
+        """What was told could not be recorded: it is told again."""
+        self._results.seen.clear()
+
+    def start(self, fleet: Fleet) -> None:
+        """Do what is left of the job. Nothing is started where its process still lives."""
+        for folder in (self._file.parent, self._results.folder):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left = [one for one in self.job.hosts if one in self.job.left]
+            stored.save(job_file(fleet, self.job.number, left), self._file)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            out, err = (os.open(path, flags, 0o600) for path in (self._out, self._err))
+            words = [*self._words, str(self._file), "--results", str(self._results.folder)]
+            try:
+                self._process = subprocess.Popen(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    pass_fds=(lock,),
+                )
+            finally:
+                os.close(out)
+                os.close(err)
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(lock)
+
+    def lives(self) -> bool:
+        """Whether its process is there, this engine's child or not."""
+        if self._process:
+            self._process.poll()
+        try:
+            lock = os.open(self._lock, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def last_words(self) -> str:
+        """The last line that it said on standard error."""
+        with suppress(OSError), open(self._err, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            lines = file.read().decode(errors="replace").strip().splitlines()
+            return lines[-1][:300] if lines else ""
+        return ""

@@ -1,0 +1,105 @@
+"""A policy over the hosts of a fleet: who is in which batch and failure domain. Worked out once; nothing of it changes later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from gpuprov.errors import GpuprovError
+from gpuprov.rollout.policy import Approval, Policy, number_of, seconds
+from gpuprov.rollout.windows import Span, Zone, parsed, zone
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A host of the fleet. `domain` is empty where the policy names none."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    domain: str = ""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """`number` is 0 for the canary. `soak` in seconds."""
+
+    number: int
+    hosts: tuple[str, ...]
+    soak: int = 0
+    domain: str = ""
+
+    @property
+    def name(self) -> str:
+        """As messages and approvals name it."""
+        return f"batch {self.number}" if self.number else "canary"
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What `decide` goes by, beside what has happened."""
+
+    policy: Policy
+    domains: dict[str, str]
+    batches: tuple[Batch, ...]
+    spans: tuple[Span, ...] = ()
+    zone: Zone | None = None
+
+    def approvals(self, batch: Batch) -> list[tuple[str, Approval]]:
+        """Steps that must be approved before the batch begins."""
+        first = next((one.number for one in self.batches if one.number), None)
+        found = []
+        for one in self.policy.approvals:
+            if one.before == "canary" and batch is self.batches[0]:
+                found.append(("canary", one))
+            elif one.before == "batches" and batch.number == first:
+                found.append(("batches", one))
+            elif one.before == "each-batch" and batch.number:
+                found.append((batch.name, one))
+        return found
+
+
+def planned(policy: Policy, members: Sequence[Member]) -> Plan:
+    """Raises GpuprovError where the canary names nobody, or a host is in no failure domain."""
+    if lost := [one.name for one in members if policy.domain and not one.domain]:
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        hint = f"put it below the group {policy.domain}, or set the variable {policy.domain} of it"
+        raise GpuprovError(f"{lost[0]}{more}: in no failure domain ({policy.domain})", hint)
+    first = _canaries(policy, members)
+    rest = [one for one in members if one.name not in first]
+    batches = (
+        [Batch(0, tuple(one.name for one in members if one.name in first), seconds(policy.canary.soak))]
+        if first
+        else []
+    )
+    soak = seconds(policy.batches.soak)
+    if policy.batches.by_domain:
+        parts: dict[str, list[str]] = {}
+        for one in rest:
+            parts.setdefault(one.domain, []).append(one.name)
+        batches += [Batch(n, tuple(names), soak, domain) for n, (domain, names) in enumerate(parts.items(), start=1)]
+    else:
+        step = max(1, number_of(policy.batches.size, len(members)))
+        names = [one.name for one in rest]
+        cuts = range(0, len(names), step)
+        batches += [Batch(n, tuple(names[cut : cut + step]), soak) for n, cut in enumerate(cuts, start=1)]
+    windows = policy.windows
+    return Plan(
+        policy=policy,
+        domains={one.name: one.domain for one in members},
+        batches=tuple(batches),
+        spans=tuple(map(parsed, windows.open)) if windows else (),
+        zone=zone(windows.time_zone) if windows else None,
+    )
+
+
+def _canaries(policy: Policy, members: Sequence[Member]) -> set[str]:
+    if policy.canary.count:
+        return {one.name for one in members[: policy.canary.count]}
+    found: set[str] = set()
+    for word in policy.canary.hosts:
+        named = {one.name for one in members if word in one.groups or fnmatchcase(one.name, word)}
+        if not named:
+            raise GpuprovError(
+                f'canary.hosts: no host of this fleet is called "{word}"', "allowed: hosts, groups and globs"
+            )
+        found |= named
+    return found

@@ -1,0 +1,94 @@
+"""One roll-out with all that an engine needs: the frozen fleet, the policy over it, how jobs are done and who drains."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from functools import cached_property
+
+import msgspec
+
+from gpuprov import reading
+from gpuprov.drain import Adapter, adapter
+from gpuprov.errors import GpuprovError
+from gpuprov.gather.settings import Settings
+from gpuprov.rollout import policy as policies
+from gpuprov.rollout.events import Act, Started
+from gpuprov.rollout.planned import Member, Plan, planned
+from gpuprov.rollout.policy import Policy
+from gpuprov.rollout.store import Kept, Store
+from gpuprov.slices import cut, stored
+from gpuprov.slices.frozen import raw_hosts
+from gpuprov.slices.model import Fleet
+
+FLEET, POLICY, GIVEN = "fleet.json", "policy.yaml", "given.json"
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """What was said at the start. `words`: the program that does a job, and its options for all jobs."""
+
+    words: tuple[str, ...]
+    inventory: tuple[str, ...] = ()
+
+
+class Project:
+    """Read from the roll-out's folder, or made at its start."""
+
+    def __init__(self, rollout: str, fleet: Fleet, policy: Policy, given: Given) -> None:
+        self.id, self.fleet, self.policy, self.given = rollout, fleet, policy, given
+        self.plan: Plan = planned(policy, members(fleet, policy))
+        self.user = user()
+
+    def words(self, act: Act) -> list[str]:
+        """The command that does a job's act, up to the job's file."""
+        permitted = act == "apply" and self.policy.reboot == "if-needed"
+        return [*self.given.words, "--act", act, *(["--reboot"] if permitted else [])]
+
+    @cached_property
+    def adapter(self) -> Adapter | None:
+        """Who drains and returns hosts."""
+        drain = self.policy.drain
+        if drain is None:
+            return None
+        variables = {host.name: {**host.connection, **host.domains} for host in self.fleet.hosts}
+        more = {"command": drain.command, "context": drain.context}
+        return adapter(drain.adapter, variables, **more, empty_dir=drain.delete_emptydir_data)
+
+
+def members(fleet: Fleet, policy: Policy) -> list[Member]:
+    """The hosts with their failure domains."""
+    domains = cut.domains(fleet, policy.domain or "")
+    return [Member(host.name, host.groups, domain) for host, domain in zip(fleet.hosts, domains, strict=True)]
+
+
+def begin(store: Store, project: Project, policy_text: bytes, at: float) -> None:
+    """Keep a new roll-out. Raises GpuprovError where it may not be."""
+    hosts = [(raw.name, Settings(raw).address) for raw in raw_hosts(project.fleet.hosts, project.fleet.specs)]
+    kept = Kept(project.id, project.fleet.digest, at, project.user, True, len(hosts))
+    files = {
+        FLEET: stored.text(project.fleet).encode(),
+        POLICY: policy_text,
+        GIVEN: msgspec.json.encode(project.given),
+    }
+    store.begin(kept, hosts, Started(at=at, by=project.user), files)
+
+
+def load(store: Store, rollout: str) -> Project:
+    """A roll-out that was kept."""
+    place = store.place(rollout)
+    try:
+        given = reading.typed_json(reading.contents(str(place / GIVEN)), Given)
+    except (OSError, reading.Unreadable) as error:
+        raise GpuprovError(
+            f"{place / GIVEN} cannot be read: {error}", "the folder of a roll-out is left as it is"
+        ) from error
+    return Project(rollout, stored.load_fleet(place / FLEET), policies.load(place / POLICY), given)
+
+
+def user() -> str:
+    """Who runs this: behind sudo, who called it."""
+    name = os.environ.get("SUDO_USER", "")
+    try:
+        return name if name and os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

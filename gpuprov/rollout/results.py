@@ -1,0 +1,64 @@
+"""What a job's results come to: the files that `gpuprov work` writes, read as they appear."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from gpuprov import reading
+from gpuprov.rollout.events import HostEnd, Verdict
+from gpuprov.slices.model import HostResult
+
+LONGEST = 300
+"""Characters of a message in an event: the result itself has all of it."""
+AGAIN = ("locked", "unreachable", "not-started")
+
+
+def judged(result: HostResult) -> Verdict:
+    """What the roll-out makes of it. What is not proven is not green."""
+    if result.green:
+        return "green"
+    if result.state in AGAIN:
+        return "again"
+    if result.state in ("verified", "unchanged", "changed") and result.reboot:
+        return "waits"
+    return "failed"
+
+
+def message(result: HostResult) -> str:
+    """Why it is not green, in a line."""
+    if result.green:
+        return ""
+    told = result.message or "; ".join(f"{row.check}: {row.found}" for row in result.failures[:2])
+    told = told or "; ".join(result.reboot)
+    told = told or (f"not proven: {', '.join(row.check for row in result.unproven[:3])}" if result.unproven else "")
+    return (told or result.verdict or result.state)[:LONGEST]
+
+
+class Results:
+    """The results in one folder, each told once."""
+
+    def __init__(self, folder: Path, run: str, act: str) -> None:
+        self.folder, self._run, self._act = folder, run, act
+        self.seen: dict[str, int] = {}
+
+    def new(self, wanted: Collection[str]) -> Iterator[HostEnd]:
+        """Of wanted hosts, what has come since the last call. A file that cannot be read is no result."""
+        try:
+            entries = [
+                (one.name, one.stat().st_mtime_ns) for one in os.scandir(self.folder) if one.name.endswith(".json")
+            ]
+        except FileNotFoundError:
+            return
+        for name, changed in sorted(entries):
+            if name.startswith(".") or self.seen.get(name) == changed:
+                continue
+            try:
+                data = reading.contents(str(self.folder / name))
+                result = reading.typed_json(data, HostResult, largest=reading.FILE)
+            except (OSError, reading.Unreadable):
+                continue
+            self.seen[name] = changed
+            if (result.run, result.act) == (self._run, self._act) and result.host in wanted:
+                yield HostEnd(result.host, judged(result), result.state, message(result))

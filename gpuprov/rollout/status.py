@@ -1,0 +1,190 @@
+"""Where a roll-out stands, as data: what `rollout status --json` prints."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov.rollout.state import State
+
+FORMAT = 1
+Standing = Literal["running", "left", "paused", "stopped", "ending", "finished", "aborted"]
+"""left: open, and no process carries it out. ending: aborted, and something is still under way."""
+Word = Literal[
+    "green",
+    "waits for a reboot",
+    "failed",
+    "working",
+    "draining",
+    "free",
+    "prepared",
+    "preparing",
+    "waiting",
+    "not done",
+]
+BatchState = Literal["over", "current", "waiting"]
+WORDS: tuple[Word, ...] = (
+    "green",
+    "waits for a reboot",
+    "failed",
+    "working",
+    "draining",
+    "free",
+    "prepared",
+    "preparing",
+    "waiting",
+    "not done",
+)
+
+
+class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One host. `result`: the last result's state. `kept_out`: drained, and not given back."""
+
+    host: str
+    batch: str
+    domain: str = ""
+    state: Word
+    result: str = ""
+    message: str = ""
+    kept_out: bool = False
+
+
+class BatchStatus(msgspec.Struct, kw_only=True):
+    """One batch: how many of its hosts are in which state."""
+
+    name: str
+    state: BatchState
+    hosts: dict[str, int]
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """A roll-out. `exit_code`: what `rollout start` ends with, as far as is known now."""
+
+    gpuprov_rollout_status: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    id: str
+    state: Standing
+    why: str = ""
+    fleet: Annotated[str, msgspec.Meta(description="Digest of the frozen fleet")] = ""
+    by: str = ""
+    begun: Annotated[str, msgspec.Meta(description="In UTC")] = ""
+    waits: list[str] = []
+    until: Annotated[str, msgspec.Meta(description="When it goes on by itself, in UTC; empty where nobody knows")] = ""
+    batches: list[BatchStatus] = []
+    hosts: list[HostStatus] = []
+    results: Annotated[str, msgspec.Meta(description="The folder with the folders of results, for gpuprov fold")] = ""
+    exit_code: int = 0
+
+
+def moment(at: float) -> str:
+    """A moment in UTC, as files have it."""
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def word(state: State, name: str) -> Word:
+    """What a host is said to be."""
+    host = state.hosts[name]
+    if host.stage == "done":
+        if host.verdict == "waits":
+            return "waits for a reboot"
+        return "green" if host.verdict == "green" else "failed" if host.verdict == "failed" else "not done"
+    if host.stage == "waiting":
+        return "not done" if state.finished else "waiting"
+    words: dict[str, Word] = {"ready": "free", "worked": "working"}
+    return words.get(host.stage) or host.stage  # type: ignore[return-value]
+
+
+def standing(state: State, carried_out: bool) -> Standing:
+    """Where the roll-out stands."""
+    if state.finished:
+        return "aborted" if state.aborted else "finished"
+    if state.aborted:
+        return "ending"
+    if state.stopped:
+        return "stopped"
+    if state.paused:
+        return "paused"
+    return "running" if carried_out else "left"
+
+
+def exit_code(state: State) -> int:
+    """0: all green, or under way. Else as apply's: 3 stopped, aborted, or failed on a host; 4 one was not reached; 5 one was locked
+    for good; 1 one is not as wanted, or waits for a reboot."""
+    if state.stopped or state.aborted:
+        return 3
+    if not state.finished:
+        return 0
+    bad = {host.result for host in state.hosts.values() if host.verdict == "failed"}
+    if bad - {"unreachable", "locked", "not-started", "changed", "unchanged", "verified"}:
+        return 3
+    if "unreachable" in bad:
+        return 4
+    if bad & {"locked", "not-started"}:
+        return 5
+    return int(any(host.verdict != "green" for host in state.hosts.values()))
+
+
+def status(
+    rollout: str, state: State, *, carried_out: bool, domains: Mapping[str, str], details: Mapping[str, str]
+) -> Status:
+    """`details`: what hosts wait for just now."""
+    hosts, batches = [], []
+    current = state.batch
+    for batch in state.plan.batches:
+        words = {name: word(state, name) for name in batch.hosts}
+        counted = Counter(words.values())
+        over: BatchState = (
+            "over"
+            if batch.number in state.over
+            else "current"
+            if batch is current and not state.finished
+            else "waiting"
+        )
+        batches.append(
+            BatchStatus(name=batch.name, state=over, hosts={one: counted[one] for one in WORDS if counted[one]})
+        )
+        for name, host in state.of(batch):
+            hosts.append(
+                HostStatus(
+                    host=name,
+                    batch=batch.name,
+                    domain=domains[name],
+                    state=words[name],
+                    result=host.result,
+                    message=details.get(name, host.message),
+                    kept_out=host.held and state.plan.policy.drain is not None,
+                )
+            )
+    return Status(
+        id=rollout,
+        state=standing(state, carried_out),
+        why=state.stopped or state.aborted or state.paused,
+        begun=moment(state.begun),
+        batches=batches,
+        hosts=hosts,
+        exit_code=exit_code(state),
+    )
+
+
+def by_state(hosts: Iterable[HostStatus]) -> dict[str, list[HostStatus]]:
+    """The hosts by their state, in the order of WORDS."""
+    found: dict[str, list[HostStatus]] = {one: [] for one in WORDS}
+    for host in hosts:
+        found[host.state].append(host)
+    return {one: these for one, these in found.items() if these}
+
+
+def schema_text() -> str:
+    """The JSON Schema of `rollout status --json`."""
+    from gpuprov.spec.schema import IDENTIFIER
+
+    found = msgspec.json.schema(Status)
+    for one in found["$defs"].values():
+        if "description" in one:
+            one["description"] = inspect.cleandoc(one["description"])
+    found = {"$schema": IDENTIFIER, "title": "gpuprov rollout status --json", **found}
+    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()

@@ -1,0 +1,198 @@
+"""Where roll-outs are kept: one SQLite file, and a folder for each roll-out's files. What was recorded is on the disk, and stays.
+
+Any process may be killed at any moment: an event is there whole or not at all. Several processes may record (an engine, and whoever
+pauses it): `record` says no where something else was recorded in between, and its caller looks again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from gpuprov import reading
+from gpuprov.errors import GpuprovError
+from gpuprov.inventory.names import folded as names
+from gpuprov.report.files import refuse_anothers, state_folder
+from gpuprov.rollout.events import Event
+
+FORMAT = 1
+ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?")
+"""A roll-out's id is also the run's, by which locks, drains and results know what is theirs."""
+PATIENCE = 30.0
+"""Seconds that a process waits for another to have recorded."""
+LARGEST = 64 << 20
+TABLES = """
+CREATE TABLE rollouts (id TEXT PRIMARY KEY, fleet TEXT NOT NULL, begun REAL NOT NULL, by TEXT NOT NULL, open INTEGER NOT NULL) STRICT;
+CREATE TABLE hosts (rollout TEXT NOT NULL REFERENCES rollouts, address TEXT NOT NULL, host TEXT NOT NULL) STRICT;
+CREATE INDEX hosts_by_address ON hosts (address);
+CREATE TABLE events (
+  rollout TEXT NOT NULL REFERENCES rollouts, seq INTEGER NOT NULL, event TEXT NOT NULL, PRIMARY KEY (rollout, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'events are never changed'); END;
+CREATE TRIGGER events_remain BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'events are never removed'); END;
+"""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A roll-out as the list of them has it."""
+
+    id: str
+    fleet: str
+    begun: float
+    by: str
+    open: bool
+    hosts: int
+
+
+class Store:
+    """The roll-outs of this user on this machine."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder or state_folder("rollout")
+        file = self.folder / "rollouts.sqlite"
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            refuse_anothers(self.folder)
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+            self._db = sqlite3.connect(file, timeout=PATIENCE, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._prepare()
+        except (OSError, sqlite3.Error) as error:
+            told = getattr(error, "strerror", None) or error
+            hint = "name another folder with XDG_STATE_HOME"
+            raise GpuprovError(f"{file}: roll-outs cannot be kept there: {told}", hint) from error
+
+    def _prepare(self) -> None:
+        with self._writing():
+            [(found,)] = self._db.execute("PRAGMA user_version").fetchall()
+            if found not in (0, FORMAT):
+                told = f"{self.folder} has roll-outs of another gpuprov (format {found}; this is {FORMAT})"
+                raise GpuprovError(told, "go on with the gpuprov that began them")
+            if not found:
+                for statement in re.split(r";\n(?=CREATE|\Z)", TABLES.strip() + "\n"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {FORMAT}")
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def close(self) -> None:
+        """Nothing is lost without it."""
+        self._db.close()
+
+    def place(self, rollout: str) -> Path:
+        """The folder of a roll-out's files."""
+        return self.folder / rollout
+
+    def begin(
+        self, kept: Kept, hosts: Sequence[tuple[str, str]], first: Event, files: Mapping[str, bytes] | None = None
+    ) -> None:
+        """A new roll-out over these hosts, each with the address at which it is reached, with these files in its folder.
+
+        Raises GpuprovError for an id that was used, and where an open roll-out has one of the hosts."""
+        if not ID.fullmatch(kept.id):
+            told = "allowed: at most 42 letters, digits, dots, - and _, with a letter or digit at both ends"
+            raise GpuprovError(f"a roll-out cannot be called {kept.id[:80]!r}", told)
+        with self._writing():
+            if self._db.execute("SELECT 1 FROM rollouts WHERE id = ?", (kept.id,)).fetchone():
+                hint = f"go on with it: gpuprov rollout resume {kept.id}; or take another --id"
+                raise GpuprovError(f"there is a roll-out {kept.id} already", hint)
+            self._refuse_overlap([address for _, address in hosts])
+            row = (kept.id, kept.fleet, kept.begun, kept.by, 1)
+            self._db.execute("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?)", row)
+            rows = ((kept.id, address, host) for host, address in hosts)
+            self._db.executemany("INSERT INTO hosts VALUES (?, ?, ?)", rows)
+            self._insert(kept.id, 0, [first])
+            self._write(self.place(kept.id), files or {})
+
+    @staticmethod
+    def _write(place: Path, files: Mapping[str, bytes]) -> None:
+        """A folder that is there already is of a `begin` that was killed before it recorded anything."""
+        place.mkdir(mode=0o700, exist_ok=True)
+        for name, data in files.items():
+            with open(place / name, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        for folder in (place, place.parent):
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            os.fsync(handle)
+            os.close(handle)
+
+    def _refuse_overlap(self, addresses: Sequence[str]) -> None:
+        self._db.execute("CREATE TEMP TABLE IF NOT EXISTS wanted (address TEXT PRIMARY KEY)")
+        self._db.execute("DELETE FROM wanted")
+        self._db.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((one,) for one in addresses))
+        found = self._db.execute(
+            "SELECT rollout, host FROM hosts NATURAL JOIN wanted JOIN rollouts ON id = rollout WHERE open ORDER BY hosts.rowid"
+        ).fetchall()
+        if found:
+            other = found[0][0]
+            mine = names(host for rollout, host in found if rollout == other)
+            hint = f"let it end, or end it: gpuprov rollout abort {other}; or leave these hosts out with --limit"
+            raise GpuprovError(f"the roll-out {other} is open and has {mine} too; nothing was started", hint)
+
+    def record(self, rollout: str, seen: int, events: Sequence[Event], *, over: bool = False) -> bool:
+        """Record events after the first `seen`, all or none; False where others have been meanwhile. `over`: the last ones."""
+        with self._writing():
+            if self._last(rollout) != seen:
+                return False
+            self._insert(rollout, seen, events)
+            if over:
+                self._db.execute("UPDATE rollouts SET open = 0 WHERE id = ?", (rollout,))
+        return True
+
+    def _insert(self, rollout: str, seen: int, events: Sequence[Event]) -> None:
+        rows = ((rollout, seen + n, msgspec.json.encode(one).decode()) for n, one in enumerate(events, start=1))
+        self._db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+
+    def _last(self, rollout: str) -> int:
+        [(found,)] = self._db.execute(
+            "SELECT coalesce(max(seq), 0) FROM events WHERE rollout = ?", (rollout,)
+        ).fetchall()
+        return int(found)
+
+    def events(self, rollout: str, seen: int = 0) -> list[Event]:
+        """What was recorded after the first `seen`."""
+        rows = self._db.execute("SELECT event FROM events WHERE rollout = ? AND seq > ? ORDER BY seq", (rollout, seen))
+        return [reading.typed_json(text, Event, largest=LARGEST) for (text,) in rows]  # type: ignore[arg-type]
+
+    def all(self) -> list[Kept]:
+        """Every roll-out, the newest last."""
+        rows = self._db.execute(
+            "SELECT id, fleet, begun, by, open, count(*) FROM rollouts JOIN hosts ON rollout = id GROUP BY id ORDER BY begun, id"
+        )
+        return [Kept(one, fleet, begun, by, bool(is_open), hosts) for one, fleet, begun, by, is_open, hosts in rows]
+
+    def one(self, rollout: str = "") -> Kept:
+        """The roll-out of this id; without one, the only one that is open. Raises GpuprovError."""
+        known = self.all()
+        if rollout:
+            if found := next((one for one in known if one.id == rollout), None):
+                return found
+            there = ", ".join(one.id for one in known[-5:])
+            hint = f"the last ones: {there}" if there else "begin one: gpuprov rollout start"
+            raise GpuprovError(f"there is no roll-out {rollout}", hint)
+        is_open = [one for one in known if one.open]
+        if len(is_open) != 1:
+            told = (
+                f"{len(is_open)} roll-outs are open: {', '.join(one.id for one in is_open)}"
+                if is_open
+                else "no roll-out is open"
+            )
+            raise GpuprovError(told, "name one; gpuprov rollout status lists them")
+        return is_open[0]

@@ -1,0 +1,142 @@
+"""A roll-out as text: a line for each event, and where it stands. Pure functions."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from gpuprov.inventory.names import folded as names
+from gpuprov.rollout import events as kinds
+from gpuprov.rollout.events import Event
+from gpuprov.rollout.state import State
+from gpuprov.rollout.status import HostStatus, Status, by_state
+
+ACTS = {"prepare": "preparing", "apply": "applying to", "verify": "verifying again"}
+VERDICTS = {"green": "green", "waits": "waits for a reboot", "failed": "failed", "again": "tried again"}
+QUIET = ("green", "waiting", "not done")
+"""States of hosts that are counted, and not named."""
+
+
+def line(event: Event, state: State) -> str:
+    """What an event is to those who watch; empty for what they need not know."""
+    match event:
+        case kinds.Started(by=by):
+            return f"begun by {by}: {count(len(state.hosts))}, {len(state.plan.batches)} batches"
+        case kinds.Approved(step=step, by=by):
+            return f'"{step}" approved by {by}'
+        case kinds.Paused(by=by, why=why):
+            return f"paused by {by}" + (f": {why}" if why else "")
+        case kinds.Resumed(by=by, retry=retry, forgive=forgive):
+            more = (
+                "; hosts that failed are done again"
+                if retry
+                else "; hosts that failed count no more"
+                if forgive
+                else ""
+            )
+            return f"resumed by {by}{more}"
+        case kinds.Aborted(by=by, why=why):
+            return f"aborted by {by}" + (f": {why}" if why else "") + "; what is under way comes to its end"
+        case kinds.Stopped(why=why):
+            return f"stopped: {why}"
+        case kinds.BatchOver(batch=number):
+            batch = next(one for one in state.plan.batches if one.number == number)
+            told = Counter(VERDICTS.get(host.verdict, "not done") for _, host in state.of(batch))
+            return f"{batch.name} is over: " + ", ".join(f"{number} {word}" for word, number in told.items())
+        case kinds.Finished():
+            return "aborted: nothing is under way any more" if state.aborted else "finished"
+    return _of_hosts(event)
+
+
+def _of_hosts(event: Event) -> str:
+    match event:
+        case kinds.Draining(hosts=hosts):
+            return f"draining {names(hosts)}"
+        case kinds.Drained(hosts=hosts):
+            return f"free: {names(hosts)}"
+        case kinds.NotDrained(host=host, message=message):
+            return f"{host}: {message}"
+        case kinds.Returned(hosts=hosts, message=message):
+            return f"{names(hosts)}: {message}" if message else ""
+        case kinds.Working(act=act, hosts=hosts):
+            return f"{ACTS[act]} {names(hosts)}"
+        case kinds.Done(hosts=ends):
+            told: dict[tuple[str, str], list[str]] = {}
+            for end in ends:
+                told.setdefault((VERDICTS[end.verdict], end.message), []).append(end.host)
+            return "\n".join(
+                f"{names(hosts)}: {word}" + (f": {why}" if why else "") for (word, why), hosts in told.items()
+            )
+        case kinds.JobOver(message=message):
+            return f"a process ended without all results: {message}" if message else ""
+    return ""
+
+
+def count(number: int, thing: str = "host") -> str:
+    """`1 host`, `1,000 hosts`."""
+    return f"{number:,} {thing}{'s' if number != 1 else ''}"
+
+
+def as_text(status: Status, width: int = 80) -> str:
+    """Where a roll-out stands, in lines of this width."""
+    return "\n".join(part for one in _lines(status) for part in wrapped(one, width))
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """A line broken between words, with what follows set in below it."""
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    options = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(text, max(width, 20), subsequent_indent=indent, **options) or [""]  # type: ignore[arg-type]
+
+
+def _lines(status: Status) -> Iterator[str]:
+    over = sum(one.state == "over" for one in status.batches)
+    why = f" {status.why}" if status.state == "paused" else f": {status.why}" if status.why else ""
+    yield f"{status.id}: {status.state}{why}"
+    by = f" by {status.by}" if status.by else ""
+    yield f"  {count(len(status.hosts))}, {over} of {len(status.batches)} batches over; begun {status.begun}{by}"
+    yield from _batches(status)
+    for word, hosts in by_state(status.hosts).items():
+        if word not in QUIET:
+            yield from _named(word, hosts)
+    for wait in status.waits:
+        yield f"now: {wait}" + (f", until {status.until}" if status.until else "")
+    if advice := _advice(status):
+        yield advice
+
+
+def _batches(status: Status) -> Iterator[str]:
+    room = max((len(one.name) for one in status.batches), default=0)
+    alike: list[tuple[str, list[str]]] = []
+    for one in status.batches:
+        told = f"{one.state:<8}" + ", ".join(f"{number} {word}" for word, number in one.hosts.items())
+        if alike and alike[-1][0] == told:
+            alike[-1][1].append(one.name)
+        else:
+            alike.append((told, [one.name]))
+    for told, those in alike:
+        name = f"{those[0]} to {those[-1].rpartition(' ')[2]}" if len(those) > 1 else those[0]
+        yield f"  {name:<{room}}  {told}"
+
+
+def _named(word: str, hosts: Iterable[HostStatus]) -> Iterator[str]:
+    """Hosts of which the same is to be said, once."""
+    told: dict[tuple[str, bool], list[str]] = {}
+    for one in hosts:
+        told.setdefault((one.message, one.kept_out and word in ("failed", "waits for a reboot")), []).append(one.host)
+    for (message, kept_out), those in told.items():
+        many = f" ({count(len(those))})" if len(those) > 1 else ""
+        yield (
+            f"{word}: {names(those)}{many}"
+            + (f": {message}" if message else "")
+            + ("; kept out of service" if kept_out else "")
+        )
+
+
+def _advice(status: Status) -> str:
+    if status.state == "left":
+        return f"hint: no process carries it out: gpuprov rollout resume {status.id}"
+    if status.state == "stopped":
+        return f"hint: gpuprov rollout resume {status.id} --retry does again what failed, --forgive leaves it; or abort"
+    return ""

@@ -1,0 +1,79 @@
+"""Time windows: days and times of a time zone. Pure: the zone is looked up once, when the policy is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import NamedTuple
+
+Zone = tzinfo
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_DAY = f"({'|'.join(DAYS)})"
+_TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]"
+SPAN = rf"^(daily|{_DAY}(-{_DAY})?(,{_DAY}(-{_DAY})?)*) {_TIME}-({_TIME}|24:00)$"
+
+
+class Span(NamedTuple):
+    """A window that opens on some days of the week; minutes from midnight. One that ends before it begins ends on the next day."""
+
+    days: frozenset[int]
+    begin: int
+    length: int
+
+
+def parsed(text: str) -> Span:
+    """`"mon-thu,sat 22:00-05:00"`, which matches SPAN."""
+    days, _, times = text.partition(" ")
+    begin, end = (int(one[:2]) * 60 + int(one[3:]) for one in times.split("-"))
+    return Span(_days(days), begin, end - begin if end > begin else end - begin + 1440)
+
+
+def _days(text: str) -> frozenset[int]:
+    if text == "daily":
+        return frozenset(range(7))
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        start, stop = DAYS.index(first), DAYS.index(last or first)
+        found |= {day % 7 for day in range(start, (stop if stop >= start else stop + 7) + 1)}
+    return frozenset(found)
+
+
+def zone(name: str) -> Zone | None:
+    """The time zone of this name; None where there is none."""
+    from zoneinfo import ZoneInfo
+
+    if not re.fullmatch(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", name):
+        return None
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)
+    except (OSError, ValueError):  # ZoneInfoNotFoundError is a KeyError with a message of its own
+        return None
+    except KeyError:
+        return None
+
+
+def is_open(spans: Sequence[Span], zone: Zone, now: float, margin: int = 0) -> bool:
+    """Whether a window is open at this moment (seconds since 1970, UTC) and for `margin` seconds more."""
+    return any(begin <= now and now + margin < end for begin, end in _around(spans, zone, now))
+
+
+def opens(spans: Sequence[Span], zone: Zone, now: float) -> float:
+    """When the next window opens after this moment."""
+    return min(begin for begin, _ in _around(spans, zone, now) if begin > now)
+
+
+def _around(spans: Sequence[Span], zone: Zone, now: float) -> list[tuple[float, float]]:
+    """Windows from a day before to eight days after, as moments; the zone's changes of its clock are in them."""
+    today = datetime.fromtimestamp(now, zone).date()
+    found = []
+    for offset in range(-1, 9):
+        day = today + timedelta(days=offset)
+        midnight = datetime(day.year, day.month, day.day)
+        for span in spans:
+            if day.weekday() in span.days:
+                begin = midnight + timedelta(minutes=span.begin)
+                end = begin + timedelta(minutes=span.length)
+                found.append((begin.replace(tzinfo=zone).timestamp(), end.replace(tzinfo=zone).timestamp()))
+    return found

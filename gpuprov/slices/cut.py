@@ -1,0 +1,101 @@
+"""A frozen fleet cut into jobs: by number, and so that no job has hosts of two domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gpuprov.errors import GpuprovError
+from gpuprov.slices import stored
+from gpuprov.slices.model import Fleet, Host, Job, digest_of
+
+SIZE = 50
+NAME = "job-{:04d}.json"
+
+
+def cut(fleet: Fleet, size: int = SIZE, by: str = "") -> list[Job]:
+    """The jobs, of at most `size` hosts, in the order of the fleet: domain after domain, as each is first met."""
+    of_domain: dict[str, list[Host]] = {}
+    for host, domain in zip(fleet.hosts, domains(fleet, by), strict=True):
+        of_domain.setdefault(domain, []).append(host)
+    parts = [
+        (domain, hosts[start : start + size])
+        for domain, hosts in of_domain.items()
+        for start in range(0, len(hosts), size)
+    ]
+    return [_job(fleet, number, len(parts), by, domain, part) for number, (domain, part) in enumerate(parts, start=1)]
+
+
+def _job(fleet: Fleet, number: int, of: int, by: str, domain: str, hosts: Sequence[Host]) -> Job:
+    specs = {name: fleet.specs[name] for name in sorted({host.spec for host in hosts})}
+    made = Job(
+        gpuprov_version=fleet.gpuprov_version,
+        fleet=fleet.digest,
+        number=number,
+        of=of,
+        by=by,
+        domain=domain,
+        files=fleet.files,
+        specs=specs,
+        hosts=tuple(hosts),
+    )
+    return msgspec.structs.replace(made, digest=digest_of(made))
+
+
+def domains(fleet: Fleet, by: str) -> list[str]:
+    """The domain of each host: the group in group `by` that it is in, or what its variable `by` says. Empty: by nothing, or in none.
+
+    Raises GpuprovError where nothing is called so, or where a host is in two groups of it.
+    """
+    if not by:
+        return [""] * len(fleet.hosts)
+    if any(by in host.domains for host in fleet.hosts):
+        return [host.domains.get(by, "") for host in fleet.hosts]
+    if by not in fleet.groups:
+        raise GpuprovError(
+            f'--by: no group with groups in it, and no variable of a host, is called "{by}"', _allowed(fleet)
+        )
+    return [_of_group(host, by, fleet.groups) for host in fleet.hosts]
+
+
+def _of_group(host: Host, by: str, groups: Mapping[str, Sequence[str]]) -> str:
+    found = [group for group in groups[by] if group in host.groups]
+    if len(found) > 1:
+        message = f"--by {by}: {host.name} is in two groups of it: {found[0]} and {found[1]}"
+        raise GpuprovError(message, "take it out of one, or slice by another group or variable")
+    return found[0] if found else ""
+
+
+def _allowed(fleet: Fleet) -> str:
+    variables = sorted({name for host in fleet.hosts for name in host.domains})
+    known = ", ".join([*variables, *sorted(fleet.groups)]) or "nothing in this fleet"
+    return f"allowed: {known}; gpuprov freeze --domain NAME keeps another variable"
+
+
+def save(jobs: Sequence[Job], folder: Path) -> list[Path]:
+    """Write them. Jobs of an earlier slicing that are not among them are removed, so that nobody works them."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        old = {path for path in folder.iterdir() if _is_name(path.name)}
+    except OSError as error:
+        raise GpuprovError(f"{folder} cannot be made: {error.strerror}", "name another folder with --out") from error
+    paths = [folder / NAME.format(job.number) for job in jobs]
+    for path in sorted(old - {*paths}):
+        path.unlink()
+    for job, path in zip(jobs, paths, strict=True):
+        stored.save(job, path)
+    return paths
+
+
+def _is_name(name: str) -> bool:
+    number = name.removeprefix("job-").removesuffix(".json")
+    return number.isdecimal() and name == NAME.format(int(number))
+
+
+def told(jobs: Sequence[Job]) -> Iterator[str]:
+    """Each job in a line."""
+    for job in jobs:
+        domain = f", {job.by} {job.domain or '(in none)'}" if job.by else ""
+        yield f"{NAME.format(job.number)}: {len(job.hosts)} hosts{domain}"

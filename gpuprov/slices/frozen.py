@@ -1,0 +1,158 @@
+"""A resolved inventory as a file, without its secrets."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from gpuprov import reading
+from gpuprov.errors import GpuprovError
+from gpuprov.fleet import Fleet as Judged
+from gpuprov.fleet import build_spec
+from gpuprov.slices.model import Fleet, Host, digest_of, spec_id
+from gpuprov.spec.model import HostSpec, RawHost, is_connection, is_secret
+from gpuprov.spec.repository import files_of, located_values
+
+DOMAINS = ("site", "rack")
+"""Host variables that are always kept, to slice by."""
+SHORTEST = 8
+"""Characters of a secret that is looked for in what is written: a shorter one would be found in ordinary words."""
+PINNED = 1 << 20
+"""Bytes of a file whose digest is kept; what is larger (a .run file, a bundle) has its own checksum in the spec."""
+
+
+def freeze(judged: Judged, made_at: str = "") -> Fleet:
+    """What is asked of these hosts. Raises GpuprovError where a value that is to be written holds a secret's value.
+
+    The hosts were read with `also`: what is no variable of a connection is a domain.
+    """
+    known: dict[int, tuple[str, dict[str, Any]]] = {}
+    specs: dict[str, dict[str, Any]] = {}
+    files: dict[str, str] = {}
+    hosts = []
+    for raw, spec in judged.pairs:
+        if id(raw.values) not in known:
+            values = located_values(raw.values, raw.origins)
+            known[id(raw.values)] = (spec_id(values), values)
+            _comes_back(raw.name, values, spec)
+            files |= _pinned(spec)
+        name, values = known[id(raw.values)]
+        specs.setdefault(name, values)
+        hosts.append(_host(raw, name))
+    _refuse_leaks(judged, hosts, specs)
+    kept = {group for host in hosts for group in host.groups}
+    made = Fleet(
+        made_at=made_at,
+        files=dict(sorted(files.items())),
+        groups={
+            group: tuple(sorted(child for child in inner if child in kept))
+            for group, inner in sorted(judged.children.items())
+            if group == "all" or group in kept
+        },
+        specs=dict(sorted(specs.items())),
+        hosts=tuple(hosts),
+    )
+    return msgspec.structs.replace(made, digest=digest_of(made))
+
+
+def _host(raw: RawHost, spec: str) -> Host:
+    reached = {name: value for name, value in sorted(raw.connection.items()) if is_connection(name)}
+    return Host(
+        name=raw.name,
+        groups=raw.groups,
+        spec=spec,
+        connection={name: value for name, value in reached.items() if not is_secret(name)},
+        secrets=tuple(name for name, value in reached.items() if is_secret(name) and value not in (None, "")),
+        domains=dict(_domains(raw)),
+    )
+
+
+def _domains(raw: RawHost) -> Iterator[tuple[str, str]]:
+    for name, value in sorted(raw.connection.items()):
+        if is_connection(name) or value in (None, ""):
+            continue
+        if isinstance(value, str | int) and not is_secret(name):
+            yield name, str(value)
+        elif name not in DOMAINS:
+            hint = "a domain is a name or a number, such as rack: r12: name another variable with --domain"
+            raise GpuprovError(f"{raw.name}: the variable {name} is no domain", hint)
+
+
+def raw_hosts(hosts: Iterable[Host], specs: Mapping[str, dict[str, Any]]) -> list[RawHost]:
+    """The hosts as the inventory had them; equal specs are one object, so that each is judged once. Raises GpuprovError for a variable
+    that says nothing of how a host is reached."""
+    found = []
+    for host in hosts:
+        if strange := [name for name in host.connection if not is_connection(name) or is_secret(name)]:
+            message = f"{host.name}: {strange[0]} is no variable that says how a host is reached"
+            raise GpuprovError(message, "freeze the inventory again, and slice that")
+        found.append(
+            RawHost(name=host.name, groups=host.groups, values=specs[host.spec], connection=dict(host.connection))
+        )
+    return found
+
+
+def _comes_back(host: str, values: dict[str, Any], spec: HostSpec) -> None:
+    """Raise GpuprovError where the spec is another one once it was JSON."""
+    try:
+        again, _ = build_spec(RawHost(name=host, values=msgspec.json.decode(msgspec.json.encode(values))))
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise GpuprovError(
+            f"{host}: its spec cannot be written as JSON: {error}", "quote what is meant as text"
+        ) from error
+    if again is None or (again.capabilities, again.gpu, again.reboot) != (spec.capabilities, spec.gpu, spec.reboot):
+        raise GpuprovError(f"{host}: its spec is another one once it is written as JSON", "quote what is meant as text")
+
+
+def _pinned(spec: HostSpec) -> dict[str, str]:
+    return {
+        path: found
+        for fragment in spec.capabilities.values()
+        for path in files_of(fragment)
+        if (found := digest_of_file(path))
+    }
+
+
+def digest_of_file(path: str) -> str:
+    """SHA-256 of a small file of this machine; empty where there is none, or a large one."""
+    try:
+        return hashlib.sha256(reading.contents(path, PINNED)).hexdigest()
+    except (OSError, reading.Unreadable):
+        return ""
+
+
+def _refuse_leaks(judged: Judged, hosts: Iterable[Host], specs: Mapping[str, dict[str, Any]]) -> None:
+    """Raise GpuprovError where a secret's value stands in something that is not called a secret, as a template may bring about."""
+    written = {name: "\n".join(_texts(one)) for name, one in specs.items()}
+    clean: set[tuple[str, str]] = set()
+    for (raw, _), host in zip(judged.pairs, hosts, strict=True):
+        for name in host.secrets:
+            value = raw.connection[name]
+            if not isinstance(value, str) or len(value) < SHORTEST:
+                continue
+            place = next(
+                (key for key, one in host.connection.items() if any(value in text for text in _texts(one))), ""
+            )
+            if not place and (host.spec, value) not in clean:
+                place = "its spec" if value in written[host.spec] else ""
+                clean.add((host.spec, value))
+            if place:
+                raise GpuprovError(
+                    f"{host.name}: {place} holds the value of {name}, and no secret is written into this file",
+                    "say it in a variable whose name says that it is secret (password, token), or in a file",
+                )
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(key)
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)

@@ -1,0 +1,172 @@
+"""The files of a fleet: what is asked of all hosts (a fleet), of some (a job), and what became of one (a result).
+
+Each is JSON in UTF-8, and begins with its name and version. None holds a secret: what an inventory says by a secret's name is left
+out, and named, so that a worker can take it from an inventory or a key of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.capabilities.base import Moment
+from gpuprov.verify.evaluate import Result, ResultStatus
+from gpuprov.verify.verify import Verdict
+
+FLEET_FORMAT = JOB_FORMAT = RESULT_FORMAT = 1
+Act = Literal["verify", "plan", "prepare", "apply"]
+State = Literal[
+    "verified",
+    "planned",
+    "prepared",
+    "unchanged",
+    "changed",
+    "failed",
+    "blocked",
+    "locked",
+    "unreachable",
+    "not-started",
+]
+"""What the act came to on a host: verified, planned and prepared are the good ends of these acts; the others are those of apply."""
+SpecId = Annotated[str, msgspec.Meta(description="A key of `specs`")]
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A host as the inventory has it. `domains`: what it says of `site`, `rack` and what --domain named."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    spec: SpecId
+    connection: Annotated[dict[str, Any], msgspec.Meta(description="Variables that say how it is reached")] = {}
+    secrets: Annotated[
+        tuple[str, ...], msgspec.Meta(description="Variables that are not in the file: their values are secret")
+    ] = ()
+    domains: dict[str, str] = {}
+
+
+class Fleet(msgspec.Struct, frozen=True, kw_only=True):
+    """An inventory, resolved. The same inventory gives the same file, but for `made_at`."""
+
+    gpuprov_fleet: Annotated[int, msgspec.Meta(description="Version of this format")] = FLEET_FORMAT
+    gpuprov_version: str = __version__
+    made_at: Annotated[str, msgspec.Meta(description="When the inventory was read, in UTC")] = ""
+    digest: Annotated[str, msgspec.Meta(description="Of all that follows")] = ""
+    files: Annotated[
+        dict[str, str], msgspec.Meta(description="Files that specs name, on the machine that works: path and SHA-256")
+    ] = {}
+    groups: Annotated[dict[str, tuple[str, ...]], msgspec.Meta(description="Groups with the groups in them")] = {}
+    specs: Annotated[dict[str, dict[str, Any]], msgspec.Meta(description="The variable gpuprov, merged; each once")]
+    hosts: tuple[Host, ...]
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A slice of a fleet, with all that a worker needs to do it. No two domains are in one, where it was sliced by one."""
+
+    gpuprov_job: Annotated[int, msgspec.Meta(description="Version of this format")] = JOB_FORMAT
+    gpuprov_version: str = __version__
+    digest: Annotated[str, msgspec.Meta(description="Of all that follows")] = ""
+    fleet: Annotated[str, msgspec.Meta(description="Digest of the fleet that it is a slice of")]
+    number: Annotated[int, msgspec.Meta(ge=1)]
+    of: Annotated[int, msgspec.Meta(ge=1, description="How many jobs the fleet was sliced into")]
+    by: Annotated[str, msgspec.Meta(description="What it was sliced by: a group or a variable; empty: by number")] = ""
+    domain: Annotated[str, msgspec.Meta(description="The value of it that all of these hosts have")] = ""
+    files: dict[str, str] = {}
+    specs: dict[str, dict[str, Any]]
+    hosts: tuple[Host, ...]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one check said, where it did not pass; as a row of `gpuprov verify --json`. `reboot`: why a reboot mends it."""
+
+    check: str
+    status: ResultStatus
+    fields: tuple[str, ...] = ()
+    expected: str = ""
+    found: str = ""
+    evidence: str = ""
+    hint: str = ""
+    moment: Moment = "now"
+    reboot: str = ""
+    version: str = ""
+    follows: str = ""
+
+    @classmethod
+    def of(cls, one: Result) -> Row:
+        """From a result of verify."""
+        return cls(**{name: getattr(one, name) for name in cls.__struct_fields__})
+
+    def result(self, host: str = "") -> Result:
+        """As a result of verify."""
+        told = {name: getattr(self, name) for name in self.__struct_fields__}
+        return Result(host=host, capability=self.check.partition(".")[0], **told)
+
+
+class Boot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether the host will be right after its next boot, and why not, or why nobody knows."""
+
+    verdict: Literal["right", "wrong", "unknown"]
+    reasons: tuple[str, ...] = ()
+
+
+class HostResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one host of a job in one act of a run. `verdict` is empty where nothing was verified.
+
+    `counts`: results by status, `follow` among them for failures that only follow from another. `failures` and `unproven` (skipped)
+    stand in full. `reboot`: why the host must still be rebooted.
+    """
+
+    gpuprov_result: Annotated[int, msgspec.Meta(description="Version of this format")] = RESULT_FORMAT
+    gpuprov_version: str = __version__
+    run: str
+    job: Annotated[str, msgspec.Meta(description="Digest of the job")]
+    fleet: Annotated[str, msgspec.Meta(description="Digest of the fleet")]
+    host: str
+    act: Act
+    state: State
+    verdict: Verdict | Literal[""] = ""
+    counts: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
+    failures: tuple[Row, ...] = ()
+    unproven: tuple[Row, ...] = ()
+    next_boot: Boot | None = None
+    reboot: tuple[str, ...] = ()
+    message: str = ""
+    hint: str = ""
+    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    started: Annotated[str, msgspec.Meta(description="In UTC: 2026-11-23T18:00:00.000Z")] = ""
+    ended: Annotated[
+        str, msgspec.Meta(description="In UTC; of two results of a host the one that ended later counts")
+    ] = ""
+
+    @property
+    def green(self) -> bool:
+        """Whether nothing is left to do for this act: such a host is not done again in the same run."""
+        if self.state in ("planned", "prepared"):
+            return True
+        return self.state in ("verified", "unchanged", "changed") and self.verdict == "as wanted" and not self.reboot
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A line of the standard output of `gpuprov work`: a host's end, or that the work goes on."""
+
+    at: str
+    state: str
+    done: Annotated[int, msgspec.Meta(ge=0)]
+    of: Annotated[int, msgspec.Meta(ge=0)]
+    host: str = ""
+    verdict: str = ""
+    message: str = ""
+
+
+def digest_of(value: Fleet | Job) -> str:
+    """SHA-256 of what is asked: all but the version of gpuprov, the date and the digest itself."""
+    plain = msgspec.to_builtins(msgspec.structs.replace(value, digest="", gpuprov_version=""))
+    plain.pop("made_at", None)
+    return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
+
+
+def spec_id(values: dict[str, Any]) -> str:
+    """The name of a spec: equal specs have equal ones."""
+    return hashlib.sha256(msgspec.json.encode(values, order="sorted")).hexdigest()[:16]

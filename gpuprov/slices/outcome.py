@@ -1,0 +1,126 @@
+"""What verify, plan and apply say of a host, as its result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from gpuprov.apply.model import HostOutcome
+from gpuprov.plan.model import HostPlan
+from gpuprov.report.fold import host_lines
+from gpuprov.slices.model import Act, Boot, HostResult, Row
+from gpuprov.verify.evaluate import FAILING, Result
+from gpuprov.verify.verify import REACHABLE, verdict
+
+ENDED = "host.act"
+"""The check that stands for the act itself, where it did not come to a good end."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """What all results of one piece of work have in common."""
+
+    run: str
+    job: str
+    fleet: str
+    act: Act
+    started: str
+
+    def result(self, host: str, **more: Any) -> HostResult:
+        """The result of a host that has just ended."""
+        return HostResult(**msgspec.structs.asdict(self), host=host, ended=now(), **more)
+
+
+def now() -> str:
+    """The time in UTC, to the millisecond: texts that sort as the times do."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def of_verify(told: Told, host: str, results: Sequence[Result], seconds: float = 0.0) -> HostResult:
+    """From what verify says of it."""
+    lost = next((one for one in results if one.status == "unreachable"), None)
+    more = {"state": "unreachable", "message": lost.found, "hint": lost.hint} if lost else {"state": "verified"}
+    return told.result(host, **more, **_judged(results), seconds=round(seconds, 3))
+
+
+def of_apply(told: Told, outcome: HostOutcome) -> HostResult:
+    """From what became of it in apply. A host that was not done has a failure that says so, before those of verify."""
+    judged = _judged(outcome.verified)
+    if outcome.state not in ("changed", "unchanged"):
+        place = f"{outcome.task}: " if outcome.task else ""
+        judged["failures"] = (_ended(outcome.state, f"{place}{outcome.message}", outcome.hint), *judged["failures"])
+        judged |= {"verdict": "not as wanted", "counts": _with_one(judged["counts"], judged["failures"][0].status)}
+    return told.result(
+        outcome.host,
+        state=outcome.state,
+        **judged,
+        reboot=tuple(outcome.reboot),
+        message=outcome.message,
+        hint=outcome.hint,
+        seconds=round(outcome.seconds, 3),
+    )
+
+
+def of_plan(told: Told, plan: HostPlan) -> HostResult:
+    """From its plan: what would be applied is the failure that apply mends; what blocks it stands as it was found."""
+    if plan.unreachable:
+        row = _ended("unreachable", plan.unreachable, "")
+        return told.result(
+            plan.host,
+            state="unreachable",
+            verdict="not as wanted",
+            counts={"unreachable": 1},
+            failures=(row,),
+            message=plan.unreachable,
+        )
+    rows = [Row.of(one) for one in (*plan.blocked, *plan.unmended)]
+    message = "; ".join(f"{name}: {why}" for name, why in plan.run.items())
+    if plan.run:
+        hint = "gpuprov work --act apply does it"
+        rows.append(
+            Row(check=ENDED, status="fail", expected="nothing to apply", found=f"to apply: {message}", hint=hint)
+        )
+    good = plan.idle and not plan.differs and not rows
+    return told.result(
+        plan.host,
+        state="planned",
+        verdict="as wanted" if good else "not as wanted",
+        counts=_counted(rows),
+        failures=tuple(rows),
+        reboot=plan.reboot_reasons,
+        message=message,
+    )
+
+
+def _ended(state: str, message: str, hint: str) -> Row:
+    if state == "unreachable":
+        return Row(check=REACHABLE, status="unreachable", expected="the host answers", found=message, hint=hint)
+    found = f"{state}: {message}" if message else state
+    return Row(check=ENDED, status="error", expected="the act ends well", found=found, hint=hint)
+
+
+def _judged(results: Sequence[Result]) -> dict[str, Any]:
+    """Counts, verdict, next boot, and the rows that are told in full."""
+    if not results:
+        return {"failures": (), "counts": {}}
+    (line,) = host_lines(results, fold=False)
+    return {
+        "verdict": verdict(results),
+        "counts": line.counts,
+        "failures": tuple(Row.of(one) for one in results if one.status in (*FAILING, "unreachable")),
+        "unproven": tuple(Row.of(one) for one in results if one.status == "skip"),
+        "next_boot": Boot(verdict=line.next_boot.verdict, reasons=line.next_boot.reasons),
+    }
+
+
+def _counted(rows: Sequence[Row]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts = _with_one(counts, row.status)
+    return counts
+
+
+def _with_one(counts: Mapping[str, int], status: str) -> dict[str, int]:
+    return {**counts, status: counts.get(status, 0) + 1}

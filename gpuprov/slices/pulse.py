@@ -1,0 +1,88 @@
+"""The heartbeat of a worker: lines of JSON on standard output, at each change and at least every ten seconds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from gpuprov import console
+from gpuprov.errors import GpuprovError
+from gpuprov.plan.events import Step
+from gpuprov.plan.show import Show
+from gpuprov.slices.model import Beat, HostResult
+from gpuprov.slices.outcome import now
+
+EVERY = 10.0
+"""Seconds between two lines, at most."""
+
+
+class Pulse(Show):
+    """Tells of a piece of work while it goes on. `say` gets each line; where nobody reads it any more, the work goes on."""
+
+    def __init__(self, say: Callable[[str], None] = console.result, every: float = EVERY) -> None:
+        self._say, self._every = say, every
+        self._lock, self._over = threading.Lock(), threading.Event()
+        self._done = self._of = 0
+        self._state = "working"
+
+    @contextmanager
+    def going(self, done: int, of: int) -> Iterator[None]:
+        """The work is done inside; `done` of its hosts need nothing more."""
+        self._done, self._of = done, of
+        thread = threading.Thread(target=self._beat, daemon=True)
+        self._tell("started")
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def ended(self, result: HostResult) -> None:
+        """A host has its result."""
+        self._done += 1
+        self._tell(result.state, host=result.host, verdict=result.verdict, message=result.message)
+
+    def over(self, exit_code: int) -> None:
+        """The work has ended."""
+        self._tell("interrupted" if exit_code == 130 else "ended")
+
+    @contextmanager
+    def reading(self, hosts: Sequence[str], doing: str) -> Iterator[Callable[[str], None]]:
+        """Hosts are read inside."""
+        self._tell(doing)
+        yield lambda _host: None
+
+    @contextmanager
+    def applying(self, hosts: Sequence[str], doing: str, earlier: str = "") -> Iterator[Callable[[Step], None]]:
+        """Ansible runs inside: each act is a change."""
+
+        def step(one: Step) -> None:
+            if one.kind == "act":
+                self._tell(doing, message=one.text)
+            elif one.kind in ("failed", "unreachable"):
+                self._tell(doing, host=one.host, message=f"{one.kind}: {one.text}")
+
+        self._tell(doing)
+        yield step
+
+    def say(self, text: str) -> None:
+        """A line about the whole, for people."""
+        console.progress(text)
+
+    def _beat(self) -> None:
+        while not self._over.wait(self._every):
+            self._tell(self._state)
+
+    def _tell(self, state: str, host: str = "", verdict: str = "", message: str = "") -> None:
+        with self._lock:
+            if not host and state not in ("started", "ended", "interrupted"):
+                self._state = state
+            beat = Beat(
+                at=now(), state=state, done=self._done, of=self._of, host=host, verdict=verdict, message=message
+            )
+            with suppress(GpuprovError):
+                self._say(msgspec.json.encode(beat).decode())

@@ -1,0 +1,41 @@
+"""The secrets that a job does not hold, taken again from an inventory of the machine that works it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from gpuprov.errors import GpuprovError
+from gpuprov.slices.model import Host
+from gpuprov.spec.model import RawHost
+
+NAMED = 5
+
+
+def given(hosts: Sequence[RawHost], job: Iterable[Host], known: Mapping[str, RawHost]) -> list[RawHost]:
+    """The hosts with the secrets that the job names, as far as `known` hosts have them; nothing else is taken of these."""
+    found = []
+    for raw, host in zip(hosts, job, strict=True):
+        said = known[raw.name].connection if raw.name in known else {}
+        taken = {name: said[name] for name in host.secrets if said.get(name) not in (None, "")}
+        found.append(replace(raw, connection={**raw.connection, **taken}) if taken else raw)
+    return found
+
+
+def refuse_missing(hosts: Sequence[RawHost], job: Iterable[Host]) -> None:
+    """Raise GpuprovError where a host lacks a secret that the inventory had."""
+    missing: dict[str, list[str]] = {}
+    for raw, host in zip(hosts, job, strict=True):
+        for name in host.secrets:
+            if raw.connection.get(name) in (None, ""):
+                missing.setdefault(name, []).append(host.name)
+    if missing:
+        name, lacking = next(iter(missing.items()))
+        more = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
+        also = f" (as are {', '.join([*missing][1:])})" if len(missing) > 1 else ""
+        raise GpuprovError(
+            f"{name} is not in the job{also}: it is a secret of {', '.join(lacking[:NAMED])}{more}",
+            "--secrets INVENTORY takes it from an inventory here, with its vault; -K asks for the password of sudo; "
+            "--without-secrets, where keys or an agent are enough",
+        )

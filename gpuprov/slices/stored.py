@@ -1,0 +1,102 @@
+"""Fleets and jobs as files: written whole, read with limits, refused where they are another version's, another user's or altered."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from gpuprov import __version__, reading
+from gpuprov.errors import GpuprovError
+from gpuprov.report.files import write_atomic
+from gpuprov.slices.model import FLEET_FORMAT, JOB_FORMAT, Beat, Fleet, HostResult, Job, digest_of
+from gpuprov.spec.schema import IDENTIFIER
+
+LARGEST = 512 << 20
+"""Bytes of a fleet of 100,000 hosts with a spec each, and room."""
+T = TypeVar("T", Fleet, Job)
+KINDS: dict[str, Any] = {"fleet": Fleet, "job": Job, "result": HostResult, "beat": Beat}
+AGAIN = {
+    Fleet: "freeze the inventory again: gpuprov freeze INVENTORY --out FILE",
+    Job: "slice the fleet again: gpuprov slice FILE --out DIR",
+}
+
+
+class FleetHead(msgspec.Struct, frozen=True, rename={"format": "gpuprov_fleet"}):
+    """What is read before the rest, which another version may have in another way."""
+
+    format: int
+    gpuprov_version: str
+
+
+class JobHead(msgspec.Struct, frozen=True, rename={"format": "gpuprov_job"}):
+    """The same of a job."""
+
+    format: int
+    gpuprov_version: str
+
+
+def load_fleet(path: Path) -> Fleet:
+    """A frozen fleet of this gpuprov. Raises GpuprovError where it cannot be read, or is not what was frozen."""
+    return _load(path, Fleet, FleetHead, "a frozen fleet", FLEET_FORMAT)
+
+
+def load_job(path: Path) -> Job:
+    """A job of this gpuprov. Raises GpuprovError where it cannot be read, or is not what was sliced."""
+    return _load(path, Job, JobHead, "a job", JOB_FORMAT)
+
+
+def _load(path: Path, kind: type[T], head: type[FleetHead] | type[JobHead], what: str, known: int) -> T:
+    again = AGAIN[kind]
+    try:
+        data = reading.own_contents(str(path), LARGEST)
+        first = reading.typed_json(data, head, largest=LARGEST)
+        if first.format != known or first.gpuprov_version != __version__:
+            whose = f"gpuprov {first.gpuprov_version}, format {first.format}"
+            raise GpuprovError(f"{path} is {what} of {whose}; this is {__version__}, format {known}", again)
+        found = reading.typed_json(data, kind, largest=LARGEST)
+    except OSError as error:
+        raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name a file; {again}") from error
+    except reading.NotOwn as error:
+        message = f"{path} belongs to another user, or others may write it: it says what is run on the hosts"
+        raise GpuprovError(message, f"chmod go-w FILE; or {again}") from error
+    except reading.Unreadable as error:
+        raise GpuprovError(f"{path} is not {what} that gpuprov wrote: {error}", again) from error
+    if digest_of(found) != found.digest:
+        raise GpuprovError(f"{path} was changed since gpuprov wrote it: its digest does not fit", again)
+    names = [host.name for host in found.hosts]
+    if unknown := sorted({host.spec for host in found.hosts} - found.specs.keys()):
+        raise GpuprovError(f"{path} has no spec {unknown[0]}, which a host names", again)
+    if len(set(names)) < len(names) or not names:
+        raise GpuprovError(f"{path} has {'a host twice' if names else 'no host'}", again)
+    return found
+
+
+def save(value: Fleet | Job, path: Path) -> None:
+    """Write it, for this user alone. The head is one line, as is each spec and each host."""
+    write_atomic(path, text(value), mode=0o600)
+
+
+def text(value: Fleet | Job) -> str:
+    """The file."""
+    plain = msgspec.to_builtins(value)
+    specs, hosts = plain.pop("specs"), plain.pop("hosts")
+    head = _line(plain)[:-1]
+    told = ",\n".join(f"{_line(name)}:{_line(one)}" for name, one in specs.items())
+    return f'{head},\n"specs":{{\n{told}\n}},\n"hosts":[\n' + ",\n".join(map(_line, hosts)) + "\n]}\n"
+
+
+def _line(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def schema_text(kind: str) -> str:
+    """The JSON Schema of one of KINDS."""
+    found = msgspec.json.schema(KINDS[kind])
+    for one in found["$defs"].values():
+        if "description" in one:
+            one["description"] = inspect.cleandoc(one["description"])
+    title = {"beat": "gpuprov work, a line of standard output"}.get(kind, f"gpuprov {kind}")
+    return msgspec.json.format(msgspec.json.encode({"$schema": IDENTIFIER, "title": title, **found}), indent=2).decode()

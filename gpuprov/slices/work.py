@@ -1,0 +1,156 @@
+"""One job done: its hosts read, planned or applied, and a result of each, as soon as it is known.
+
+Delivery is at least once: the same job in the same run leaves out hosts that have a green result, and does the others again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gpuprov import apply as applying
+from gpuprov import plan as planning
+from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.gather.pace import Pace
+from gpuprov.limits import ACT_LIMIT
+from gpuprov.plan.extra import checked_run
+from gpuprov.plan.interrupt import ended_politely
+from gpuprov.plan.read import Pair
+from gpuprov.probe.base import Facts
+from gpuprov.slices import outcome
+from gpuprov.slices.frozen import digest_of_file
+from gpuprov.slices.model import Act, HostResult, Job
+from gpuprov.slices.pulse import Pulse
+from gpuprov.slices.results import Results
+from gpuprov.slices.tally import Tally
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.verify import verify_each
+
+Note = Callable[[HostResult], None]
+VERIFY_LIMIT = 60.0
+"""Seconds to read one host, as gpuprov verify has it."""
+INTERRUPTED = 130
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done, and how. quick: a plan without Ansible. timeout: seconds that one act of apply may take on a host."""
+
+    act: Act = "verify"
+    run: str
+    forks: int = 0
+    timeout: float = ACT_LIMIT
+    quick: bool = False
+    reboot: bool = False
+    drain: str | None = None
+    break_lock: tuple[str, ...] = ()
+    log_dir: Path | None = None
+
+
+def work(job: Job, pairs: Sequence[Pair], folder: Path, options: Options, pulse: Pulse) -> int:
+    """Do the job, and return the exit code of all its hosts, those that were done before included.
+
+    Raises GpuprovError where nothing can be begun. An interrupt ends it; results of hosts that are done stay.
+    """
+    if options.act == "prepare":
+        raise GpuprovError(
+            "--act prepare is not there yet: nothing was done", "--act plan changes nothing; --act apply prepares, too"
+        )
+    told = outcome.Told(
+        run=checked_run(options.run), job=job.digest, fleet=job.fleet, act=options.act, started=outcome.now()
+    )
+    results = Results(folder)
+    try:
+        found = {name: one for name in (host.name for host in job.hosts) if (one := _done(results, name, told))}
+        left = [pair for pair in pairs if pair[0].name not in found]
+        with pulse.going(done=len(found), of=len(pairs)), ended_politely():
+
+            def note(one: HostResult) -> None:
+                results.write(one)
+                found[one.host] = one
+                pulse.ended(one)
+
+            interrupted = False
+            try:
+                if left:
+                    interrupted = ACTS[options.act](left, options, told, pulse, note)
+            except KeyboardInterrupt:
+                interrupted = True
+        code = INTERRUPTED if interrupted else exit_code(found.values())
+        pulse.over(code)
+        return code
+    finally:
+        results.close()
+
+
+def _done(results: Results, host: str, told: outcome.Told) -> HostResult | None:
+    """The host's result where it is green, of this run, of this act, and of the same fleet."""
+    one = results.read(host)
+    same = one and (one.run, one.act, one.fleet) == (told.run, told.act, told.fleet)
+    return one if one and same and one.green else None
+
+
+def _verify(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pulse, note: Note) -> bool:
+    took: dict[str, float] = {}
+
+    def judged(name: str, results: list[Result], _facts: Facts | UnreachableError) -> None:
+        note(outcome.of_verify(told, name, results, took.pop(name, 0.0)))
+
+    verify_each(pairs, judged, pace=Pace(options.forks), timeout=VERIFY_LIMIT, took=took)
+    return False
+
+
+def _plan(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pulse, note: Note) -> bool:
+    plans = planning.plan(
+        pairs,
+        ansible=not options.quick,
+        reboot=options.reboot,
+        pace=Pace(options.forks),
+        timeout=options.timeout,
+        show=pulse,
+    )
+    for one in plans:
+        note(outcome.of_plan(told, one))
+    return False
+
+
+def _apply(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pulse, note: Note) -> bool:
+    asked = applying.Options(
+        yes=True,
+        run=options.run,
+        forks=options.forks,
+        timeout=options.timeout,
+        reboot=options.reboot,
+        drain=options.drain,
+        break_lock=options.break_lock,
+        log_dir=options.log_dir,
+    )
+    ended = applying.apply(pairs, asked, pulse)
+    for one in ended.hosts:
+        note(outcome.of_apply(told, one))
+    return ended.interrupted
+
+
+ACTS: dict[Act, Callable[[Sequence[Pair], Options, outcome.Told, Pulse, Note], bool]] = {
+    "verify": _verify,
+    "plan": _plan,
+    "apply": _apply,
+}
+"""What does an act; it returns whether it was interrupted."""
+
+
+def exit_code(results: Iterable[HostResult]) -> int:
+    """What apply, plan and verify return of such hosts."""
+    tally = Tally()
+    for one in results:
+        tally.add(one.state, one.verdict, one.counts)
+    return tally.exit_code
+
+
+def check_files(job: Job) -> None:
+    """Raise GpuprovError where a file that the job's specs name is another one on this machine, or is not there."""
+    wrong = [path for path, digest in job.files.items() if digest_of_file(path) != digest]
+    if wrong:
+        message = f"{wrong[0]} is not the file that the inventory was frozen with"
+        raise GpuprovError(message, "copy it from there, to the same place; or freeze the inventory again")

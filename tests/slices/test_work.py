@@ -1,0 +1,367 @@
+"""`gpuprov work`: a result of each host, whatever ends the worker, and no green host is done twice in a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from click.testing import CliRunner
+from msgspec.structs import replace
+
+from gpuprov import fleet as judging
+from gpuprov.cli import cli
+from gpuprov.errors import GpuprovError
+from gpuprov.inventory import load
+from gpuprov.plan.read import Pair
+from gpuprov.slices import frozen, outcome, secrets, stored, work
+from gpuprov.slices.model import HostResult, Job, Row
+from gpuprov.slices.pulse import Pulse
+from gpuprov.slices.results import LARGEST, Results, file_name, host_of
+from gpuprov.slices.tally import Tally
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.verify import Verdict, exit_code, verdict
+from tests.apply import fleet as applied
+from tests.slices import stub
+from tests.slices.fleet import result
+
+NAMES = ["gpu1", "gpu2", "bad1", "gone1"]
+
+
+def silent(_line: str) -> None:
+    pass
+
+
+def worked(path: Path, folder: Path, say: Any = silent, **options: Any) -> int:
+    job = stored.load_job(path)
+    chosen = work.Options(**{"run": "r1", "forks": 4, **options})
+    return work.work(job, pairs_of(job), folder, chosen, Pulse(say, every=0.05))
+
+
+def pairs_of(job: Job) -> Sequence[Pair]:
+    return judging.judge(frozen.raw_hosts(job.hosts, job.specs), whole=False).pairs
+
+
+def read(folder: Path) -> dict[str, HostResult]:
+    return {
+        one.host: one
+        for one in (msgspec.json.decode(path.read_bytes(), type=HostResult) for path in folder.glob("*.json"))
+    }
+
+
+def test_each_host_has_a_result_and_each_change_a_line(tmp_path: Path) -> None:
+    (path,) = stub.jobs(tmp_path, NAMES)
+    lines: list[dict[str, Any]] = []
+    assert worked(path, tmp_path / "r", lambda line: lines.append(json.loads(line))) == 4, "one was not reached"
+    found = read(tmp_path / "r")
+    assert {name: (one.state, one.verdict, one.green) for name, one in found.items()} == {
+        "gpu1": ("verified", "as wanted", True),
+        "gpu2": ("verified", "as wanted", True),
+        "bad1": ("verified", "not as wanted", False),
+        "gone1": ("unreachable", "not as wanted", False),
+    }
+    (failure,) = found["bad1"].failures
+    assert (failure.check, failure.found) == ("nouveau.running", "loaded: nouveau")
+    assert found["bad1"].counts["fail"] == 1
+    assert "Connection refused" in found["gone1"].message
+    schemas = {kind: json.loads(stored.schema_text(kind)) for kind in ("result", "beat")}
+    for file in (tmp_path / "r").iterdir():
+        jsonschema.validate(json.loads(file.read_text()), schemas["result"])
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    for line in lines:
+        jsonschema.validate(line, schemas["beat"])
+    assert (lines[0]["state"], lines[-1]["state"], lines[-1]["done"], lines[-1]["of"]) == ("started", "ended", 4, 4)
+    assert {line["host"] for line in lines if "host" in line} == {*NAMES}
+
+
+def test_it_lives_while_nothing_changes(tmp_path: Path) -> None:
+    (path,) = stub.jobs(tmp_path, ["slow1"])
+    lines: list[str] = []
+    worked(path, tmp_path / "r", lines.append)
+    assert sum('"state":"working"' in line for line in lines) > 3
+
+
+def test_nobody_who_reads_the_heartbeat_is_no_end(tmp_path: Path) -> None:
+    (path,) = stub.jobs(tmp_path, NAMES[:2])
+
+    def full(_line: str) -> None:
+        raise GpuprovError("standard output cannot be written")
+
+    assert worked(path, tmp_path / "r", full) == 0
+    assert len(read(tmp_path / "r")) == 2
+
+
+def test_what_is_green_in_this_run_is_not_done_again(tmp_path: Path) -> None:
+    (path,) = stub.jobs(tmp_path, NAMES)
+    worked(path, tmp_path / "r")
+    before = read(tmp_path / "r")
+    assert worked(path, tmp_path / "r") == 4, "as all of its hosts say, those that were done before included"
+    after = read(tmp_path / "r")
+    assert [stub.calls(tmp_path, name) for name in NAMES] == [1, 1, 2, 2]
+    assert after["gpu1"] == before["gpu1"]
+    assert after["bad1"].ended > before["bad1"].ended
+    worked(path, tmp_path / "r", run="r2")
+    assert stub.calls(tmp_path, "gpu1") == 2, "another run"
+    worked(path, tmp_path / "r", run="r2", act="plan", quick=True)
+    assert stub.calls(tmp_path, "gpu1") == 3, "another act"
+    assert read(tmp_path / "r")["gpu1"].state == "planned"
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+def test_a_killed_worker_leaves_whole_results_and_the_next_one_goes_on(tmp_path: Path, after: int) -> None:
+    names = [f"gpu{number}" for number in range(4)] + ["slow1", "slow2"]
+    (path,) = stub.jobs(tmp_path, names)
+    job = stored.load_job(path)
+    pairs = pairs_of(job)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        options = work.Options(run="r1", forks=1)
+        work.work(job, pairs, tmp_path / "r", options, Pulse(lambda line: _say(writer, line)))
+        os._exit(0)
+    os.close(writer)
+    seen = 0
+    with open(reader) as lines:
+        for line in lines:
+            seen += "host" in json.loads(line)
+            if seen >= after:
+                break
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    left = read(tmp_path / "r")
+    assert len(left) >= after
+    assert worked(path, tmp_path / "r") == 0
+    ended = read(tmp_path / "r")
+    assert sorted(ended) == sorted(names)
+    for name, one in left.items():
+        assert ended[name] == one, "what was green stays as it was"
+        assert stub.calls(tmp_path, name) == 1
+    assert worked(path, tmp_path / "r") == 0
+    assert read(tmp_path / "r") == ended
+
+
+def _say(pipe: int, line: str) -> None:
+    with open(os.dup(pipe), "w") as file:
+        file.write(f"{line}\n")
+
+
+def test_sigterm_ends_it_and_keeps_what_is_done(tmp_path: Path) -> None:
+    (path,) = stub.jobs(tmp_path, ["gpu1", "slow1", "slow2"])
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        if '"gpu1"' in line:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert worked(path, tmp_path / "r", say, forks=1) == 130
+    assert [*read(tmp_path / "r")] == ["gpu1"]
+    assert '"interrupted"' in lines[-1]
+
+
+@pytest.mark.parametrize(
+    "host", ["../../etc/passwd", "..", ".hidden", "a/b", "a%2Fb", "x" * 5000, "ü:[1]", "a\nb", "~", ""]
+)
+def test_a_hosts_name_is_no_path(tmp_path: Path, host: str) -> None:
+    results = Results(tmp_path / "r")
+    results.write(result(host))
+    (file,) = (tmp_path / "r").iterdir()
+    assert file.name == file_name(host)
+    assert len(file.name.encode()) <= 255
+    assert not file.name.startswith(".") or host == ""
+    assert host_of(file.name) == host or len(host) > 200
+    assert results.read(host) == result(host)
+    results.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_names_that_differ_have_files_that_differ() -> None:
+    names = [
+        "a",
+        "A",
+        "a b",
+        "a%20b",
+        "x" * 4000 + "1",
+        "x" * 4000 + "2",
+        "%" * 300 + "1",
+        "%" * 300 + "2",
+        ".a",
+        "%2Ea",
+    ]
+    assert len({file_name(name) for name in names}) == len(names)
+
+
+def test_a_folder_of_results_is_this_users(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(GpuprovError, match="everybody may write in it"):
+        Results(tmp_path / "open")
+    (tmp_path / "file").touch()
+    with pytest.raises(GpuprovError, match="cannot take results"):
+        Results(tmp_path / "file")
+
+
+def test_what_lies_in_the_place_of_a_result_is_replaced_and_not_believed(tmp_path: Path) -> None:
+    results = Results(tmp_path)
+    elsewhere = tmp_path / "precious"
+    elsewhere.write_text("precious")
+    (tmp_path / "a.json").symlink_to(elsewhere)
+    (tmp_path / "b.json").write_text("{" * 1000)
+    os.mkfifo(tmp_path / "c.json")
+    (tmp_path / "d.json").write_bytes(b" " * (LARGEST + 1))
+    results.write(result("e"))
+    os.rename(tmp_path / "e.json", tmp_path / "f.json")
+    for host in "abcdf":
+        assert results.read(host) is None
+        results.write(result(host))
+        assert results.read(host) == result(host)
+    assert elsewhere.read_text() == "precious"
+
+
+def test_a_full_disk_is_told_and_leaves_no_half_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = Results(tmp_path)
+    results.write(result("a"))
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(GpuprovError, match="No space left"):
+        results.write(result("a", run="r2"))
+    assert results.read("a") == result("a")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_prepare_is_refused_until_it_is_there(tmp_path: Path) -> None:
+    (path,) = stub.jobs(tmp_path, ["gpu1"])
+    with pytest.raises(GpuprovError, match="--act prepare is not there yet"):
+        worked(path, tmp_path / "r", act="prepare")
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_run_that_could_be_a_path_is_refused(tmp_path: Path) -> None:
+    (path,) = stub.jobs(tmp_path, ["gpu1"])
+    with pytest.raises(GpuprovError, match="--run is"):
+        worked(path, tmp_path / "r", run="../x")
+
+
+def test_a_file_that_is_another_one_here_is_refused(tmp_path: Path) -> None:
+    (path,) = stub.jobs(tmp_path, ["gpu1"])
+    key = tmp_path / "key"
+    key.write_text("one")
+    job = replace(stored.load_job(path), files={str(key): frozen.digest_of_file(str(key))})
+    work.check_files(job)
+    key.write_text("two")
+    with pytest.raises(GpuprovError, match="is not the file that the inventory was frozen with"):
+        work.check_files(job)
+
+
+def test_secrets_are_taken_again_from_an_inventory_of_the_worker(tmp_path: Path) -> None:
+    (path,) = stub.jobs(tmp_path, ["gpu1"], ansible_become_password="hunter2-hunter2")
+    run = CliRunner()
+    words = ["work", str(path), "--results", str(tmp_path / "r"), "--run", "r1"]
+    with pytest.raises(
+        GpuprovError, match="ansible_become_password is not in the job: it is a secret of gpu1"
+    ) as caught:
+        run.invoke(cli, words, standalone_mode=False, catch_exceptions=False)
+    assert "--secrets" in caught.value.hint
+    own = tmp_path / "own.yaml"
+    own.write_text("all: {hosts: {gpu1: {ansible_become_password: hunter2-hunter2, ansible_user: mallory}}}")
+    job = stored.load_job(path)
+    known = {one.name: one for one in load([str(own)]).hosts}
+    hosts = secrets.given(frozen.raw_hosts(job.hosts, job.specs), job.hosts, known)
+    secrets.refuse_missing(hosts, job.hosts)
+    assert hosts[0].connection["ansible_become_password"] == "hunter2-hunter2"
+    assert "ansible_user" not in hosts[0].connection, "nothing but the secrets that the job names"
+    assert run.invoke(cli, [*words, "--secrets", str(own)], standalone_mode=False).return_value == 0
+    assert "hunter2" not in "".join(file.read_text() for file in (tmp_path / "r").iterdir())
+
+
+def test_an_option_of_another_act_is_refused(tmp_path: Path) -> None:
+    (path,) = stub.jobs(tmp_path, ["gpu1"])
+    told = CliRunner().invoke(cli, ["work", str(path), "--results", str(tmp_path / "r"), "--reboot"])
+    assert told.exit_code == 2
+    assert "--reboot goes with --act plan and apply" in told.stderr
+
+
+@pytest.mark.install
+def test_an_apply_is_done_and_told(tmp_path: Path) -> None:
+    with applied.project(tmp_path) as state:
+        (state / "same1").write_text("as wanted\n")
+        pairs = [applied.pair(name) for name in ("new1", "same1", "bad1")]
+        hosts = tuple(frozen._host(raw, "s") for raw, _ in pairs)
+        job = Job(fleet="f", number=1, of=1, specs={"s": {}}, hosts=hosts, digest="j")
+        options = work.Options(act="apply", run="friday", log_dir=tmp_path / "log")
+        lines: list[str] = []
+        assert work.work(job, pairs, tmp_path / "r", options, Pulse(lines.append)) == 3
+        found = read(tmp_path / "r")
+        assert {name: one.state for name, one in found.items()} == {
+            "new1": "changed",
+            "same1": "unchanged",
+            "bad1": "failed",
+        }
+        assert found["new1"].green
+        assert found["bad1"].failures[0].check == outcome.ENDED
+        assert "this host is bad" in found["bad1"].failures[0].found
+        assert next(path.name for path in (tmp_path / "log").iterdir()).endswith("-friday.log")
+        assert any('"applying"' in line for line in lines)
+        secret = applied.SECRET
+        assert not [file for file in (tmp_path / "r").iterdir() if secret in file.read_text()]
+
+
+def row(host: str, status: str, check: str = "kernel.sysctl") -> Result:
+    return Result(host=host, capability="kernel", check=check, status=status, fields=("sysctl",))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "statuses",
+    [
+        {"a": ["pass"], "b": ["pass", "skip"]},
+        {"a": ["pass"], "b": ["skip"]},
+        {"a": ["skip"]},
+        {"a": ["pass"], "b": ["n/a"]},
+        {"a": ["pass", "fail"], "b": ["pass"]},
+        {"a": ["unreachable"], "b": ["pass"]},
+        {"a": ["error"]},
+    ],
+)
+def test_hosts_come_to_the_same_one_by_one_as_together(statuses: dict[str, list[str]]) -> None:
+    told = outcome.Told(run="r", job="j", fleet="f", act="verify", started="")
+    tally, rows = Tally(), [row(host, one) for host, found in statuses.items() for one in found]
+    for host, found in statuses.items():
+        one = outcome.of_verify(told, host, [row(host, status) for status in found])
+        tally.add(one.state, one.verdict, one.counts)
+    whole: Verdict = verdict(rows)
+    assert (tally.verdict, tally.exit_code) == (whole, exit_code(rows))
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (["changed", "failed"], 3),
+        (["unreachable", "blocked"], 3),
+        (["changed", "unreachable", "locked"], 4),
+        (["changed", "locked"], 5),
+        (["locked", "not-started"], 5),
+        (["changed", "not-started"], 3),
+        (["changed", "unchanged"], 0),
+        (["prepared"], 0),
+    ],
+)
+def test_exit_codes_are_those_of_apply(states: list[str], code: int) -> None:
+    tally = Tally()
+    for state in states:
+        tally.add(state, "as wanted" if state in ("changed", "unchanged") else "", {"pass": 1})
+    assert tally.exit_code == code
+
+
+def test_a_row_is_what_the_check_said() -> None:
+    one = row("a", "fail")
+    assert Row.of(one).result("a") == one
