@@ -19,9 +19,10 @@ options:
   state:
     description: >-
       observed only looks; alive starts a daemon that is dead and restarts one that is old; ran runs a unit that sets something, where
-      O(differs) says what is not set, or where it did not run; one that can be reloaded is not restarted.
+      O(differs) says what is not set, or where it did not run; one that can be reloaded is not restarted; started starts one that does
+      not run, restarted also one that does; forgotten starts nothing, and has systemd forget a failure of it.
     type: str
-    choices: [observed, alive, ran]
+    choices: [observed, alive, ran, started, restarted, forgotten]
     required: true
   enabled:
     description: Whether it is to be enabled for every boot, with its file as it is now.
@@ -76,7 +77,11 @@ from ansible.module_utils.gpuprov_onhost import systemd, units
 
 SPEC = {
     "name": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["observed", "alive", "ran"], "required": True},
+    "state": {
+        "type": "str",
+        "choices": ["observed", "alive", "ran", "started", "restarted", "forgotten"],
+        "required": True,
+    },
     "enabled": {"type": "bool", "default": False},
     "process": {"type": "str", "default": ""},
     "files": {"type": "list", "elements": "str", "default": []},
@@ -93,6 +98,10 @@ def main() -> None:
     asked, name = module.params, module.params["name"]
     try:
         enabled = asked["enabled"] and units.enable(name, check=module.check_mode)
+        if asked["state"] == "forgotten":
+            module.exit_json(changed=units.forget(name, check=module.check_mode) or enabled)
+        if asked["state"] in ("started", "restarted"):
+            _start(module, enabled)
         if asked["state"] == "ran":
             _run(module, enabled)
         state = units.daemon(name, asked["process"], asked["files"])
@@ -101,6 +110,18 @@ def main() -> None:
         _keep_alive(module, enabled, state)
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"{error}. Fix: systemctl status {name}, on the host")
+
+
+def _start(module: AnsibleModule, enabled: bool) -> None:
+    asked, name = module.params, module.params["name"]
+    if asked["state"] == "started" and systemd.is_active(name):
+        module.exit_json(changed=enabled)
+    if not module.check_mode:
+        status, lines = units.restart(name)
+        if status:
+            said = units.last_words(lines, asked["program"])
+            module.fail_json(msg=f"{name} does not start: {said}. Fix: {asked['way_out']}")
+    module.exit_json(changed=True)
 
 
 def _run(module: AnsibleModule, enabled: bool) -> None:
