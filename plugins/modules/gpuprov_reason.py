@@ -48,20 +48,15 @@ msg:
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import reasons
 
-FORBIDDEN = (
-    'reboot required: {}. gpuprov.reboot is "never": reboot the host yourself, or allow it with reboot: if-needed'
-)
+SPEC = {
+    "capability": {"type": "str", "default": ""},
+    "reason": {"type": "str", "default": ""},
+    "permitted": {"type": "bool", "default": True},
+}
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "capability": {"type": "str", "default": ""},
-            "reason": {"type": "str", "default": ""},
-            "permitted": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     name, reason = module.params["capability"], module.params["reason"]
     before = after = ""
     try:
@@ -71,7 +66,7 @@ def main() -> None:
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     diff = {"before": before, "after": after, "after_header": f"{reasons.FOLDER}/{name}"}
-    told = {} if module.params["permitted"] or not lines else {"msg": FORBIDDEN.format("; ".join(lines))}
+    told = {} if module.params["permitted"] or not lines else {"msg": reasons.forbidden(lines)}
     module.exit_json(changed=before != after, reasons=lines, diff=diff if before != after else {}, **told)
 
 

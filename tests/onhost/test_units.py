@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.here import program
-from tests.onhost.modules import ran
+from tests.onhost.modules import on_host, ran
 
 SYSTEMCTL = """
 case "$*" in
@@ -288,3 +288,19 @@ def test_units_of_files_are_on_or_off(place: Path, capsys: pytest.CaptureFixture
     assert (written["units"], log(place)) == (["thing.service"], ["reload"])
     assert files(files={str(place / "unit"): "[Install]\n"}, enabled=["thing.service"])["changed"] is False
     assert log(place) == ["reload"], "nothing was written: nothing to read"
+
+
+def test_an_answer_that_is_in_nobodys_hand_is_waited_for_once(
+    place: Path, ask: Ask, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A licence: the daemon was started, and whether the licence came is for verify to say."""
+    monkeypatch.setattr(on_host("units").silence, "__defaults__", (2, 0))
+    asked = {"state": "alive", "ask": ["echo", "none"], "answer": "Licensed", "unanswered": "no licence yet"}
+    assert "warnings" not in ask(**asked), "it was not started now"
+    put(place, "main", 0)
+    put(place, "after", process.pid)
+    found = ask(**asked)
+    assert (found["changed"], found.get("failed")) == (True, None)
+    assert found["warnings"] == ["no licence yet: echo none did not say so within half a minute"]
+    put(place, "main", 0)
+    assert ask(**{**asked, "unanswered": ""})["failed"]
