@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -128,6 +129,23 @@ def test_a_python_that_does_not_do_is_refused_with_the_way_out(tmp_path: Path) -
     assert done.returncode == 2, done.stdout + done.stderr
     assert f"{tmp_path}/python3.6 is Python 3.6; wanted: Python 3." in told
     assert "Fix: ansible_python_interpreter: /" in told
+
+
+@pytest.mark.install
+@needs_root
+def test_acts_go_over_the_hosts_that_were_reached(tmp_path: Path) -> None:
+    """A host that has nothing to do is not even asked who answers."""
+    first, act = yaml.safe_load((PLAYBOOKS / "site.yml").read_text(encoding="utf-8"))[:2]
+    second = {"hosts": act["hosts"], "tasks": [{"name": "Act", "ansible.builtin.debug": {"msg": "works"}}]}
+    only = {"gpuprov_only": {"gpu1": ["kernel"], "gpu2": []}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": {"gpu1": {}, "gpu2": {}}}}))
+    done = play(tmp_path, first, second, inventory="hosts.yml", extra=only)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.findall(r"^(\w+): \[(\w+)\]", done.stdout.partition("TASK [Reach the host]")[2], re.MULTILINE)[:2] == [
+        ("skipping", "gpu2"),
+        ("ok", "gpu1"),
+    ]
+    assert re.findall(r"^(\w+): \[(\w+)\]", done.stdout.partition("TASK [Act]")[2], re.MULTILINE) == [("ok", "gpu1")]
 
 
 @pytest.mark.install

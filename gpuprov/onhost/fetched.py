@@ -9,6 +9,8 @@ import tempfile
 import time
 from typing import BinaryIO, Iterator, NamedTuple
 
+from .files import make_folder
+
 PART = 1 << 20
 PATIENCE = 3600
 """Seconds in which a file has to have come as a whole."""
@@ -44,7 +46,10 @@ def digest(path: str) -> str:
 def put(wanted: Wanted, source: BinaryIO) -> None:
     """Have it from what can be read of `source`. Raises Refused; then nothing is left of what came."""
     folder = os.path.dirname(wanted.path)
-    os.makedirs(folder, mode=0o700 if wanted.mode == 0o600 else 0o755, exist_ok=True)
+    if wanted.mode == 0o600:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    else:
+        make_folder(folder)
     handle, aside = tempfile.mkstemp(prefix=".gpuprov-", dir=folder)
     try:
         total = hashlib.sha256()

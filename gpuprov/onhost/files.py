@@ -86,7 +86,7 @@ def with_keys(path: str, keys: Mapping[str, str], *, missing: bool = False) -> W
 def write(path: str, content: str, mode: int = 0o644) -> None:
     """Put a whole file in its place: a reader sees the old one or the new one, also after a loss of power."""
     folder = os.path.dirname(path)
-    _make(folder)
+    make_folder(folder)
     handle, temporary = tempfile.mkstemp(prefix=".gpuprov-", dir=folder)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -143,11 +143,11 @@ def _difference(one: Wanted) -> Difference | None:
     return None
 
 
-def _make(folder: str) -> None:
+def make_folder(folder: str) -> None:
     """Like os.makedirs, but with mode 0755 whatever the umask."""
     if os.path.isdir(folder):
         return
-    _make(os.path.dirname(folder))
+    make_folder(os.path.dirname(folder))
     os.mkdir(folder)
     os.chmod(folder, 0o755)
 

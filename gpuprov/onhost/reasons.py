@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Sequence
 
 from .files import read, remove, write
 
@@ -29,3 +30,9 @@ def keep(capability: str, reason: str, *, check: bool = False) -> tuple[str, str
     if before != after and not check:
         write(path, after) if after else remove(path)
     return before, after
+
+
+def forbidden(lines: Sequence[str]) -> str:
+    """What is said where the host has to be rebooted and may not."""
+    why = "; ".join(lines)
+    return f'reboot required: {why}. gpuprov.reboot is "never": reboot the host yourself, or allow it with reboot: if-needed'

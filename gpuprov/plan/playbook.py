@@ -19,6 +19,7 @@ from gpuprov import inert
 from gpuprov.gather.settings import ansible_config
 from gpuprov.plan.interrupt import GRACE, interruptible
 from gpuprov.reading import all_well_formed
+from gpuprov.render.checkout import acts_of
 
 MOST_FORKS = 50
 REMOTE_TEMP = "~/.ansible/tmp/gpuprov"
@@ -48,6 +49,7 @@ def run(
 ) -> Ended:
     """Run `folder`/project/site.yml on these hosts. `folder` is a workspace. An exception of `on_event` ends Ansible.
 
+    extra: variables on top of the inventory; by `gpuprov_only` of them, the acts are those of this run.
     on_interrupt: called at once when a user or a signal ends it.
     """
     from ansible_runner import Runner
@@ -69,6 +71,7 @@ def run(
     config.prepare()
     config.cwd = os.getcwd()
     config.env = environment(folder, config.env, check=check)
+    narrow(folder / "project", extra.get("gpuprov_only"))
     arguments = ["-i", str(folder / "project" / "inventory.yml"), "--limit", f"@{private / 'hosts'}"]
     arguments += ["-e", f"@{private / 'extra.yml'}", "--forks", str(forks or min(max(len(hosts), 1), MOST_FORKS))]
     arguments += ["--check", "--diff"] if check else []
@@ -95,6 +98,13 @@ def run(
     if interrupt.asked:
         return Ended("interrupted", 130)
     return Ended("ended", int(runner.rc if runner.rc is not None else 250))
+
+
+def narrow(project: Path, only: object) -> None:
+    """Have the acts of this run alone. `only`: by host what is applied there, where that is known."""
+    if isinstance(only, Mapping):
+        for name, text in acts_of(only.values()).items():
+            (project / name).write_text(text, encoding="utf-8")
 
 
 def environment(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,28 +45,36 @@ def stages(name: str) -> list[str]:
     return [stage for stage in STAGES if (folder / f"{stage}.yml").is_file()]
 
 
-def acts(asked: Container[str] = NAMES) -> dict[str, str]:
+def acts(asked: Container[str] = NAMES, everywhere: Container[str] = ()) -> dict[str, str]:
     """By path beside site.yml, a file for each stage; in it one task for each capability that has this stage, in apply order.
 
     Not one include with a loop: that is run in the order in which the hosts come to name its items, which differs as soon as two
     hosts have different capabilities. Without those that no host has, if the hosts are known: each task costs a moment on every host.
+    Those that are applied `everywhere` in a run are imported: then there is no task that includes them.
     """
     return {
-        f"acts/{stage}.yml": _text("the registry and the stages of each role", _act(stage, asked)) for stage in STAGES
+        f"acts/{stage}.yml": _text("the registry and the stages of each role", _act(stage, asked, everywhere))
+        for stage in STAGES
     }
 
 
-def _act(stage: str, asked: Container[str]) -> object:
+def acts_of(run: Iterable[Collection[str]]) -> dict[str, str]:
+    """The acts of one run, by the capabilities that are applied on each of its hosts."""
+    each = [frozenset(names) for names in run]
+    return acts(frozenset().union(*each), frozenset.intersection(*each) if each else ())
+
+
+def _act(stage: str, asked: Container[str], everywhere: Container[str]) -> object:
     names = [name for name in NAMES if name in asked and stage in stages(name)]
     nothing = [{"name": "No capability has this stage", "ansible.builtin.meta": "noop"}]
-    return [
-        {
-            "name": f"Capability {name}",
-            "ansible.builtin.include_role": {"name": name, "tasks_from": stage},
-            "when": f"'{name}' in host_capabilities",
-        }
-        for name in names
-    ] or nothing
+    return [_stage(name, stage, everywhere=name in everywhere) for name in names] or nothing
+
+
+def _stage(name: str, stage: str, *, everywhere: bool) -> object:
+    task, of = {"name": f"Capability {name}"}, {"name": name, "tasks_from": stage}
+    if everywhere:
+        return {**task, "ansible.builtin.import_role": of}
+    return {**task, "ansible.builtin.include_role": of, "when": f"'{name}' in host_capabilities"}
 
 
 def _playbook(name: str) -> object:

@@ -2,7 +2,7 @@
 
 Runs on the controller, with the Python package gpuprov beside ansible-core, and decides by the same code as `verify` and `plan`
 (gpuprov/shared/reach.py). One exec asks all of it; what answers is told from what else a login prints by a mark of this run. Then the
-facts are read, with the Python that starts.
+facts are read, with the Python that starts. A host that was reached is of the group gpuprov_reached from then on.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ try:  # at the top: the strategy loads this file once, and its workers inherit w
 except ImportError as error:
     MISSING = str(error)
 FACTS = ["!all", "min", "virtual", "python"]
+REACHED = "gpuprov_reached"
+"""The group of the hosts that the acts go over."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -72,6 +74,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "environment": environment,
             "platform": kind,
             "family": family(str(facts.get("os_family"))),
+            "add_group": REACHED,
+            "parent_groups": ["all"],
         }
         return {**result, **told, "changed": False, "ansible_facts": read["ansible_facts"]}
 

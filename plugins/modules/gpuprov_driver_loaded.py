@@ -57,7 +57,10 @@ def main() -> None:
     if state == "out":
         names = loaded.loaded() if check else loaded.take_out()
     elif state == "back":
-        names = [] if check else loaded.put_back()
+        try:
+            names = [] if check else loaded.put_back()
+        except loaded.Failed as error:
+            module.fail_json(msg=str(error))
     else:
         names = _load(module)
     before, after = ("loaded", "not loaded") if state == "out" else ("not loaded", "loaded")

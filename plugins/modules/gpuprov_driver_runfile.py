@@ -7,8 +7,8 @@ DOCUMENTATION = r"""
 module: gpuprov_driver_runfile
 short_description: Judge NVIDIA's .run file, or have its installer run
 description:
-  - V(judged) refuses a file that has not the checksum, that its own check finds damaged, or that holds another driver, and takes it
-    away. Nothing is changed otherwise.
+  - V(judged) refuses a file that its own check finds damaged, or that holds another driver, and takes it away. Nothing is changed
+    otherwise. M(gpuprov_fetch) has compared its checksum.
   - V(installed) runs the installer. The file stays.
   - Check mode says what would be done.
 author: gpuprov
@@ -28,14 +28,6 @@ options:
     required: true
   of:
     description: Where it comes from, for messages (V(judged)).
-    type: str
-    default: ""
-  sha256:
-    description: Its checksum (V(judged)).
-    type: str
-    default: ""
-  said:
-    description: What was in the way of fetching it (V(judged)).
     type: str
     default: ""
   flavour:
@@ -72,7 +64,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost.driver import runfile
 from ansible.module_utils.gpuprov_onhost.driver.dkms import Failed
 
-WORDS = {key: {"type": "str", "default": ""} for key in ("of", "sha256", "said", "flavour")}
+WORDS = {key: {"type": "str", "default": ""} for key in ("of", "flavour")}
 SPEC = {
     "state": {"type": "str", "choices": ["judged", "installed"], "required": True},
     "path": {"type": "path", "required": True},
@@ -87,13 +79,12 @@ def main() -> None:
     asked = module.params
     judged = asked["state"] == "judged"
     if module.check_mode:
-        fetched = f"{asked['of']} is fetched, and its checksum compared, before anything is changed"
         module.exit_json(
-            changed=True, msg=fetched if judged else f"{asked['version']} ({asked['flavour']}) of a runfile"
+            changed=not judged, msg="" if judged else f"{asked['version']} ({asked['flavour']}) of a runfile"
         )
     try:
         if judged:
-            runfile.judge(asked["path"], asked["of"], asked["sha256"], asked["version"], asked["said"])
+            runfile.judge(asked["path"], asked["of"], asked["version"])
         else:
             runfile.install(asked["path"], asked["version"], asked["options"])
     except Failed as error:

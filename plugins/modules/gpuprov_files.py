@@ -1,11 +1,11 @@
 #!/usr/bin/python
-"""Text files as Python made them: written, or removed."""
+"""Text files as Python made them, written or removed; units that read them, on or off; and why the host needs a reboot for them."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: gpuprov_files
-short_description: Text files as they should be
+short_description: Text files as they should be, and units at each boot
 description:
   - Writes files of root's whole, each beside its place and renamed into it, and removes those that should not be there.
   - Missing folders are made. A path that holds a link or a folder is refused.
@@ -33,6 +33,22 @@ options:
     description: Like C(files), where C(@PYTHON@) stands for the Python that runs this module on the host.
     type: dict
     default: {}
+  disabled:
+    description: Units that should neither run nor start at a boot; they are switched off before the files are written.
+    type: list
+    elements: str
+    default: []
+  enabled:
+    description: Units that should start at each boot, with the files as they are now; they are not started.
+    type: list
+    elements: str
+    default: []
+  reboot:
+    description: >-
+      By capability why the host has to be rebooted for its settings, which M(gpuprov_reason) reads; empty takes an earlier reason
+      back. That alone is no change.
+    type: dict
+    default: {}
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
@@ -51,11 +67,17 @@ paths:
   type: list
   elements: str
   returned: always
+units:
+  description: The units that were switched on or off.
+  type: list
+  elements: str
+  returned: always
 """
 
 import sys
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost import reasons, systemd, units
 from ansible.module_utils.gpuprov_onhost.files import PYTHON, Refused, Wanted, bring_about, differences, with_keys
 
 
@@ -66,30 +88,50 @@ def main() -> None:
         "programs": {"type": "dict", "default": {}},
         "keys": {"type": "dict", "default": {}},
         "units": {"type": "dict", "default": {}},
+        "disabled": {"type": "list", "elements": "str", "default": []},
+        "enabled": {"type": "list", "elements": "str", "default": []},
+        "reboot": {"type": "dict", "default": {}},
     }
     module = AnsibleModule(options, supports_check_mode=True)
     wanted = [Wanted(path, content) for path, content in module.params["files"].items()]
     wanted += [Wanted(path, content, 0o755) for path, content in module.params["programs"].items()]
-    units = module.params["units"].items()
-    wanted += [Wanted(path, content.replace(PYTHON, sys.executable)) for path, content in units]
+    own = module.params["units"].items()
+    wanted += [Wanted(path, content.replace(PYTHON, sys.executable)) for path, content in own]
     wanted += [Wanted(path, None) for path in module.params["absent"]]
     keys = module.params["keys"]
     if wrong := [path for path in (*(one.path for one in wanted), *keys) if not path.startswith("/")]:
         module.fail_json(msg=f"{wrong[0]} is no absolute path")
+    check = module.check_mode
     try:
+        turned = [name for name in module.params["disabled"] if units.disable(name, check=check)]
         wanted += [
-            with_keys(path, {key: str(value) for key, value in values.items()}, missing=module.check_mode)
+            with_keys(path, {key: str(value) for key, value in values.items()}, missing=check)
             for path, values in keys.items()
         ]
-        changed = differences(wanted) if module.check_mode else bring_about(wanted)
+        changed = differences(wanted) if check else bring_about(wanted)
+        if module.params["enabled"] and changed and not check:
+            systemd.systemctl("daemon-reload")
+        turned += [name for name in module.params["enabled"] if units.enable(name, check=check)]
+        for capability, reason in module.params["reboot"].items():
+            reasons.keep(capability, reason or "", check=check)
     except Refused as error:
         module.fail_json(msg=str(error))
     except OSError as error:
-        module.fail_json(msg=f"{error.filename}: {error.strerror}. Fix: see the file system of the host")
+        told = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        module.fail_json(msg=f"{told}. Fix: see the file system of the host, or systemctl status of the unit")
     shown = (
         [one.shown() for one in changed] if module._diff else []
     )  # `diff: false` of a task: a program, not a setting
-    module.exit_json(changed=bool(changed), paths=[one.path for one in changed], diff=shown)
+    shown += _turned(turned, module.params["enabled"]) if turned else []
+    found = [one.path for one in changed]
+    module.exit_json(changed=bool(found or turned), paths=found, units=turned, diff=shown)
+
+
+def _turned(names: list[str], on: list[str]) -> list[dict[str, str]]:
+    """As Ansible shows a difference: which units start at a boot."""
+    before = "".join(f"{name} {'off' if name in on else 'on'}\n" for name in names)
+    after = "".join(f"{name} {'on' if name in on else 'off'}\n" for name in names)
+    return [{"before_header": "units", "after_header": "units", "before": before, "after": after}]
 
 
 if __name__ == "__main__":

@@ -19,6 +19,10 @@ options:
     description: Why the host has to be rebooted; empty if it does not have to, which takes an earlier reason back.
     type: str
     default: ""
+  permitted:
+    description: Whether the host may be rebooted. Where it has to be and may not, the result says so.
+    type: bool
+    default: true
 """
 EXAMPLES = """
 - name: Say whether the command line needs a reboot
@@ -35,17 +39,24 @@ reasons:
   type: list
   elements: str
   returned: always
+msg:
+  description: That the host has to be rebooted, and may not.
+  type: str
+  returned: it has to be, and O(permitted) is false
 """
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import reasons
 
+SPEC = {
+    "capability": {"type": "str", "default": ""},
+    "reason": {"type": "str", "default": ""},
+    "permitted": {"type": "bool", "default": True},
+}
+
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={"capability": {"type": "str", "default": ""}, "reason": {"type": "str", "default": ""}},
-        supports_check_mode=True,
-    )
+    module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     name, reason = module.params["capability"], module.params["reason"]
     before = after = ""
     try:
@@ -55,7 +66,8 @@ def main() -> None:
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     diff = {"before": before, "after": after, "after_header": f"{reasons.FOLDER}/{name}"}
-    module.exit_json(changed=before != after, reasons=lines, diff=diff if before != after else {})
+    told = {} if module.params["permitted"] or not lines else {"msg": reasons.forbidden(lines)}
+    module.exit_json(changed=before != after, reasons=lines, diff=diff if before != after else {}, **told)
 
 
 if __name__ == "__main__":

@@ -19,9 +19,10 @@ options:
   state:
     description: >-
       observed only looks; alive starts a daemon that is dead and restarts one that is old; ran runs a unit that sets something, where
-      O(differs) says what is not set, or where it did not run; one that can be reloaded is not restarted.
+      O(differs) says what is not set, or where it did not run; one that can be reloaded is not restarted; started starts one that does
+      not run, restarted also one that does; forgotten starts nothing, and has systemd forget a failure of it.
     type: str
-    choices: [observed, alive, ran]
+    choices: [observed, alive, ran, started, restarted, forgotten]
     required: true
   enabled:
     description: Whether it is to be enabled for every boot, with its file as it is now.
@@ -43,6 +44,12 @@ options:
     default: []
   answer:
     description: A regular expression that is in what O(ask) prints once the daemon answers.
+    type: str
+    default: ""
+  unanswered:
+    description: >-
+      What it means that no such answer comes: a warning, where it is not in the daemon's hand. Only one that was started is asked
+      then. Without it that is a failure.
     type: str
     default: ""
   differs:
@@ -72,16 +79,21 @@ daemon:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.gpuprov_onhost import systemd, units
+from ansible.module_utils.gpuprov_onhost import unit_states
 
 SPEC = {
     "name": {"type": "str", "required": True},
-    "state": {"type": "str", "choices": ["observed", "alive", "ran"], "required": True},
+    "state": {
+        "type": "str",
+        "choices": ["observed", "alive", "ran", "started", "restarted", "forgotten"],
+        "required": True,
+    },
     "enabled": {"type": "bool", "default": False},
     "process": {"type": "str", "default": ""},
     "files": {"type": "list", "elements": "str", "default": []},
     "ask": {"type": "list", "elements": "str", "default": []},
     "answer": {"type": "str", "default": ""},
+    "unanswered": {"type": "str", "default": ""},
     "differs": {"type": "str", "default": ""},
     "program": {"type": "str", "default": ""},
     "way_out": {"type": "str", "default": "mend what it says, and apply again"},
@@ -90,55 +102,16 @@ SPEC = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    asked, name = module.params, module.params["name"]
+    name = module.params["name"]
     try:
-        enabled = asked["enabled"] and units.enable(name, check=module.check_mode)
-        if asked["state"] == "ran":
-            _run(module, enabled)
-        state = units.daemon(name, asked["process"], asked["files"])
-        if asked["state"] == "observed":
-            module.exit_json(changed=enabled, daemon=state)
-        _keep_alive(module, enabled, state)
+        answer, warning = unit_states.bring(module.params, check=module.check_mode)
+    except unit_states.Failed as error:
+        module.fail_json(msg=str(error), **error.found)
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"{error}. Fix: systemctl status {name}, on the host")
-
-
-def _run(module: AnsibleModule, enabled: bool) -> None:
-    asked, name, differs = module.params, module.params["name"], module.params["differs"].strip()
-    ran = systemd.show(name, "ActiveState")
-    if not differs and ran == "active":
-        module.exit_json(changed=enabled)
-    would = f"would set {differs}" if differs else f"would run {name}, which is {ran or 'not there yet'}"
-    if module.check_mode:
-        module.exit_json(changed=True, msg=would)
-    status, lines = units.restart(name, "reload-or-restart")
-    if status:
-        said = units.last_words(lines, asked["program"])
-        module.fail_json(msg=f"{name} failed: {said}. Fix: {asked['way_out']}; else journalctl -u {name}, on the host")
-    _hear(module)
-    module.exit_json(changed=True, msg=would.replace("would ", "", 1))
-
-
-def _keep_alive(module: AnsibleModule, enabled: bool, before: str) -> None:
-    asked, name = module.params, module.params["name"]
-    if before == "alive" and not module.check_mode:
-        _hear(module)
-    if before == "alive" or module.check_mode:
-        module.exit_json(changed=enabled or before != "alive", daemon=before)
-    lines = units.restart(name)[1]
-    after = units.daemon(name, asked["process"], asked["files"])
-    if after != "alive":
-        said = f" ({' | '.join(lines[-12:])})" if lines else ""
-        module.fail_json(msg=f"{name} does not stay alive, it is {after}{said}. Fix: {asked['way_out']}", daemon=before)
-    _hear(module)
-    module.exit_json(changed=True, daemon=before)
-
-
-def _hear(module: AnsibleModule) -> None:
-    asked = module.params
-    if asked["ask"] and (said := units.silence(asked["ask"], asked["answer"])):
-        words = " ".join(asked["ask"])
-        module.fail_json(msg=f"{asked['name']} lives and does not answer {words}: {said}. Fix: {asked['way_out']}")
+    if warning:
+        module.warn(warning)
+    module.exit_json(**answer)
 
 
 if __name__ == "__main__":

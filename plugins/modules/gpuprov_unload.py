@@ -15,6 +15,10 @@ options:
     type: list
     elements: str
     required: true
+  capability:
+    description: Whose reason for a reboot it is that one is in use; without it none is noted. See M(gpuprov_reason).
+    type: str
+    default: ""
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
@@ -22,7 +26,7 @@ attributes:
 
 EXAMPLES = r"""
 - name: Have the in-tree drivers out
-  gpuprov_unload: {modules: [nouveau, nova_core]}
+  gpuprov_unload: {modules: [nouveau, nova_core], capability: nouveau}
 """
 
 RETURN = r"""
@@ -34,11 +38,17 @@ busy:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost import reasons
 from ansible.module_utils.gpuprov_onhost import running_kernel as kernel
+
+SPEC = {
+    "modules": {"type": "list", "elements": "str", "required": True},
+    "capability": {"type": "str", "default": ""},
+}
 
 
 def main() -> None:
-    module = AnsibleModule({"modules": {"type": "list", "elements": "str", "required": True}}, supports_check_mode=True)
+    module = AnsibleModule(SPEC, supports_check_mode=True)
     wanted = module.params["modules"]
     gone, busy = [], []
     for name in kernel.loaded(wanted):
@@ -46,6 +56,10 @@ def main() -> None:
             gone.append(name)
         else:
             busy.append(name)
+    if module.params["capability"]:
+        verbs = ("is", "leaves") if len(busy) == 1 else ("are", "leave")
+        why = f"{' '.join(busy)} {verbs[0]} in use and {verbs[1]} only with a reboot"
+        reasons.keep(module.params["capability"], why if busy else "", check=module.check_mode)
     diff = {
         "before": "".join(f"{name}: loaded\n" for name in gone),
         "after": "".join(f"{name}: not loaded\n" for name in gone),

@@ -73,7 +73,12 @@ def test_a_host_that_has_it_keeps_it() -> None:
     assert (found["hold"], found["release"]) == ([NAME], [])
     assert found["config"] == {CONFIG: {"FABRIC_MODE": "0"}}
     runtime = found["runtime"]
-    assert (runtime["enabled"], runtime["starts"], runtime["stop"], runtime["told"]) == (True, True, False, "")
+    assert (runtime["enabled"], runtime["starts"], runtime["stop"], runtime["told"]) == (
+        [found["unit"]],
+        True,
+        False,
+        "",
+    )
     freed = made(None, NvidiaDriver(version="535", hold=False))
     assert (freed["hold"], freed["release"]) == ([], [NAME])
 
@@ -267,7 +272,12 @@ def test_under_kubernetes_the_unit_is_off() -> None:
     found = made(FabricManager(imex=Imex(service="disabled")), None, **TRAY_PROBES)
     assert (found["files"], found["config"], found["hold"]) == ({}, {}, ["nvidia-imex"])
     runtime = found["runtime"]
-    assert (runtime["off"], runtime["enabled"], runtime["starts"], runtime["stop"]) == (True, False, False, False)
+    assert (runtime["disabled"], runtime["enabled"], runtime["starts"], runtime["stop"]) == (
+        [found["unit"]],
+        [],
+        False,
+        False,
+    )
 
 
 def test_a_distribution_without_packages_is_refused() -> None:

@@ -53,14 +53,14 @@ ROWS: list[tuple[str, Context[Persistence], dict[str, Any]]] = [
     (
         "Debian's package is to come",
         context(f"{OFFER}gpus|8\n"),
-        {"unit": DAEMON, "packages": ["nvidia-persistenced"], "there": False, "state": "started"},
+        {"unit": DAEMON, "packages": ["nvidia-persistenced"], "state": "started"},
     ),
     (
         "it is there",
         context(f"{UNIT}package|ii \ngpus|8\n"),
-        {"unit": DAEMON, "packages": [], "there": True, "files": {}},
+        {"unit": DAEMON, "packages": [], "files": {}},
     ),
-    ("no GPU to hold", context(f"{UNIT}package|ii \ngpus|0\n"), {"unit": DAEMON, "state": ""}),
+    ("no GPU to hold", context(f"{UNIT}package|ii \ngpus|0\n"), {"unit": DAEMON, "state": "forgotten"}),
     ("no repository has it", context("gpus|8\n"), {"unit": LEGACY, "other": DAEMON, "absent": [DROP_IN]}),
     ("the driver brings it", context("gpus|0\n", source="nvidia"), {"unit": DAEMON, "packages": []}),
     ("a runfile brings no unit", context(f"{OFFER}gpus|8\n", source="runfile"), {"unit": LEGACY, "packages": []}),
@@ -73,7 +73,7 @@ ROWS: list[tuple[str, Context[Persistence], dict[str, Any]]] = [
     (
         "the legacy mode as asked for",
         context(f"{UNIT}gpus|8\n", mode="legacy"),
-        {"unit": LEGACY, "packages": [], "there": True},
+        {"unit": LEGACY, "packages": []},
     ),
     (
         "a daemon that leaves the mode off",

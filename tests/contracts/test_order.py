@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from gpuprov.capabilities import CAPABILITIES
-from gpuprov.render.checkout import STAGES, stages
+from gpuprov.render.checkout import STAGES, acts_of, stages
 
 pytestmark = pytest.mark.install
 
@@ -30,6 +30,21 @@ def test_there_is_a_task_for_each_capability_in_apply_order(stage: str) -> None:
         {"name": n, "tasks_from": stage} for n in wanted
     ]
     assert [task["when"] for task in tasks] == [f"'{name}' in host_capabilities" for name in wanted]
+
+
+def test_what_every_host_of_a_run_gets_is_imported_and_what_none_gets_is_left_out() -> None:
+    tasks = yaml.safe_load(acts_of([["kernel", "nouveau"], ["kernel"]])["acts/configure.yml"])
+    assert tasks == [
+        {"name": "Capability kernel", "ansible.builtin.import_role": {"name": "kernel", "tasks_from": "configure"}},
+        {
+            "name": "Capability nouveau",
+            "ansible.builtin.include_role": {"name": "nouveau", "tasks_from": "configure"},
+            "when": "'nouveau' in host_capabilities",
+        },
+    ]
+    assert [task["ansible.builtin.meta"] for task in yaml.safe_load(acts_of([["nouveau"]])["acts/boot.yml"])] == [
+        "noop"
+    ]
 
 
 def test_a_neighbour_with_fewer_capabilities_changes_no_order(tmp_path: Path) -> None:

@@ -63,3 +63,35 @@ def test_a_capability_is_no_path(folder: Path, keep: Keep, name: str) -> None:
 def test_what_stands_in_the_way_is_said(folder: Path, keep: Keep) -> None:
     folder.write_text("")
     assert "Not a directory" in keep(capability="kernel", reason="why")["msg"]
+
+
+def test_that_it_may_not_be_rebooted_is_said_where_it_has_to_be(folder: Path, keep: Keep) -> None:
+    assert "msg" not in keep(permitted=False)
+    keep(capability="kernel", reason="without iommu=pt")
+    assert "msg" not in keep()
+    told = keep(permitted=False)
+    assert told["msg"].startswith('reboot required: kernel: without iommu=pt. gpuprov.reboot is "never"')
+    assert told["reasons"] == ["kernel: without iommu=pt"]
+
+
+def test_files_and_modules_note_why_they_need_a_reboot(
+    folder: Path, keep: Keep, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reason alone is no change: plan shows what changes a host."""
+    noted = ran(capsys, "gpuprov_files", reboot={"kernel": "without iommu=pt"})
+    assert (noted["changed"], keep()["reasons"]) == (False, ["kernel: without iommu=pt"])
+    ran(capsys, "gpuprov_files", reboot={"kernel": ""}, check=True)
+    assert keep()["reasons"] == ["kernel: without iommu=pt"]
+    ran(capsys, "gpuprov_files", reboot={"kernel": ""})
+    assert keep()["reasons"] == []
+
+    kernel = on_host("running_kernel")
+    monkeypatch.setattr(kernel, "loaded", lambda names: names)
+    monkeypatch.setattr(kernel, "unload", lambda name, *, dry: name == "nova_core")
+    modules = ["nouveau", "nova_core"]
+    assert ran(capsys, "gpuprov_unload", modules=modules)["busy"] == ["nouveau"]
+    assert keep()["reasons"] == []
+    assert ran(capsys, "gpuprov_unload", modules=modules, capability="nouveau")["changed"] is True
+    assert keep()["reasons"] == ["nouveau: nouveau is in use and leaves only with a reboot"]
+    ran(capsys, "gpuprov_unload", modules=["nova_core"], capability="nouveau")
+    assert keep()["reasons"] == []

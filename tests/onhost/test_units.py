@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.here import program
-from tests.onhost.modules import ran
+from tests.onhost.modules import on_host, ran
 
 SYSTEMCTL = """
 case "$*" in
@@ -20,6 +20,11 @@ case "$*" in
 *ControlGroup*) cat "$STATE/group" ;;
 *MainPID*) cat "$STATE/main" ;;
 *ActiveState*) cat "$STATE/state" ;;
+*LoadState*) [ -e "$STATE/absent" ] && echo not-found || echo loaded ;;
+is-failed*) [ "$(cat "$STATE/state")" = failed ] ;;
+reset-failed*) echo inactive > "$STATE/state" ;;
+disable*) [ ! -e "$STATE/masked" ] || { echo 'Access denied' >&2; exit 1; }
+  rm -f "$STATE/enabled"; echo inactive > "$STATE/state" ;;
 is-active*) [ "$(cat "$STATE/state")" = active ] ;;
 is-enabled*) [ -e "$STATE/enabled" ] ;;
 enable*) [ ! -e "$STATE/masked" ] || { echo 'Unit is masked.' >&2; exit 1; }; touch "$STATE/enabled" ;;
@@ -237,3 +242,65 @@ def test_a_unit_that_was_ended_is_not_told_with_what_it_said_another_time(place:
     )
     journal(place, "")
     assert "failed: it said nothing. Fix" in ask(**ROCE, differs="x")["msg"]
+
+
+def test_a_unit_is_started_where_it_does_not_run(place: Path, ask: Ask) -> None:
+    assert (ask(state="started")["changed"], log(place)) == (False, [])
+    put(place, "state", "inactive")
+    assert (ask(state="started", check=True)["changed"], log(place)) == (True, [])
+    assert (ask(state="started")["changed"], log(place)) == (True, ["reload", "restart"])
+    put(place, "state", "active")
+    assert (ask(state="restarted")["changed"], log(place)) == (True, ["reload", "restart"] * 2)
+    put(place, "status", 1)
+    refused = ask(state="restarted", way_out="see the journal")
+    assert refused["msg"].startswith("thing.service does not start: ")
+    assert refused["msg"].endswith("Fix: see the journal")
+
+
+def test_a_failure_is_forgotten_once(place: Path, ask: Ask) -> None:
+    assert ask(state="forgotten")["changed"] is False
+    put(place, "state", "failed")
+    assert ask(state="forgotten", check=True)["changed"] is True
+    assert ask(state="forgotten")["changed"] is True
+    assert ask(state="forgotten")["changed"] is False
+
+
+def test_units_of_files_are_on_or_off(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def files(**asked: Any) -> dict[str, Any]:
+        return ran(capsys, "gpuprov_files", **asked)
+
+    (place / "enabled").touch()
+    would = files(disabled=["thing.service"], check=True)
+    assert (would["changed"], would["units"]) == (True, ["thing.service"])
+    assert would["diff"][0]["before"] == "thing.service on\n"
+    assert files(disabled=["thing.service"])["changed"] is True
+    assert not (place / "enabled").exists()
+    assert files(disabled=["thing.service"])["changed"] is False
+    (place / "enabled").touch()
+    (place / "absent").touch()
+    assert files(disabled=["thing.service"])["changed"] is False, "one that is not there is off"
+    (place / "absent").unlink()
+    (place / "masked").touch()
+    assert "thing.service cannot be switched off: Access denied" in files(disabled=["thing.service"])["msg"]
+    (place / "masked").unlink()
+    (place / "enabled").unlink()
+    written = files(files={str(place / "unit"): "[Install]\n"}, enabled=["thing.service"])
+    assert (written["units"], log(place)) == (["thing.service"], ["reload"])
+    assert files(files={str(place / "unit"): "[Install]\n"}, enabled=["thing.service"])["changed"] is False
+    assert log(place) == ["reload"], "nothing was written: nothing to read"
+
+
+def test_an_answer_that_is_in_nobodys_hand_is_waited_for_once(
+    place: Path, ask: Ask, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A licence: the daemon was started, and whether the licence came is for verify to say."""
+    monkeypatch.setattr(on_host("units").silence, "__defaults__", (2, 0))
+    asked = {"state": "alive", "ask": ["echo", "none"], "answer": "Licensed", "unanswered": "no licence yet"}
+    assert "warnings" not in ask(**asked), "it was not started now"
+    put(place, "main", 0)
+    put(place, "after", process.pid)
+    found = ask(**asked)
+    assert (found["changed"], found.get("failed")) == (True, None)
+    assert found["warnings"] == ["no licence yet: echo none did not say so within half a minute"]
+    put(place, "main", 0)
+    assert ask(**{**asked, "unanswered": ""})["failed"]

@@ -142,7 +142,7 @@ def test_what_several_resolve_by_is_noticed_by_all(edit: Edit) -> None:
         ("gpuprov/capabilities/base.py", "import", "import sys; import", set()),
         ("roles/host/tasks/reboot.yml", "---", "---\n- name: Another", set()),
         ("roles/host/tasks/unlock.yml", "---", "---\n- name: Another", set()),
-        ("roles/nouveau/tasks/configure.yml", "is in use", "is busy", {"nouveau"}),
+        ("roles/nouveau/tasks/configure.yml", "capability: nouveau", "capability: other", {"nouveau"}),
         ("roles/nouveau/meta/argument_specs.yml", "Kernel modules", "Modules", set()),
         ("playbooks/site.yml", "Reboot the host, or say why it should be", "Reboot", set()),
         ("playbooks/site.yml", "acts/service.yml", "acts/configure.yml", set(ALL)),

@@ -116,8 +116,8 @@ def runtime(ctx: Ctx, found: Daemon) -> dict[str, Any]:
     elif parted:
         told = "the GPUs are not reset, and keep their registration with the fabric: they have MIG instances, which a reset would lose"
     return {
-        "off": bool(there) and off,
-        "enabled": bool(there) and not off,
+        "disabled": [found.unit] if there and off else [],
+        "enabled": [found.unit] if there and not off else [],
         "starts": starts,
         "told": told,
         "stop": starts and (now == "old" or after),

@@ -102,8 +102,8 @@ def missing(ctx: Ctx) -> list[str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`files`, `absent`: text by path, and files that should not be there. `program`: where the governor's program goes, empty
-    without one. `reboot`: why one is needed. The rest are options of the role's modules."""
+    """`disabled`: a unit that is not wanted; `files`, `absent`: text by path, and files that should not be there. `program`: where the
+    governor's program goes, empty without one. `reboot`: why one is needed. The rest are options of the role's modules."""
     kernel, container = ctx.fragment, bool(ctx.facts.get(system.CONTAINER))
     debian = family(ctx.facts.get(system.OS_RELEASE)) == "debian"
     state = ctx.facts.get(cpu.FREQUENCY)
@@ -113,7 +113,8 @@ def make(ctx: Ctx) -> dict[str, Any]:
     return {
         "files": files,
         "absent": [path for path in FILES if path not in files],
-        "unit": {"name": UNIT, "wanted": governs, "there": state.load != "not-found"},
+        "unit": {"name": UNIT, "wanted": governs},
+        "disabled": [UNIT] if not governs and state.load != "not-found" else [],
         "program": GOVERNOR if governs else "",
         "differs": [one.name for one in state.policies if one.governor != kernel.cpu_governor] if governs else [],
         "command_line": words(kernel),

@@ -93,7 +93,7 @@ def drop_in(unit: tuple[str, ...]) -> str:
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """`packages` to install, `download` to fetch before anything changes, `files`: text by path, `absent`: files that should not be
-    there. `unit` is on, `other` off; `there`: the unit exists by now. `state`: what it is brought to, empty without a GPU to hold."""
+    there. `unit` is on, `other` off. `state`: what it is brought to; without a GPU to hold its failure is forgotten."""
     found, daemon = ctx.facts.get(persistence.PERSISTENCED), by_daemon(ctx)
     more = drop_in(found.unit) if daemon else ""
     files = {} if daemon else {LEGACY_FILE: LEGACY_UNIT}
@@ -106,8 +106,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "absent": [path for path in (LEGACY_FILE, DROP_IN) if path not in files],
         "unit": DAEMON if daemon else LEGACY,
         "other": LEGACY if daemon else DAEMON,
-        "there": bool(found.unit) or not daemon,
-        "state": "" if not found.gpus else "restarted" if daemon and found.idle else "started",
+        "state": "forgotten" if not found.gpus else "restarted" if daemon and found.idle else "started",
     }
 
 

@@ -41,11 +41,12 @@ def take_out() -> list[str]:
 
 
 def put_back() -> list[str]:
-    """Load again what was unloaded, as far as it loads."""
+    """Load again what was unloaded, as far as it loads. Raises Failed where some does not."""
     names = _noted()[::-1]
-    if names:
-        run(["modprobe", "-a", *names])
     remove(NOTE)
+    if names and (ran := run(["modprobe", "-a", *names])).status:
+        lines = (ran.err or ran.out).strip().splitlines()
+        raise Failed(f"modprobe -a {' '.join(names)}: {lines[-1] if lines else f'status {ran.status}'}")
     return names
 
 
