@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gpuprov.inventory.names import folded as names
 from gpuprov.report import page
@@ -37,28 +38,32 @@ def render(
     verbose: bool = False,
     about: About | None = None,
     known: Mapping[str, Known] | None = None,
+    template: str = "report.html.j2",
+    told: page.Headline | None = None,
+    **more: Any,
 ) -> str:
     """The page. Equal findings of many hosts stand once; each host has a square. The same results give the same text.
 
     verbose: also what asks nothing of a host. about: where the results are from. known: what is shown of a host beside them.
+    template: one that extends report.html.j2, with what else it shows in `more`, and `told` for its headline.
     """
     rows: dict[str, list[Result]] = {}
     for one in results:
         rows.setdefault(one.host, []).append(one)
     states = {host: state(found) for host, found in rows.items()}
     boots = next_boot(results)
-    told = verdict(results)
+    verdict_ = verdict(results)
     skipped = totals(results)["skip"]
     quiet = findings(results, ("skip", *EVERY[len(ORDER) :]) if verbose else ("skip",))
     return page.render(
-        "report.html.j2",
+        template,
         title=title,
-        headline=headline(told, states, boots.values(), skipped),
+        headline=told or headline(verdict_, states, boots.values(), skipped),
         about=about,
         data=data(rows, states, boots, known or {}, verbose=verbose),
-        styles=("fleet.css",),
+        styles=("fleet.css", "acts.css"),
         scripts=("fleet.js",),
-        verdict=told,
+        verdict=verdict_,
         unproven=unproven(skipped) if skipped else "",
         causes=causes(findings(results, LOUD)),
         quiet=quiet,
@@ -67,9 +72,10 @@ def render(
         titles=TITLES,
         letters=LETTERS,
         words=WORDS,
-        limit=limit,
+        limit=more.pop("limit", limit),
         brief=brief,
         most=MOST,
+        **more,
     )
 
 

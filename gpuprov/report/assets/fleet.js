@@ -223,6 +223,7 @@
   const loud = (number) => LOUD.includes(data.statuses[data.results[number][1]]);
   const causeOf = (number) => `${data.statuses[data.results[number][1]]} ${text(data.checks[data.results[number][0]][0])}`;
   const causes = [...document.querySelectorAll(".cause")];
+  const items = [...document.querySelectorAll("[data-item]")];
   let best = [];
   page.search = (given) => {
     const wanted = given.slice(0, 20);
@@ -231,7 +232,7 @@
     found.hidden = !wanted.length;
     best = [];
     matches = null;
-    for (const cause of causes) cause.hidden = false;
+    for (const one of [...causes, ...items]) one.hidden = false;
     light();
     if (!wanted.length) return "";
     const all = 2 ** wanted.length - 1;
@@ -253,9 +254,14 @@
     });
     light();
     let shown = 0;
+    let others = 0;
     for (const cause of causes) {
       cause.hidden = !failing.has(`${cause.dataset.status} ${cause.dataset.check}`) && mask(cause.textContent.toLowerCase()) !== all;
       if (!cause.hidden) shown += 1;
+    }
+    for (const item of items) {
+      item.hidden = mask(`${item.dataset.words || ""} ${item.textContent}`.toLowerCase()) !== all;
+      if (!item.hidden) others += 1;
     }
     const order = (number) => (matches.get(number) < 0 ? 0 : 10) + data.hosts[number][STATE];
     best = [...matches.keys()].sort((one, other) => order(one) - order(other) || one - other);
@@ -270,8 +276,8 @@
       found.append(button);
     }
     if (best.length > MOST) found.append(make("p", "soft", `and ${plural(best.length - MOST, "more host")}, bright below`));
-    if (!best.length && !shown) return "nothing found";
-    return `${plural(best.length, "host")}${shown ? `, ${plural(shown, "cause")}` : ""}${best.length ? "; Enter opens the first" : ""}`;
+    if (!best.length && !shown && !others) return "nothing found";
+    return `${plural(best.length, "host")}${shown ? `, ${plural(shown, "cause")}` : ""}${others ? `, ${plural(others, "entry", "entries")} above` : ""}${best.length ? "; Enter opens the first" : ""}`;
   };
   page.open = () => { if (best.length) openHost(best[0], byId("search")); };
   page.close = closeHost;
