@@ -16,7 +16,6 @@ from gpuprov.plan.read import Pair
 from gpuprov.plan.show import Terminal
 from gpuprov.report import retry
 from gpuprov.report.files import check_writable, write_atomic
-from gpuprov.report.fleet import Known
 from gpuprov.report.page import About
 
 
@@ -38,8 +37,9 @@ def run(
     console.result(as_json(outcome) if options.as_json else as_text(outcome, verbose=options.verbose))
     if html is not None:
         from gpuprov.apply.page import render
+        from gpuprov.report.known import known as known_of
 
-        known = {raw.name: Known(groups=raw.groups) for raw, _ in pairs}
+        known = {raw.name: known_of(raw) for raw, _ in pairs}
         write_atomic(html, render(outcome, about, known, verbose=options.verbose))
     retry.offer("apply", outcome.again, len(pairs))
     return outcome.exit_code

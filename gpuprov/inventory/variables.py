@@ -19,7 +19,7 @@ from gpuprov.inventory.reasons import problem_of
 from gpuprov.inventory.source import Loader, Manager
 from gpuprov.inventory.sources import is_host_list, shown
 from gpuprov.spec.build import show
-from gpuprov.spec.model import SIMULATED_HOST, SITE_VARIABLES
+from gpuprov.spec.model import RACK, SIMULATED_HOST, SITE_VARIABLES
 from gpuprov.spec.problem import Origin
 
 STAGE = "task"
@@ -143,7 +143,8 @@ def _connection(variables: Mapping[str, Any]) -> dict[str, Any]:
     return {
         str.__str__(name): value
         for name, value in variables.items()
-        if isinstance(name, str) and (name.startswith("ansible_") or name in SITE_VARIABLES or name == SIMULATED_HOST)
+        if isinstance(name, str)
+        and (name.startswith("ansible_") or name in SITE_VARIABLES or name in (SIMULATED_HOST, RACK))
     }
 
 

@@ -60,7 +60,7 @@ def render(
         title=title,
         headline=told or headline(verdict_, states, boots.values(), skipped),
         about=about,
-        data=data(rows, states, boots, known or {}, verbose=verbose),
+        data=data(rows, states, boots, known or {}, verbose=verbose) | {"plan": _plan(about)},
         styles=("fleet.css", "acts.css"),
         scripts=("fleet.js",),
         verdict=verdict_,
@@ -77,6 +77,12 @@ def render(
         most=MOST,
         **more,
     )
+
+
+def _plan(about: About | None) -> str:
+    """The command that says all that would change on a host, but for its name."""
+    inventory = about.inventory if about and ", " not in about.inventory else ""
+    return shlex.join(["gpuprov", "plan", *filter(None, [inventory]), "--limit"])
 
 
 def limit(hosts: Sequence[str]) -> str:

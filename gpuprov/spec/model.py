@@ -64,12 +64,15 @@ SITE_VARIABLES = frozenset(
 SIMULATED_HOST = "simulated_host"
 """What a site may say of the simulated host that stands for a host in `gpuprov rehearse`: fields of its description."""
 
+RACK = "gpuprov_rack"
+"""Where a site may say in which rack a host is: pages show hosts by it."""
+
 
 class RawHost(msgspec.Struct, frozen=True, kw_only=True):
     """A host as the inventory has it: `gpuprov` merged along the groups, nothing judged yet.
 
     `values` are plain Python values. `origins` maps the path of each key or list item to the place it was written.
-    `connection` holds the host's `ansible_*` connection variables SITE_VARIABLES and SIMULATED_HOST, templated.
+    `connection` holds the host's `ansible_*` connection variables, SITE_VARIABLES, SIMULATED_HOST and RACK, templated.
     """
 
     name: str

@@ -4,7 +4,7 @@
   const text = (number) => data.texts[number];
   const byId = (id) => document.getElementById(id);
   const [NAME, GROUP, SET, STATE, BOOT, REASONS, PICTURES, RECEIPT] = [0, 1, 2, 3, 4, 5, 6, 7];
-  const TITLES = { expected: 2, found: 3, see: 4, fix: 5, reboot: 6, version: 7, follows: 8 };
+  const TITLES = { expected: 2, found: 3, see: 4, fix: 5, reboot: 6, version: 7, follows: 8, changes: 9 };
   const COLOURS = { unreachable: "gone", fail: "fail", error: "error", skip: "unproven", pass: "right", "n/a": "unproven" };
   const LETTERS = { unreachable: "U", fail: "F", error: "E", skip: "?", pass: "✓", "n/a": "–" };
   const LOUD = ["unreachable", "fail", "error"];
@@ -143,6 +143,21 @@
 
   const section = (title, ...children) => (children.length ? add(make("section"), make("h3", "", title), ...children) : "");
 
+  // What the failing checks say that apply would change; what only a plan knows is not guessed.
+  const drawChanges = (name, rows) => {
+    const failing = rows.filter((one) => one.status === "fail");
+    const list = make("dl");
+    for (const capability of new Set(failing.map((one) => one.capability))) {
+      const own = failing.filter((one) => one.capability === capability);
+      const told = [...new Set(own.flatMap((one) => one.changes.split("\n")).filter(Boolean))];
+      row(list, capability, told.join("\n") || `its role runs: ${own.map((one) => one.check).join(", ")}`);
+    }
+    row(list, "reboot", [...new Set(failing.map((one) => one.reboot).filter(Boolean))].join("\n"));
+    if (!list.children.length) return "";
+    row(list, "all of it", `${data.plan} ${/^[\w.@%+=:,/-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`}`, "code");
+    return section("What apply would change, as far as these checks know", list);
+  };
+
   const drawHost = (number) => {
     const host = data.hosts[number];
     const [state, letter, words] = data.states[host[STATE]];
@@ -177,6 +192,7 @@
       about,
       ...[section("Not as wanted", ...wrong.map((one) => drawCheck(one, rows.filter((other) => other.follows === one.check))))],
       ...pictures,
+      drawChanges(text(host[NAME]), rows),
       section("Versions", ...(versions.children.length ? [versions] : [])),
       section("Checks by capability", ...folded),
       section("Applied", ...(receipt.children.length ? [receipt] : [])),
