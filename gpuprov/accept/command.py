@@ -27,13 +27,14 @@ from gpuprov.plan.interrupt import ended_politely
 from gpuprov.probe.acceptance import LAST, RESULT, Measurement, Record, parse_record
 from gpuprov.probe.base import Facts, Output
 from gpuprov.report import retry
+from gpuprov.report.page import About
 
 
-def run(pairs: Sequence[Pair], options: Options) -> int:
-    """The command: ask, run, report. Returns the exit code."""
+def run(pairs: Sequence[Pair], options: Options, about: About | None = None) -> int:
+    """The command: ask, run, report. Returns the exit code. `about`: where the page is from."""
     show.check(options)
     outcome = accept(pairs, options, say=console.progress)
-    show.report(outcome, options)
+    show.report(outcome, options, about)
     bad = ("fail", "error", "unreachable")
     retry.offer(
         "accept", list(dict.fromkeys(one.host for one in outcome.findings if one.status in bad)), len(outcome.hosts)

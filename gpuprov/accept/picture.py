@@ -1,51 +1,37 @@
 """A heat map of pairs as SVG: nothing is loaded from anywhere, everything from a host is escaped.
 
-Colours are ColorBrewer's PuOr, which people with colour-blindness can tell apart (https://colorbrewer2.org): orange is worse than the
-threshold, purple better; and no meaning is in colour alone: each cell has its number, a miss its mark and a thick border.
+What is as wanted is quiet, what is missed is orange: a hue that people with any colour-blindness tell from paper and ink. No meaning
+is in colour alone: each cell has its number, with ! where it is missed and a thick border. It follows the reader's light or dark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import median
+from collections.abc import Sequence
 
 import msgspec
 
-from gpuprov.accept.model import Status
+from gpuprov.accept.maps import SAMPLES, Cell, Level, Map, words
 from gpuprov.shown import in_markup
 
-SHADES = ("#b35806", "#f1a340", "#fee0b6", "#f7f7f7", "#d8daeb", "#998ec3", "#542788")
-BOUNDS = (-0.20, -0.10, -0.02, 0.02, 0.10, 0.20)
-"""Where one shade ends, as the part by which a figure is better than the threshold, or else the median."""
-WORDS = ("20 % worse", "10 %", "2 %", "as wanted", "2 %", "10 %", "20 % better")
-LIGHT = {"#b35806", "#542788"}
 CELL_WIDTH, CELL_HEIGHT, MARGIN, CHARACTER = 64, 34, 16, 7.2
 COLUMNS, WIDE = 6, 1400
 """Pairs in a line, and pixels, of the list that a sparse map (a ring of many hosts) is drawn as."""
 SPARSE = 16
 STYLE = (
-    "text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1b1f24}.h{font-weight:600;font-size:15px}.s{font-size:11px}"
-    ".w{fill:#fff}.m{font-weight:700}.c{text-anchor:middle}.e{text-anchor:end}"
+    "text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1b1e22}.h{font-weight:600;font-size:15px}.s{font-size:12px;fill:#59616a}"
+    ".m{font-weight:700}.c,.l{text-anchor:middle}.e{text-anchor:end}.paper{fill:#fafaf9}.plate{fill:#fafaf9}"
+    "rect.met,rect.skipped,rect.untested{fill:#fff;stroke:#d3d6da}rect.same{fill:#e9ebed}"
+    "rect.slow{fill:#f8ebcd;stroke:#8a5a00}rect.missed{fill:#f6c3ad;stroke:#1b1e22;stroke-width:2.5}"
+    "rect.far{fill:#b93000;stroke:#1b1e22;stroke-width:2.5}text.far{fill:#fff}"
+    "rect.none{fill:url(#none);stroke:#1b1e22;stroke-width:2.5}"
+    "@media(prefers-color-scheme:dark){text{fill:#e6e8ea}.s{fill:#9ca6af}.paper,.plate{fill:#111417}"
+    "rect.met,rect.skipped,rect.untested{fill:#191d21;stroke:#3a4148}rect.same{fill:#2c3238}rect.slow{fill:#463412;stroke:#e6b04c}"
+    "rect.missed{fill:#52230f;stroke:#e6e8ea}rect.far{fill:#ff8d6b;stroke:#e6e8ea}text.far{fill:#111417}rect.none{stroke:#e6e8ea}}"
 )
-
-
-class Cell(msgspec.Struct, frozen=True):
-    """What one pair showed: its worst rail's figure (None: there is none), the verdict, and words for the tooltip."""
-
-    value: float | None
-    status: Status
-    told: str
-
-
-class Map(msgspec.Struct, frozen=True, kw_only=True):
-    """A test between pairs: cells by (from, to). `threshold` 0: the median is compared with. `less`: less is better."""
-
-    title: str
-    unit: str
-    hosts: tuple[str, ...]
-    cells: Mapping[tuple[str, str], Cell]
-    threshold: float = 0.0
-    less: bool = False
+PATTERN = (
+    '<defs><pattern id="none" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+    '<line x1="0" y1="0" x2="0" y2="6" stroke="#8a929a" stroke-width="2"/></pattern></defs>'
+)
 
 
 class Drawn(msgspec.Struct, frozen=True):
@@ -69,46 +55,29 @@ def document(maps: Sequence[Map]) -> str:
         y = 60.0
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{y:g}" viewBox="0 0 {width:g} {y:g}" role="img">'
-        f'<style>{STYLE}</style><rect width="100%" height="100%" fill="#fff"/>{PATTERN}{"".join(parts)}</svg>\n'
+        f'<style>{STYLE}</style><rect class="paper" width="100%" height="100%"/>{PATTERN}{"".join(parts)}</svg>\n'
     )
 
 
-PATTERN = (
-    '<defs><pattern id="none" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect width="6" height="6" fill="#fff"/><line x1="0" y1="0" x2="0" y2="6" stroke="#9aa3ab" stroke-width="2"/></pattern></defs>'
-)
+def is_sparse(one: Map) -> bool:
+    """Whether it is a list of pairs rather than a table of mostly nothing."""
+    return len(one.hosts) > SPARSE and 2 * len(one.cells) < len(one.hosts) * (len(one.hosts) - 1)
 
 
 def draw(one: Map) -> Drawn:
     """One map with its title and its legend: a matrix, or for a sparse map of many hosts a list of pairs."""
-    reference, what = _reference(one)
-    sparse = len(one.hosts) > SPARSE and 2 * len(one.cells) < len(one.hosts) * (len(one.hosts) - 1)
-    body = _list(one, reference) if sparse else _matrix(one, reference)
-    legend = _legend(reference, what, one.unit)
-    head = f'<text class="h" y="14">{in_markup(one.title)}</text>'
+    body = _list(one) if is_sparse(one) else _matrix(one)
+    legend = _legend(one)
     text = (
-        head
-        + f'<g transform="translate(0 28)">{body.text}</g>'
-        + f'<g transform="translate(0 {body.height + 44:g})">{legend.text}</g>'
+        f'<text class="h" y="14">{in_markup(one.title)}</text>'
+        f'<g transform="translate(0 28)">{body.text}</g>'
+        f'<g transform="translate(0 {body.height + 44:g})">{legend.text}</g>'
     )
     wide = max(body.width, legend.width, len(one.title) * 8.5)
     return Drawn(text, wide, body.height + 44 + legend.height)
 
 
-def _reference(one: Map) -> tuple[float, str]:
-    if one.threshold:
-        return one.threshold, "threshold"
-    values = [cell.value for cell in one.cells.values() if cell.value is not None]
-    return (median(values), "median") if values else (0.0, "")
-
-
-def shade(value: float, reference: float, *, less: bool) -> str:
-    """The colour of a figure: by how much better than the reference it is."""
-    better = (value / reference - 1) * (-1 if less else 1) if reference else -1.0 if less and value > 0 else 0.0
-    return SHADES[sum(better >= bound for bound in BOUNDS)]
-
-
-def _matrix(one: Map, reference: float) -> Drawn:
+def _matrix(one: Map) -> Drawn:
     left = max((len(name) for name in one.hosts), default=0) * CHARACTER + 12
     slanted = any(len(name) * CHARACTER > CELL_WIDTH - 6 for name in one.hosts)
     top = max((len(name) for name in one.hosts), default=0) * CHARACTER * 0.72 + 14 if slanted else 24.0
@@ -121,13 +90,13 @@ def _matrix(one: Map, reference: float) -> Drawn:
         y = top + row * CELL_HEIGHT
         parts.append(f'<text class="e" x="{left - 8:g}" y="{y + CELL_HEIGHT / 2 + 5:g}">{in_markup(name)}</text>')
         for column, other in enumerate(one.hosts):
-            cell = one.cells.get((name, other))
-            parts.append(_cell(left + column * CELL_WIDTH, y, cell, reference, one, same=name == other))
+            x = left + column * CELL_WIDTH
+            parts.append(_cell(x, y, one, one.cells.get((name, other)), same=name == other))
     width = left + len(one.hosts) * CELL_WIDTH + (top if slanted else 0)
     return Drawn("".join(parts), width, top + len(one.hosts) * CELL_HEIGHT)
 
 
-def _list(one: Map, reference: float) -> Drawn:
+def _list(one: Map) -> Drawn:
     """Pairs one after the other, in the order of the ring."""
     wide = max(len(a) + len(b) for a, b in one.cells) * CHARACTER + 40
     most = max(1, min(COLUMNS, int(WIDE // (wide + CELL_WIDTH + 18))))
@@ -138,46 +107,35 @@ def _list(one: Map, reference: float) -> Drawn:
         parts.append(
             f'<text class="e" x="{x + wide - 8:g}" y="{middle:g}">{in_markup(name)} to {in_markup(other)}</text>'
         )
-        parts.append(_cell(x + wide, y, cell, reference, one, same=False))
+        parts.append(_cell(x + wide, y, one, cell))
     columns, rows = min(most, len(one.cells)), -(-len(one.cells) // most)
     return Drawn("".join(parts), columns * (wide + CELL_WIDTH + 18), rows * CELL_HEIGHT)
 
 
-def _cell(x: float, y: float, cell: Cell | None, reference: float, one: Map, *, same: bool) -> str:
-    width, height = CELL_WIDTH - 2, CELL_HEIGHT - 2
-    place = f'x="{x + 1:g}" y="{y + 1:g}" width="{width}" height="{height}"'
-    if cell is None:
-        fill, words, klass = ("#e6e9ec", "", "") if same else ("#fff", "-", "")
-    elif cell.value is None:
-        fill, words, klass = "url(#none)", "none", "m"
-    else:
-        fill = shade(cell.value, reference, less=one.less)
-        missed = cell.status == "fail"
-        words = f"{figure(cell.value)}{' !' if missed else ''}"
-        klass = f"{'w' if fill in LIGHT else ''} {'m' if missed else ''}".strip()
-    bad = cell is not None and cell.status in ("fail", "error", "unreachable")
-    border = 'stroke="#1b1f24" stroke-width="2.5"' if bad else 'stroke="#c8ced4"'
+def _cell(x: float, y: float, one: Map, cell: Cell | None, *, same: bool = False) -> str:
+    level = one.level(cell) if cell else None
+    told = "" if same and cell is None else words(cell, level)
     title = f"<title>{in_markup(cell.told)}</title>" if cell else ""
-    plate = ""
-    if words == "none":
-        plate = f'<rect x="{x + 14:g}" y="{y + 8:g}" width="{width - 26}" height="18" fill="#fff"/>'
-    text = (
-        f'<text class="c {klass}" x="{x + CELL_WIDTH / 2:g}" y="{y + CELL_HEIGHT / 2 + 5:g}">{in_markup(words)}</text>'
+    return f"<g>{title}{_square(x, y, level or ('same' if same else 'untested'), told)}</g>"
+
+
+def _square(x: float, y: float, kind: Level | str, told: str, place: str = "c") -> str:
+    width, height = CELL_WIDTH - 2, CELL_HEIGHT - 2
+    box = f'<rect class="{kind}" x="{x + 1:g}" y="{y + 1:g}" width="{width}" height="{height}"/>'
+    plate = (
+        f'<rect class="plate" x="{x + 14:g}" y="{y + 8:g}" width="{width - 26}" height="18"/>' if kind == "none" else ""
     )
-    return f'<g>{title}<rect {place} fill="{fill}" {border}/>{plate}{text if words else ""}</g>'
+    bold = " m" if kind in ("missed", "far", "none") else ""
+    text = f'<text class="{place} {kind}{bold}" x="{x + CELL_WIDTH / 2:g}" y="{y + CELL_HEIGHT / 2 + 5:g}">{in_markup(told)}</text>'
+    return f"{box}{plate}{text if told else ''}"
 
 
-def _legend(reference: float, what: str, unit: str) -> Drawn:
-    parts = []
-    for number, (colour, words) in enumerate(zip(SHADES, WORDS, strict=True)):
-        x = number * 84
-        parts.append(f'<rect x="{x}" width="80" height="14" fill="{colour}" stroke="#c8ced4"/>')
-        parts.append(f'<text class="s" x="{x}" y="28">{in_markup(words)}</text>')
-    told = f"compared with the {what}, {figure(reference)} {unit}" if what else "no figure"
-    parts.append(f'<text class="s" y="46">{in_markup(told)}; ! and a thick border: missed; none: no figure</text>')
-    return Drawn("".join(parts), 7 * 84.0, 50.0)
-
-
-def figure(value: float) -> str:
-    """A number in three digits, or all that stand before the point; two where it is small."""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}" if abs(value) >= 0.1 else f"{value:.2g}"
+def _legend(one: Map) -> Drawn:
+    parts, rows = [], one.legend()
+    for number, (level, told) in enumerate(rows):
+        y = number * (CELL_HEIGHT + 2)
+        parts.append(_square(0, y, level, SAMPLES[level], "l"))
+        parts.append(f'<text x="{CELL_WIDTH + 10}" y="{y + CELL_HEIGHT / 2 + 5:g}">{in_markup(told)}</text>')
+    return Drawn(
+        "".join(parts), CELL_WIDTH + 10 + max(len(told) for _, told in rows) * CHARACTER, len(rows) * (CELL_HEIGHT + 2)
+    )

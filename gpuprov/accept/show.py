@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -12,18 +11,20 @@ from typing import Any
 
 import msgspec
 
-from gpuprov import __version__, console
+from gpuprov import console
+from gpuprov.accept.maps import ORDER, figure, maps
 from gpuprov.accept.model import Finding, Options, Outcome, Status
-from gpuprov.accept.picture import Cell, Map, document, figure
-from gpuprov.capabilities.acceptance.judge import kind
+from gpuprov.accept.outliers import Outlier, outliers
+from gpuprov.accept.page import page
+from gpuprov.accept.picture import document
 from gpuprov.errors import GpuprovError
 from gpuprov.inventory.names import folded as names
 from gpuprov.report import junit
 from gpuprov.report.files import check_writable, write_atomic
-from gpuprov.shown import cleaned, in_markup
+from gpuprov.report.page import About
+from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result
 
-ORDER: tuple[Status, ...] = ("unreachable", "fail", "error", "skip", "pass")
 _COLOURS = {"unreachable": "35", "fail": "31", "error": "33", "skip": "36", "pass": "32"}
 _MARGIN = 12
 
@@ -33,14 +34,14 @@ def check(options: Options) -> None:
     check_writable(options.junit, options.html, options.svg)
 
 
-def report(outcome: Outcome, options: Options) -> None:
-    """Write the files, print the result. A file that cannot be written is told after the result."""
+def report(outcome: Outcome, options: Options, about: About | None = None) -> None:
+    """Write the files, print the result. A file that cannot be written is told after the result. `about`: for the page."""
     refused: list[GpuprovError] = []
     files: dict[Path, str] = {}
     if options.junit:
         files[options.junit] = junit.render(results(outcome))
     if options.html:
-        files[options.html] = page(outcome)
+        files[options.html] = page(outcome, about)
     if options.svg:
         files[options.svg] = document(maps(outcome))
     for path, text in files.items():
@@ -57,14 +58,15 @@ def report(outcome: Outcome, options: Options) -> None:
 
 
 def as_json(outcome: Outcome) -> str:
-    """Every finding, with its measurement where there is one."""
+    """What stands out, and every finding, with its measurement where there is one."""
     rows = [_row(one) for one in outcome.findings]
-    told = {
+    told: dict[str, Any] = {
         "run": outcome.run,
         "hosts": list(outcome.hosts),
         "interrupted": outcome.interrupted,
         "notes": outcome.notes,
     }
+    told["outliers"] = [msgspec.to_builtins(one) for one in outliers(outcome)]
     return msgspec.json.format(msgspec.json.encode({**told, "results": rows}), indent=2).decode()
 
 
@@ -95,11 +97,14 @@ def results(outcome: Outcome) -> list[Result]:
 
 
 def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
-    """What is wrong first, then what was not run, then each test in a line, then the verdict."""
+    """What stands out, a sentence each; then what was not run, each test in a line, and the verdict. `verbose`: every finding."""
     lines: list[str] = []
-    for status in ("unreachable", "fail", "error"):
-        for one in (one for one in outcome.findings if one.status == status):
-            lines += [*_loud(one), ""]
+    for outlier in outliers(outcome):
+        lines += [*_outlier(outlier), ""]
+    if verbose:
+        for status in ("unreachable", "fail", "error"):
+            for one in (one for one in outcome.findings if one.status == status):
+                lines += [*_loud(one), ""]
     skipped: dict[tuple[str, str], list[str]] = {}
     for one in outcome.findings:
         if one.status == "skip":
@@ -125,9 +130,25 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
     return "\n".join([*lines, _verdict(outcome)])
 
 
+def _outlier(one: Outlier) -> list[str]:
+    head = {"pass": "SLOW"}.get(one.status, one.status.upper())
+    told = f"{head}  {cleaned(one.test)}{': ' * bool(one.test)}{cleaned(one.sentence)}"
+    first, *rest = textwrap.wrap(told, max(console.width(), 40), subsequent_indent="      ", break_long_words=False)
+    painted = first.replace(head, _paint(head, "error" if one.status == "pass" else one.status), 1)
+    return [painted, *rest, *_labelled((("see", one.evidence), ("fix", one.hint)))]
+
+
 def _loud(one: Finding) -> list[str]:
-    lines = [f"{_paint(one.status.upper(), one.status)}  {cleaned(one.check)}  {cleaned(one.host)}"]
-    for label, value in (("expected", one.wanted), ("found", one.found), ("see", one.evidence), ("hint", one.hint)):
+    head = f"{_paint(one.status.upper(), one.status)}  {cleaned(one.check)}  {cleaned(one.host)}"
+    return [
+        head,
+        *_labelled((("expected", one.wanted), ("found", one.found), ("see", one.evidence), ("fix", one.hint))),
+    ]
+
+
+def _labelled(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    lines: list[str] = []
+    for label, value in pairs:
         if not value:
             continue
         whole = label == "see"
@@ -177,89 +198,3 @@ def _verdict(outcome: Outcome) -> str:
 
 def _paint(text: str, status: Status) -> str:
     return console.paint(text, _COLOURS[status], sys.stdout)
-
-
-def maps(outcome: Outcome) -> list[Map]:
-    """A heat map for each test between pairs, bandwidths first; a cell is the worst rail."""
-    tests = dict.fromkeys(one.measurement.test for one in outcome.findings if one.measurement and one.measurement.peer)
-    return [_map(outcome, test) for test in tests if kind(test) == "rdma"]
-
-
-def _map(outcome: Outcome, test: str) -> Map:
-    rows = [
-        one for one in outcome.findings if one.measurement and one.measurement.test == test and one.measurement.peer
-    ]
-    less = not test.endswith("_bw")
-    rails: dict[tuple[str, str], list[Finding]] = {}
-    for one in rows:
-        peer = one.measurement.peer if one.measurement else ""
-        rails.setdefault((one.host, peer), []).append(one)
-        if less:
-            rails.setdefault((peer, one.host), []).append(one)
-    met = {name for pair in rails for name in pair}
-    unit = next((one.measurement.unit for one in rows if one.measurement and one.measurement.unit), "")
-    thresholds = [one.verdict.threshold for one in rows if one.verdict and one.verdict.threshold]
-    way = "between each two" if less else "from row to column"
-    shown = {"ping": "lost pings"}.get(test, test)
-    return Map(
-        title=f"{shown}{', ' + unit if unit else ''}, {way}; of several rails the worst",
-        unit=unit,
-        hosts=tuple(name for name in outcome.hosts if name in met),
-        cells={pair: _cell(found, less=less) for pair, found in rails.items()},
-        threshold=(min(thresholds) if less else max(thresholds)) if thresholds else 0.0,
-        less=less,
-    )
-
-
-def _cell(found: Sequence[Finding], *, less: bool) -> Cell:
-    status = next(status for status in ORDER if any(one.status == status for one in found))
-    values = [
-        one.measurement.value
-        for one in found
-        if one.measurement and one.measurement.unit and not one.measurement.problem
-    ]
-    told = "; ".join(f"{one.host} {one.found}" for one in found)
-    if len(values) < len(found):
-        return Cell(None, status, told)
-    return Cell(max(values) if less else min(values), status, told)
-
-
-def page(outcome: Outcome) -> str:
-    """One self-contained HTML page: the verdict, the maps, every finding."""
-    pictures = document(maps(outcome)) if maps(outcome) else "<p>No pair of hosts was tested.</p>"
-    rows = "".join(_table_row(one) for status in ORDER for one in outcome.findings if one.status == status)
-    notes = "".join(f"<p>{in_markup(note)}</p>" for note in outcome.notes)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>gpuprov accept</title><style>{_CSS}</style></head><body>
-<h1>gpuprov accept</h1><p>{in_markup(_plain(_verdict(outcome)))}; run {in_markup(outcome.run)}, gpuprov {__version__}</p>{notes}
-<div class="picture">{pictures}</div>
-<table><thead><tr><th>Status</th><th>Host</th><th>Test</th><th>Found</th><th>Wanted</th><th>Command, fix</th></tr></thead>
-<tbody>{rows}</tbody></table></body></html>
-"""
-
-
-def _table_row(one: Finding) -> str:
-    more = "".join(
-        f"<{tag}>{in_markup(text)}</{tag}>" for tag, text in (("code", one.evidence), ("p", one.hint)) if text
-    )
-    cells = "".join(
-        f"<td>{in_markup(text)}</td>"
-        for text in (one.host, one.check.removeprefix("acceptance."), one.found, one.wanted)
-    )
-    return f'<tr><td class="{one.status}">{one.status}</td>{cells}<td>{more}</td></tr>'
-
-
-def _plain(text: str) -> str:
-    return re.sub("\x1b\\[[0-9;]*m", "", text)
-
-
-_CSS = (
-    "body{margin:0 auto;max-width:1200px;padding:1.5rem;background:#fff;color:#1b1f24;font:15px/1.5 system-ui,sans-serif}"
-    "h1{font-size:1.5rem;margin:0 0 .5rem}.picture{overflow-x:auto;margin:1rem 0}table{width:100%;border-collapse:collapse}"
-    "th,td{text-align:left;padding:.35rem .6rem;border-bottom:1px solid #dde1e6;vertical-align:top;overflow-wrap:break-word}"
-    "td:nth-child(n+5){overflow-wrap:anywhere}td:first-child{white-space:nowrap}"
-    "code{font:12px/1.4 ui-monospace,monospace;background:#f0f2f5;border-radius:4px;padding:.1em .3em}p{margin:.3rem 0}"
-    ".fail,.error,.unreachable{font-weight:700;color:#a31510}.pass{color:#1e7b3c}.skip{color:#2a6f97}"
-)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from gpuprov import console
 from gpuprov.apply.model import Options
@@ -14,16 +15,32 @@ from gpuprov.plan import as_text as plan_text
 from gpuprov.plan.read import Pair
 from gpuprov.plan.show import Terminal
 from gpuprov.report import retry
+from gpuprov.report.files import check_writable, write_atomic
+from gpuprov.report.page import About
 
 
-def run(pairs: Sequence[Pair], options: Options, agreed: Agreed | None = None) -> int:
+def run(
+    pairs: Sequence[Pair],
+    options: Options,
+    agreed: Agreed | None = None,
+    *,
+    html: Path | None = None,
+    about: About | None = None,
+) -> int:
     """Apply, print the result, return the exit code. Asks only where a person can answer. agreed: refuses what was not
-    approved."""
+    approved. html: the page, with `about`."""
+    check_writable(html)
     asked = sys.stdin.isatty() and sys.stderr.isatty()
     outcome = apply(
         pairs, options, Terminal(verbose=options.verbose), confirm=confirm if asked else None, agreed=agreed
     )
     console.result(as_json(outcome) if options.as_json else as_text(outcome, verbose=options.verbose))
+    if html is not None:
+        from gpuprov.apply.page import render
+        from gpuprov.report.known import known as known_of
+
+        known = {raw.name: known_of(raw) for raw, _ in pairs}
+        write_atomic(html, render(outcome, about, known, verbose=options.verbose))
     retry.offer("apply", outcome.again, len(pairs))
     return outcome.exit_code
 

@@ -87,8 +87,17 @@ class HostOutcome(msgspec.Struct, kw_only=True):
         return [r for r in self.verified if r.status == "skip"]
 
 
+class Act(msgspec.Struct, kw_only=True):
+    """An act of the playbook over the hosts of a batch: how long it took. batch: its number, from 1."""
+
+    name: str
+    batch: int = 1
+    hosts: int = 0
+    seconds: float = 0.0
+
+
 class ApplyRun(msgspec.Struct, kw_only=True):
-    """A whole run. stopped: why batches were left out. log: Ansible's output, if Ansible ran."""
+    """A whole run. stopped: why batches were left out. log: Ansible's output, if Ansible ran. acts: in their order."""
 
     run: str
     hosts: list[HostOutcome]
@@ -96,6 +105,7 @@ class ApplyRun(msgspec.Struct, kw_only=True):
     stopped: str = ""
     log: Path | None = None
     seconds: float = 0.0
+    acts: list[Act] = []
 
     @property
     def again(self) -> list[str]:

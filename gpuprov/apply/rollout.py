@@ -11,7 +11,7 @@ import msgspec
 from gpuprov.apply.aftermath import MOST, leave
 from gpuprov.apply.batches import batches, proved_first, size, too_many
 from gpuprov.apply.log import Log
-from gpuprov.apply.model import ApplyRun, HostOutcome, Options
+from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Options
 from gpuprov.apply.outcome import judge
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.pace import Pace
@@ -71,6 +71,7 @@ def apply(
         interrupted=rollout.interrupted,
         stopped=rollout.stopped,
         log=rollout.log,
+        acts=rollout.acts,
         seconds=time.monotonic() - started,
     )
 
@@ -87,6 +88,8 @@ class _Rollout:
         self.interrupted = False
         self.stopped = ""
         self.log: Path | None = None
+        self.acts: list[Act] = []
+        self._act_since = 0.0
 
     def read(self) -> None:
         """Read every host and decide what is to be done on it."""
@@ -153,7 +156,7 @@ class _Rollout:
                     return
                 if len(parts) > 1:
                     self.show.say(f"batch {number + 1} of {len(parts)}: {names(part)}")
-                self._batch(folder, part, log)
+                self._batch(folder, part, log, number + 1)
                 if self.interrupted:
                     return
                 if number + 1 < len(parts):
@@ -180,7 +183,7 @@ class _Rollout:
         """Whether a canary says nothing good: before its reboot it runs the old driver."""
         return self._failed(name) or bool(self.outcomes[name].reboot)
 
-    def _batch(self, folder: Path, part: Sequence[str], log: Log) -> None:
+    def _batch(self, folder: Path, part: Sequence[str], log: Log, number: int) -> None:
         options = self.options
         ledger, started = Ledger(options.timeout), time.monotonic()
 
@@ -188,6 +191,8 @@ class _Rollout:
             if event.get("stdout"):
                 log.write(str(event["stdout"]))
             step = ledger.feed(event)
+            if step and step.kind == "act":
+                self._act_begins(step.text, number, len(part))
             if step:
                 shown(msgspec.structs.replace(step, text=log.masked(step.text)))
 
@@ -210,6 +215,7 @@ class _Rollout:
         except BaseException:
             self._give_back(part)
             raise
+        self._act_begins("", number, len(part))
         self.interrupted = ended.how == "interrupted"
         if not self.interrupted:
             durations.note("apply", roles, time.monotonic() - started, len(part))
@@ -219,6 +225,15 @@ class _Rollout:
             self.outcomes[name].seconds = time.monotonic() - started
         # After an interrupt nobody knows how far the events have come: a lock may be there that none of them tells of.
         self._give_back([name for name in part if self.interrupted or _cut_off(ledger.hosts.get(name))])
+
+    def _act_begins(self, name: str, batch: int, hosts: int) -> None:
+        """Note the act, and how long the one before it took. An empty name: the last one has ended."""
+        now = time.monotonic()
+        if self.acts and self._act_since:
+            self.acts[-1].seconds = round(now - self._act_since, 1)
+        self._act_since = now if name else 0.0
+        if name:
+            self.acts.append(Act(name=name, batch=batch, hosts=hosts))
 
     def _give_back(self, part: Sequence[str]) -> None:
         """Give back the locks of hosts whose playbook did not come to its end, and say what still runs on them."""

@@ -90,6 +90,13 @@ def _end(run: ApplyRun) -> Iterable[str]:
         yield f"stopped: {run.stopped}"
     if run.interrupted:
         yield "interrupted: run it again to complete it"
+    yield f"{summary(run)}; {run.seconds:.1f} s"
+    if run.log:
+        yield f"log: {run.log}"
+
+
+def summary(run: ApplyRun) -> str:
+    """`4 hosts: 3 changed, 1 failed`."""
     states = [outcome.state for outcome in run.hosts]
     words = [f"{states.count(word)} {word}" for word in WORDS if word in states]
     waiting = [outcome.reboot_permitted for outcome in run.hosts if outcome.reboot]
@@ -101,9 +108,7 @@ def _end(run: ApplyRun) -> Iterable[str]:
     words += [f"{failing} not as wanted"] if failing else []
     words += [f"{partly} not proven in all"] if (partly := sum(bool(outcome.unproven) for outcome in run.hosts)) else []
     count = len(run.hosts)
-    yield f"{count} host{'s' if count != 1 else ''}: {', '.join(words)}; {run.seconds:.1f} s"
-    if run.log:
-        yield f"log: {run.log}"
+    return f"{count} host{'s' if count != 1 else ''}: {', '.join(words)}"
 
 
 def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:

@@ -204,7 +204,8 @@ def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: 
     names = ("all_hosts", "keep", "forks", "verbose", "log_dir")
     chosen = {name: given[name] for name in names}
     chosen |= {"kind": given["kind"] or "", "distribution": given["distribution"] or ""}
-    return rehearsing.run(fleet.pairs, rehearsing.Options(**chosen), plain=as_json, junit=junit, html=html)
+    page = about("rehearse", sources, given, files={"html": html}) if html else None
+    return rehearsing.run(fleet.pairs, rehearsing.Options(**chosen), plain=as_json, junit=junit, html=html, about=page)
 
 
 @cli.command(short_help="Write what hosts are now as an inventory with specs.")

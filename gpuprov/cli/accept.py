@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gpuprov.cli import options
+from gpuprov.cli.about import about
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -58,4 +59,5 @@ def accept(sources: tuple[str, ...], only: str | None, yes: bool, **given: Any) 
         options.must_be_able_to_ask("accept asks before it loads the hosts", "--yes")
     taken = ("pairs", "timeout", "in_use", "break_lock", "verbose", "as_json", "junit", "html", "svg")
     chosen = {name: given[name] for name in taken} | {"forks": given["forks"] or 0}
-    return accepting.run(fleet.pairs, accepting.Options(only=tuple(names), yes=yes, **chosen))
+    page = about("accept", sources, given, names if only else None, {"html": given["html"]}) if given["html"] else None
+    return accepting.run(fleet.pairs, accepting.Options(only=tuple(names), yes=yes, **chosen), page)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gpuprov.cli import options, saved
+from gpuprov.cli.about import about
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -99,6 +100,7 @@ def plan(
 @click.option(
     "--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the log of the run is written."
 )
+@click.option("--html", type=FILE, help="Write what became of it to this file, too, as one HTML page.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
 def apply(sources: tuple[str, ...], **given: Any) -> int:
@@ -114,6 +116,9 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     from gpuprov import apply as applying
     from gpuprov.plan.saved import agree
 
+    html, page = given.pop("html"), None
+    if html:
+        page = about("apply", sources, given, options.only(given["only"]), {"html": html})
     approved = saved.read(sources, given)
     if approved:
         sources, given = saved.as_asked(approved, given)
@@ -127,4 +132,4 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     chosen |= {"serial": given["serial"] or "", "canary": given["canary"] or "", "only": options.only(given["only"])}
     chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
     agreed = partial(agree, approved) if approved else None
-    return applying.run(fleet.pairs, applying.Options(**chosen), agreed)
+    return applying.run(fleet.pairs, applying.Options(**chosen), agreed, html=html, about=page)

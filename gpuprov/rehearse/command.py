@@ -12,12 +12,19 @@ from gpuprov.rehearse.acts import rehearse
 from gpuprov.rehearse.model import Options
 from gpuprov.rehearse.results import results
 from gpuprov.rehearse.text import as_json, as_text
+from gpuprov.report.page import About
 
 
 def run(
-    pairs: Sequence[Pair], options: Options, *, plain: bool = False, junit: Path | None = None, html: Path | None = None
+    pairs: Sequence[Pair],
+    options: Options,
+    *,
+    plain: bool = False,
+    junit: Path | None = None,
+    html: Path | None = None,
+    about: About | None = None,
 ) -> int:
-    """Rehearse, print the result (`plain`: as JSON), write the reports, return the exit code."""
+    """Rehearse, print the result (`plain`: as JSON), write the reports, return the exit code. `about`: for the page."""
     from gpuprov.report.files import check_writable, write_atomic
     from gpuprov.simulate import hosts, tools
 
@@ -25,13 +32,12 @@ def run(
     tools.require(options.kind or "container")
     whole = rehearse(pairs, options, hosts, Terminal(verbose=options.verbose))
     console.result(as_json(whole) if plain else as_text(whole, verbose=options.verbose))
-    told = results(whole)
     if junit is not None:
         from gpuprov.report import junit as xml
 
-        write_atomic(junit, xml.render(told))
+        write_atomic(junit, xml.render(results(whole)))
     if html is not None:
-        from gpuprov.report import html as page
+        from gpuprov.rehearse.page import page
 
-        write_atomic(html, page.render(told, "gpuprov rehearse", verbose=options.verbose))
+        write_atomic(html, page(whole, about, verbose=options.verbose))
     return whole.exit_code

@@ -51,13 +51,13 @@ def as_text(whole: Rehearsed, *, verbose: bool = False) -> str:
 def _block(one: Rehearsal, verbose: bool) -> Iterator[str]:
     count = f" ({len(one.hosts)} hosts)" if len(one.hosts) > 1 else ""
     waived = len(one.judged.waived) if one.judged and one.exit_code == 0 else 0
-    yield f"{names(one.hosts)}{count}: {_verdict(one)}" + (f", but {unproven(waived)} here" if waived else "")
+    yield f"{names(one.hosts)}{count}: {verdict(one)}" + (f", but {unproven(waived)} here" if waived else "")
     if one.problem:
         yield f"  {one.problem}"
         if one.hint:
             yield f"  fix: {one.hint}"
         return
-    yield f"  rehearsed on {one.name}: {_described(one.description)}"
+    yield f"  rehearsed on {one.name}: {described(one.description)}"
     yield from (f"  note: {note}" for note in one.notes)
     for step in one.steps:
         yield f"  {step.name:<13}{step.verdict:<12}{step.seconds:>6.1f} s  {step.told}"
@@ -69,7 +69,8 @@ def _block(one: Rehearsal, verbose: bool) -> Iterator[str]:
         yield f"  log in: {one.login}"
 
 
-def _verdict(one: Rehearsal) -> str:
+def verdict(one: Rehearsal) -> str:
+    """How it ended, in words."""
     cut = not one.problem and len(one.steps) < len(ACTS) and (one.going or not one.steps)
     return INTERRUPTED if cut else VERDICTS[one.exit_code]
 
@@ -105,7 +106,8 @@ def _listed(title: str, lines: Iterable[str]) -> Iterator[str]:
     yield from (f"      {line}" for line in lines)
 
 
-def _described(one: Description | None) -> str:
+def described(one: Description | None) -> str:
+    """A simulated host in a line."""
     if one is None:
         return "nothing"
     words = [f"{one.kind} with {one.distribution}"]
@@ -136,7 +138,7 @@ def _end(whole: Rehearsed) -> Iterator[str]:
         yield "interrupted: the simulated hosts were removed" if not whole.leftovers else "interrupted"
     yield from (f"log: {log}" for log in whole.logs)
     real = sum(len(one.hosts) for one in whole.rehearsals)
-    found = [_verdict(one) for one in whole.rehearsals]
+    found = [verdict(one) for one in whole.rehearsals]
     words = [f"{found.count(word)} {word}" for word in (*VERDICTS.values(), INTERRUPTED) if word in found]
     done = f"{len(found)} simulated host{'s' if len(found) != 1 else ''} for {real} real host{'s' if real != 1 else ''}"
     yield f"{done}: {', '.join(words)}; {whole.seconds:.0f} s; no real host was contacted"

@@ -7,11 +7,12 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from gpuprov.capabilities.base import Change
 from gpuprov.inventory.names import folded as names
 from gpuprov.report.fold import EVERY, ORDER, Finding
 from gpuprov.report.page import State
 from gpuprov.report.states import LETTERS, WORDS
-from gpuprov.verify.evaluate import Result
+from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.verify import NextBoot
 
 T = TypeVar("T", bound=Hashable)
@@ -21,10 +22,11 @@ RACK = ("rack", "cabinet")
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """What a page shows of a host beside its results. `groups`: as the inventory has them; `pictures`: SVG files by title;
-    `receipt`: what was applied, and when."""
+    """What a page shows of a host beside its results. `groups`: as the inventory has them; `rack`: where it says so; `pictures`: SVG
+    files by title; `receipt`: what was applied, and when."""
 
     groups: tuple[str, ...] = ()
+    rack: str = ""
     pictures: tuple[tuple[str, str], ...] = ()
     receipt: tuple[tuple[str, str], ...] = ()
 
@@ -71,11 +73,19 @@ def causes(found: Sequence[Finding]) -> list[Cause]:
     return sorted(merged, key=lambda one: (EVERY.index(one.first.status), -len(one.hosts)))
 
 
-def group(groups: Sequence[str]) -> str:
-    """The one under which a host is shown: its rack where a group is one, else the innermost."""
+def group(groups: Sequence[str], rack: str = "") -> str:
+    """The one under which a host is shown: its rack where the inventory says it or a group is one, else the innermost."""
+    if rack:
+        return rack
     own = [name for name in groups if name not in ("all", "ungrouped")]
     racks = [name for name in own if name.lower().startswith(RACK)]
     return (racks or own or [""])[-1]
+
+
+def _change(one: Change) -> str:
+    """What apply would do, in words."""
+    moved = " -> ".join(filter(None, (one.before, one.after)))
+    return f"{one.kind} {one.name}{f': {moved}' if moved else ''}"
 
 
 def data(
@@ -101,7 +111,8 @@ def data(
             if one.status not in statuses:
                 continue
             check = checks[texts[one.check], texts[one.capability], texts[", ".join(one.fields)], texts[one.moment]]
-            told = (one.expected, one.found, one.evidence, one.hint, one.reboot, one.version, one.follows)
+            changes = "\n".join(map(_change, one.changes)) if one.status in FAILING else ""
+            told = (one.expected, one.found, one.evidence, one.hint, one.reboot, one.version, one.follows, changes)
             of_host.append(results[(check, statuses.index(one.status), *(texts[text] for text in told))])
         beside = known.get(host, Known())
         drawn = []
@@ -114,7 +125,7 @@ def data(
         hosts.append(
             [
                 texts[host],
-                texts[group(beside.groups)],
+                texts[group(beside.groups, beside.rack)],
                 sets[tuple(of_host)],
                 kinds.index(states[host]),
                 texts[boot.verdict],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from gpuprov.inventory.names import folded as names
 from gpuprov.report import page
@@ -38,24 +39,28 @@ def render(
     verbose: bool = False,
     about: About | None = None,
     known: Mapping[str, Known] | None = None,
+    template: str = "report.html.j2",
+    told: page.Headline | None = None,
+    **more: Any,
 ) -> str:
     """The page. Equal findings of many hosts stand once; each host has a square. The same results give the same text.
 
     verbose: also what asks nothing of a host. about: where the results are from. known: what is shown of a host beside them.
+    template: one that extends report.html.j2, with what else it shows in `more`, and `told` for its headline.
     """
     rows, states, boots = _by_host(results)
     numbers = summed(results)
-    told, skipped = numbers.verdict, numbers.counts["skip"]
+    verdict_, skipped = numbers.verdict, numbers.counts["skip"]
     quiet = findings(results, ("skip", *EVERY[len(ORDER) :]) if verbose else ("skip",))
     return page.render(
-        "report.html.j2",
+        template,
         title=title,
-        headline=headline(told, states, boots.values(), skipped),
+        headline=told or headline(verdict_, states, boots.values(), skipped),
         about=about,
-        data=data(rows, states, boots, known or {}, verbose=verbose),
-        styles=("fleet.css",),
+        data=data(rows, states, boots, known or {}, verbose=verbose) | {"plan": _plan(about)},
+        styles=("fleet.css", "acts.css"),
         scripts=("fleet.js",),
-        verdict=told,
+        verdict=verdict_,
         unproven=unproven(skipped) if skipped else "",
         causes=causes(findings(results, LOUD)),
         quiet=quiet,
@@ -64,9 +69,10 @@ def render(
         titles=TITLES,
         letters=LETTERS,
         words=WORDS,
-        limit=limit,
+        limit=more.pop("limit", limit),
         brief=brief,
         most=MOST,
+        **more,
     )
 
 
@@ -81,6 +87,12 @@ def _by_host(
     for one in results:
         rows.setdefault(one.host, []).append(one)
     return rows, {host: state(found) for host, found in rows.items()}, next_boot(results)
+
+
+def _plan(about: About | None) -> str:
+    """The command that says all that would change on a host, but for its name."""
+    inventory = about.inventory if about and ", " not in about.inventory else ""
+    return shlex.join(["gpuprov", "plan", *filter(None, [inventory]), "--limit"])
 
 
 def limit(hosts: Sequence[str]) -> str:

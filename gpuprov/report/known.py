@@ -10,7 +10,7 @@ from gpuprov.errors import defect
 from gpuprov.probe import house, mig
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.report.fleet import Known
-from gpuprov.spec.model import RawHost
+from gpuprov.spec.model import RACK, RawHost
 from gpuprov.topology import read
 from gpuprov.topology.canvas import LINE, Canvas
 from gpuprov.topology.judge import findings
@@ -23,9 +23,10 @@ SLICE, HEIGHT, LEFT, GAP = 92, 44, 170, 10
 
 def known(host: RawHost, facts: Facts | None = None) -> Known:
     """What the page shows of a host; what could not be read of it is not there."""
+    rack = str(host.connection.get(RACK) or "")
     if facts is None:
-        return Known(groups=host.groups)
-    return Known(groups=host.groups, pictures=_pictures(host.name, facts), receipt=_receipt(facts))
+        return Known(groups=host.groups, rack=rack)
+    return Known(groups=host.groups, rack=rack, pictures=_pictures(host.name, facts), receipt=_receipt(facts))
 
 
 def _pictures(name: str, facts: Facts) -> tuple[tuple[str, str], ...]:

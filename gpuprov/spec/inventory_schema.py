@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gpuprov.spec.model import RACK
 from gpuprov.spec.schema import IDENTIFIER
 
 CONNECTION: dict[str, tuple[Any, str]] = {
@@ -37,6 +38,7 @@ def inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, A
     variables = {
         "type": ["object", "null"],
         "properties": {
+            RACK: {"type": ["string", "integer"], "description": "the rack of the host: pages show hosts by it"},
             "gpuprov": {"$ref": "#/$defs/gpuprov"},
             **{name: {"type": kind, "description": does} for name, (kind, does) in CONNECTION.items()},
         },

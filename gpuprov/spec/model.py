@@ -65,12 +65,15 @@ SITE_VARIABLES = frozenset(
 SIMULATED_HOST = "simulated_host"
 """What a site may say of the simulated host that stands for a host in `gpuprov rehearse`: fields of its description."""
 
+RACK = "gpuprov_rack"
+"""Where a site may say in which rack a host is: pages show hosts by it."""
+
 
 class RawHost(msgspec.Struct, frozen=True, kw_only=True):
     """A host as the inventory has it: `gpuprov` merged along the groups, nothing judged yet.
 
     `values` are plain Python values. `origins` maps the path of each key or list item to the place it was written.
-    `connection` holds the host's `ansible_*` connection variables SITE_VARIABLES and SIMULATED_HOST, templated.
+    `connection` holds the host's `ansible_*` connection variables, SITE_VARIABLES, SIMULATED_HOST and RACK, templated.
     """
 
     name: str
@@ -87,7 +90,7 @@ def is_secret(variable: str) -> bool:
 
 def is_connection(variable: str) -> bool:
     """Whether a variable is kept of a host beside its spec."""
-    return variable.startswith("ansible_") or variable in SITE_VARIABLES or variable == SIMULATED_HOST
+    return variable.startswith("ansible_") or variable in (*SITE_VARIABLES, SIMULATED_HOST, RACK)
 
 
 def site_variables(connection: dict[str, object]) -> dict[str, object]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 
-from gpuprov.accept import picture, show
-from gpuprov.accept.model import Options, Outcome, Ran
-from gpuprov.accept.picture import BOUNDS, SHADES, Cell, Map, document, shade
+from gpuprov.accept import maps, show
+from gpuprov.accept.maps import Cell, Level, Map
+from gpuprov.accept.model import Options, Outcome, Ran, Status
+from gpuprov.accept.page import page
+from gpuprov.accept.picture import document
 from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
@@ -52,7 +55,7 @@ def cells(text: str) -> list[str]:
 
 
 def test_the_picture_has_each_pairs_number_and_marks_what_was_missed() -> None:
-    drawn = document(show.maps(outcome()))
+    drawn = document(maps.maps(outcome()))
     assert cells(drawn).count("391") == 5
     assert "378 !" in cells(drawn)
     assert cells(drawn).count("0") == 6, "pings both ways"
@@ -80,16 +83,42 @@ def test_a_pair_without_a_figure_and_one_that_was_not_tested() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "less", "rank"), [(79, False, 0), (99, False, 3), (79, True, 6), (130, True, 0), (100, True, 3)]
+    ("value", "status", "less", "level"),
+    [
+        (391, "pass", False, "met"),
+        (350, "pass", False, "slow"),
+        (389, "fail", False, "missed"),
+        (351, "fail", False, "far"),
+        (2.1, "pass", True, "met"),
+        (2.4, "pass", True, "slow"),
+        (3.1, "fail", True, "missed"),
+        (3.3, "fail", True, "far"),
+        (None, "error", False, "none"),
+        (None, "skip", False, "skipped"),
+    ],
 )
-def test_shades_tell_by_how_much_better(value: float, less: bool, rank: int) -> None:
-    assert shade(value, 100, less=less) == SHADES[rank]
-    assert len(BOUNDS) == len(SHADES) - 1
+def test_levels_say_how_good_a_figure_is(value: float | None, status: Status, less: bool, level: Level) -> None:
+    usual, threshold = (2.0, 3.0) if less else (391.0, 390.0)
+    cells = {("a", str(n)): Cell(usual, "pass", "") for n in range(5)}
+    cell = Cell(value, status, "", threshold)
+    one = Map(title="t", unit="x", hosts=("a", "b"), cells=cells | {("a", "b"): cell}, threshold=threshold, less=less)
+    assert one.level(cell) == level
+    assert level in [name for name, _ in one.legend()] or level == "skipped"
 
 
 def test_lost_pings_are_bad_where_none_is_usual() -> None:
-    assert shade(20, 0, less=True) == SHADES[0]
-    assert shade(0, 0, less=True) == SHADES[3]
+    lost = Cell(20, "fail", "")
+    one = Map(title="t", unit="% lost", hosts=("a", "b"), cells={("a", "b"): lost}, less=True, test="ping")
+    assert one.level(lost) == "far"
+    assert ("met", "as wanted: no ping lost") in one.legend()
+
+
+def test_the_legend_has_figures_and_units_and_a_mark_for_each_level() -> None:
+    told = dict(next(one for one in maps.maps(outcome()) if one.test == "write_bw").legend())
+    assert told["met"] == "as wanted: 390 Gb/s or more"
+    assert told["far"] == "missed by 10 % or more: 351 Gb/s or less"
+    assert told["slow"] == "not missed, but 10 % or more worse than the median, 391 Gb/s"
+    assert len(set(maps.SAMPLES.values())) == len(maps.SAMPLES), "no two levels look alike without their colours"
 
 
 def test_a_ring_of_many_hosts_is_a_list_of_its_pairs() -> None:
@@ -101,11 +130,13 @@ def test_a_ring_of_many_hosts_is_a_list_of_its_pairs() -> None:
 
 
 def test_the_page_is_self_contained() -> None:
-    page = show.page(outcome())
-    assert "<svg" in page
-    assert "default-src 'none'" in page
-    assert "NOT accepted: 4 hosts" in page
-    assert "src=" not in page
+    told = page(outcome())
+    assert "default-src &#39;none&#39;" in told
+    assert "Not accepted: 4 of 4 hosts stand out" in told
+    assert "gpu1 to gpu2: 378 Gb/s, 3 % under what is wanted, at least 390 Gb/s; back: 391 Gb/s" in told
+    assert "src=" not in told
+    assert page(outcome()) != told, "another run"
+    assert re.sub("[0-9a-f]{8,}", "", told) == re.sub("[0-9a-f]{8,}", "", page(outcome()))
 
 
 def test_json_has_every_figure_and_its_threshold() -> None:
@@ -134,9 +165,11 @@ def test_junit_has_a_case_for_each() -> None:
 
 def test_words_say_what_is_wrong_first() -> None:
     text = show.as_text(outcome())
-    assert text.startswith("UNREACHABLE  host.reachable  gpu4")
-    assert text.index("FAIL  acceptance.write_bw mlx5_0 to gpu2 mlx5_0  gpu1") < text.index("skip  ")
-    assert "hint      see the port" in text
+    assert text.startswith("UNREACHABLE  gpu4: ")
+    assert text.index("FAIL  write_bw: gpu1 to gpu2: 378 Gb/s, 3 %") < text.index("skip  ")
+    assert "fix       see the port" in text
+    assert "acceptance.write_bw mlx5_0 to gpu2 mlx5_0  gpu1" not in text
+    assert "FAIL  acceptance.write_bw mlx5_0 to gpu2 mlx5_0  gpu1" in show.as_text(outcome(), verbose=True)
     assert "write_bw                        6    378     391   391  Gb/s" in text
     assert text.endswith("NOT accepted: 4 hosts, 1 unreachable, 4 missed, 3 skipped, 14 passed")
 
@@ -225,7 +258,7 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_runs(tmp_path: Pa
 
 def test_nothing_to_draw() -> None:
     assert "no pair was tested" in document([])
-    assert picture.figure(0.02936) == "0.029"
+    assert maps.figure(0.02936) == "0.029"
 
 
 def test_a_message_that_the_gpus_have_no_room_for_is_made_smaller_and_told() -> None:

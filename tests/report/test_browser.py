@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gpuprov.capabilities.base import Change
 from gpuprov.report import html
 from gpuprov.report.fleet import Known
 from gpuprov.report.page import About
@@ -43,6 +44,8 @@ def fleet() -> list[Result]:
                     expected="580.126.09",
                     found="nothing loaded",
                     evidence="dkms status",
+                    changes=(Change(kind="module", name="nvidia", after="loaded"),),
+                    reboot="the old one is in use",
                 )
             )
             rows.append(one(host, "mig.mode", "fail", found="no MIG", follows="nvidia_driver.loaded"))
@@ -81,6 +84,9 @@ def test_a_square_opens_its_host_and_escape_closes_it(page: Browser) -> None:
     assert "gpu010" in told
     assert "nothing loaded" in told
     assert "and 1 that follow" in told
+    assert "module nvidia: loaded" in told, "what apply would change"
+    assert "its role runs: mig.mode" in told
+    assert "gpuprov plan site.yaml --limit gpu010" in told
     assert "580.126.09" in told
     assert page.ask("location.hash") == "#host=gpu010"
     page.wait("document.querySelector('#host img').naturalWidth === 40")

@@ -10,9 +10,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gpuprov.capabilities.base import Change
 from gpuprov.cli import cli
 from gpuprov.cli.about import about
 from gpuprov.errors import UnreachableError
+from gpuprov.inventory import load
 from gpuprov.probe import house, mig
 from gpuprov.probe.base import Facts, Output
 from gpuprov.report.fleet import Known, causes, data, group
@@ -78,6 +80,25 @@ def test_a_host_stands_under_its_rack_or_its_innermost_group() -> None:
     assert group(("all", "rack07", "training")) == "rack07"
     assert group(("all", "training", "canary")) == "canary"
     assert group(("all", "ungrouped")) == ""
+    assert group(("all", "rack07"), "B12") == "B12", "what the inventory says of the host wins"
+
+
+def test_the_rack_is_a_variable_of_the_host(tmp_path: Path) -> None:
+    inventory = tmp_path / "site.yaml"
+    inventory.write_text(
+        "all:\n  vars: {gpuprov: {nouveau: {}}, gpuprov_rack: '{{ place | default(omit) }}'}\n"
+        "  hosts: {gpu1: {place: B12}, gpu2: {gpuprov_rack: 7}}\n"
+    )
+    hosts = {one.name: one for one in load([str(inventory)], cache=False).hosts}
+    assert known(hosts["gpu1"]).rack == "B12"
+    assert known(hosts["gpu2"]).rack == "7"
+
+
+def test_what_would_change_is_what_failing_checks_say() -> None:
+    change = Change(kind="package", name="libnvidia", before="1", after="2")
+    rows = {"gpu1": [one(status="fail", changes=(change,)), one(check="a.b", status="pass", changes=(change,))]}
+    told = data(rows, {"gpu1": "fail"}, {"gpu1": NextBoot("right")}, {})
+    assert [told["texts"][row[-1]] for row in told["results"]] == ["package libnvidia: 1 -> 2", ""]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@
   const text = (number) => data.texts[number];
   const byId = (id) => document.getElementById(id);
   const [NAME, GROUP, SET, STATE, BOOT, REASONS, PICTURES, RECEIPT] = [0, 1, 2, 3, 4, 5, 6, 7];
-  const TITLES = { expected: 2, found: 3, see: 4, fix: 5, reboot: 6, version: 7, follows: 8 };
+  const TITLES = { expected: 2, found: 3, see: 4, fix: 5, reboot: 6, version: 7, follows: 8, changes: 9 };
   const COLOURS = { unreachable: "gone", fail: "fail", error: "error", skip: "unproven", pass: "right", "n/a": "unproven" };
   const LETTERS = { unreachable: "U", fail: "F", error: "E", skip: "?", pass: "✓", "n/a": "–" };
   const LOUD = ["unreachable", "fail", "error"];
@@ -143,6 +143,21 @@
 
   const section = (title, ...children) => (children.length ? add(make("section"), make("h3", "", title), ...children) : "");
 
+  // What the failing checks say that apply would change; what only a plan knows is not guessed.
+  const drawChanges = (name, rows) => {
+    const failing = rows.filter((one) => one.status === "fail");
+    const list = make("dl");
+    for (const capability of new Set(failing.map((one) => one.capability))) {
+      const own = failing.filter((one) => one.capability === capability);
+      const told = [...new Set(own.flatMap((one) => one.changes.split("\n")).filter(Boolean))];
+      row(list, capability, told.join("\n") || `its role runs: ${own.map((one) => one.check).join(", ")}`);
+    }
+    row(list, "reboot", [...new Set(failing.map((one) => one.reboot).filter(Boolean))].join("\n"));
+    if (!list.children.length) return "";
+    row(list, "all of it", `${data.plan} ${/^[\w.@%+=:,/-]+$/.test(name) ? name : `'${name.replaceAll("'", "'\\''")}'`}`, "code");
+    return section("What apply would change, as far as these checks know", list);
+  };
+
   const drawHost = (number) => {
     const host = data.hosts[number];
     const [state, letter, words] = data.states[host[STATE]];
@@ -177,6 +192,7 @@
       about,
       ...[section("Not as wanted", ...wrong.map((one) => drawCheck(one, rows.filter((other) => other.follows === one.check))))],
       ...pictures,
+      drawChanges(text(host[NAME]), rows),
       section("Versions", ...(versions.children.length ? [versions] : [])),
       section("Checks by capability", ...folded),
       section("Applied", ...(receipt.children.length ? [receipt] : [])),
@@ -223,6 +239,7 @@
   const loud = (number) => LOUD.includes(data.statuses[data.results[number][1]]);
   const causeOf = (number) => `${data.statuses[data.results[number][1]]} ${text(data.checks[data.results[number][0]][0])}`;
   const causes = [...document.querySelectorAll(".cause")];
+  const items = [...document.querySelectorAll("[data-item]")];
   let best = [];
   page.search = (given) => {
     const wanted = given.slice(0, 20);
@@ -231,7 +248,7 @@
     found.hidden = !wanted.length;
     best = [];
     matches = null;
-    for (const cause of causes) cause.hidden = false;
+    for (const one of [...causes, ...items]) one.hidden = false;
     light();
     if (!wanted.length) return "";
     const all = 2 ** wanted.length - 1;
@@ -253,9 +270,14 @@
     });
     light();
     let shown = 0;
+    let others = 0;
     for (const cause of causes) {
       cause.hidden = !failing.has(`${cause.dataset.status} ${cause.dataset.check}`) && mask(cause.textContent.toLowerCase()) !== all;
       if (!cause.hidden) shown += 1;
+    }
+    for (const item of items) {
+      item.hidden = mask(`${item.dataset.words || ""} ${item.textContent}`.toLowerCase()) !== all;
+      if (!item.hidden) others += 1;
     }
     const order = (number) => (matches.get(number) < 0 ? 0 : 10) + data.hosts[number][STATE];
     best = [...matches.keys()].sort((one, other) => order(one) - order(other) || one - other);
@@ -270,8 +292,8 @@
       found.append(button);
     }
     if (best.length > MOST) found.append(make("p", "soft", `and ${plural(best.length - MOST, "more host")}, bright below`));
-    if (!best.length && !shown) return "nothing found";
-    return `${plural(best.length, "host")}${shown ? `, ${plural(shown, "cause")}` : ""}${best.length ? "; Enter opens the first" : ""}`;
+    if (!best.length && !shown && !others) return "nothing found";
+    return `${plural(best.length, "host")}${shown ? `, ${plural(shown, "cause")}` : ""}${others ? `, ${plural(others, "entry", "entries")} above` : ""}${best.length ? "; Enter opens the first" : ""}`;
   };
   page.open = () => { if (best.length) openHost(best[0], byId("search")); };
   page.close = closeHost;

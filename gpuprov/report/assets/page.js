@@ -22,7 +22,7 @@ page.copyButton = (text, label = "copy") => {
   return button;
 };
 
-page.plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+page.plural = (count, word, many = `${word}s`) => `${count.toLocaleString("en")} ${count === 1 ? word : many}`;
 
 {
   const field = document.getElementById("search");

@@ -1,0 +1,145 @@
+"""What became of an apply as one HTML page: what was not done, what waits for a reboot, what changed, then verify."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from gpuprov.apply.model import ApplyRun, HostOutcome, State
+from gpuprov.apply.text import summary
+from gpuprov.inventory.names import folded as names
+from gpuprov.report import html, page
+from gpuprov.report.fleet import Known
+from gpuprov.report.page import About, Headline
+from gpuprov.report.text import unproven
+from gpuprov.verify.evaluate import Result, ResultStatus
+
+DONE = ("changed", "unchanged")
+STATES: dict[State, tuple[page.State, str]] = {
+    "failed": ("fail", "F"),
+    "blocked": ("fail", "!"),
+    "locked": ("error", "E"),
+    "unreachable": ("gone", "U"),
+    "not-started": ("unproven", "?"),
+    "changed": ("right", "~"),
+    "unchanged": ("right", "\u2713"),
+}
+STATUSES: dict[State, ResultStatus] = {"unreachable": "unreachable", "not-started": "skip"}
+"""How a host that was not done stands beside the results of verify; the others failed."""
+
+
+class Card(NamedTuple):
+    """Hosts of which the same is told."""
+
+    hosts: str
+    many: int
+    limit: str
+    state: page.State
+    letter: str
+    first: HostOutcome
+    tasks: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+
+
+def render(
+    run: ApplyRun, about: About | None = None, known: Mapping[str, Known] | None = None, *, verbose: bool = False
+) -> str:
+    """The page. The same run gives the same text."""
+    return html.render(
+        results(run),
+        "gpuprov apply",
+        verbose=verbose,
+        about=about,
+        known=known,
+        template="apply.html.j2",
+        told=headline(run),
+        run=run,
+        undone=_cards(
+            [one for one in run.hosts if one.state not in DONE],
+            lambda one: [one.state, one.task, one.message, one.hint],
+        ),
+        waiting=_cards([one for one in run.hosts if one.reboot], lambda one: [one.reboot, one.reboot_permitted]),
+        changed=_cards([one for one in run.hosts if one.changed], lambda one: [one.changed, one.ran]),
+        left_out=_cards([one for one in run.hosts if one.skipped], lambda one: [one.skipped]),
+    )
+
+
+def results(run: ApplyRun) -> list[Result]:
+    """Verify's results, and a result for each host that was not done: a page about nothing is never green."""
+    rows = []
+    for one in run.hosts:
+        if one.state not in DONE:
+            rows.append(
+                Result(
+                    host=one.host,
+                    capability="apply",
+                    check="apply.done",
+                    status=STATUSES.get(one.state, "fail"),
+                    expected="apply succeeds",
+                    found=": ".join(filter(None, (one.state, one.task, one.message))),
+                    hint=one.hint,
+                )
+            )
+        rows += one.verified
+    return rows
+
+
+def headline(run: ApplyRun) -> Headline:
+    """What became of the run, the worst first, as a sentence; then the summary that the terminal shows."""
+    count, more = len(run.hosts), f"{summary(run)}."
+    many = f"{count:,} host{'s' * (count != 1)}"
+    undone = [one for one in run.hosts if one.state not in DONE]
+    wrong = [one for one in run.hosts if one.state in DONE and one.failing and not one.reboot]
+    waiting = [one for one in run.hosts if one.reboot]
+    if run.interrupted:
+        return Headline(state="error", sentence="Interrupted: run it again to complete it", more=more)
+    if not run.hosts:
+        return Headline(state="unproven", sentence="Nothing was applied", more=more)
+    if undone:
+        away = all(one.state == "unreachable" for one in undone)
+        spec = "what the spec says" if count == 1 else "what their specs say"
+        what = "could not be reached" if away else f"did not come to {spec}"
+        return Headline(state="gone" if away else "fail", sentence=f"{_part(undone, count)} {what}", more=more)
+    if wrong:
+        return Headline(state="fail", sentence=f"Applied, but verify is not green on {_part(wrong, count)}", more=more)
+    if waiting:
+        return Headline(
+            state="boot", sentence=f"{_part(waiting, count)} wait{'s' * (len(waiting) == 1)} for a reboot", more=more
+        )
+    proven = [one for one in run.hosts if one.verified]
+    if not proven:
+        return Headline(state="unproven", sentence="Applied, and nothing was verified", more=more)
+    open_ = sum(len(one.unproven) for one in run.hosts)
+    subject = f"All {many} are" if count > 1 else f"{run.hosts[0].host} is"
+    gap = f", but {unproven(open_)}" if open_ else ""
+    return Headline(state="part" if open_ else "right", sentence=f"{subject} as wanted{gap}", more=more)
+
+
+def _part(some: Sequence[HostOutcome], count: int) -> str:
+    if len(some) <= 3:
+        return names(one.host for one in some)
+    return f"{len(some):,} of {count:,} hosts"
+
+
+def _cards(outcomes: Sequence[HostOutcome], alike: Callable[[HostOutcome], object]) -> list[Card]:
+    """Hosts of which the same is told, once; most hosts first within a state."""
+    groups: dict[bytes, list[HostOutcome]] = {}
+    for one in outcomes:
+        groups.setdefault(msgspec.json.encode(alike(one)), []).append(one)
+    return sorted(
+        (_card(group) for group in groups.values()),
+        key=lambda card: (list(STATES).index(card.first.state), -card.many),
+    )
+
+
+def _card(group: Sequence[HostOutcome]) -> Card:
+    first, where = group[0], names(one.host for one in group)
+    state, letter = STATES[first.state]
+    tasks: dict[str, list[str]] = {}
+    for task in first.changed:
+        role, _, name = task.partition(": ")
+        tasks.setdefault(role if name else "", []).append(name or task)
+    told = tuple((role, first.ran.get(role, ""), tuple(found)) for role, found in tasks.items())
+    return Card(where, len(group), f"--limit {shlex.quote(where.replace(', ', ','))}", state, letter, first, told)
