@@ -8,6 +8,7 @@ EXIT_CODES: dict[int, str] = {
     2: "usage, inventory or spec error; nothing was changed",
     3: "apply failed on at least one host",
     4: "at least one host could not be reached",
+    5: "another run works on at least one host, and nothing else is wrong: try again later",
     130: "interrupted",
 }
 

@@ -45,12 +45,17 @@ class Left(msgspec.Struct, frozen=True):
 
 
 def leave(
-    hosts: Sequence[RawHost], run: str, *, wait: float = WAIT, limit: float = LIMIT, at_a_time: int = 0
+    hosts: Sequence[RawHost],
+    owner: Mapping[str, object],
+    *,
+    wait: float = WAIT,
+    limit: float = LIMIT,
+    at_a_time: int = 0,
 ) -> dict[str, Left]:
-    """Give back the locks that `run` holds on these hosts, as far as they can be reached within `limit` seconds."""
+    """Give back the locks that `owner` (a run and its process) holds on these hosts, as far as they are reached in `limit` seconds."""
     found: dict[str, Left] = {}
-    script = _script(command("leave", {"run": run}, wait=wait, most=MOST), limit)
-    clear = _script((assets.root() / "roles" / "host" / "files" / "clear.sh").read_text(encoding="utf-8"), limit)
+    script = composed(command("leave", owner, wait=wait, most=MOST), limit)
+    clear = composed((assets.root() / "roles" / "host" / "files" / "clear.sh").read_text(encoding="utf-8"), limit)
     jobs: list[Job] = []
     for raw in hosts:
         found[raw.name] = Left(problem="not tried")
@@ -64,7 +69,8 @@ def leave(
     return found
 
 
-def _script(text: str, limit: float) -> str:
+def composed(text: str, limit: float) -> str:
+    """The script that runs one piece of shell on a host."""
     return compose((Probe("leave", text, _text),), limit=int(limit))
 
 

@@ -10,8 +10,9 @@ import msgspec
 
 from gpuprov.apply.aftermath import MOST, leave
 from gpuprov.apply.batches import batches, proved_first, size, too_many
+from gpuprov.apply.keeper import Keeper
 from gpuprov.apply.log import Log
-from gpuprov.apply.model import ApplyRun, HostOutcome, Options
+from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
 from gpuprov.apply.outcome import judge
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.pace import Pace
@@ -20,7 +21,7 @@ from gpuprov.inventory.names import folded as names
 from gpuprov.plan import durations, playbook
 from gpuprov.plan.decide import decide
 from gpuprov.plan.events import Ledger, Tally
-from gpuprov.plan.extra import extra_variables, new_run
+from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE, ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
@@ -67,6 +68,7 @@ def apply(
             rollout.interrupted = True
     return ApplyRun(
         run=rollout.run,
+        act=options.act,
         hosts=[rollout.outcomes[name] for name in everyone if name in rollout.outcomes],
         interrupted=rollout.interrupted,
         stopped=rollout.stopped,
@@ -80,7 +82,8 @@ class _Rollout:
 
     def __init__(self, pairs: Sequence[Pair], options: Options, show: Show, grace: float) -> None:
         self.pairs, self.options, self.show, self.grace = pairs, options, show, grace
-        self.run = new_run()
+        self.run = checked_run(options.run) if options.run else new_run()
+        self.owner = owner(self.run, options.lease)
         self.pace = Pace(options.forks)
         self.outcomes: dict[str, HostOutcome] = {}
         self.readings: dict[str, Reading] = {}
@@ -121,12 +124,13 @@ class _Rollout:
         return outcome
 
     def _stops(self, result: Result, run: Collection[str]) -> bool:
-        """Whether a result keeps the host from being touched. A drain command takes care of GPU clients."""
+        """Whether a result keeps the host from being touched. A drain command takes care of GPU clients, whom a
+        run that only prepares leaves alone."""
         if is_broken(result):
             return result.moment == "preflight"
         if not result.stops or result.status != "fail" or result.capability not in {*run, "host"}:
             return False
-        return not (self.options.drain and result.drained)
+        return not ((self.options.drain or self.options.act == "prepare") and result.drained)
 
     def plans(self) -> list[HostPlan]:
         """What will be done, as `plan` would say it without Ansible."""
@@ -174,30 +178,41 @@ class _Rollout:
     def _failed(self, name: str) -> bool:
         """Whether a host counts as failed at the gate. One that waits for a reboot cannot be judged before it."""
         outcome = self.outcomes[name]
-        return outcome.state not in ("changed", "unchanged") or bool(outcome.failing and not outcome.reboot)
+        return outcome.state not in DONE or bool(outcome.wrong and not outcome.reboot)
 
     def _unproved(self, name: str) -> bool:
         """Whether a canary says nothing good: before its reboot it runs the old driver."""
-        return self._failed(name) or bool(self.outcomes[name].reboot)
+        return self._failed(name) or bool(self.outcomes[name].reboot and self.options.act == "apply")
 
     def _batch(self, folder: Path, part: Sequence[str], log: Log) -> None:
         options = self.options
         ledger, started = Ledger(options.timeout), time.monotonic()
+        chosen = frozenset(part)
+        raws = [raw for raw, _ in self.pairs if raw.name in chosen]
+        keeper = Keeper(raws, self.owner, options.lease, self.pace.forks)
 
         def note(event: playbook.Event) -> None:
+            keeper.heard(str((event.get("event_data") or {}).get("host") or ""))
             if event.get("stdout"):
                 log.write(str(event["stdout"]))
             step = ledger.feed(event)
-            if step:
+            if step and (options.act == "apply" or step.kind != "act" or step.text.startswith(PREPARING)):
                 shown(msgspec.structs.replace(step, text=log.masked(step.text)))
 
         only = {name: self.outcomes[name].ran for name in part}
-        extra = extra_variables(self.run, only, reboot=options.reboot, drain=options.drain, timeout=options.timeout)
+        extra = extra_variables(
+            self.owner,
+            only,
+            reboot=options.reboot,
+            drain=options.drain,
+            timeout=options.timeout,
+            prepare=options.act == "prepare",
+        )
         if options.break_lock:
             extra["gpuprov_break_lock"] = list(options.break_lock)
         roles = {role for ran in only.values() for role in ran}
         try:
-            with self.show.applying(part, "applying", durations.earlier("apply", roles)) as shown:
+            with self.show.applying(part, "applying", durations.earlier("apply", roles)) as shown, keeper.keeping():
                 ended = playbook.run(
                     folder,
                     part,
@@ -214,7 +229,7 @@ class _Rollout:
         if not self.interrupted:
             durations.note("apply", roles, time.monotonic() - started, len(part))
         for name in part:
-            judge(self.outcomes[name], ledger, ended)
+            judge(self.outcomes[name], ledger, ended, options.act)
             self.outcomes[name].message = log.masked(self.outcomes[name].message)
             self.outcomes[name].seconds = time.monotonic() - started
         # After an interrupt nobody knows how far the events have come: a lock may be there that none of them tells of.
@@ -227,7 +242,7 @@ class _Rollout:
         self.show.say(f"giving back the lock{'s' * (len(part) > 1)} of {names(part)}")
         try:
             hosts = frozenset(part)
-            left = leave([raw for raw, _ in self.pairs if raw.name in hosts], self.run, at_a_time=self.pace.forks)
+            left = leave([raw for raw, _ in self.pairs if raw.name in hosts], self.owner, at_a_time=self.pace.forks)
         except KeyboardInterrupt:
             self.interrupted = True
             self.show.say(
@@ -239,7 +254,9 @@ class _Rollout:
             outcome.hint = "; ".join(filter(None, (str(one), outcome.hint)))
 
     def verify(self, chosen: Sequence[str]) -> None:
-        """Read hosts again and put the results into their outcomes. Hosts that were never reached stay out."""
+        """Read hosts again and put the results into their outcomes. Left out: hosts never reached, and a run that only prepares."""
+        if self.options.act == "prepare":
+            return
         reached = {name for name in chosen if self.outcomes[name].state != "unreachable"}
         wanted = [pair for pair in self.pairs if pair[0].name in reached]
         with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
@@ -252,6 +269,8 @@ class _Rollout:
                 outcome.message, outcome.hint = _lost(reading.lost)
 
 
+PREPARING = ("Reach the hosts", "Act 1,")
+"""Acts of a run that only prepares; in the others no host takes part."""
 NAMED = 5
 """Tasks that are named when a user interrupts."""
 

@@ -112,7 +112,11 @@ def result(status: ResultStatus, reboot: str = "") -> Result:
         (["unreachable", "changed"], "fail", 4),
         (["failed", "unreachable"], "pass", 3),
         (["blocked"], "pass", 3),
-        (["locked"], "pass", 3),
+        (["locked", "changed"], "pass", 5),
+        (["locked", "not-started"], "pass", 5),
+        (["locked", "unreachable"], "pass", 4),
+        (["locked", "failed"], "pass", 3),
+        (["unreachable", "not-started"], "pass", 3),
         (["not-started"], "pass", 3),
     ],
 )

@@ -148,7 +148,9 @@ def test_a_hidden_result_stays_hidden() -> None:
 def test_a_failure_of_the_lock_is_told_apart() -> None:
     ledger = Ledger()
     data = {"host": "a", "role": "host", "task": "host : Refuse", "task_action": "gpuprov_lock"}
-    ledger.feed({"event": "runner_on_failed", "event_data": data | {"res": {"msg": "a is locked by b"}}})
+    ledger.feed(
+        {"event": "runner_on_failed", "event_data": data | {"res": {"msg": "a is locked by b", "gpuprov_locked": True}}}
+    )
     assert ledger.hosts["a"].failure == Failure("", "Refuse", "a is locked by b", locked=True)
 
 
