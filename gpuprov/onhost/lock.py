@@ -1,7 +1,6 @@
 """The lock of this host: a folder that is there or not, with a file that says whose it is, for how long, and under which number.
 
 Also a program, for hosts that are not reached by Ansible; stdin: the request as JSON, stdout: the answer as JSON.
-
 A lock may have a lease: its holder has to be heard of again and again, or another run may take the lock over. Time is /proc/uptime's,
 which no clock that is set can move. After a boot the lease counts from the boot. Each taking gives the host another token, whose
 number only grows; what a run does here goes through a program that compares the token (the guard), so that a run that lost its lock
@@ -87,8 +86,7 @@ def is_mine(text: str | None, owner: Mapping[str, object]) -> bool:
 
 def boot() -> str:
     """Which boot this is; a container that was started afresh has the machine's boot id and another first process."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return f"{file.read().strip()} {_first():.2f}"
+    return f"{(read('/proc/sys/kernel/random/boot_id') or '').strip()} {_first():.2f}"
 
 
 def left(text: str) -> float | None:
@@ -137,12 +135,16 @@ def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | No
 
 
 def renew(owner: Mapping[str, object]) -> bool:
-    """Have the lease begin anew, if the lock is the owner's. Returns whether it is."""
+    """Have the lease begin anew, if the lock is the owner's, also one from before the boot. Returns whether it is."""
     with guard():
-        mine = is_mine(held(), owner)
-        if mine:
-            with contextlib.suppress(OSError), open(f"{LOCK}/renewed", "w", encoding="ascii") as file:
-                file.write(f"{int(_uptime())}\n")
+        text = held()
+        mine = is_mine(text, owner)
+        with contextlib.suppress(OSError):
+            if mine and not os.path.isdir(LOCK):
+                _put({**(owner_in(text or "") or {}), "boot": boot(), "at": round(_uptime(), 2)})
+            elif mine:
+                with open(f"{LOCK}/renewed", "w", encoding="ascii") as file:
+                    file.write(f"{int(_uptime())}\n")
         return mine
 
 
@@ -159,8 +161,7 @@ def release(owner: Mapping[str, object]) -> bool:
 
 def fence() -> str:
     """The token of this host: of the lock that is held, or was held last. Empty if there is none, or the file is damaged."""
-    words = (read(f"{KEPT}/fence") or "").split()
-    return words[0] if len(words) == 5 and re.fullmatch(r"\d+-[0-9a-f]{8}", words[0]) else ""
+    return _taker().get("token", "")
 
 
 def running(run: str) -> list[str]:
@@ -228,7 +229,8 @@ def _fence(owner: Mapping[str, Any], text: str | None) -> str:
 
 def _taker() -> dict[str, str]:
     words = (read(f"{KEPT}/fence") or "").split()
-    return dict(zip(("token", "run", "user", "host", "since"), words)) if len(words) == 5 else {}
+    whole = len(words) == 5 and re.fullmatch(r"\d+-[0-9a-f]{8}", words[0])
+    return dict(zip(("token", "run", "user", "host", "since"), words)) if whole else {}
 
 
 def _put(owner: Mapping[str, object]) -> None:
@@ -265,21 +267,19 @@ def read(path: str) -> str | None:
 
 
 def _uptime() -> float:
-    with open("/proc/uptime", encoding="ascii") as file:
-        return float(file.read().split()[0])
+    return float((read("/proc/uptime") or "").split()[0])
 
 
 def _first() -> float:
     """When the first process started, in seconds after the kernel: proc_pid_stat(5), field 22."""
-    with open("/proc/1/stat", encoding="utf-8", errors="replace") as file:
-        return int(file.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    return int((read("/proc/1/stat") or "").rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
 
 
 def _renewed() -> float:
     """When the run was heard of last. The guard writes without a lock: an empty file is read again."""
     for _ in range(3):
-        with contextlib.suppress(ValueError):
-            return float(int(read(f"{LOCK}/renewed") or "0"))
+        if (text := (read(f"{LOCK}/renewed") or "0").strip()).isdecimal():
+            return float(text)
         time.sleep(0.02)
     return 0.0
 

@@ -156,6 +156,17 @@ def test_after_a_boot_a_run_that_does_not_come_back_loses_it(ask: Ask, tmp_path:
     assert through(mine, "print(1)").returncode == 1
 
 
+def test_a_run_whose_other_hosts_still_boot_keeps_the_host(ask: Ask, tmp_path: Path) -> None:
+    owner = {**OWNER, "lease": 30}
+    mine = ask("take", owner)
+    (tmp_path / "run" / "lock" / "owner.json").unlink()
+    (tmp_path / "run" / "lock").rmdir()
+    assert ask("renew", owner, boot=25.0)["held"]
+    kept = json.loads((tmp_path / "run" / "lock" / "owner.json").read_text(encoding="utf-8"))
+    assert kept["token"] == mine["token"]
+    assert kept["at"] == pytest.approx(float(Path("/proc/uptime").read_text().split()[0]), abs=10)
+
+
 def test_a_lock_removed_by_hand_is_free(ask: Ask, tmp_path: Path) -> None:
     mine = ask("take", OWNER)
     (tmp_path / "run" / "lock" / "owner.json").unlink()
