@@ -258,3 +258,36 @@ echo '{release}' | {sys.executable} -IS {tmp_path}/lock.py"""
     assert "No space left on device" in lines[0]
     assert json.loads(lines[1])["taken"]
     assert json.loads(lines[2])["released"], "what is given back needs no room"
+
+
+def test_what_began_while_the_host_was_taken_over_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old run wakes up between the look at its processes and the new token."""
+    for name, place in (("BASE", "run"), ("LOCK", "run/lock"), ("KEPT", "lib/lock")):
+        monkeypatch.setattr(lock, name, f"{tmp_path}/{place}")
+    mine = lock.take({**OWNER, "lease": 0})
+    path = guard.made(OWNER, mine["token"])
+    monkeypatch.setattr(lock, "SLIPPED", 0.5)
+    children: list[subprocess.Popen[bytes]] = []
+    fenced = lock._fence
+
+    def late(*given: Any) -> str:
+        if not children:
+            children.append(subprocess.Popen([path, "--", "sleep", "61.5"]))
+            while not lock.running("friday"):
+                time.sleep(0.05)
+        return fenced(*given)
+
+    monkeypatch.setattr(lock, "_fence", late)
+    try:
+        refused = lock.take(OTHER)
+        assert not refused["taken"]
+        assert "sleep 61.5" in refused["running"][0]
+        assert subprocess.run([path], input=b"", capture_output=True, check=False).returncode == 1, (
+            "it is fenced by now"
+        )
+    finally:
+        children[0].kill()
+        children[0].wait()
+    assert lock.take(OTHER)["taken"]
