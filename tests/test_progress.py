@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov import console
-from gpuprov.apply.rollout import _interrupted
+from gpuprov.apply.aftermath import told_interrupted
 from gpuprov.plan import durations
 from gpuprov.plan.events import DRAINS, Ledger
 from gpuprov.plan.interrupt import interruptible
@@ -51,7 +51,7 @@ def test_texts_of_hosts_bring_no_control_codes() -> None:
 WAITS = """
 import time
 from gpuprov import console
-from gpuprov.apply.rollout import _interrupted
+from gpuprov.apply.aftermath import told_interrupted
 console.Progress.PULSE = 0.2
 with console.Progress(["gpu1", "gpu2"], "applying", quiet=True, earlier="6 min the last time (4 hosts)") as progress:
     progress.note("gpu1", "waits for its lock (Take the lock)")
@@ -168,7 +168,7 @@ def test_what_runs_on_the_hosts_is_named_and_how_it_ends() -> None:
         task = "nvidia_driver : Install" if number < 5 else f"kernel : Step {number}"
         data = {"host": f"gpu{number}", "role": task.partition(" ")[0], "task": task, "task_action": "x"}
         ledger.feed({"event": "runner_on_start", "event_data": data})
-    assert _interrupted(ledger).splitlines() == [
+    assert told_interrupted(ledger).splitlines() == [
         "interrupted: Ansible is being ended; running now:",
         "  gpu[1:4]: nvidia_driver: Install",
         "  gpu5: kernel: Step 5",

@@ -14,7 +14,8 @@ from gpuprov.accept.model import Ran, Runner, Step
 from gpuprov.accept.remote import AT_A_TIME
 from gpuprov.errors import UnreachableError
 from gpuprov.onhost import process
-from gpuprov.onhost.lock import refusal
+from gpuprov.onhost.lock import LOCK
+from gpuprov.onhost.locked import refusal
 from gpuprov.plan.host_lock import command
 
 FOLDER = "/run/gpuprov/accept"
@@ -136,7 +137,8 @@ echo "$answer"
 
     def _guarded(self, limit: float) -> str:
         return f"""d={FOLDER}
-[ "$(cat "$d/run" 2>/dev/null)" = {self._run} ] || {{ echo 'the lock of this acceptance is gone'; exit {LOST}; }}
+[ "$(cat "$d/run" 2>/dev/null)" = {self._run} ] && grep -q '"run": "{self._run}"' {LOCK}/owner.json || {{
+  echo 'the lock of this acceptance is gone'; exit {LOST}; }}
 {_until(int(limit) + PUT_OFF)}
 """
 

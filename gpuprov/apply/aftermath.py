@@ -11,6 +11,8 @@ from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.children import Job, run_all
 from gpuprov.gather.script import compose, split
 from gpuprov.gather.transport import Answer, job
+from gpuprov.inventory.names import folded as names
+from gpuprov.plan.events import Ledger
 from gpuprov.plan.host_lock import command
 from gpuprov.probe.base import Output, Probe
 from gpuprov.spec.model import RawHost
@@ -45,12 +47,17 @@ class Left(msgspec.Struct, frozen=True):
 
 
 def leave(
-    hosts: Sequence[RawHost], run: str, *, wait: float = WAIT, limit: float = LIMIT, at_a_time: int = 0
+    hosts: Sequence[RawHost],
+    owner: Mapping[str, object],
+    *,
+    wait: float = WAIT,
+    limit: float = LIMIT,
+    at_a_time: int = 0,
 ) -> dict[str, Left]:
-    """Give back the locks that `run` holds on these hosts, as far as they can be reached within `limit` seconds."""
+    """Give back the locks that `owner` (a run and its process) holds on these hosts, as far as they are reached in `limit` seconds."""
     found: dict[str, Left] = {}
-    script = _script(command("leave", {"run": run}, wait=wait, most=MOST), limit)
-    clear = _script((assets.root() / "roles" / "host" / "files" / "clear.sh").read_text(encoding="utf-8"), limit)
+    script = composed(command("leave", owner, wait=wait, most=MOST), limit)
+    clear = composed((assets.root() / "roles" / "host" / "files" / "clear.sh").read_text(encoding="utf-8"), limit)
     jobs: list[Job] = []
     for raw in hosts:
         found[raw.name] = Left(problem="not tried")
@@ -64,7 +71,8 @@ def leave(
     return found
 
 
-def _script(text: str, limit: float) -> str:
+def composed(text: str, limit: float) -> str:
+    """The script that runs one piece of shell on a host."""
     return compose((Probe("leave", text, _text),), limit=int(limit))
 
 
@@ -95,3 +103,16 @@ def _left(output: Output) -> Left:
         said = " ".join((output.error or output.text).split())[-200:]
         return Left(problem=said or f"exit status {output.status}")
     return Left(held=told.get("held") is True, running=tuple(str(one)[:200] for one in told["running"][:5]))
+
+
+NAMED = 5
+"""Tasks that are named when a user interrupts."""
+
+
+def told_interrupted(ledger: Ledger) -> str:
+    """What is still running on the hosts, and how it will end."""
+    running = sorted(ledger.running().items(), key=lambda one: -len(one[1]))
+    told = "".join(f"\n  {names(hosts)}: {task}" for task, hosts in running[:NAMED])
+    told += f"\n  and {len(running) - NAMED} more tasks" if len(running) > NAMED else ""
+    ends = f"What has begun on a host ends by itself, and its lock goes then, in {MOST // 60} minutes at the latest"
+    return f"interrupted: Ansible is being ended{f'; running now:{told}' if told else ''}\n{ends}. Ctrl-C again does not wait"

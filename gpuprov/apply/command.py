@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from gpuprov import console
-from gpuprov.apply.model import Options
+from gpuprov.apply.model import Act, Options
 from gpuprov.apply.rollout import Agreed, apply
 from gpuprov.apply.text import as_json, as_text
 from gpuprov.plan import HostPlan
@@ -32,7 +33,11 @@ def run(
     check_writable(html)
     asked = sys.stdin.isatty() and sys.stderr.isatty()
     outcome = apply(
-        pairs, options, Terminal(verbose=options.verbose), confirm=confirm if asked else None, agreed=agreed
+        pairs,
+        options,
+        Terminal(verbose=options.verbose),
+        confirm=partial(confirm, act=options.act) if asked else None,
+        agreed=agreed,
     )
     console.result(as_json(outcome) if options.as_json else as_text(outcome, verbose=options.verbose))
     if html is not None:
@@ -42,11 +47,13 @@ def run(
         known = {raw.name: known_of(raw) for raw, _ in pairs}
         write_atomic(html, render(outcome, about, known, verbose=options.verbose))
     retry.offer("apply", outcome.again, len(pairs))
+    if outcome.locked != outcome.again:
+        retry.offer("apply-locked", outcome.locked, len(pairs), to_do="that another run works on, to do later")
     return outcome.exit_code
 
 
-def confirm(plans: list[HostPlan]) -> bool:
+def confirm(plans: list[HostPlan], act: Act = "apply") -> bool:
     """Show what will be done and ask."""
     colour = console.coloured(sys.stderr)
     console.progress(plan_text(plans, colour=colour, width=console.room(sys.stderr)), in_colour=colour)
-    return console.confirm("apply?")
+    return console.confirm(f"{act}?")

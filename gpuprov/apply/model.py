@@ -8,27 +8,36 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.limits import ACT_LIMIT
+from gpuprov.limits import ACT_LIMIT, LEASE
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import verdict
 
-State = Literal["unchanged", "changed", "failed", "blocked", "locked", "unreachable", "not-started"]
+State = Literal["unchanged", "changed", "failed", "blocked", "locked", "unreachable", "not-started", "prepared"]
 """unchanged: nothing had to be done. blocked: preflight refused, the host was not touched. locked: another run works on
-it. not-started: the run ended before its turn."""
+it. not-started: the run ended before its turn. prepared: what the next apply does was judged and downloaded; nothing in service was
+changed."""
+DONE = frozenset(("changed", "unchanged", "prepared"))
+"""What a host is that was brought to the end of its run."""
+Act = Literal["apply", "prepare"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to apply. serial, canary and max_fail are a number of hosts or a share ("20%"); canary may name hosts.
 
-    reboot: permission for this run, whatever the spec says. full: run every role, also where every check passes.
-    break_lock: ids of locks that are taken over. timeout: seconds that one act may take on a host. run: its name; default, a new one.
+    act: prepare ends where something in service would be changed. reboot: permission for this run, whatever the spec says.
+    full: run every role, also where every check passes. break_lock: ids of locks that are taken over. timeout: seconds that one act
+    may take on a host. run: its name, by which it goes on elsewhere; default, a new one. lease: seconds that a host stays locked for
+    a run that is not heard of any more.
     """
 
+    act: Act = "apply"
     full: bool = False
     reboot: bool = False
     yes: bool = False
     break_lock: tuple[str, ...] = ()
     timeout: float = ACT_LIMIT
+    run: str = ""
+    lease: float = LEASE
     serial: str = ""
     canary: str = ""
     max_fail: str = "0"
@@ -38,7 +47,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     forks: int = 0
     verbose: bool = False
     as_json: bool = False
-    run: str = ""
 
     @classmethod
     def of(cls, given: Mapping[str, Any], only: frozenset[str] | None = None) -> Options:
@@ -77,6 +85,11 @@ class HostOutcome(msgspec.Struct, kw_only=True):
         return [r for r in self.verified if r.status in ("fail", "error")]
 
     @property
+    def wrong(self) -> bool:
+        """Whether the host is not as the run was to leave it: one that was only prepared still differs from its spec."""
+        return bool(self.failing) and self.state != "prepared"
+
+    @property
     def verified(self) -> list[Result]:
         """The results of verify among those that were read."""
         return [r for r in self.results if r.moment != "preflight"]
@@ -87,7 +100,7 @@ class HostOutcome(msgspec.Struct, kw_only=True):
         return [r for r in self.verified if r.status == "skip"]
 
 
-class Act(msgspec.Struct, kw_only=True):
+class Lap(msgspec.Struct, kw_only=True):
     """An act of the playbook over the hosts of a batch: how long it took. batch: its number, from 1."""
 
     name: str
@@ -101,28 +114,39 @@ class ApplyRun(msgspec.Struct, kw_only=True):
 
     run: str
     hosts: list[HostOutcome]
+    act: Act = "apply"
     interrupted: bool = False
     stopped: str = ""
     log: Path | None = None
     seconds: float = 0.0
-    acts: list[Act] = []
+    acts: list[Lap] = []
 
     @property
     def again(self) -> list[str]:
         """The hosts that are not as their specs want them, or of which nobody knows, save those that only wait for a reboot."""
-        done = ("changed", "unchanged")
-        return [host.host for host in self.hosts if host.state not in done or (host.failing and not host.reboot)]
+        wrong = (host.state not in DONE or (host.wrong and not host.reboot) for host in self.hosts)
+        return [host.host for host, again in zip(self.hosts, wrong, strict=True) if again]
+
+    @property
+    def locked(self) -> list[str]:
+        """The hosts that another run works on: the same command does them later."""
+        return [host.host for host in self.hosts if host.state == "locked"]
 
     @property
     def exit_code(self) -> int:
-        """130 interrupted; 3 apply did not succeed on a host; 4 one was not reached; 1 verify is not green, or proved nothing; 0."""
+        """130 interrupted; 3 apply did not succeed on a host; 4 one was not reached; 5 another run works on one, which is all that
+        keeps others from being started; 1 verify is not green, or proved nothing; 0."""
         states = {host.state for host in self.hosts}
         if self.interrupted:
             return 130
-        if states & {"failed", "blocked", "locked", "not-started"}:
+        if states & {"failed", "blocked"} or ("not-started" in states and "locked" not in states):
             return 3
         if "unreachable" in states:
             return 4
-        if any(host.failing for host in self.hosts):
+        if "locked" in states:
+            return 5
+        if any(host.wrong for host in self.hosts):
             return 1
-        return int(any(host.unproven and verdict(host.verified) == "not proven" for host in self.hosts))
+        return int(
+            self.act == "apply" and any(host.unproven and verdict(host.verified) == "not proven" for host in self.hosts)
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.apply.model import HostOutcome
+from gpuprov.apply.model import Act, HostOutcome
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.playbook import Ended
 
@@ -11,11 +11,12 @@ HOST_STATUSES = (0, 2, 4)
 it ended before it could work: https://docs.ansible.com/ansible/latest/cli/ansible-playbook.html"""
 
 
-def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended) -> None:
+def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply") -> None:
     """Put into `outcome` what happened on its host in one Ansible run."""
     tally = ledger.hosts.get(outcome.host)
     interrupted = ended.how == "interrupted"
-    outcome.results = []  # they were read before
+    if act == "apply":
+        outcome.results = []  # they were read before
     if tally is None:
         if not interrupted:
             outcome.state = "failed"
@@ -43,5 +44,7 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended) -> None:
     elif ended.status not in HOST_STATUSES or tally.failed is None:
         outcome.state = "failed"
         outcome.message = ledger.complaint or f"ansible-playbook ended with status {ended.status}"
+    elif act == "prepare":
+        outcome.state = "prepared"
     else:
         outcome.state = "changed" if tally.changed else "unchanged"

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.apply.aftermath import MOST, leave
+from gpuprov.apply.aftermath import leave, told_interrupted
 from gpuprov.apply.batches import batches, proved_first, size, too_many
+from gpuprov.apply.keeper import Keeper
+from gpuprov.apply.laps import Laps
 from gpuprov.apply.log import Log
-from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Options
+from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
 from gpuprov.apply.outcome import judge
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.pace import Pace
@@ -20,7 +22,7 @@ from gpuprov.inventory.names import folded as names
 from gpuprov.plan import durations, playbook
 from gpuprov.plan.decide import decide
 from gpuprov.plan.events import Ledger, Tally
-from gpuprov.plan.extra import checked_run, extra_variables, new_run
+from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE, ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
@@ -67,11 +69,12 @@ def apply(
             rollout.interrupted = True
     return ApplyRun(
         run=rollout.run,
+        act=options.act,
         hosts=[rollout.outcomes[name] for name in everyone if name in rollout.outcomes],
         interrupted=rollout.interrupted,
         stopped=rollout.stopped,
         log=rollout.log,
-        acts=rollout.acts,
+        acts=rollout.laps.all,
         seconds=time.monotonic() - started,
     )
 
@@ -82,14 +85,14 @@ class _Rollout:
     def __init__(self, pairs: Sequence[Pair], options: Options, show: Show, grace: float) -> None:
         self.pairs, self.options, self.show, self.grace = pairs, options, show, grace
         self.run = checked_run(options.run) if options.run else new_run()
+        self.owner = owner(self.run, options.lease)
         self.pace = Pace(options.forks)
         self.outcomes: dict[str, HostOutcome] = {}
         self.readings: dict[str, Reading] = {}
         self.interrupted = False
         self.stopped = ""
         self.log: Path | None = None
-        self.acts: list[Act] = []
-        self._act_since = 0.0
+        self.laps = Laps()
 
     def read(self) -> None:
         """Read every host and decide what is to be done on it."""
@@ -124,12 +127,13 @@ class _Rollout:
         return outcome
 
     def _stops(self, result: Result, run: Collection[str]) -> bool:
-        """Whether a result keeps the host from being touched. A drain command takes care of GPU clients."""
+        """Whether a result keeps the host from being touched. A drain command takes care of GPU clients, whom a
+        run that only prepares leaves alone."""
         if is_broken(result):
             return result.moment == "preflight"
         if not result.stops or result.status != "fail" or result.capability not in {*run, "host"}:
             return False
-        return not (self.options.drain and result.drained)
+        return not ((self.options.drain or self.options.act == "prepare") and result.drained)
 
     def plans(self) -> list[HostPlan]:
         """What will be done, as `plan` would say it without Ansible."""
@@ -177,32 +181,43 @@ class _Rollout:
     def _failed(self, name: str) -> bool:
         """Whether a host counts as failed at the gate. One that waits for a reboot cannot be judged before it."""
         outcome = self.outcomes[name]
-        return outcome.state not in ("changed", "unchanged") or bool(outcome.failing and not outcome.reboot)
+        return outcome.state not in DONE or bool(outcome.wrong and not outcome.reboot)
 
     def _unproved(self, name: str) -> bool:
         """Whether a canary says nothing good: before its reboot it runs the old driver."""
-        return self._failed(name) or bool(self.outcomes[name].reboot)
+        return self._failed(name) or bool(self.outcomes[name].reboot and self.options.act == "apply")
 
     def _batch(self, folder: Path, part: Sequence[str], log: Log, number: int) -> None:
         options = self.options
         ledger, started = Ledger(options.timeout), time.monotonic()
+        chosen = frozenset(part)
+        raws = [raw for raw, _ in self.pairs if raw.name in chosen]
+        keeper = Keeper(raws, self.owner, options.lease, self.pace.forks)
 
         def note(event: playbook.Event) -> None:
+            keeper.heard(str((event.get("event_data") or {}).get("host") or ""))
             if event.get("stdout"):
                 log.write(str(event["stdout"]))
             step = ledger.feed(event)
-            if step and step.kind == "act":
-                self._act_begins(step.text, number, len(part))
-            if step:
+            if step and step.kind == "act" and (options.act == "apply" or step.text.startswith(PREPARING)):
+                self.laps.begins(step.text, number, len(part))
+            if step and (options.act == "apply" or step.kind != "act" or step.text.startswith(PREPARING)):
                 shown(msgspec.structs.replace(step, text=log.masked(step.text)))
 
         only = {name: self.outcomes[name].ran for name in part}
-        extra = extra_variables(self.run, only, reboot=options.reboot, drain=options.drain, timeout=options.timeout)
+        extra = extra_variables(
+            self.owner,
+            only,
+            reboot=options.reboot,
+            drain=options.drain,
+            timeout=options.timeout,
+            prepare=options.act == "prepare",
+        )
         if options.break_lock:
             extra["gpuprov_break_lock"] = list(options.break_lock)
         roles = {role for ran in only.values() for role in ran}
         try:
-            with self.show.applying(part, "applying", durations.earlier("apply", roles)) as shown:
+            with self.show.applying(part, "applying", durations.earlier("apply", roles)) as shown, keeper.keeping():
                 ended = playbook.run(
                     folder,
                     part,
@@ -210,30 +225,21 @@ class _Rollout:
                     on_event=note,
                     forks=self.pace.forks,
                     grace=self.grace,
-                    on_interrupt=lambda: self.show.say(_interrupted(ledger)),
+                    on_interrupt=lambda: self.show.say(told_interrupted(ledger)),
                 )
         except BaseException:
             self._give_back(part)
             raise
-        self._act_begins("", number, len(part))
+        self.laps.end()
         self.interrupted = ended.how == "interrupted"
         if not self.interrupted:
             durations.note("apply", roles, time.monotonic() - started, len(part))
         for name in part:
-            judge(self.outcomes[name], ledger, ended)
+            judge(self.outcomes[name], ledger, ended, options.act)
             self.outcomes[name].message = log.masked(self.outcomes[name].message)
             self.outcomes[name].seconds = time.monotonic() - started
         # After an interrupt nobody knows how far the events have come: a lock may be there that none of them tells of.
         self._give_back([name for name in part if self.interrupted or _cut_off(ledger.hosts.get(name))])
-
-    def _act_begins(self, name: str, batch: int, hosts: int) -> None:
-        """Note the act, and how long the one before it took. An empty name: the last one has ended."""
-        now = time.monotonic()
-        if self.acts and self._act_since:
-            self.acts[-1].seconds = round(now - self._act_since, 1)
-        self._act_since = now if name else 0.0
-        if name:
-            self.acts.append(Act(name=name, batch=batch, hosts=hosts))
 
     def _give_back(self, part: Sequence[str]) -> None:
         """Give back the locks of hosts whose playbook did not come to its end, and say what still runs on them."""
@@ -242,7 +248,7 @@ class _Rollout:
         self.show.say(f"giving back the lock{'s' * (len(part) > 1)} of {names(part)}")
         try:
             hosts = frozenset(part)
-            left = leave([raw for raw, _ in self.pairs if raw.name in hosts], self.run, at_a_time=self.pace.forks)
+            left = leave([raw for raw, _ in self.pairs if raw.name in hosts], self.owner, at_a_time=self.pace.forks)
         except KeyboardInterrupt:
             self.interrupted = True
             self.show.say(
@@ -254,7 +260,9 @@ class _Rollout:
             outcome.hint = "; ".join(filter(None, (str(one), outcome.hint)))
 
     def verify(self, chosen: Sequence[str]) -> None:
-        """Read hosts again and put the results into their outcomes. Hosts that were never reached stay out."""
+        """Read hosts again and put the results into their outcomes. Left out: hosts never reached, and a run that only prepares."""
+        if self.options.act == "prepare":
+            return
         reached = {name for name in chosen if self.outcomes[name].state != "unreachable"}
         wanted = [pair for pair in self.pairs if pair[0].name in reached]
         with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
@@ -267,19 +275,8 @@ class _Rollout:
                 outcome.message, outcome.hint = _lost(reading.lost)
 
 
-NAMED = 5
-"""Tasks that are named when a user interrupts."""
-
-
-def _interrupted(ledger: Ledger) -> str:
-    """What is still running on the hosts, and how it will end."""
-    running = sorted(ledger.running().items(), key=lambda one: -len(one[1]))
-    told = "".join(f"\n  {names(hosts)}: {task}" for task, hosts in running[:NAMED])
-    told += f"\n  and {len(running) - NAMED} more tasks" if len(running) > NAMED else ""
-    ends = f"What has begun on a host ends by itself, and its lock goes then, in {MOST // 60} minutes at the latest"
-    return f"interrupted: Ansible is being ended{f'; running now:{told}' if told else ''}\n{ends}. Ctrl-C again does not wait"
-
-
+PREPARING = ("Reach the hosts", "Act 1,")
+"""Acts of a run that only prepares; in the others no host takes part."""
 def _cut_off(tally: Tally | None) -> bool:
     """Whether the host's part of the playbook was begun and has not come to its end, where it gives its lock back."""
     return tally is not None and (tally.failed is None or bool(tally.unreachable or tally.timed_out))

@@ -11,16 +11,16 @@ from gpuprov.apply.model import ApplyRun, HostOutcome
 from gpuprov.inventory.names import folded as names
 from gpuprov.report.text import unproven
 
-WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started")
+WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started", "prepared")
 
 
 def as_json(run: ApplyRun) -> str:
-    """`{"run", "hosts": [...], "exit_code", "log", ...}`."""
+    """`{"run", "hosts": [...], "exit_code", "locked": [names], "log", ...}`."""
     plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(run, log=None))
     for host, outcome in zip(plain["hosts"], run.hosts, strict=True):
         host["reboot_required"] = outcome.reboot
         host["results"] = [row for row in host["results"] if row["status"] != "n/a"]
-    plain |= {"log": str(run.log or ""), "exit_code": run.exit_code}
+    plain |= {"log": str(run.log or ""), "exit_code": run.exit_code, "locked": run.locked}
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
 
 
@@ -42,7 +42,9 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
     if verbose:
         yield from (f"  changed {task}" for task in outcome.changed)
         yield from (f"  left out {name}: {why}" for name, why in outcome.skipped.items())
-    if outcome.state in ("blocked", "locked", "unreachable", "not-started"):
+    if outcome.state == "prepared":
+        yield from (f"  still to do, by apply: {name}: {why}" for name, why in outcome.ran.items())
+    if outcome.state in ("blocked", "locked", "unreachable", "not-started", "prepared"):
         return
     for reason in outcome.reboot:
         yield f"  reboot required: {reason}"
@@ -69,6 +71,10 @@ def _headline(group: Sequence[HostOutcome]) -> str:
     if outcome.state == "changed":
         most = max(len(o.changed) for o in group)
         return f"changed ({most} task{'s' if most != 1 else ''}{took}), {verdict}"
+    if outcome.state == "prepared":
+        most = max(len(o.changed) for o in group)
+        done = f"changed {most} task{'s' if most != 1 else ''}" if most else "nothing had to be changed"
+        return f"prepared ({done}{took}); nothing in service was changed"
     if outcome.state == "unchanged":
         return f"unchanged{took if outcome.ran else ''}, {verdict}"
     place = f"{outcome.task}: " if outcome.task else ""
@@ -99,14 +105,18 @@ def summary(run: ApplyRun) -> str:
     """`4 hosts: 3 changed, 1 failed`."""
     states = [outcome.state for outcome in run.hosts]
     words = [f"{states.count(word)} {word}" for word in WORDS if word in states]
-    waiting = [outcome.reboot_permitted for outcome in run.hosts if outcome.reboot]
+    waiting = [outcome.reboot_permitted for outcome in run.hosts if outcome.reboot and outcome.state != "prepared"]
     if held := waiting.count(False):
         words.append(f"{held} waiting for a reboot (apply --reboot, or reboot: if-needed)")
     if still := waiting.count(True):
         words.append(f"{still} still waiting for a reboot, which this run was permitted (reboot by hand, then verify)")
-    failing = sum(bool(outcome.failing) and not outcome.reboot for outcome in run.hosts)
+    failing = sum(outcome.wrong and not outcome.reboot for outcome in run.hosts)
     words += [f"{failing} not as wanted"] if failing else []
-    words += [f"{partly} not proven in all"] if (partly := sum(bool(outcome.unproven) for outcome in run.hosts)) else []
+    words += (
+        [f"{partly} not proven in all"]
+        if (partly := sum(bool(o.unproven) for o in run.hosts if o.state != "prepared"))
+        else []
+    )
     count = len(run.hosts)
     return f"{count} host{'s' if count != 1 else ''}: {', '.join(words)}"
 
@@ -121,6 +131,6 @@ def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
         told,
         [[r.check, r.found if verbose else ""] for r in outcome.unproven],
         bool(outcome.results),
-        bool(outcome.ran),
+        outcome.ran if outcome.state == "prepared" else bool(outcome.ran),
     ]
     return msgspec.json.encode([*alike, *([outcome.changed, outcome.skipped] if verbose else [])])

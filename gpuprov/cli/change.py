@@ -10,6 +10,7 @@ import click
 
 from gpuprov.cli import options, saved
 from gpuprov.cli.about import about
+from gpuprov.limits import LEASE
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -80,6 +81,11 @@ def plan(
 @options.inventory
 @options.reaching
 @options.capabilities
+@click.option(
+    "--act",
+    type=click.Choice(["prepare"]),
+    help="Only this part: prepare judges and downloads, changes nothing in service, and ends; a later apply uses what is there.",
+)
 @click.option("--full", is_flag=True, help="Run every role, also where every check passes.")
 @click.option("--reboot", is_flag=True, help="Permit one reboot per host in this run, whatever the spec says.")
 @click.option("--serial", metavar="N|N%", help="Hosts in one batch; verify gates the next batch.")
@@ -96,6 +102,17 @@ def plan(
     "kubernetes [OPTION]...: kubectl, run here, takes pods and GPU operands off the node, and puts them back.",
 )
 @options.break_lock
+@click.option(
+    "--run", metavar="ID", help="Name the run, so that it can go on from another machine; default, a new name."
+)
+@click.option(
+    "--lease",
+    metavar="SECONDS",
+    type=click.IntRange(min=5, max=options.WEEK),
+    default=LEASE,
+    show_default=True,
+    help="A host whose run is not heard of for so long is another run's to take over.",
+)
 @options.act_limit
 @click.option(
     "--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the log of the run is written."
@@ -116,6 +133,8 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     from gpuprov import apply as applying
     from gpuprov.plan.saved import agree
 
+    if given["act"]:
+        _alone(given)
     html, page = given.pop("html"), None
     if html:
         page = about("apply", sources, given, options.only(given["only"]), {"html": html})
@@ -130,6 +149,17 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     names = ("full", "reboot", "yes", "break_lock", "timeout", "max_fail", "drain", "verbose", "as_json")
     chosen: dict[str, Any] = {name: given[name] for name in names}
     chosen |= {"serial": given["serial"] or "", "canary": given["canary"] or "", "only": options.only(given["only"])}
+    chosen |= {"act": given["act"] or "apply"}
+    chosen |= {"run": given["run"] or "", "lease": given["lease"]}
     chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
     agreed = partial(agree, approved) if approved else None
     return applying.run(fleet.pairs, applying.Options(**chosen), agreed, html=html, about=page)
+
+
+def _alone(given: dict[str, Any]) -> None:
+    """Refuse what an act that changes nothing in service cannot do."""
+    for option in ("reboot", "drain"):
+        if given[option]:
+            raise click.UsageError(
+                f"--act prepare reboots nothing and drains nothing: leave --{option} to the apply after it"
+            )

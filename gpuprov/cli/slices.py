@@ -162,7 +162,7 @@ def fold(folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool,
 def _suits(act: str, given: dict[str, Any]) -> None:
     """Raise UsageError for an option that this act does not know."""
     of_acts = {"reboot": ("plan", "apply"), "quick": ("plan",)}
-    of_acts |= dict.fromkeys(("drain", "break_lock", "log_dir"), ("apply",))
+    of_acts |= {"drain": ("apply",), **dict.fromkeys(("break_lock", "log_dir"), ("prepare", "apply"))}
     for name, acts in of_acts.items():
         if given[name] and act not in acts:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --act {' and '.join(acts)}")

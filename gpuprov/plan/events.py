@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Change
 from gpuprov.errors import defect
+from gpuprov.onhost.locked import LOST
 from gpuprov.plan.diffs import differences
 
 LONGEST = 700
@@ -41,12 +42,14 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A task that failed on a host: whose, which, and Ansible's message as one line. `packages`: the package manager refused."""
+    """A task that failed on a host: whose, which, and Ansible's message as one line. `locked`: another run holds the host;
+    `lost`: it has taken it over. `packages`: the package manager refused."""
 
     capability: str
     task: str
     message: str
     locked: bool = False
+    lost: bool = False
     timed_out: bool = False
     packages: bool = False
 
@@ -85,6 +88,8 @@ class Tally(msgspec.Struct):
         """The failure that stopped the host; None where there was none, or the project itself caught it."""
         if not self.failures or self.failed is False:
             return None
+        if lost := next((failure for failure in self.failures if failure.lost), None):
+            return lost  # what fails after it is refused for the same reason
         return self.failures[min(self.rescued, len(self.failures) - 1)]
 
 
@@ -155,10 +160,12 @@ class Ledger:
                 tally.tasks.append(text)
             return Step("changed", data["host"], text)
         if kind == "runner_on_failed" and not data.get("ignore_errors") and text != STAYS_FAILED:
-            locked = _module(data) == "gpuprov_lock"
             late = _timed_out(result)
+            told = self._late() if late else condense(result)
             packages = _module(data) == "gpuprov_packages" and not late
-            failure = Failure(capability, task, self._late() if late else condense(result), locked, late, packages)
+            lost = LOST in told
+            locked = lost or bool(result.get("gpuprov_locked"))
+            failure = Failure(capability, task, told, locked, lost, late, packages)
             tally.failures.append(failure)
             return Step("failed", data["host"], text)
         if kind == "runner_on_unreachable":
@@ -188,6 +195,8 @@ def condense(result: dict[str, Any]) -> str:
         return "failed; its output is hidden, because it may hold secrets (no_log)"
     message = result.get("msg", "")
     told = _PREFIX.sub("", message if isinstance(message, str) else msgspec.json.encode(message).decode())
+    if LOST in told and (inner := re.search(r'"msg": "([^"]*)"', told)):
+        told = inner[1]  # the guard's answer, in what an action made of it
     if told.strip() in _QUIET or told.startswith("MODULE FAILURE"):
         streams = [
             str(result.get(name) or "").strip() for name in ("stderr", "module_stderr", "stdout", "module_stdout")

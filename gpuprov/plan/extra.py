@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from gpuprov import __version__
 from gpuprov.errors import GpuprovError
-from gpuprov.limits import ACT_LIMIT
+from gpuprov.limits import ACT_LIMIT, LEASE
 from gpuprov.onhost import process
 
 
@@ -25,25 +25,35 @@ def checked_run(run: str) -> str:
     raise GpuprovError(f'--run is "{run}"', f"allowed: {allowed}")
 
 
+def owner(run: str, lease: float = LEASE) -> dict[str, object]:
+    """This process as the owner of hosts' locks."""
+    return {**process.describe(run, __version__), "lease": lease}
+
+
 def extra_variables(
-    run: str,
+    leader: Mapping[str, object],
     only: Mapping[str, Mapping[str, str]],
     *,
     reboot: bool = False,
     drain: str | None = None,
     timeout: float = ACT_LIMIT,
+    prepare: bool = False,
 ) -> dict[str, object]:
-    """What the playbook is told on top of the inventory. only: the capabilities to run, by host.
+    """What the playbook is told on top of the inventory. leader: the owner of locks. only: the capabilities to run, by host.
 
-    reboot: permission for this run; without it the spec decides. timeout: seconds that an act may take.
+    reboot: permission for this run; without it the spec decides. timeout: seconds that an act may take. prepare: end after
+    act 1, which changes nothing in service, so that who uses the GPUs is no reason to stop.
     """
     extra: dict[str, object] = {
         "gpuprov_act_limit": int(timeout),
         "gpuprov_only": {host: list(names) for host, names in only.items()},
-        "gpuprov_run": process.describe(run, __version__),
+        "gpuprov_run": dict(leader),
     }
     if reboot:
         extra["gpuprov_reboot"] = "if-needed"
+    if prepare:
+        extra["gpuprov_act_last"] = "prepare"
+        drain = "true"  # never run: nothing before act 2 drains
     if drain:
         extra["gpuprov_drain_command"] = drain
     return extra

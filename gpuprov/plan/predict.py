@@ -10,7 +10,7 @@ from gpuprov.limits import ACT_LIMIT
 from gpuprov.plan import durations, playbook
 from gpuprov.plan.collect import with_prediction
 from gpuprov.plan.events import Ledger
-from gpuprov.plan.extra import extra_variables, new_run
+from gpuprov.plan.extra import extra_variables, new_run, owner
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import workspace
@@ -45,7 +45,7 @@ def predict(
     complaint = ""
     try:
         with workspace([pair for pair in pairs if pair[0].name in asked]) as folder:
-            extra = extra_variables(new_run(), asked, reboot=reboot, timeout=timeout)
+            extra = extra_variables(owner(new_run()), asked, reboot=reboot, timeout=timeout)
             with seen.applying(list(asked), DOING, durations.earlier(DOING, roles)) as shown:
                 ended = playbook.run(
                     folder, list(asked), extra, on_event=note, check=True, forks=forks, on_interrupt=interrupted

@@ -18,8 +18,9 @@ from gpuprov.render.variables import ROLES, fleet_variables, host_variables
 from gpuprov.spec.model import HostSpec, RawHost, is_secret
 
 HEADER = "# Rendered by gpuprov: change the inventory it came from, then render again.\n"
-REACHED = "gpuprov_reached"
-"""The group that site.yml's acts go over: hosts come into it when they are reached. Here it is known and empty."""
+GROUPS = ("gpuprov_reached", "gpuprov_prepared")
+"""Groups that hosts come into while site.yml runs: its acts go over the reached ones, all but the first not over those that are only
+prepared. Here they are known and empty."""
 MARK = ".gpuprov-rendered"
 """The file that says that a folder was written by `render` and may be written over."""
 
@@ -41,7 +42,7 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
         left_out += [f"{raw.name}: {key}" for key in raw.connection if key not in kept]
         connections[raw.name] = dict(sorted(kept.items()))
         files[f"host_vars/{raw.name}.yml"] = _data(host_variables(spec))
-    files["inventory.yml"] = _data({"all": {"hosts": connections, "children": {REACHED: {}}}})
+    files["inventory.yml"] = _data({"all": {"hosts": connections, "children": {name: {} for name in GROUPS}}})
     for module in FILTERS:
         name = f"filter_plugins/gpuprov_{module.__name__.rpartition('.')[2]}.py"
         files[name] = Path(str(module.__file__)).read_text(encoding="utf-8")

@@ -16,7 +16,9 @@ KEPT = 32
 """Files; the oldest go."""
 
 
-def offer(verb: str, again: Collection[str], everyone: int, option: str = "--limit ") -> Path | None:
+def offer(
+    verb: str, again: Collection[str], everyone: int, option: str = "--limit ", to_do: str = "to do again"
+) -> Path | None:
     """Write the file and name it, as `option` takes it (empty: in the place of hosts).
 
     None where there is nobody to do again, or where the same command does all of them again."""
@@ -31,7 +33,7 @@ def offer(verb: str, again: Collection[str], everyone: int, option: str = "--lim
         console.warning(f"no retry file: {getattr(error, 'message', '') or error}")
         return None
     _forget(path.parent)
-    console.progress(f"{len(again)} of {everyone} hosts to do again: {option}@{path}")
+    console.progress(f"{len(again)} of {everyone} hosts {to_do}: {option}@{path}")
     return path
 
 

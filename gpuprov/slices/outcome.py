@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.apply.model import HostOutcome
+from gpuprov.apply.model import DONE, HostOutcome
 from gpuprov.plan.model import HostPlan
 from gpuprov.report.fold import host_lines
 from gpuprov.slices.model import Act, Boot, HostResult, Row
@@ -46,9 +46,10 @@ def of_verify(told: Told, host: str, results: Sequence[Result], seconds: float =
 
 
 def of_apply(told: Told, outcome: HostOutcome) -> HostResult:
-    """From what became of it in apply. A host that was not done has a failure that says so, before those of verify."""
-    judged = _judged(outcome.verified)
-    if outcome.state not in ("changed", "unchanged"):
+    """From what became of it in apply. A host that was not done has a failure that says so, before those of verify. What a host that
+    was only prepared still lacks is no failure, and proves nothing."""
+    judged = {} if outcome.state == "prepared" else _judged(outcome.verified)
+    if outcome.state not in DONE:
         place = f"{outcome.task}: " if outcome.task else ""
         judged["failures"] = (_ended(outcome.state, f"{place}{outcome.message}", outcome.hint), *judged["failures"])
         judged |= {"verdict": "not as wanted", "counts": _with_one(judged["counts"], judged["failures"][0].status)}

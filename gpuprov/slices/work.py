@@ -53,10 +53,6 @@ def work(job: Job, pairs: Sequence[Pair], folder: Path, options: Options, pulse:
 
     Raises GpuprovError where nothing can be begun. An interrupt ends it; results of hosts that are done stay.
     """
-    if options.act == "prepare":
-        raise GpuprovError(
-            "--act prepare is not there yet: nothing was done", "--act plan changes nothing; --act apply prepares, too"
-        )
     told = outcome.Told(
         run=checked_run(options.run), job=job.digest, fleet=job.fleet, act=options.act, started=outcome.now()
     )
@@ -117,6 +113,7 @@ def _plan(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pu
 
 def _apply(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: Pulse, note: Note) -> bool:
     asked = applying.Options(
+        act="prepare" if options.act == "prepare" else "apply",
         yes=True,
         run=options.run,
         forks=options.forks,
@@ -135,6 +132,7 @@ def _apply(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: P
 ACTS: dict[Act, Callable[[Sequence[Pair], Options, outcome.Told, Pulse, Note], bool]] = {
     "verify": _verify,
     "plan": _plan,
+    "prepare": _apply,
     "apply": _apply,
 }
 """What does an act; it returns whether it was interrupted."""

@@ -10,7 +10,9 @@ from ansible.plugins.action import ActionBase
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_onhost import lock, process
+from ansible.module_utils.gpuprov_onhost import locked, process
+
+BY_HAND = 7200
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -19,7 +21,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         arguments = dict(self._task.args)
-        mine = dict(arguments.get("run") or {}) or process.describe("", "", process.topmost("ansible-playbook"))
+        mine = dict(arguments.get("run") or {}) or _by_hand()
         broken = [str(word) for word in _listed(arguments.get("break_lock"))]
         arguments |= {"run": mine, "break_lock": broken}
         if self._task.check_mode:
@@ -31,14 +33,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
         if answer.get("failed") or answer.get("unreachable"):
             return dict(answer) | {"run": mine}
-        found = {key: answer[key] for key in ("changed", "taken", "released") if key in answer}
+        found = {key: answer[key] for key in ("changed", "taken", "released", "guard") if key in answer}
+        mine |= {key: answer[key] for key in ("token",) if key in answer}
         host = (task_vars or {}).get("inventory_hostname", "")
         if answer.get("taken") is False:
-            what, way_out = lock.refusal(answer, broken, "apply with")
+            what, way_out = locked.refusal(answer, broken, "apply with")
             found |= {"failed": True, "msg": f"{host} is {what}. Fix: {way_out}"}
+            found["gpuprov_locked"] = bool(answer.get("holder"))  # a damaged lock goes by nobody's end
         elif answer.get("over"):
             found["warnings"] = [f"{host}: {_taken_over(answer, mine)}"]
         return found | {"run": mine}
+
+
+def _by_hand() -> dict[str, Any]:
+    """The ansible-playbook that runs this. While it works on other hosts nobody is heard of here: its lease is as long as an act."""
+    return {**process.describe("", "", process.topmost("ansible-playbook")), "lease": BY_HAND}
 
 
 def _listed(value: object) -> list[object]:
@@ -50,4 +59,6 @@ def _taken_over(answer: dict[str, Any], mine: dict[str, Any]) -> str:
     holder = answer.get("holder") or {}
     user, host = holder.get("user", "somebody"), holder.get("host", "some machine")
     state = "is dead" if process.is_dead(holder, mine) else "may still be alive"
+    if answer.get("left") == 0 and state != "is dead":
+        state = "is not heard of any more"
     return f"the run of {user} on {host} since {holder.get('since', 'some time')} {state}: its lock is taken over"

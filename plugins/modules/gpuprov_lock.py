@@ -10,6 +10,8 @@ description:
   - The lock is the folder /run/gpuprov/lock; gpuprov takes the same one without Ansible, for an acceptance and after Ctrl-C.
   - Taken again by the same run it stays. The lock of a run of this controller whose process has ended is taken over, with a warning;
     so is one that O(break_lock) names. Any other is an error that says its id, by whom it is held, and since when.
+  - A lock whose O(run) has a lease is another run's to take when its holder has not been heard of for so long, and nothing runs any
+    more that it started. What goes through RV(guard) renews the lease, and is refused once the lock was taken over.
   - In check mode no lock is taken or given back.
 author: gpuprov
 options:
@@ -48,6 +50,11 @@ run:
   description: The run that asks, as it stands in the lock.
   type: dict
   returned: always
+guard:
+  description: The program through which the run has others run on the host. It runs Python with its arguments, or, after "--",
+    another. Once the lock was taken over it fails, and says by whom.
+  type: str
+  returned: the lock was taken
 taken:
   description: Whether the run holds the lock.
   type: bool
@@ -58,8 +65,12 @@ released:
   returned: state is released
 """
 
+import errno
+import os
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.gpuprov_onhost import lock
+from ansible.module_utils.gpuprov_onhost import guard, lock
 
 
 def main() -> None:
@@ -75,9 +86,32 @@ def main() -> None:
     asked = module.params
     if module.check_mode:
         module.exit_json(changed=False, skipped=True)
-    if asked["state"] == "taken":
-        module.exit_json(changed=False, **lock.take(asked["run"], asked["break_lock"], asked["stale"]))
-    module.exit_json(changed=False, released=lock.release(asked["run"]["run"]))
+    try:
+        if asked["state"] == "taken":
+            answer = lock.take(asked["run"], asked["break_lock"], asked["stale"])
+            module.exit_json(changed=False, **answer, **_guard(asked["run"], answer))
+        module.exit_json(changed=False, released=lock.release(asked["run"]))
+    except OSError as error:
+        what = "taken" if asked["state"] == "taken" else "given back"
+        module.fail_json(
+            msg=f"the lock of this host cannot be {what}: {error}; nothing was changed. Fix: {_fix(error)}, then apply again"
+        )
+
+
+def _guard(run: dict[str, Any], answer: dict[str, Any]) -> dict[str, str]:
+    if not answer["taken"]:
+        return {}
+    try:
+        return {"guard": guard.made(run, answer["token"])}
+    except OSError:
+        lock.release(run)
+        raise
+
+
+def _fix(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"make room in {os.path.dirname(error.filename or lock.KEPT)}"
+    return "correct what it says"
 
 
 if __name__ == "__main__":

@@ -74,7 +74,8 @@ def project(folder: Path, site: str = SITE) -> Iterator[Path]:
     shutil.copytree(HOST / "files", folder / "roles" / "host" / "files", dirs_exist_ok=True)
     shutil.copytree(HOST.parents[1] / "plugins", folder / "plugins", symlinks=True, dirs_exist_ok=True)
     program = folder / "lock.py"
-    program.write_text(Path(str(lock.__file__)).read_text().replace("/run/gpuprov", str(folder / "run")))
+    text = Path(str(lock.__file__)).read_text().replace("/run/gpuprov", str(folder / "run"))
+    program.write_text(text.replace("/var/lib/gpuprov", str(folder / "lib")))
     kernel = KERNEL.replace("STATE", str(state)).replace("LOCK", str(program))
     (folder / "roles" / "kernel" / "tasks" / "main.yml").write_text(kernel)
     (folder / "playbooks" / "acts").mkdir(parents=True, exist_ok=True)

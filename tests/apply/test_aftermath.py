@@ -35,7 +35,12 @@ OWNER = {
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The lock's folder on the host is a temporary one; so is the home of who logs in."""
     program = tmp_path / "lock.py"
-    program.write_text(Path(str(lock.__file__)).read_text().replace("/run/gpuprov", str(tmp_path / "run")))
+    program.write_text(
+        Path(str(lock.__file__))
+        .read_text()
+        .replace("/run/gpuprov", str(tmp_path / "run"))
+        .replace("/var/lib/gpuprov", str(tmp_path / "lib"))
+    )
     monkeypatch.setattr(lock, "__file__", str(program))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return tmp_path
@@ -83,9 +88,9 @@ def test_the_lock_is_given_back_and_nobody_elses(place: Path) -> None:
     (temporary / "gpuprov" / "ansible-tmp-1").mkdir(parents=True)
     (temporary / "ansible-tmp-2").mkdir()
     assert ask(place, action="take", owner=OWNER)["taken"]
-    assert leave([host()], "another") == {"gpu1": Left()}
+    assert leave([host()], {"run": "another"}) == {"gpu1": Left()}
     assert folder.exists()
-    assert leave([host()], str(OWNER["run"])) == {"gpu1": Left()}
+    assert leave([host()], OWNER) == {"gpu1": Left()}
     assert not folder.exists()
     assert [path.name for path in temporary.rglob("ansible-tmp-*")] == ["ansible-tmp-2"]
 
@@ -94,7 +99,7 @@ def test_the_lock_is_given_back_and_nobody_elses(place: Path) -> None:
 def test_what_still_runs_is_named_and_keeps_the_lock_until_it_ends(place: Path) -> None:
     ask(place, action="take", owner=OWNER)
     with started_by(str(OWNER["run"])), started_by("another"):
-        left = leave([host()], str(OWNER["run"]), wait=0.3)["gpu1"]
+        left = leave([host()], OWNER, wait=0.3)["gpu1"]
         assert len(left.running) == 1
         assert re.fullmatch(r"sleep 61.5 \(pid \d+, of sh -c sleep 61.5; true\)", left.running[0])
         assert "the lock goes when it ends, in 10 minutes at the latest" in str(left)
@@ -105,7 +110,7 @@ def test_what_still_runs_is_named_and_keeps_the_lock_until_it_ends(place: Path) 
 @pytest.mark.install
 def test_what_still_runs_is_named_where_the_lock_is_gone(place: Path) -> None:
     with started_by("0a1b2c3d"):
-        left = leave([host()], "0a1b2c3d", wait=0.1)["gpu1"]
+        left = leave([host()], OWNER, wait=0.1)["gpu1"]
     assert left.running
     assert "the lock" not in str(left)
 
@@ -115,7 +120,7 @@ def test_the_lock_goes_some_time_whatever_runs(place: Path, monkeypatch: pytest.
     monkeypatch.setattr(aftermath, "MOST", 1)
     ask(place, action="take", owner=OWNER)
     with started_by(str(OWNER["run"])):
-        assert leave([host()], str(OWNER["run"]), wait=0.1)["gpu1"].running
+        assert leave([host()], OWNER, wait=0.1)["gpu1"].running
         wait_until_gone(place / "run" / "lock")
 
 
@@ -125,7 +130,7 @@ def test_a_host_that_does_not_answer_costs_its_limit_and_no_more(place: Path) ->
     (place / "ssh").chmod(0o755)
     gone = RawHost(name="gone", connection={"ansible_ssh_executable": str(place / "ssh")})
     started = time.monotonic()
-    left = leave([gone, host()], "0a1b2c3d", limit=5)
+    left = leave([gone, host()], OWNER, limit=5)
     assert time.monotonic() - started < 15
     assert "the next apply from this machine takes it over" in str(left["gone"])
     assert left["gpu1"] == Left()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpuprov import apply as applying
-from gpuprov.apply import ApplyRun, HostOutcome, Options
+from gpuprov.apply import ApplyRun, HostOutcome, Options, as_text, command
 from gpuprov.apply.batches import batches, size, too_many
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import State
@@ -21,6 +22,7 @@ from gpuprov.apply.outcome import judge
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
 from gpuprov.plan.events import Failure, Ledger, Tally
+from gpuprov.plan.extra import checked_run
 from gpuprov.plan.playbook import Ended, environment
 from gpuprov.report.files import state_folder
 from gpuprov.verify.evaluate import Result, ResultStatus
@@ -112,7 +114,11 @@ def result(status: ResultStatus, reboot: str = "") -> Result:
         (["unreachable", "changed"], "fail", 4),
         (["failed", "unreachable"], "pass", 3),
         (["blocked"], "pass", 3),
-        (["locked"], "pass", 3),
+        (["locked", "changed"], "pass", 5),
+        (["locked", "not-started"], "pass", 5),
+        (["locked", "unreachable"], "pass", 4),
+        (["locked", "failed"], "pass", 3),
+        (["unreachable", "not-started"], "pass", 3),
         (["not-started"], "pass", 3),
     ],
 )
@@ -307,3 +313,41 @@ def test_half_characters_of_a_host_do_not_end_the_report(tmp_path: Path, monkeyp
     judge(outcome, ledger, ended)
     assert outcome.message == "caf� is not there"
     assert "caf� is not there" in applying.as_text(ApplyRun(run="r", hosts=[outcome]))
+
+
+def test_a_run_that_prepares_is_not_judged_by_what_is_still_to_do() -> None:
+    todo = HostOutcome(
+        host="gpu1", state="prepared", ran={"nvidia_driver": "fails: packages"}, results=[result("fail")]
+    )
+    run = ApplyRun(run="r", hosts=[todo], act="prepare")
+    assert (run.exit_code, run.again) == (0, [])
+    told = as_text(run)
+    assert "gpu1: prepared (nothing had to be changed); nothing in service was changed" in told
+    assert "  still to do, by apply: nvidia_driver: fails: packages" in told
+    assert "1 host: 1 prepared;" in told
+    lost = HostOutcome(host="gpu2", state="failed", results=[result("fail")])
+    assert ApplyRun(run="r", hosts=[todo, lost], act="prepare").again == ["gpu2"]
+
+
+def test_locked_hosts_have_a_file_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    states: list[State] = ["changed", "locked", "failed"]
+    hosts = [HostOutcome(host=f"gpu{n}", state=state) for n, state in enumerate(states)]
+    monkeypatch.setattr(command, "apply", lambda *_args, **_more: ApplyRun(run="r", hosts=hosts))
+    pairs: Any = [None] * 3
+    assert command.run(pairs, Options(as_json=True)) == 3
+    said = capsys.readouterr()
+    assert json.loads(said.out)["locked"] == ["gpu1"]
+    again, later = re.findall(r"@(\S+\.retry)", said.err)
+    assert Path(again).read_text() == "gpu1\ngpu2\n"
+    assert Path(later).read_text() == "gpu1\n"
+    assert "1 of 3 hosts that another run works on, to do later: --limit @" in said.err
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a b", "a/b", "x" * 65, "a\n"])
+def test_a_run_has_a_name_that_a_host_and_a_file_can_bear(name: str) -> None:
+    with pytest.raises(GpuprovError, match="--run is"):
+        checked_run(name)
+    assert checked_run("Friday-2.1_b") == "Friday-2.1_b"

@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from gpuprov.apply.model import HostOutcome
+from gpuprov.apply.outcome import judge
+from gpuprov.onhost.locked import LOST
 from gpuprov.plan.diffs import differences
 from gpuprov.plan.events import GIVING_UP, LONGEST, STAYS_FAILED, Failure, Ledger, Step, condense
+from gpuprov.plan.playbook import Ended
 from tests.here import ROLES, play
 
 
@@ -148,7 +152,9 @@ def test_a_hidden_result_stays_hidden() -> None:
 def test_a_failure_of_the_lock_is_told_apart() -> None:
     ledger = Ledger()
     data = {"host": "a", "role": "host", "task": "host : Refuse", "task_action": "gpuprov_lock"}
-    ledger.feed({"event": "runner_on_failed", "event_data": data | {"res": {"msg": "a is locked by b"}}})
+    ledger.feed(
+        {"event": "runner_on_failed", "event_data": data | {"res": {"msg": "a is locked by b", "gpuprov_locked": True}}}
+    )
     assert ledger.hosts["a"].failure == Failure("", "Refuse", "a is locked by b", locked=True)
 
 
@@ -218,3 +224,23 @@ def test_a_long_message_keeps_its_fix() -> None:
     assert failure.message.endswith(" ... Fix: release what is held")
     assert failure.message.startswith("apt cannot install x x")
     assert len(failure.message) <= 700
+
+
+def refuse(ledger: Ledger, action: str, message: str) -> None:
+    data = {"host": "a", "role": "kernel", "task": f"kernel : {action}", "task_action": action, "res": {"msg": message}}
+    ledger.feed({"event": "runner_on_failed", "event_data": data})
+
+
+def test_a_run_that_lost_the_host_says_so_whatever_module_was_refused_and_whatever_fails_after_it() -> None:
+    said = f"this run was taken over by kim on ops2 at 2026-11-23T18:45:02Z. {LOST}. Fix: let the other run end"
+    wrapped = f'Reboot command failed. Error was: \'{{"failed": true, "msg": "{said}"}}, \''
+    for action, message in (("ansible.builtin.copy", said), ("ansible.builtin.reboot", wrapped)):
+        ledger = Ledger()
+        refuse(ledger, "ansible.builtin.command", "a role's own rescue takes care of this")
+        refuse(ledger, action, message)
+        refuse(ledger, "gpuprov_clients", said)
+        failure = ledger.hosts["a"].failure
+        assert failure == Failure("kernel", action, said, locked=True, lost=True)
+        outcome = HostOutcome(host="a")
+        judge(outcome, ledger, Ended("ended", 2))
+        assert (outcome.state, outcome.message) == ("locked", said)

@@ -13,7 +13,7 @@ import pytest
 from gpuprov.accept.model import Outcome
 from gpuprov.accept.page import page as accept_page
 from gpuprov.apply import ApplyRun, HostOutcome
-from gpuprov.apply.model import Act
+from gpuprov.apply.model import Lap
 from gpuprov.apply.page import render as apply_page
 from gpuprov.plan import HostPlan
 from gpuprov.plan import page as plan_page
@@ -339,8 +339,8 @@ def applied(text: str = "") -> str:
         outcome(f"{text}idle", green, skipped={"kernel": "as wanted"}),
     ]
     acts = [
-        Act(name="Act 1, preflight - lock, judge", hosts=11, seconds=3.2),
-        Act(name="Act 2, install", hosts=11, seconds=61),
+        Lap(name="Act 1, preflight - lock, judge", hosts=11, seconds=3.2),
+        Lap(name="Act 2, install", hosts=11, seconds=61),
     ]
     run = ApplyRun(run="r", hosts=hosts, seconds=70, acts=acts, stopped=text or "1 failed, --max-fail is 0")
     return apply_page(

@@ -19,7 +19,9 @@ import yaml
 
 from gpuprov import __main__, console
 from gpuprov import apply as applying
+from gpuprov.accept import maps as acceptance_maps
 from gpuprov.accept import model as accepted
+from gpuprov.accept import page as acceptance_page
 from gpuprov.accept import show as acceptance
 from gpuprov.accept.picture import document
 from gpuprov.apply.log import Log
@@ -229,7 +231,10 @@ def test_a_bug_in_gpuprov_tells_what_a_host_said_cleaned(capsys: pytest.CaptureF
 def locked() -> ApplyRun:
     """A run of one host whose lock another holds, with a name of its own making, told by Ansible."""
     task = {"host": "evil", "task": f"host : {EVIL}", "role": "host", "task_action": "gpuprov_lock"}
-    event = {"event": "runner_on_failed", "event_data": {**task, "res": {"msg": f"locked by {EVIL}"}}}
+    event = {
+        "event": "runner_on_failed",
+        "event_data": {**task, "res": {"msg": f"locked by {EVIL}", "gpuprov_locked": True}},
+    }
     ledger = Ledger()
     step = ledger.feed(event)
     assert step
@@ -303,8 +308,8 @@ def test_pages_of_any_result() -> None:
     for text in (
         junit.render([one]),
         html.render([one], EVIL),
-        acceptance.page(outcome),
-        document(acceptance.maps(outcome)),
+        acceptance_page.page(outcome),
+        document(acceptance_maps.maps(outcome)),
     ):
         assert not hides(text)
     assert not hides(acceptance.as_text(outcome, verbose=True))

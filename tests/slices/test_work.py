@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from gpuprov import fleet as judging
+from gpuprov.apply.model import HostOutcome
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
 from gpuprov.inventory import load
@@ -239,11 +240,17 @@ def test_a_full_disk_is_told_and_leaves_no_half_result(tmp_path: Path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_prepare_is_refused_until_it_is_there(tmp_path: Path) -> None:
-    (path,) = stub.jobs(tmp_path, ["gpu1"])
-    with pytest.raises(GpuprovError, match="--act prepare is not there yet"):
-        worked(path, tmp_path / "r", act="prepare")
-    assert not (tmp_path / "r").exists()
+def test_what_a_prepared_host_lacks_is_no_failure_and_proves_nothing() -> None:
+    lacking = Result(
+        host="a", capability="nouveau", check="nouveau.running", fields=(), status="fail", expected="x", found="y"
+    )
+    told = outcome.Told(run="r", job="j", fleet="f", act="prepare", started=outcome.now())
+    one = outcome.of_apply(told, HostOutcome(host="a", state="prepared", results=[lacking]))
+    assert (one.state, one.verdict, one.failures, one.green) == ("prepared", "", (), True)
+    assert work.exit_code([one]) == 0
+    blocked = outcome.of_apply(told, HostOutcome(host="a", state="blocked", results=[lacking], message="no space"))
+    assert not blocked.green
+    assert work.exit_code([one, blocked]) == 3
 
 
 def test_a_run_that_could_be_a_path_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from gpuprov.fleet import load_fleet
 from gpuprov.plan import playbook
-from gpuprov.plan.extra import extra_variables
+from gpuprov.plan.extra import extra_variables, owner
 from gpuprov.plan.workspace import workspace
 from gpuprov.render import render, write
 from gpuprov.spec.model import HostSpec, RawHost
@@ -140,7 +140,7 @@ def test_what_a_run_is_told_is_data_too(nest: Nest, tmp_path: Path, monkeypatch:
     drain = "docker ps --format '{{.Names}}' # " + nest.templates()[0]
     with workspace(pairs(tmp_path, nest)) as folder:
         (folder / "project" / "site.yml").write_text(play)
-        extra = extra_variables("run", {"gpu01": {"kernel": "why"}}, drain=drain)
+        extra = extra_variables(owner("run"), {"gpu01": {"kernel": "why"}}, drain=drain)
         ended = playbook.run(folder, ["gpu01"], extra, on_event=lambda _event: None)
     assert ended.status == 0
     said = json.loads(told.read_text())

@@ -1,0 +1,58 @@
+"""The guard of a lock: a program through which the run that holds the lock runs others on the host, and which refuses all others.
+
+Every module of the playbook goes through it, as the interpreter that Ansible is told to use: what a run does that lost the lock while
+it slept is refused at its next step, whatever module it is. A module that has begun is seen by its mark when the lock is taken over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import sys
+from typing import Any, Mapping
+
+from . import lock
+from .locked import LOST
+
+GUARDS = 4
+"""Guards of earlier tokens that stay, and refuse."""
+GUARD = f"""#!/bin/sh
+# Runs a program for the run of gpuprov that holds this host, and for no other. Made with the lock: @TOKEN@.
+token= taker= user= host= since= up= ended=
+{{ read -r token taker user host since; }} 2>/dev/null <@KEPT@/fence
+if [ "$token" = @TOKEN@ ]; then
+  {{ read -r up ended </proc/uptime && echo "${{up%%.*}}" >@LOCK@/renewed; }} 2>/dev/null
+  {lock.MARK}=@RUN@
+  export {lock.MARK}
+  [ "$1" = -- ] && shift && exec "$@"
+  exec @PYTHON@ "$@"
+fi
+[ $# -gt 0 ] || cat >/dev/null
+if [ -n "$since" ]; then
+  why="this run was taken over by $user on $host at $since (run $taker, lock $token; this run had @TOKEN@)"
+else
+  why='@KEPT@/fence is damaged or gone, so that nobody knows whether this run still holds the host'
+fi
+printf '{{"failed": true, "msg": "%s. {LOST}. Fix: let the other run end, then apply again"}}\\n' "$why"
+exit 1
+"""
+
+
+def made(owner: Mapping[str, Any], token: str) -> str:
+    """Write the program through which the owner runs others; those of the latest tokens stay, since they refuse."""
+    path = f"{lock.KEPT}/guards/{token}"
+    python = sys.executable or "/usr/bin/python3"
+    values = {"@TOKEN@": token, "@KEPT@": lock.KEPT, "@LOCK@": lock.LOCK}
+    values.update({"@RUN@": shlex.quote(str(owner["run"])), "@PYTHON@": shlex.quote(python)})
+    text = GUARD
+    for name, value in values.items():
+        text = text.replace(name, value)
+    if lock.read(path) != text:
+        lock.whole(path, text, 0o755)
+    old = [name for name in os.listdir(f"{lock.KEPT}/guards") if re.fullmatch(r"\d+-[0-9a-f]+", name)]
+    for name in sorted(old, key=lambda name: int(name.partition("-")[0]))[: -1 - GUARDS]:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{lock.KEPT}/guards/{name}")
+    return path

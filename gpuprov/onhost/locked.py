@@ -1,0 +1,48 @@
+"""What is said to a run that cannot have the lock of a host, or has it no more."""
+
+from __future__ import annotations
+
+from typing import Any, Collection, Mapping
+
+from . import lock
+
+LOST = "Nothing more is changed by this run"
+"""What stands in the message of every step that is refused, since the lock was taken over."""
+
+
+def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) -> tuple[str, str]:
+    """Why the lock cannot be had, and the way out. broken: the ids that --break-lock named. command: what takes --break-lock."""
+    holder, name = answer.get("holder"), answer.get("id", "?")
+    other = "; that is another lock than --break-lock names" if set(broken) - {""} else ""
+    lost = answer.get("lost")
+    if lost == {}:
+        return (
+            f"held by nobody knows whom: {lock.KEPT}/fence is damaged or gone. {LOST}",
+            "let what runs there end, then apply again",
+        )
+    if isinstance(lost, dict):
+        by = f"{lost.get('user', '?')} on {lost.get('host', '?')} at {lost.get('since', '?')} (run {lost.get('run', '?')})"
+        return f"another run's: this run was taken over by {by}. {LOST}", "let the other run end, then apply again"
+    if not isinstance(holder, dict) or not holder:
+        return (
+            f"locked, and {lock.LOCK}/owner.json is damaged or missing, so nobody can say by whom; lock {name}{other}",
+            f"make sure that no gpuprov or ansible-playbook works there, then {command} --break-lock {name}, or remove {lock.LOCK}",
+        )
+    user, host, since, pid = (holder.get(key, "?") for key in ("user", "host", "since", "pid"))
+    told = f"locked by {user} on {host} since {since} (pid {pid}), lock {name}{other}"
+    still, seconds = answer.get("running"), answer.get("left")
+    if still:
+        told += f"; it is not heard of any more, but this still runs: {', '.join(map(str, still))[:300]}"
+        return (
+            told,
+            f"wait until that has ended, or end it on the host, then apply again; or {command} --break-lock {name}",
+        )
+    later = ""
+    if isinstance(seconds, (int, float)):
+        told += f"; its lease ends in {seconds:.0f} s unless it is heard of again"
+        later = ": apply again after that time"
+    return (
+        told,
+        f"wait until that run ends, or stop it{later}; if it is gone for good, {command} --break-lock {name}, or remove {lock.LOCK}"
+        " on the host",
+    )

@@ -1,0 +1,50 @@
+"""Hosts that wait while Ansible works on others keep their locks, as long as their run lives."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.apply.keeper import Keeper
+from gpuprov.onhost import lock
+from gpuprov.spec.model import RawHost
+
+OWNER: dict[str, Any] = {
+    "controller": "elsewhere", "pid": 77, "pid_start": "1", "user": "kim", "host": "ops1",
+    "since": "2026-11-21T08:00:00Z", "run": "friday", "lease": 3,
+}  # fmt: skip
+HOST = RawHost(name="gpu1", connection={"ansible_connection": "local"})
+GONE = RawHost(name="gone", connection={"ansible_host": "127.0.0.1", "ansible_port": 1})
+
+
+@pytest.mark.install
+def test_a_silent_host_keeps_its_lock_until_the_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "lock.py"
+    text = Path(str(lock.__file__)).read_text(encoding="utf-8").replace("/run/gpuprov", str(tmp_path / "run"))
+    program.write_text(text.replace("/var/lib/gpuprov", str(tmp_path / "lib")), encoding="utf-8")
+    monkeypatch.setattr(lock, "__file__", str(program))
+
+    def take(**owner: Any) -> dict[str, Any]:
+        request = json.dumps({"action": "take", "owner": {**OWNER, **owner}})
+        done = subprocess.run(
+            [sys.executable, "-IS", program], input=request, capture_output=True, text=True, check=True
+        )
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    take()
+    keeper = Keeper([HOST, GONE, RawHost(name="never")], OWNER, 3)
+    with keeper.keeping():
+        keeper.heard("gpu1")
+        keeper.heard("gone")
+        time.sleep(5)
+        refused = take(controller="another")
+        assert (refused["taken"], refused["left"] > 0) == (False, True)
+    time.sleep(3.5)
+    assert take(controller="another")["taken"], "nobody keeps it any more"
