@@ -38,6 +38,7 @@ SLIPPED = 10.0
 @contextlib.contextmanager
 def guard() -> Iterator[None]:
     """What is done inside no other process of this program does at the same time."""
+    os.umask(0o022)  # whatever root's is: who logs in goes through the guard, too
     os.makedirs(BASE, mode=0o755, exist_ok=True)
     with open(f"{BASE}/.lock.guard", "w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -129,8 +130,7 @@ def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | No
         if described and not forced and (slipped := _slipped(str(described["id"]))):
             return {"taken": False, "over": False, **described, "running": slipped}
         shutil.rmtree(LOCK, ignore_errors=True)
-        known = {key: value for key, value in owner.items() if key != "token"}
-        _put({**known, "token": token, "boot": boot(), "at": round(_uptime(), 2)})
+        _put({**owner, "token": token, "boot": boot(), "at": round(_uptime(), 2)})
         return {"taken": True, "over": bool(described), "token": token, **described}
 
 
@@ -219,8 +219,8 @@ def _fence(owner: Mapping[str, Any], text: str | None) -> str:
     """Give the host the next token. Without a number to count from, the time is one that no earlier run can have."""
     known = [str((owner_in(text or "") or {}).get("token", "")), fence()]
     numbers = [int(token.partition("-")[0]) for token in known if re.fullmatch(r"\d+-[0-9a-f]+", token)]
-    damaged = os.path.exists(f"{KEPT}/fence") and not fence()
-    number = int(time.time()) if damaged and not numbers else max(numbers, default=0) + 1
+    fresh = numbers or not os.path.exists(f"{KEPT}/fence")
+    number = max(numbers, default=0) + 1 if fresh else int(time.time())
     token = f"{number}-{secrets.token_hex(4)}"
     who = [re.sub(r"[^A-Za-z0-9._:@+-]", "_", str(owner.get(key, ""))) or "-" for key in ("run", "user", "host")]
     whole(f"{KEPT}/fence", " ".join([token, *who, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())]) + "\n")

@@ -14,6 +14,7 @@ def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) ->
     """Why the lock cannot be had, and the way out. broken: the ids that --break-lock named. command: what takes --break-lock."""
     holder, name = answer.get("holder"), answer.get("id", "?")
     other = "; that is another lock than --break-lock names" if set(broken) - {""} else ""
+    by_hand = f"remove {lock.LOCK} and {lock.KEPT}/held.json on the host"
     lost = answer.get("lost")
     if lost == {}:
         return (
@@ -26,7 +27,7 @@ def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) ->
     if not isinstance(holder, dict) or not holder:
         return (
             f"locked, and {lock.LOCK}/owner.json is damaged or missing, so nobody can say by whom; lock {name}{other}",
-            f"make sure that no gpuprov or ansible-playbook works there, then {command} --break-lock {name}, or remove {lock.LOCK}",
+            f"make sure that no gpuprov or ansible-playbook works there, then {command} --break-lock {name}, or {by_hand}",
         )
     user, host, since, pid = (holder.get(key, "?") for key in ("user", "host", "since", "pid"))
     told = f"locked by {user} on {host} since {since} (pid {pid}), lock {name}{other}"
@@ -43,6 +44,5 @@ def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) ->
         later = ": apply again after that time"
     return (
         told,
-        f"wait until that run ends, or stop it{later}; if it is gone for good, {command} --break-lock {name}, or remove {lock.LOCK}"
-        " on the host",
+        f"wait until that run ends, or stop it{later}; if it is gone for good, {command} --break-lock {name}, or {by_hand}",
     )

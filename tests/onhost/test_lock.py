@@ -58,6 +58,16 @@ def test_one_run_holds_it_and_only_that_one_gives_it_back(run: Path, ask: Ask) -
     assert ask("taken", OTHER)["over"] is False
 
 
+def test_a_root_that_hides_its_files_hides_no_guard_from_who_logs_in(run: Path, ask: Ask) -> None:
+    before = os.umask(0o077)
+    try:
+        guard = Path(ask("taken", OWNER)["guard"])
+    finally:
+        os.umask(before)
+    for path in (run, guard, guard.parent, guard.parent.parent, guard.parent.parent / "fence"):
+        assert path.stat().st_mode & 0o005 == (0o004 if path.name == "fence" else 0o005), path
+
+
 def test_check_mode_takes_and_gives_back_nothing(run: Path, ask: Ask) -> None:
     assert ask("taken", OWNER, check=True)["skipped"]
     assert not run.exists()
