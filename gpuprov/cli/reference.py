@@ -58,10 +58,28 @@ def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
     return specs.show_catalog(table, word, as_json=as_json)
 
 
-@click.command(short_help="Print the JSON Schema of the spec, or of an inventory.")
-@click.option("--inventory", is_flag=True, help="The schema of a whole inventory file in YAML.")
-def schema(inventory: bool) -> int:
-    """Print the JSON Schema of the `gpuprov` variable, or of a whole inventory, for editors.
+FILES = ("fleet", "job", "result", "beat", "fold")
+"""Files that have a schema of their own: options of `gpuprov schema`."""
+
+
+def _files(command: Any) -> Any:
+    about = {
+        "fleet": "Of what gpuprov freeze writes.",
+        "job": "Of what gpuprov slice writes.",
+        "result": "Of a result of gpuprov work.",
+        "beat": "Of a line that gpuprov work prints.",
+        "fold": "Of gpuprov fold --json.",
+    }
+    for name in reversed(FILES):
+        command = click.option(f"--{name}", "kind", flag_value=name, help=about[name])(command)
+    return command
+
+
+@click.command(short_help="Print the JSON Schema of the spec, or of a file.")
+@click.option("--inventory", "kind", flag_value="inventory", help="The schema of a whole inventory file in YAML.")
+@_files
+def schema(kind: str | None) -> int:
+    """Print the JSON Schema of the `gpuprov` variable; or of a whole inventory, for editors, or of a file that gpuprov writes.
 
     \b
     Example: gpuprov schema > gpuprov.schema.json
@@ -70,5 +88,10 @@ def schema(inventory: bool) -> int:
     from gpuprov import console
     from gpuprov.report import specs
 
-    console.result(specs.inventory_schema_text() if inventory else specs.schema_text())
+    if kind in FILES:
+        from gpuprov.slices import stored
+
+        console.result(stored.schema_text(str(kind)))
+    else:
+        console.result(specs.inventory_schema_text() if kind else specs.schema_text())
     return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.slices import stored
 from gpuprov.slices.model import Fleet, Host, Job, digest_of
@@ -91,7 +92,7 @@ def save(jobs: Sequence[Job], folder: Path) -> list[Path]:
 
 def _is_name(name: str) -> bool:
     number = name.removeprefix("job-").removesuffix(".json")
-    return number.isdecimal() and name == NAME.format(int(number))
+    return reading.is_whole(number) and name == NAME.format(int(number))
 
 
 def told(jobs: Sequence[Job]) -> Iterator[str]:

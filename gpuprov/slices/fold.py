@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from sys import intern
 
@@ -34,6 +35,13 @@ class Head(msgspec.Struct, frozen=True):
     """What is read before the rest, which another version may have in another way."""
 
     gpuprov_result: int
+
+
+class _Newer(Exception):
+    """A result of another format."""
+
+    def __str__(self) -> str:
+        return f"it is a result of format {self.args[0]}, of another gpuprov; allowed: {RESULT_FORMAT}"
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
@@ -79,7 +87,6 @@ class _Gathering:
         self._alike: dict[tuple[object, ...], Alike] = {}
         self._rows: dict[Row, Result] = {}
         self._boots: dict[object, NextBoot] = {}
-        self._decoder = msgspec.json.Decoder(HostResult)
 
     def read(self, folder: Path) -> None:
         """A folder, and the folders in it."""
@@ -122,28 +129,24 @@ class _Gathering:
             self._refuse(
                 place / name, "this is a link, which is not followed" if link else error.strerror or "unreadable"
             )
-        except reading.Unreadable as error:
+        except (reading.Unreadable, _Newer) as error:
             self._refuse(place / name, str(error))
         else:
             self._take(found, place / name)
 
     def _typed(self, data: bytes) -> HostResult:
-        text = data.decode(errors="replace")
-        reading.check_json(text)
         try:
-            return self._decoder.decode(data)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            try:
-                head = msgspec.json.decode(data, type=Head)
-            except (msgspec.MsgspecError, ValueError, RecursionError):
-                raise reading.Unreadable(f"it is no result: {error}") from error
-            if head.gpuprov_result != RESULT_FORMAT:
-                raise _newer(head.gpuprov_result) from error
+            return reading.typed_json(data, HostResult, largest=files.LARGEST)
+        except reading.Unreadable as error:
+            with suppress(reading.Unreadable):
+                head = reading.typed_json(data, Head, largest=files.LARGEST)
+                if head.gpuprov_result != RESULT_FORMAT:
+                    raise _Newer(head.gpuprov_result) from error
             raise reading.Unreadable(f"it is no result: {error}") from error
 
     def _take(self, one: HostResult, path: Path) -> None:
         if one.gpuprov_result != RESULT_FORMAT:
-            self._refuse(path, str(_newer(one.gpuprov_result)))
+            self._refuse(path, str(_Newer(one.gpuprov_result)))
         elif files.file_name(one.host) != path.name or not HOST_NAME.fullmatch(one.host):
             self._refuse(path, f"it says that it is of {one.host[:100]!r}")
         elif self.names is not None and one.host not in self.names:
@@ -202,10 +205,6 @@ class _Gathering:
         if not hosts:
             raise GpuprovError("there is no result in these folders", "name folders that gpuprov work wrote to")
         return Folded(Many(hosts, tally.verdict), tally, seconds, dict(tally.states), self.told, self.unread)
-
-
-def _newer(number: int) -> reading.Unreadable:
-    return reading.Unreadable(f"it is a result of format {number}, of another gpuprov", f"{RESULT_FORMAT}")
 
 
 def _absent(why: str, known: dict[str, Alike]) -> Alike:
