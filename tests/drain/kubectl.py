@@ -53,6 +53,10 @@ if words[0] == "patch":
     path.write_text(json.dumps(state))
 if words[:2] in (["get", "node"], ["patch", "node"]):
     print(json.dumps(node))
+    if words[0] == "get" and state.get("after"):
+        merge(node, state.pop("after"))
+        node["metadata"]["resourceVersion"] += "2"
+        path.write_text(json.dumps(state))
 elif words[:2] == ["get", "pods"]:
     print(json.dumps({{"items": state["pods"]}}))
 elif words[0] == "get":

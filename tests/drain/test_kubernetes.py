@@ -142,6 +142,17 @@ def test_a_node_that_changes_meanwhile_is_judged_anew(kubectl: Kubectl) -> None:
     assert Kubernetes().drain("gpu1", "fri").state == "unknown"
 
 
+def test_who_cordons_between_look_and_change_keeps_the_node(kubectl: Kubectl) -> None:
+    kubectl.put(after={"spec": {"unschedulable": True}})
+    step = Kubernetes().drain("gpu1", "fri")
+    assert (step.state, step.message) == ("refused", "somebody else has cordoned it")
+    kubectl.put(
+        annotations=OURS, unschedulable=True, after={"metadata": {"annotations": {"gpuprov/drain": '{"run": "thu"}'}}}
+    )
+    step = Kubernetes().returned("gpu1", "fri", green=True)
+    assert (step.state, step.message) == ("refused", "run thu has it")
+
+
 def test_who_uncordons_has_the_node(kubectl: Kubectl) -> None:
     kubectl.put(annotations=OURS, pods=[pod("train")])
     for step in (Kubernetes().drain("gpu1", "fri"), Kubernetes().drained("gpu1", "fri")):

@@ -50,16 +50,12 @@ def _build(work: Path) -> None:
     environment = {**os.environ, "GOFLAGS": "-trimpath -mod=mod", "CGO_ENABLED": "0"}
     source = golang.sources(WHAT, "k8s.io/kubernetes", VERSION)
     replaced = [line.split()[0] for line in (source / "go.mod").read_text().splitlines() if "=> ./staging/" in line]
-    imports = "".join(f'import _ "{module}"\n' for module in PROGRAMS.values())
-    (work / "tools.go").write_text(f"//go:build tools\n\npackage tools\n\n{imports}")
     lines = ["module lab", f"require k8s.io/kubernetes v{VERSION}", f"require go.etcd.io/etcd/server/v3 v{ETCD}"]
     lines += [f"replace {name} => {name} v0.{VERSION.removeprefix('1.')}" for name in replaced]
     (work / "go.mod").write_text("\n".join(lines) + "\n")
-    for command in (
-        ["mod", "tidy", "-e"],
-        *(["build", "-ldflags=-s -w", "-o", name, module] for name, module in PROGRAMS.items()),
-    ):
-        tools.run([go, "-C", str(work), *command], environment=environment, timeout=3600)
+    for name, module in PROGRAMS.items():
+        command = [go, "-C", str(work), "build", "-ldflags=-s -w", "-o", name, module]
+        tools.run(command, environment=environment, timeout=3600)
 
 
 @dataclass

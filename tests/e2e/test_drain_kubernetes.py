@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,7 @@ def test_the_rights_that_the_guide_names_are_enough(kube: Kube, node: str, gpupr
     kube.create("PodDisruptionBudget", "train", {}, spec, "policy/v1")
     done = gpuprov("drain", config="drainer")
     assert (done.returncode, "forbidden" in done.stdout) == (3, True), done
-    rights = GUIDE.read_text().split("```yaml\n")[1].split("```")[0]
+    rights = textwrap.dedent("    apiVersion" + GUIDE.read_text().split("    apiVersion")[1].split("\n\n")[0])
     kube.kubectl("create", "-f", "-", stdin=rights)
     kube.kubectl("create", "clusterrolebinding", "drainer", "--clusterrole=gpuprov-drain", "--user=drainer")
     done = gpuprov("drain", config="drainer")
