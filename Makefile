@@ -30,7 +30,7 @@ lint: style            ## also ansible-lint, which takes a minute
 	$(BIN)/ansible-lint --offline -q roles playbooks plugins
 
 check: style           ## everything fast: under 90 seconds
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 test: lint check tools ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
 	$(BIN)/pytest -n 2 --dist loadfile -m 'install and not e2e and not slow'

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
 
 
+@cache
 def root() -> Path:
     """The folder that holds `roles/`, `playbooks/` and `plugins/`. Raises GpuprovError if the installation is broken."""
     package = Path(__file__).resolve().parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,12 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]
 @cache
 def _uses_lab(file: str) -> bool:
     return file.startswith("tests/e2e/") and LAB.search(Path(file).read_text(encoding="utf-8")) is not None
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the collector need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

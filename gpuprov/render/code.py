@@ -29,6 +29,13 @@ VERSION = Name(PACKAGE, "__version__")
 """Stands in messages alone."""
 
 
+class Piece(NamedTuple):
+    """Statements of a module as text, and what they name; without a module where it is their own."""
+
+    text: str
+    names: tuple[Name, ...]
+
+
 class Module:
     """A module's source: what it defines, what it imports, and its statements that are neither."""
 
@@ -38,7 +45,7 @@ class Module:
         self._definitions: dict[str, list[ast.stmt]] = {}
         self._loose: list[ast.stmt] = []
         self.imports: dict[str, Name] = dict(_imports(tree, package))
-        self._named: dict[ast.stmt, tuple[Name, ...]] = {}
+        self._pieces: dict[str, Piece] = {}
         for statement in tree.body:
             names = _defined(statement)
             for name in names:
@@ -46,25 +53,22 @@ class Module:
             if not names and not isinstance(statement, ast.Import | ast.ImportFrom):
                 self._loose.append(statement)
 
-    def statements(self, symbol: str = "") -> list[ast.stmt]:
-        """Those of a symbol, or all; with those that define nothing, which run whenever the module is loaded."""
-        every = [one for found in self._definitions.values() for one in found]
-        named = self._definitions.get(symbol, []) if symbol else every
-        return list(dict.fromkeys([*named, *self._loose]))
+    def piece(self, symbol: str = "") -> Piece:
+        """What defines a symbol, or all; with the statements that define nothing, which run whenever the module is loaded."""
+        if symbol not in self._pieces:
+            every = [one for found in self._definitions.values() for one in found]
+            named = self._definitions.get(symbol, []) if symbol else every
+            statements = list(dict.fromkeys([*named, *self._loose]))
+            names = dict.fromkeys(name for one in statements for name in self._names(one))
+            self._pieces[symbol] = Piece(self._text(statements), tuple(names))
+        return self._pieces[symbol]
 
-    def text(self, statements: Iterable[ast.stmt]) -> str:
+    def _text(self, statements: Iterable[ast.stmt]) -> str:
         found = []
         for one in sorted(statements, key=lambda statement: statement.lineno):
             decorators = [node.lineno for node in getattr(one, "decorator_list", [])]
             found += self._lines[min([one.lineno, *decorators]) - 1 : one.end_lineno]
         return "\n".join(line for line in found if line.strip())
-
-    def named(self, statements: Iterable[ast.stmt], own: str) -> Iterator[Name]:
-        """What the statements name, here and in other modules of gpuprov."""
-        for statement in statements:
-            if statement not in self._named:
-                self._named[statement] = tuple(dict.fromkeys(self._names(statement)))
-            yield from (name if name.module else Name(own, name.symbol) for name in self._named[statement])
 
     def _names(self, statement: ast.stmt) -> Iterator[Name]:
         """What a statement names; without a module where it is defined here."""
@@ -88,16 +92,14 @@ def rests_on(names: Iterable[Name]) -> dict[Name, str]:
         name = waiting.pop()
         if name in texts or name == VERSION or (module := _module(name.module)) is None:
             continue
-        statements = module.statements(name.symbol)
-        texts[name] = module.text(statements)
-        waiting += module.named(statements, name.module)
+        texts[name], named = module.piece(name.symbol)
+        waiting += (one if one.module else Name(name.module, one.symbol) for one in named)
     return dict(sorted(texts.items()))
 
 
 def imported_by(file: Path) -> list[Name]:
     """What of gpuprov a program names that is no module of gpuprov: one that Ansible takes to a host."""
-    module = _parsed(file.read_text(encoding="utf-8"), "")
-    return [name for name in module.named(module.statements(), "") if name.module]
+    return [name for name in _parsed(file.read_text(encoding="utf-8"), "").piece().names if name.module]
 
 
 @cache

@@ -61,13 +61,9 @@ def of_role(name: str) -> Reach:
         texts |= of_entry(role, entry)
     words = frozenset(re.findall(r"\w+", "\n".join(texts.values())))
     tables = sorted({table for text in texts.values() for table in TABLE.findall(text)})
-    for file in _modules(words):
-        texts[f"plugins/{file.name}"] = _read(file)
-    named = [
-        *_filters(words),
-        *_worked_out(name, words),
-        *(one for file in _modules(words) for one in code.imported_by(file)),
-    ]
+    taken = _modules(words)
+    texts |= {f"plugins/{file.name}": _read(file) for file in taken}
+    named = [*_filters(words), *_worked_out(name, words), *(one for file in taken for one in code.imported_by(file))]
     texts |= {f"{place.module}:{place.symbol}": text for place, text in code.rests_on(named).items()}
     return Reach(dict(sorted((texts | _acts()).items())), words, tuple(tables))
 
@@ -157,8 +153,12 @@ def _worked_out(name: str, words: Iterable[str]) -> Iterator[code.Name]:
 def _modules(words: Iterable[str]) -> list[Path]:
     """Programs of gpuprov that Ansible takes to a host, or runs beside it, as the tasks name them. Not the judge, which names all that
     gpuprov knows: what it works out for a role counts by itself."""
-    found = (file for kind in ("modules", "action") for file in sorted((assets.root() / "plugins" / kind).glob("*.py")))
-    return [file for file in found if file.stem in words and file.stem != JUDGE]
+    return [file for file in _programs(assets.root() / "plugins") if file.stem in words and file.stem != JUDGE]
+
+
+@cache
+def _programs(plugins: Path) -> tuple[Path, ...]:
+    return tuple(file for kind in ("modules", "action") for file in sorted((plugins / kind).glob("*.py")))
 
 
 def _read(file: Path) -> str:

@@ -90,16 +90,16 @@ def fitting(rules: Rules, version: str, *, companions: bool = False) -> dict[str
     """The rules for the branch of a version, by the name that the package has there; the kernel modules' first."""
     (number, *_), mine, branch = order(version), upstream(version), upstream(version).partition(".")[0]
     now = [r for r in rules if r["min"] <= number <= r["max"] and bool(r.get("companion")) == companions]
-    return {re.sub("{(version|driver)}", mine, r["name"].replace("{branch}", branch)): r for r in now}
+    return {r["name"].replace("{branch}", branch).replace("{version}", mine).replace("{driver}", mine): r for r in now}
 
 
 def kernel_package(sets: Sets, installed: Names) -> Names:
     """The installed packages of kernel modules, by flavour; a host should have one."""
     found: Names = {}
-    for (kind, rules), (name, version) in product(sets.items(), installed.items()):
-        first, rule = next(iter(fitting(rules, version).items()), ("", {}))
+    for (kind, rules), name in product(sets.items(), other_names([*chain(*sets.values())], installed)):
+        first, rule = next(iter(fitting(rules, installed[name]).items()), ("", {}))
         proven = "proof" not in rule or other_names([{"name": one} for one in rule["proof"]], installed)
-        if first == name and proven and is_of(rule, version, upstream(version)):
+        if first == name and proven and is_of(rule, installed[name], upstream(installed[name])):
             found[kind] = name
     return found
 
@@ -108,7 +108,7 @@ def other_names(rules: Rules, installed: Names) -> list[str]:
     """The installed packages that have one of the rules' names, of whatever branch."""
     names = "|".join(re.escape(rule["name"]) for rule in rules) or "(?!)"
     pattern = re.compile(re.sub(r"\\{(\w+)\\}", lambda match: PLACES.get(match[1], r"[\d.]+"), names))
-    return sorted(name for name in installed if pattern.fullmatch(name))
+    return sorted(filter(pattern.fullmatch, installed))
 
 
 def of_another(others: Rules, installed: Names) -> list[str]:

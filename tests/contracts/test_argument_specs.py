@@ -24,8 +24,8 @@ NAMES = {capability.name: capability for capability in CAPABILITIES}
 
 def options(name: str) -> dict[str, Any]:
     file = assets.root() / "roles" / name / "meta" / "argument_specs.yml"
-    loaded: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"]
-    return loaded
+    loaded: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+    return dict(loaded["argument_specs"]["main"]["options"])
 
 
 @pytest.mark.parametrize("name", list(BY_NAME))

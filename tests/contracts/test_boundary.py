@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from tests.contracts.test_imports import FILES, PACKAGE, nodes
+from tests.contracts.test_imports import FILES, PACKAGE, dotted, nodes
 
 NOT_FOR_ANSIBLE = {
     "capabilities/kubernetes/documents.py": "files for Kubernetes, which are values of variables",
@@ -24,7 +24,7 @@ def test_yaml_is_written_in_one_place() -> None:
         for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and node.attr in ("safe_dump", "dump", "dump_all", "safe_dump_all")
-        and ast.unparse(node.value) == "yaml"
+        and dotted(node.value) == "yaml"
     }
     found = {name for name in found if not name.startswith("simulate/")}
     assert found == {"inert.py", *NOT_FOR_ANSIBLE}
@@ -52,10 +52,10 @@ def test_patterns_match_to_the_end() -> None:
     root = Path(PACKAGE).parent
     for path in [*FILES, *(root / "roles").rglob("*.py"), *(root / "playbooks").rglob("*.py")]:
         for call in nodes(path):
-            if not (isinstance(call, ast.Call) and ast.unparse(call.func).startswith("re.") and call.args):
+            if not (isinstance(call, ast.Call) and dotted(call.func).startswith("re.") and call.args):
                 continue
             pattern = _pattern(call.args[0])
-            if pattern and ast.unparse(call.func) != "re.fullmatch" and "re.M" not in ast.unparse(call):
+            if pattern and dotted(call.func) != "re.fullmatch" and "re.M" not in ast.unparse(call):
                 told += [f"{path}:{call.lineno}: {pattern}"] if _may_take_a_newline(pattern) else []
     assert told == []
 

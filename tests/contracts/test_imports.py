@@ -49,6 +49,7 @@ def room(path: Path) -> str:
 
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Of a source, the module first: parsed once for all contracts."""
     return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
@@ -99,7 +100,7 @@ def test_the_drawing_of_the_house_is_true() -> None:
 def loaded_first(path: Path) -> frozenset[str]:
     """The modules of gpuprov that a module imports as it is loaded: not inside of functions."""
     found: set[str] = set()
-    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    waiting = [nodes(path)[0]]
     while waiting:
         node = waiting.pop()
         if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("gpuprov"):

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gpuprov.render.carried import plugin_files
-from tests.contracts.test_imports import PACKAGE, nodes
+from tests.contracts.test_imports import PACKAGE, dotted, nodes
 from tests.here import PLUGINS
 from tests.onhost.modules import module
 
@@ -71,7 +71,7 @@ def _young(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import | ast.ImportFrom):
         return [alias.name for alias in node.names if alias.name in IMPORTED]
     if isinstance(node, ast.Call):
-        name = ast.unparse(node.func).rpartition(".")[2]
+        name = dotted(node.func).rpartition(".")[2]
         return [f"{name}({key.arg}=)" for key in node.keywords if key.arg in ARGUMENTS.get(name, ())]
     return []
 
@@ -107,7 +107,7 @@ def test_every_plugin_is_ours_and_every_action_has_a_module() -> None:
 
 def documented(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in ast.iter_child_nodes(nodes(path)[0]):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
             found[ast.unparse(node.targets[0])] = yaml.safe_load(str(node.value.value))
     return found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from functools import cache
 from pathlib import Path
+
+from tests.contracts.test_imports import dotted, nodes
 
 PACKAGE = Path(__file__).parents[2] / "gpuprov"
 OURS = {
@@ -26,10 +27,8 @@ ANY_LENGTH = {"probe/rpm.py", "inventory/ranges.py"}
 """They look at digits that they never turn into a number, or that are too many."""
 
 
-@cache
 def calls(path: Path) -> list[tuple[int, str, ast.Call]]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [(node.lineno, ast.unparse(node.func), node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [(node.lineno, dotted(node.func), node) for node in nodes(path) if isinstance(node, ast.Call)]
 
 
 def excused(path: Path) -> bool:

@@ -109,6 +109,7 @@ def test_check_mode_has_changed_nothing_since(plugin: ModuleType, monkeypatch: p
     assert ask(plugin, monkeypatch, host(), judged=OTHERS, moment="now")["desired"]["cuda_toolkit"]["install"]
 
 
+@pytest.mark.install
 def test_what_a_host_said_is_no_template_on_its_way_through_the_judge(tmp_path: Path) -> None:
     """What was judged goes back in as an argument, and comes out as a result: twice, as in the acts."""
     said = {"ansible.builtin.command": {"argv": ["printf", r"\173\173 7 * 7 \175\175"]}, "register": "said"}

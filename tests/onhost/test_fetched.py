@@ -129,6 +129,7 @@ def test_a_file_of_the_controller_is_asked_for_where_it_is_missing(tmp_path: Pat
     assert "one of url and file names it" in ask(url="")["msg"]
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("check", [False, True])
 def test_a_file_beside_the_inventory_is_measured_before_a_host_gets_it(tmp_path: Path, check: bool) -> None:
     """Through Ansible, with its action."""

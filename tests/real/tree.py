@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,9 +36,6 @@ class Tree:
         self.root, self.bin, self.texts = folder / "root", folder / "bin", folder / "texts"
         for made in (self.root, self.bin, self.texts):
             made.mkdir(parents=True)
-        for name in PLAIN:
-            if place := shutil.which(name):
-                (self.bin / name).symlink_to(place)
         self.kernel = kernel
         self.nodes: dict[str, tuple[int, int, str, str, str]] = {}
         (self.texts / "nodes").touch()
@@ -98,7 +96,7 @@ class Tree:
     def run(self, probe: Probe[Any]) -> Output:
         """What the probe's script prints on this host, with the host's own paths."""
         script = PLACES.sub(lambda match: f"{self.root}{match[0]}", probe.script)
-        path = f"{self.bin}:{self.root}/usr/bin:{self.root}/usr/sbin"
+        path = f"{self.bin}:{_plain().name}:{self.root}/usr/bin:{self.root}/usr/sbin"
         env = {"PATH": path, "LC_ALL": "C.UTF-8", "TMPDIR": os.environ.get("TMPDIR", "/tmp")}
         done = subprocess.run(
             [_shell(), "-c", script],
@@ -111,6 +109,16 @@ class Tree:
         )
         root = str(self.root)
         return Output(done.stdout.replace(root, ""), done.returncode, done.stderr.replace(root, ""))
+
+
+@cache
+def _plain() -> tempfile.TemporaryDirectory[str]:
+    """A folder of the programs that say nothing of a system, which all hosts share."""
+    folder = tempfile.TemporaryDirectory(prefix="gpuprov-")
+    for name in PLAIN:
+        if place := shutil.which(name):
+            Path(folder.name, name).symlink_to(place)
+    return folder
 
 
 @cache

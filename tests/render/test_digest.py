@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -38,9 +39,18 @@ def between(before: dict[str, Digest], after: dict[str, Digest]) -> set[str]:
     return {name for name in before if before[name] != after[name]}
 
 
+@cache
+def unchanged() -> dict[str, Digest]:
+    """Of this checkout."""
+    return digests(host())
+
+
 @pytest.fixture(autouse=True)
-def forget() -> Iterator[None]:
+def forget(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test has changed is read anew after it."""
     yield
+    if "monkeypatch" not in request.fixturenames:
+        return
     for kept in (reach.of_role, reach.of_entry, code._module, digest._role, digest.catalog):
         kept.cache_clear()
     digest._tables.clear()
@@ -49,9 +59,9 @@ def forget() -> Iterator[None]:
 @pytest.fixture
 def edit(monkeypatch: pytest.MonkeyPatch) -> Edit:
     """Who has another digest where a file of gpuprov has another text."""
+    before = unchanged()
 
     def edited(path: str, old: str, new: str) -> set[str]:
-        before = digests(host())
         place, real = assets.root() / path, Path.read_text
         assert old in real(place)
 
