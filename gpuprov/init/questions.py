@@ -63,7 +63,7 @@ def draft(given: Mapping[str, str] | None = None) -> Draft:
     variables = {"ansible_user": user, **({} if user == "root" else {"ansible_become": True})}
     group = Group(name=group_name(spec, "gpu", hosts), spec=spec, hosts={host: dict(variables) for host in hosts})
     return Draft(
-        source="options of gpuprov init" if "hosts" in given else "answers on the terminal",
+        source="its options" if "hosts" in given else "answers on the terminal",
         common=common,
         groups=[group],
     )

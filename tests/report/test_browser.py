@@ -55,7 +55,12 @@ def fleet() -> list[Result]:
 
 
 KNOWN = {
-    f"gpu{n:03}": Known(groups=("all", "train", f"rack{n % 2}"), pictures=(("Topology", SVG),)) for n in range(1, 41)
+    f"gpu{n:03}": Known(
+        groups=("all", "train", f"rack{n % 2}"),
+        pictures=(("Topology", SVG),),
+        versions=(("running kernel", "6.1.0-56"),),
+    )
+    for n in range(1, 41)
 }
 
 
@@ -84,6 +89,7 @@ def test_a_square_opens_its_host_and_escape_closes_it(page: Browser) -> None:
     assert "gpu010" in told
     assert "nothing loaded" in told
     assert "and 1 that follow" in told
+    assert "6.1.0-56" in told
     assert "module nvidia: loaded" in told, "what apply would change"
     assert "its role runs: mig.mode" in told
     assert "gpuprov plan site.yaml --limit gpu010" in told
@@ -148,7 +154,7 @@ def test_buttons_copy_what_limit_and_a_shell_take(page: Browser) -> None:
 def test_hostile_texts_stay_texts(browser: Browser, tmp_path: Path) -> None:
     row = Result(host=EVIL, capability=EVIL, check=EVIL, fields=(EVIL,), status="fail", expected=EVIL, found=EVIL,
                  evidence=EVIL, hint=EVIL, reboot=EVIL, version=EVIL)  # fmt: skip
-    known = {EVIL: Known(groups=(EVIL,), pictures=((EVIL, EVIL),), receipt=((EVIL, EVIL),))}
+    known = {EVIL: Known(groups=(EVIL,), pictures=((EVIL, EVIL),), receipt=((EVIL, EVIL),), versions=((EVIL, EVIL),))}
     file = tmp_path / "evil.html"
     file.write_text(
         html.render([row, one("b", "mps.alive")], EVIL, about=About(at=EVIL, inventory=EVIL, command=EVIL), known=known)
