@@ -237,15 +237,18 @@ class Progress:
 
     def _headline(self, now: float) -> str:
         done = self._count - len(self._waiting)
-        told = f"{clock(now - self._start)}, {done} of {self._count} hosts done: {self._act or self._doing}"
+        many = f"{done} of {self._count} hosts done: " if self._count > 1 else ""
+        told = f"{clock(now - self._start)}, {many}{self._act or self._doing}"
         return ", ".join(filter(None, (told, self._earlier)))
 
     def lines(self, columns: int, rows: int, now: float) -> list[str]:
         """The block: a headline, then what each host does and for how long; no line is wider than `columns`."""
         waiting = list(self._waiting.items())
-        shown = waiting[: max(rows - 4, 1)]
+        shown = waiting[: max(rows - 5, 1)]
         room = min(max((len(host) for host, _ in shown), default=0), max(columns // 3, 8))
-        told = [self._headline(now)]
+        from textwrap import wrap
+
+        told = wrap(self._headline(now), max(columns, 20), break_long_words=False)
         told += [f"  {_cut(host, room):<{room}} {clock(now - since):>5} {text}" for host, (text, since) in shown]
         if len(waiting) > len(shown):
             told.append(f"  and {len(waiting) - len(shown)} more")

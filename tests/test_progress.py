@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -34,12 +35,51 @@ def test_the_block_fits_a_terminal_and_tells_the_time(columns: int) -> None:
     lines = progress.lines(columns, 8, start + 3725.5)
     assert lines[0].startswith("1:02:05, 1 of 12 hosts done: ")
     assert max(map(len, lines)) <= columns
-    assert len(lines) == 6
-    assert lines[-1] == "  and 7 more"
+    assert len(lines) <= 7
+    assert lines[-1] == "  and 8 more"
     row = next(line for line in lines if "train003"[:7] in line and "1:01:05" in line)
     assert "nvidia" in row
+    assert " ".join(lines[: lines.index(next(line for line in lines if line.startswith("  ")))]).endswith(
+        "done: install, 6 min the last time (4 hosts)"
+    ), "also where it takes two lines"
     if columns == 120:
         assert lines[0].endswith("done: install, 6 min the last time (4 hosts)")
+
+
+def test_one_host_is_not_counted() -> None:
+    progress = console.Progress(["gpu1"], "verifying", earlier="40 s the last time (1 host)")
+    assert progress.lines(80, 24, progress._start + 5)[0] == "0:05, verifying, 40 s the last time (1 host)"
+
+
+VERIFIES = """
+import sys, time
+from pathlib import Path
+from gpuprov.cli import cli
+from gpuprov import console
+from gpuprov.plan import durations
+durations.LEAST = 0.0
+Path("i.yaml").write_text("all: {hosts: {a: {ansible_connection: local}}, vars: {gpuprov: {kernel: {}}}}\\n")
+real, said = console.Progress, []
+def progress(*given, **more):
+    said.append(more["earlier"])
+    return real(*given, **more)
+console.Progress = progress
+for _ in range(2):
+    try:
+        cli(["verify", "--no-cache", "i.yaml"], standalone_mode=False)
+    except SystemExit:
+        pass
+print(said)
+"""
+
+
+def test_verify_says_how_long_it_took_the_last_time(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", VERIFIES],
+        capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert re.search(r"\['', '[0-9]+ s the last time \(1 host\)'\]", done.stdout), done.stdout + done.stderr
 
 
 def test_texts_of_hosts_bring_no_control_codes() -> None:

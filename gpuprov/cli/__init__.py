@@ -124,6 +124,7 @@ def verify(
              gpuprov verify inventory.yaml --limit gpu017 --from nvidia-bug-report.log.gz
     """
     from gpuprov import console
+    from gpuprov.plan import durations
     from gpuprov.probe.base import Facts
     from gpuprov.report import results as reporting
     from gpuprov.report import retry
@@ -138,6 +139,7 @@ def verify(
     options.ask_something(fleet, options.only(only))
     check_writable(*files.values())
     took: dict[str, float] = {}
+    asked = options.only(only) or {name for _, spec in fleet.pairs for name in spec.capabilities}
     also: tuple[Any, ...] = ()
     of_page: dict[str, Any] = {}
     if files["html"]:
@@ -153,7 +155,9 @@ def verify(
 
         results = recorded.verify(fleet.pairs, options.read_records(records), only=options.only(only))
     else:
-        with console.Progress([raw.name for raw, _ in fleet.pairs], "verifying", quiet=True) as progress:
+        earlier = durations.earlier("verify", asked)
+        names = [raw.name for raw, _ in fleet.pairs]
+        with console.Progress(names, "verifying", quiet=True, earlier=earlier) as progress:
 
             def done(host: str, found: Any) -> None:
                 if files["html"] and isinstance(found, Facts):
@@ -164,6 +168,8 @@ def verify(
             chosen = options.only(only)
             results = prove(fleet.pairs, only=chosen, pace=pace, timeout=timeout, on_done=done, took=took, also=also)
     whole = None if records else monotonic() - started
+    if whole is not None:
+        durations.note("verify", asked, whole, len(fleet.pairs))
     reporting.show(results, as_json=as_json, verbose=reading["verbose"], **files, took=took, seconds=whole, **of_page)
     bad = ("fail", "error", "unreachable")
     retry.offer("verify", list(dict.fromkeys(one.host for one in results if one.status in bad)), len(fleet.pairs))

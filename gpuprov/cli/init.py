@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuprov.cli import options
+from gpuprov.cli import complete, options
 
 if TYPE_CHECKING:
     from gpuprov.init import Draft
 
+YES = click.Choice(["yes", "no"])
+ANSWERS = ("hosts", "gpu", "count", "driver", "nvswitch", "engines", "reboot")
+"""Options that answer the questions."""
 READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -33,10 +36,20 @@ READ = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--from-slurm", type=READ, multiple=True, metavar="FILE", help="Read gres.conf, slurm.conf or both; repeatable."
 )
 @click.option("--from-kubernetes", type=READ, metavar="FILE", help="Read the output of kubectl get nodes -o json.")
+@click.option(
+    "--hosts", metavar="HOST,...", help="Ask nothing: these hosts, with ranges; what no option says is as offered."
+)
+@click.option("--gpu", metavar="MODEL", shell_complete=complete.models, help="The GPUs of the hosts; none: not known.")
+@click.option("--count", metavar="N", help="GPUs in each host.")
+@click.option("--driver", metavar="VERSION", help="any, a branch, or a version.")
+@click.option("--nvswitch", type=YES, help="Whether NVSwitches join the GPUs.")
+@click.option("--engines", metavar="NAME,...", help="Container engines: docker, containerd, crio, podman, or none.")
+@click.option("--reboot", type=YES, help="Whether apply may reboot a host, once, when it must.")
 @options.inventories("sources", "Where --from-hosts finds how to reach them; repeatable.")
 @options.reaching
 @options.read_limit
 @options.reading
+@options.json_flag
 def init(
     out: Path,
     force: bool,
@@ -53,6 +66,7 @@ def init(
 
     \b
     Example: gpuprov init
+             gpuprov init --hosts 'gpu[01:08]' --user admin --gpu H100-SXM5-80GB --driver 580
              gpuprov init --from-hosts gpu01,gpu02 -u admin -K
              gpuprov init --from-slurm /etc/slurm/slurm.conf --from-slurm /etc/slurm/gres.conf
              kubectl get nodes -o json > nodes.json && gpuprov init --from-kubernetes nodes.json
@@ -65,10 +79,17 @@ def init(
     given = [
         name for name, one in (("hosts", from_hosts), ("slurm", from_slurm), ("kubernetes", from_kubernetes)) if one
     ]
+    as_json = reading.pop("as_json")
+    answers = {name: value for name in ANSWERS if (value := reading.pop(name)) is not None}
+    if given and answers:
+        raise click.UsageError(f"--{next(iter(answers))} answers a question, and --from-{given[0]} asks none")
+    if not given and reading["user"]:
+        answers["user"] = reading["user"]
     if len(given) > 1:
         raise click.UsageError(f"--from-{given[0]} and --from-{given[1]}: one of them; write two files and name both")
     if given != ["hosts"]:
-        options.reaches_nobody(f"--from-{given[0]}" if given else "a question", reading)
+        unasked = {} if given else {"user": None}
+        options.reaches_nobody(f"--from-{given[0]}" if given else "a question", {**reading, **unasked})
     if out.is_file() and not force:
         raise GpuprovError(f"{out} is there already", "name another file with --out, or replace it with --force")
     check_writable(out)
@@ -79,11 +100,14 @@ def init(
     elif from_hosts is not None:
         draft = _from_hosts(from_hosts, sources, timeout, reading)
     else:
-        draft = _asked()
+        draft = _asked(answers)
     text, fleet = judged(draft)
     write_atomic(out, text)
     for warning in fleet.warnings:
         console.progress(str(warning).replace(warning.origin.file, str(out)) if warning.origin else str(warning))
+    if as_json:
+        console.result(_as_json(out, draft, [raw.name for raw, _ in fleet.pairs], [str(one) for one in fleet.warnings]))
+        return 4 if draft.unreached else 0
     notes = len(draft.notes) + sum(len(group.notes) for group in draft.groups)
     hosts = len(fleet.pairs) + len(fleet.unmanaged)
     told = f", {notes} note{'s' if notes != 1 else ''} in it of what was not taken over" if notes else ""
@@ -92,14 +116,30 @@ def init(
     return 4 if draft.unreached else 0
 
 
-def _asked() -> Draft:
+def _asked(answers: dict[str, str]) -> Draft:
     from gpuprov.init import questions
 
-    options.must_be_able_to_ask(
-        "gpuprov init asks for hosts and GPUs",
-        "say where they are known from: --from-hosts HOST,..., --from-slurm FILE or --from-kubernetes FILE",
-    )
-    return questions.draft()
+    if "hosts" not in answers:
+        options.must_be_able_to_ask(
+            "gpuprov init asks for hosts and GPUs",
+            "name them with --hosts, or where they are known from: --from-hosts HOST,..., --from-slurm FILE, --from-kubernetes FILE",
+        )
+    return questions.draft(answers)
+
+
+def _as_json(out: Path, draft: Draft, hosts: list[str], warnings: list[str]) -> str:
+    import msgspec
+
+    notes = [*draft.notes, *(note for group in draft.groups for note in group.notes)]
+    told = {
+        "file": str(out),
+        "hosts": hosts,
+        "notes": notes,
+        "warnings": warnings,
+        "unreached": draft.unreached,
+        "next": draft.verb,
+    }
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 
 
 def _from_hosts(text: str, sources: tuple[str, ...], timeout: float, reading: dict[str, Any]) -> Draft:

@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Check
+from gpuprov.catalog.reader import Confidence
 from gpuprov.catalog.symptoms import Symptom, find_symptom
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import fields
@@ -67,6 +68,14 @@ def in_text(text: str, where: str) -> list[Explanation]:
         _symptom(one.symptom, ("seen", f"{one.count} time{'s' if one.count != 1 else ''} in {where}: {one.line}"))
         for one in found
     ]
+
+
+CERTAINTY: dict[Confidence, str] = {
+    "confirmed": "",
+    "inferred": "inferred: the sources show the message; that this is its cause is concluded from them, and they do not all say it",
+    "unconfirmed": "unconfirmed: no source says that this is the cause",
+}
+"""What is said of a cause that nobody has written down as one."""
 
 
 def all_checks() -> list[Check]:
@@ -134,6 +143,7 @@ def _symptom(symptom: Symptom, *seen: tuple[str, str]) -> Explanation:
             for other in symptom.others
             for line in (("or", other.cause), ("check", other.check), ("cure", other.cure))
         ),
+        ("certainty", CERTAINTY[symptom.confidence]),
         ("source", ", ".join(symptom.source)),
     )
     named = tuple(line for line in lines if line[1])

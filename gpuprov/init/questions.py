@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from gpuprov import console
@@ -21,33 +22,51 @@ NONE = "none"
 ENGINES = get_args(Runtime)
 
 
-def draft() -> Draft:
-    """Ask, and write down what was answered. Needs a terminal."""
-    hosts = console.ask("Hosts, with commas and ranges (gpu[01:08].example.com)", "", _hosts).split(",")
-    user = console.ask("User who logs in there by ssh", "root", _user)
+def draft(given: Mapping[str, str] | None = None) -> Draft:
+    """Ask, and write down what was answered. Needs a terminal.
+
+    `given`: answers by the names of the options. Where it has `hosts`, nothing is asked: what it does not say is the offered answer.
+    """
+    given = given or {}
+
+    def ask(name: str, question: str, default: str, judge: Callable[[str], str]) -> str:
+        if name not in given and "hosts" not in given:
+            return console.ask(question, default, judge)
+        answer = given.get(name, default)
+        try:
+            return judge(answer.strip())
+        except GpuprovError as error:
+            raise GpuprovError(f"--{name}: {error.message}", error.hint) from error
+
+    hosts = ask("hosts", "Hosts, with commas and ranges (gpu[01:08].example.com)", "", _hosts).split(",")
+    user = ask("user", "User who logs in there by ssh", "root", _user)
     spec: dict[str, Any] = {}
-    named = console.ask("GPU model (none: not known)", NONE, _model)
+    named = ask("gpu", "GPU model (none: not known)", NONE, _model)
     model = find_gpu(named)
     count = 0
     if model:
-        count = int(console.ask("GPUs in each host", str(_count(model)), _number))
+        count = int(ask("count", "GPUs in each host", str(_count(model)), _number))
         spec["gpu"] = {"model": model.key, "count": count}
-    version = console.ask(
-        f"Driver: any, a branch ({_offered(model)}) or a version", "any", lambda text: _version(text, model)
+    version = ask(
+        "driver", f"Driver: any, a branch ({_offered(model)}) or a version", "any", lambda text: _version(text, model)
     )
     common: dict[str, Any] = {**BASE, "nvidia_driver": {"version": version}}
     if model and model.fabric_manager.needed == "nvswitch-boards":
         board = "yes" if count >= BOARD else "no"
-        if console.ask("Are they joined by NVSwitches (HGX, DGX)?", board, _yes) == "yes":
+        if ask("nvswitch", "Are they joined by NVSwitches (HGX, DGX)?", board, _yes) == "yes":
             spec["fabric_manager"] = {}
-    engines = console.ask(f"Container engines ({', '.join(ENGINES)}; or none)", NONE, _engines)
+    engines = ask("engines", f"Container engines ({', '.join(ENGINES)}; or none)", NONE, _engines)
     if engines != NONE:
         common["container_toolkit"] = {"runtimes": engines.split(",")}
-    reboot = console.ask("May apply reboot a host, once, when it must?", "no", _yes)
+    reboot = ask("reboot", "May apply reboot a host, once, when it must?", "no", _yes)
     common["reboot"] = "if-needed" if reboot == "yes" else "never"
     variables = {"ansible_user": user, **({} if user == "root" else {"ansible_become": True})}
     group = Group(name=group_name(spec, "gpu", hosts), spec=spec, hosts={host: dict(variables) for host in hosts})
-    return Draft(source="answers on the terminal", common=common, groups=[group])
+    return Draft(
+        source="its options" if "hosts" in given else "answers on the terminal",
+        common=common,
+        groups=[group],
+    )
 
 
 def _hosts(text: str) -> str:

@@ -23,12 +23,13 @@ RACK = ("rack", "cabinet")
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What a page shows of a host beside its results. `groups`: as the inventory has them; `rack`: where it says so; `pictures`: SVG
-    files by title; `receipt`: what was applied, and when."""
+    files by title; `receipt`: what was applied, and when; `versions`: of what is on it."""
 
     groups: tuple[str, ...] = ()
     rack: str = ""
     pictures: tuple[tuple[str, str], ...] = ()
     receipt: tuple[tuple[str, str], ...] = ()
+    versions: tuple[tuple[str, str], ...] = ()
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +103,7 @@ def data(
     results: Numbers[tuple[int, ...]] = Numbers()
     sets: Numbers[tuple[int, ...]] = Numbers()
     pictures: Numbers[tuple[int, int]] = Numbers()
+    versions: Numbers[tuple[tuple[int, int], ...]] = Numbers()
     statuses, kinds = list(EVERY if verbose else ORDER), list(LETTERS)
     hosts = []
     room = PICTURES
@@ -132,6 +134,7 @@ def data(
                 texts["; ".join(boot.reasons)],
                 drawn,
                 [[texts[name], texts[told]] for name, told in beside.receipt],
+                versions[tuple((texts[name], texts[told]) for name, told in beside.versions)],
             ]
         )
     return {
@@ -142,5 +145,6 @@ def data(
         "results": list(results.known),
         "sets": list(sets.known),
         "pictures": list(pictures.known),
+        "versions": list(versions.known),
         "hosts": hosts,
     }

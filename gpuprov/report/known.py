@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from sys import intern
+from typing import Any
 
 from gpuprov import console
 from gpuprov.errors import defect
-from gpuprov.probe import house, mig
-from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe import house, mig, packages, system
+from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.report.fleet import Known
 from gpuprov.spec.model import RACK, RawHost
 from gpuprov.topology import read
@@ -16,7 +18,7 @@ from gpuprov.topology.canvas import LINE, Canvas
 from gpuprov.topology.judge import findings
 from gpuprov.topology.svg import as_svg
 
-PROBES = (house.RECEIPT,)
+PROBES: tuple[Probe[Any], ...] = (house.RECEIPT, system.OS_RELEASE, system.PLATFORM)
 """What is read for the page, and for no check."""
 SLICE, HEIGHT, LEFT, GAP = 92, 44, 170, 10
 
@@ -26,7 +28,31 @@ def known(host: RawHost, facts: Facts | None = None) -> Known:
     rack = str(host.connection.get(RACK) or "")
     if facts is None:
         return Known(groups=host.groups, rack=rack)
-    return Known(groups=host.groups, rack=rack, pictures=_pictures(host.name, facts), receipt=_receipt(facts))
+    return Known(
+        groups=host.groups,
+        rack=rack,
+        pictures=_pictures(host.name, facts),
+        receipt=_receipt(facts),
+        versions=_versions(facts),
+    )
+
+
+def _versions(facts: Facts) -> tuple[tuple[str, str], ...]:
+    """What the host has, as far as it was read: distribution, running kernel, and the driver's packages by their version."""
+    told: list[tuple[str, str]] = []
+    with suppress(ProbeFailed):
+        release = facts.get(system.OS_RELEASE)
+        told.append(("distribution", release.name or f"{release.id} {release.version}"))
+    with suppress(ProbeFailed):
+        told.append(("running kernel", facts.get(system.PLATFORM).kernel))
+    with suppress(ProbeFailed):
+        having: dict[str, list[str]] = {}
+        for one in sorted(facts.get(packages.PACKAGES).values(), key=lambda one: one.name):
+            having.setdefault(one.version, []).append(one.name)
+        told += [
+            (version, ", ".join(found)) for version, found in sorted(having.items(), key=lambda pair: -len(pair[1]))
+        ]
+    return tuple(told)
 
 
 def _pictures(name: str, facts: Facts) -> tuple[tuple[str, str], ...]:

@@ -11,7 +11,7 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog.gpudirect import Message, gpudirect_file, spoken
 from gpuprov.catalog.symptoms import symptoms
 from gpuprov.errors import EXIT_CODES, GpuprovError
-from gpuprov.explain import Explanation, explain, fields
+from gpuprov.explain import Explanation, _symptom, explain, fields
 
 
 def only(kind: str, words: str) -> Explanation:
@@ -113,6 +113,15 @@ def test_checks(name: str) -> None:
 @pytest.mark.parametrize("words", ["{}", "exit {}", "exit code {}", "Exit {}"])
 def test_exit_codes(code: int, words: str) -> None:
     assert dict(only("exit code", words.format(code)).lines)["means"] == EXIT_CODES[code]
+
+
+def test_a_cause_that_is_inferred_says_so() -> None:
+    known = symptoms()
+    marked = {one.key: dict(_symptom(one).lines).get("certainty", "") for one in known}
+    assert {one.confidence for one in known} >= {"confirmed", "inferred"}
+    for one in known:
+        assert marked[one.key].startswith("" if one.confidence == "confirmed" else f"{one.confidence}: "), one.key
+        assert bool(marked[one.key]) is (one.confidence != "confirmed"), one.key
 
 
 @pytest.mark.parametrize(

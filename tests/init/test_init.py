@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -51,11 +52,16 @@ def test_a_file_is_never_replaced_unasked(tmp_path: Path) -> None:
     assert yaml.safe_load(file.read_text())["all"]["children"]["a100_pcie_80gb"]["hosts"] == {"juju-e33208-1": {}}
 
 
-def answered(answers: list[str], cwd: Path) -> str:
+def answered(answers: list[str], cwd: Path, *arguments: str) -> str:
     """What the terminal showed; each answer is typed when a question waits for it."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
-        [sys.executable, "-m", "gpuprov", "init"], cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
+        [sys.executable, "-m", "gpuprov", "init", *arguments],
+        cwd=cwd,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        close_fds=True,
     )
     os.close(theirs)
     os.set_blocking(ours, False)
@@ -98,6 +104,63 @@ def test_questions_with_answers_from_the_catalogue(tmp_path: Path) -> None:
         "vars": {"gpuprov": {"gpu": {"model": "H100-SXM5-80GB", "count": 8}, "fabric_manager": {}}},
         "hosts": {"gpu[01:08]": {"ansible_user": "admin", "ansible_become": True}},
     }
+
+
+SCRIPTED = (
+    "--hosts",
+    "gpu[01:08]",
+    "--user",
+    "admin",
+    "--gpu",
+    "H100-SXM5-80GB",
+    "--driver",
+    "580",
+    "--engines",
+    "docker",
+    "--reboot",
+    "yes",
+)
+
+
+def test_options_answer_the_questions_without_a_terminal(tmp_path: Path) -> None:
+    asked, scripted = tmp_path / "asked", tmp_path / "scripted"
+    asked.mkdir()
+    scripted.mkdir()
+    answered(["gpu[01:08]", "admin", "H100-SXM5-80GB", "", "580", "", "docker", "yes"], asked)
+    done = init(*SCRIPTED, "--json", cwd=scripted)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (len(told["hosts"]), told["next"], told["file"]) == (8, "plan", "inventory.yaml")
+    one, other = (yaml.safe_load((folder / "inventory.yaml").read_text()) for folder in (asked, scripted))
+    assert one == other
+
+
+def test_an_option_answers_its_question_and_the_others_are_asked(tmp_path: Path) -> None:
+    seen = answered(["gpu1", "", "", "", "", ""], tmp_path, "--gpu", "L40S")
+    assert "GPU model" not in seen
+    assert "GPUs in each host" in seen
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--hosts", "gpu1", "--gpu", "H1000"), '--gpu: "H1000" is not in the catalogue'),
+        (
+            ("--hosts", "gpu1", "--gpu", "H100-SXM5-80GB", "--driver", "470"),
+            "--driver: H100-SXM5-80GB (Hopper) is not known",
+        ),
+        (("--hosts", "a b"), '--hosts: "a b" is no name of a host'),
+        (("--hosts", "gpu1", "--from-hosts", "gpu2"), "--hosts answers a question, and --from-hosts asks none"),
+        (("--hosts", "gpu1", "--reboot", "maybe"), "'maybe' is not one of"),
+        (("--hosts", "gpu1", "-K"), "reaches no host: leave out --ask-become-pass"),
+        (("--gpu", "L40S"), "no terminal to ask on"),
+    ],
+)
+def test_an_answer_that_is_none_names_its_option(arguments: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    done = init(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_hosts_are_grouped_by_what_export_reads_of_them() -> None:

@@ -15,7 +15,7 @@ from gpuprov.cli import cli
 from gpuprov.cli.about import about
 from gpuprov.errors import UnreachableError
 from gpuprov.inventory import load
-from gpuprov.probe import house, mig
+from gpuprov.probe import house, mig, packages, system
 from gpuprov.probe.base import Facts, Output
 from gpuprov.report.fleet import Known, causes, data, group
 from gpuprov.report.fold import findings
@@ -60,6 +60,23 @@ def test_pictures_and_receipt_of_what_was_read() -> None:
         ("nvidia_driver", "2026-01-30T08:00:00Z"),
     )
     assert found["gpu2"] == Known()
+
+
+def test_versions_are_those_of_the_host() -> None:
+    outputs = {
+        system.OS_RELEASE.name: Output('ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n'),
+        system.PLATFORM.name: Output("Linux 6.1.0-56-amd64 x86_64\n"),
+        packages.PACKAGES.name: Output(
+            "native|amd64\nhi |libcuda1|535.1-1|libcuda1|amd64\nhi |nvidia-smi|535.1-1|nvidia-smi|amd64\n"
+            "ii |nvidia-modprobe|530.2-1|nvidia-modprobe|amd64\n"
+        ),
+    }
+    assert known(RawHost(name="gpu1"), Facts(outputs)).versions == (
+        ("distribution", "Debian GNU/Linux 12 (bookworm)"),
+        ("running kernel", "6.1.0-56-amd64"),
+        ("535.1-1", "libcuda1, nvidia-smi"),
+        ("530.2-1", "nvidia-modprobe"),
+    )
     assert known(RawHost(name="gpu1"), Facts({"receipt": Output("{")})).receipt[0][0] == "receipt"
 
 
@@ -162,7 +179,7 @@ def test_verify_reads_the_receipt_for_a_page_only(tmp_path: Path, monkeypatch: p
     file.write_text("all: {children: {rack1: {hosts: {gpu1: {gpuprov: {nouveau: {}}}}}}}\n")
     assert cli.main(["verify", str(file), "--no-cache"], standalone_mode=False) == 4
     assert cli.main(["verify", str(file), "--no-cache", "--html", str(page)], standalone_mode=False) == 4
-    assert asked[1] - asked[0] == {"receipt"}
+    assert asked[1] - asked[0] == {"receipt", "platform"}, "the distribution is read anyway"
     text = page.read_text()
     assert f"gpuprov verify {file} --html {page}" in text
     assert "gpu1 is not as wanted" in text

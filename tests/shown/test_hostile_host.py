@@ -19,20 +19,24 @@ import yaml
 
 from gpuprov import __main__, console
 from gpuprov import apply as applying
-from gpuprov.accept import maps as acceptance_maps
 from gpuprov.accept import model as accepted
-from gpuprov.accept import page as acceptance_page
 from gpuprov.accept import show as acceptance
+from gpuprov.accept.maps import maps
+from gpuprov.accept.page import page as accept_page
 from gpuprov.accept.picture import document
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import ApplyRun, HostOutcome
 from gpuprov.apply.outcome import judge
+from gpuprov.apply.page import render as apply_page
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.unreached import Unreached
 from gpuprov.plan.events import Ledger, Step
 from gpuprov.plan.playbook import Ended
 from gpuprov.plan.show import Terminal
 from gpuprov.probe.base import Facts, Output, Probe, T
+from gpuprov.rehearse import Rehearsal, Rehearsed
+from gpuprov.rehearse.model import Step as Act
+from gpuprov.rehearse.page import page as rehearse_page
 from gpuprov.report import html, junit
 from gpuprov.shown import hides
 from gpuprov.simulate import __main__ as simulate
@@ -305,11 +309,17 @@ def test_pages_of_any_result() -> None:
                  evidence=EVIL, hint=EVIL, reboot=EVIL)  # fmt: skip
     found = accepted.Finding(host=EVIL, check=EVIL, status="fail", found=EVIL, wanted=EVIL, hint=EVIL, evidence=EVIL)
     outcome = accepted.Outcome(run=EVIL, hosts=(EVIL,), findings=[found], notes=[EVIL])
+    step = Act(name="apply", verdict="failed", told=EVIL, details=(EVIL,))
+    rehearsed = Rehearsed(run=EVIL, rehearsals=[Rehearsal(name=EVIL, hosts=(EVIL,), notes=(EVIL,), steps=[step])])
+    undone = HostOutcome(host=EVIL, state="failed", task=EVIL, message=EVIL, hint=EVIL, changed=[EVIL])
+    run = ApplyRun(run=EVIL, hosts=[undone], stopped=EVIL)
     for text in (
         junit.render([one]),
         html.render([one], EVIL),
-        acceptance_page.page(outcome),
-        document(acceptance_maps.maps(outcome)),
+        accept_page(outcome),
+        rehearse_page(rehearsed),
+        apply_page(run),
+        document(maps(outcome)),
     ):
         assert not hides(text)
     assert not hides(acceptance.as_text(outcome, verbose=True))

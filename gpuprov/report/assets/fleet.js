@@ -3,7 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const text = (number) => data.texts[number];
   const byId = (id) => document.getElementById(id);
-  const [NAME, GROUP, SET, STATE, BOOT, REASONS, PICTURES, RECEIPT] = [0, 1, 2, 3, 4, 5, 6, 7];
+  const [NAME, GROUP, SET, STATE, BOOT, REASONS, PICTURES, RECEIPT, VERSIONS] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
   const TITLES = { expected: 2, found: 3, see: 4, fix: 5, reboot: 6, version: 7, follows: 8, changes: 9 };
   const COLOURS = { unreachable: "gone", fail: "fail", error: "error", skip: "unproven", pass: "right", "n/a": "unproven" };
   const LETTERS = { unreachable: "U", fail: "F", error: "E", skip: "?", pass: "✓", "n/a": "–" };
@@ -178,6 +178,7 @@
     });
     const versions = make("dl");
     for (const [name, value] of new Map(rows.filter((one) => one.version).map((one) => [one.capability, one.version]))) row(versions, name, value);
+    for (const [name, value] of data.versions[host[VERSIONS]]) row(versions, text(name), text(value));
     const receipt = make("dl");
     for (const [name, value] of host[RECEIPT]) row(receipt, text(name), text(value));
     const pictures = host[PICTURES].map((one) => {
