@@ -19,7 +19,7 @@ from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
 from gpuprov.cli.rollout import rollout
-from gpuprov.cli.slices import freeze, slice_, work
+from gpuprov.cli.slices import fold, freeze, slice_, work
 from gpuprov.cli.topology import topology
 
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -101,9 +101,7 @@ cli.add_command(apply)
 @options.inventory
 @options.reaching
 @options.capabilities
-@click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
-@click.option("--html", type=FILE, help="Write one self-contained HTML page to this file.")
-@click.option("--prometheus", type=FILE, help="Write metrics for node_exporter's textfile collector to this file.")
+@options.report_files
 @click.option("--timeout", type=options.Seconds(1), default=60.0, show_default=True, help="Seconds for one host.")
 @options.recorded
 @options.json_flag
@@ -246,4 +244,5 @@ cli.add_command(topology)
 cli.add_command(freeze)
 cli.add_command(slice_)
 cli.add_command(work)
+cli.add_command(fold)
 cli.add_command(schema)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,4 +32,18 @@ def about(
         words += [f"--{name}", str(path)] if path else []
     return About(
         at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", inventory=", ".join(inventories), command=shlex.join(words)
+    )
+
+
+def page_of(verb: str, folders: Sequence[Path], fleet: Path | None, run: str) -> About:
+    """The same of a page that is made of files."""
+    from gpuprov.report.page import About
+
+    words = ["gpuprov", verb, *map(str, folders)]
+    words += ["--fleet", str(fleet)] if fleet else []
+    words += ["--run", run] if run else []
+    return About(
+        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        inventory=", ".join(map(str, folders)),
+        command=shlex.join(words),
     )

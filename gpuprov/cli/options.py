@@ -107,6 +107,21 @@ def break_lock(command: C) -> C:
     )(command)
 
 
+def report_files(command: C) -> C:
+    """--junit, --html and --prometheus: a report as files, too."""
+    file = click.Path(dir_okay=False, path_type=Path)
+    decorators = (
+        click.option("--junit", type=file, help="Write JUnit XML to this file."),
+        click.option("--html", type=file, help="Write one self-contained HTML page to this file."),
+        click.option(
+            "--prometheus", type=file, help="Write metrics for node_exporter's textfile collector to this file."
+        ),
+    )
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
 class Seconds(click.FloatRange):
     """A time that ends: no infinity, no NaN, and no more than a week."""
 

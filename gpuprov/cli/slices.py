@@ -125,6 +125,40 @@ def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str
     return working.work(found, pairs, results, working.Options(**chosen), Pulse())
 
 
+@click.command(short_help="Make one report of the results of any number of hosts.")
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=FOLDER, shell_complete=complete.files)
+@click.option("--fleet", type=FILE, metavar="FILE", help="What was frozen: each of its hosts is told, and no other.")
+@click.option("--run", default="", metavar="ID", help="Only results of this run.")
+@options.report_files
+@options.json_flag
+@options.common
+def fold(folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool, **given: Any) -> int:
+    """Make one report of what gpuprov work wrote into these folders, and into the folders in them: the newest result of each host.
+
+    With --fleet, a host without a result is told as not done. A file that is no result is named and left out. The exit code is
+    that of apply and verify for all hosts.
+
+    \b
+    Example: gpuprov fold results --fleet fleet.json --html fleet.html
+             gpuprov fold site-a/results site-b/results --run friday --json
+    """
+    from gpuprov.cli.about import page_of
+    from gpuprov.report.files import check_writable
+    from gpuprov.slices import fold as folding
+    from gpuprov.slices import shown, stored
+
+    files = {name: given[name] for name in ("junit", "html", "prometheus")}
+    check_writable(*files.values())
+    frozen = stored.load_fleet(fleet) if fleet else None
+    folded = folding.fold(folders, frozen, run)
+    page: dict[str, Any] = {}
+    if files["html"]:
+        groups = {host.name: host.groups for host in frozen.hosts} if frozen else {}
+        page = {"about": page_of("fold", [*folders], fleet, run), "known": shown.about_groups(groups)}
+    shown.show(folded, as_json=as_json, verbose=given["verbose"], files=files, page=page)
+    return folded.tally.exit_code
+
+
 def _suits(act: str, given: dict[str, Any]) -> None:
     """Raise UsageError for an option that this act does not know."""
     of_acts = {"reboot": ("plan", "apply"), "quick": ("plan",)}

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gpuprov.inventory.names import folded as names
+from gpuprov.report.many import Many
 from gpuprov.verify.evaluate import FAILING, Result, ResultStatus
-from gpuprov.verify.verify import NextBoot, next_boot
+from gpuprov.verify.verify import NextBoot, Verdict, next_boot, verdict
 
 ORDER: tuple[ResultStatus, ...] = ("unreachable", "fail", "error", "skip", "pass")
 """The statuses that count, the worst first. What asks nothing of a host (n/a) is not among them."""
@@ -65,12 +66,37 @@ class HostLine(msgspec.Struct, frozen=True):
         return ", ".join(told) or "nothing to verify"
 
 
-def findings(results: Iterable[Result], statuses: Sequence[ResultStatus] = ORDER) -> list[Finding]:
+class Summed(msgspec.Struct, frozen=True):
+    """All results in numbers. `bad`: hosts that are not as wanted; `counts`: without those that `follow` from another failure."""
+
+    hosts: int
+    bad: int
+    counts: dict[ResultStatus, int]
+    follow: int
+    verdict: Verdict
+
+
+def summed(results: Sequence[Result] | Many) -> Summed:
+    """The numbers."""
+    if isinstance(results, Many):
+        return results.summed()
+    return Summed(
+        hosts=len({one.host for one in results}),
+        bad=len({one.host for one in results if one.status in ("unreachable", "fail", "error")}),
+        counts=totals(results),
+        follow=sum(bool(one.follows) for one in results),
+        verdict=verdict(results),
+    )
+
+
+def findings(results: Iterable[Result] | Many, statuses: Sequence[ResultStatus] = ORDER) -> list[Finding]:
     """Equal results of many hosts once; the worst first, then those of most hosts, else in the order given.
 
     What only follows from another failure stands with that one. How to see that a host is unreachable differs from host to host,
     and is told of the first one.
     """
+    if isinstance(results, Many):
+        return _worst_first(results.findings(statuses))
     hosts: dict[Result, list[Result]] = {}
     following: dict[tuple[str, str], list[Result]] = {}
     for one in results:
@@ -88,11 +114,17 @@ def findings(results: Iterable[Result], statuses: Sequence[ResultStatus] = ORDER
                 followers.setdefault(one.check, one)
         first = msgspec.structs.replace(key, evidence=rows[0].evidence)
         merged.append(Finding(first, tuple(dict.fromkeys(one.host for one in rows)), tuple(followers.values())))
-    return sorted(merged, key=lambda one: (EVERY.index(one.result.status), -len(one.hosts)))
+    return _worst_first(merged)
 
 
-def host_lines(results: Sequence[Result], *, fold: bool = True) -> list[HostLine]:
+def _worst_first(found: Iterable[Finding]) -> list[Finding]:
+    return sorted(found, key=lambda one: (EVERY.index(one.result.status), -len(one.hosts)))
+
+
+def host_lines(results: Sequence[Result] | Many, *, fold: bool = True) -> list[HostLine]:
     """A line per host, or per set of hosts with the same outcome; in the order given."""
+    if isinstance(results, Many):
+        return results.lines(fold=fold)
     counts: dict[str, Counter[str]] = {}
     for one in results:
         counted = counts.setdefault(one.host, Counter())

@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from gpuprov.inventory.names import folded as names
 from gpuprov.report import page
 from gpuprov.report.fleet import Known, causes, data
-from gpuprov.report.fold import EVERY, ORDER, brief, findings, totals
-from gpuprov.report.page import About
+from gpuprov.report.fold import EVERY, ORDER, brief, findings, summed
+from gpuprov.report.many import Many
+from gpuprov.report.page import About, State
 from gpuprov.report.states import BAD, LETTERS, WORDS, headline, state
 from gpuprov.report.text import unproven
 from gpuprov.verify import Result
 from gpuprov.verify.evaluate import ResultStatus
-from gpuprov.verify.verify import next_boot, verdict
+from gpuprov.verify.verify import NextBoot, next_boot
 
 STATES = {
     "unreachable": "gone",
@@ -31,7 +32,7 @@ MOST = 6
 
 
 def render(
-    results: Sequence[Result],
+    results: Sequence[Result] | Many,
     title: str = "gpuprov verify",
     *,
     verbose: bool = False,
@@ -42,13 +43,9 @@ def render(
 
     verbose: also what asks nothing of a host. about: where the results are from. known: what is shown of a host beside them.
     """
-    rows: dict[str, list[Result]] = {}
-    for one in results:
-        rows.setdefault(one.host, []).append(one)
-    states = {host: state(found) for host, found in rows.items()}
-    boots = next_boot(results)
-    told = verdict(results)
-    skipped = totals(results)["skip"]
+    rows, states, boots = _by_host(results)
+    numbers = summed(results)
+    told, skipped = numbers.verdict, numbers.counts["skip"]
     quiet = findings(results, ("skip", *EVERY[len(ORDER) :]) if verbose else ("skip",))
     return page.render(
         "report.html.j2",
@@ -71,6 +68,19 @@ def render(
         brief=brief,
         most=MOST,
     )
+
+
+def _by_host(
+    results: Sequence[Result] | Many,
+) -> tuple[Mapping[str, Sequence[Result]], dict[str, State], Mapping[str, NextBoot]]:
+    if isinstance(results, Many):
+        states = {one: state(one.rows, one.verdict) for one in results.alike}
+        hosts = results.hosts.items()
+        return results.rows, {host: states[one] for host, one in hosts}, {host: one.next_boot for host, one in hosts}
+    rows: dict[str, list[Result]] = {}
+    for one in results:
+        rows.setdefault(one.host, []).append(one)
+    return rows, {host: state(found) for host, found in rows.items()}, next_boot(results)
 
 
 def limit(hosts: Sequence[str]) -> str:

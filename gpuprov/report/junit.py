@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
+from msgspec.structs import replace
+
+from gpuprov.report.fold import summed
+from gpuprov.report.many import Many
 from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result
-from gpuprov.verify.verify import verdict
 
 _NOTHING = Result(
     host="gpuprov", capability="gpuprov", check="proven", status="error", expected="a check that passes",
@@ -16,17 +19,18 @@ _NOTHING = Result(
 _TAGS = {"fail": "failure", "error": "error", "unreachable": "error", "skip": "skipped"}
 
 
-def render(results: Sequence[Result], took: Mapping[str, float] | None = None) -> str:
+def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = None) -> str:
     """The document. The same results and times give the same text.
 
     `took`: seconds by host, which are its suite's time. All checks of a host are judged on what was read at once, so that each has
     the same share of it.
 
-    What is n/a is left out. Where nothing is proven, one more test case says so and fails: most CI systems show a document
-    without test cases, or one in which all are skipped, in green.
+    Of folded results, all that passed on a host is one test case. What is n/a is left out. Where nothing is proven, one more test case
+    says so and fails: most CI systems show a document without test cases, or one in which all are skipped, in green.
     """
-    asked = [result for result in results if result.status != "n/a"]
-    if verdict(asked) == "not proven":
+    listed = _each(results) if isinstance(results, Many) else results
+    asked = [result for result in listed if result.status != "n/a"]
+    if summed(results).verdict == "not proven":
         asked.append(_NOTHING)
     root = ElementTree.Element("testsuites", {"name": "gpuprov", **_counts(asked, sum((took or {}).values()))})
     hosts: dict[str, list[Result]] = {}
@@ -39,6 +43,14 @@ def render(results: Sequence[Result], took: Mapping[str, float] | None = None) -
             _case(suite, result, seconds / len(rows))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _each(many: Many) -> Iterator[Result]:
+    for host, one in many.hosts.items():
+        if passed := one.counts.get("pass", 0):
+            told = f"{passed} check{'s' * (passed > 1)} passed"
+            yield Result(host=host, capability="host", check=told, status="pass")
+        yield from (replace(row, host=host) for row in one.rows)
 
 
 def _case(suite: ElementTree.Element, result: Result, seconds: float) -> None:

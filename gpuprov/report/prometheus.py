@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpuprov import __version__
 from gpuprov.report.fold import ORDER, host_lines
+from gpuprov.report.many import Many
 from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result
-from gpuprov.verify.verify import verdict
+from gpuprov.verify.verify import Verdict, verdict
 
 NEXT_BOOT = {"right": 1, "wrong": 0, "unknown": -1}
 METRICS = {
@@ -31,18 +32,20 @@ METRICS = {
 """Name and help of each metric, in the order of the file; all are gauges."""
 
 
-def render(results: Sequence[Result], took: Mapping[str, float] | None = None, now: float | None = None) -> str:
+def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = None, now: float | None = None) -> str:
     """The file. A host that is no longer verified is no longer in it: alert on the timestamp, and on a host that is absent."""
     ended = time.time() if now is None else now
     samples: dict[str, list[str]] = {name: [] for name in METRICS}
     samples["gpuprov_build_info"].append(_sample("gpuprov_build_info", 1, version=__version__))
     samples["gpuprov_verify_timestamp_seconds"].append(_sample("gpuprov_verify_timestamp_seconds", round(ended, 3)))
     of_host: dict[str, list[Result]] = {}
-    for one in results:
+    for one in () if isinstance(results, Many) else results:
         of_host.setdefault(one.host, []).append(one)
     for line in host_lines(results, fold=False):
         (host,) = line.hosts
-        for name, value, labels in _of_host(of_host[host], line.counts, NEXT_BOOT[line.next_boot.verdict]):
+        folded = results.hosts[host] if isinstance(results, Many) else None
+        rows, judged = (folded.rows, folded.verdict) if folded else (of_host[host], verdict(of_host[host]))
+        for name, value, labels in _of_host(rows, judged, line.counts, NEXT_BOOT[line.next_boot.verdict]):
             samples[name].append(_sample(name, value, host=host, **labels))
         if took and host in took:
             samples["gpuprov_verify_duration_seconds"].append(
@@ -55,10 +58,10 @@ def render(results: Sequence[Result], took: Mapping[str, float] | None = None, n
 
 
 def _of_host(
-    rows: Sequence[Result], counts: Mapping[str, int], next_boot: int
+    rows: Sequence[Result], told: Verdict, counts: Mapping[str, int], next_boot: int
 ) -> Iterator[tuple[str, float, dict[str, str]]]:
     yield "gpuprov_host_reachable", int(not any(row.status == "unreachable" for row in rows)), {}
-    yield "gpuprov_host_ok", int(verdict(rows) == "as wanted"), {}
+    yield "gpuprov_host_ok", int(told == "as wanted"), {}
     for status in (*ORDER, "follow"):
         yield "gpuprov_checks", counts.get(status, 0), {"status": status}
     failed = {

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gpuprov import console
 from gpuprov.errors import GpuprovError
 from gpuprov.report.files import write_atomic
+from gpuprov.report.many import Many
 
 if TYPE_CHECKING:
     from gpuprov.report.fleet import Known
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
 
 def show(
-    results: Sequence[Result],
+    results: Sequence[Result] | Many,
     *,
     as_json: bool = False,
+    quiet: bool = False,
     verbose: bool = False,
     junit: Path | None = None,
     html: Path | None = None,
@@ -33,6 +35,7 @@ def show(
 ) -> None:
     """Print the results; write JUnit XML, the HTML page and the metrics. A file that cannot be written is told after the results.
 
+    quiet: the files alone, without a word on the terminal.
     `took`: seconds by host; `seconds`: of the whole; `about` and `known`: for the page.
     """
     refused: list[GpuprovError] = []
@@ -48,11 +51,11 @@ def show(
         from gpuprov.report import prometheus as metrics
 
         refused += _write(prometheus, metrics.render(results, took))
-    if as_json:
+    if as_json and not isinstance(results, Many):
         from gpuprov.report import as_json as data
 
         console.result(data.render(results, took, seconds, verbose=verbose).rstrip())
-    else:
+    elif not quiet:
         from gpuprov.report import text
 
         width = min(shutil.get_terminal_size((100, 24)).columns, 120)

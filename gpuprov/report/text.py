@@ -6,23 +6,24 @@ import textwrap
 from collections.abc import Sequence
 
 from gpuprov.inventory.names import folded as names
-from gpuprov.report.fold import Finding, HostLine, brief, findings, host_lines, totals
+from gpuprov.report.fold import Finding, HostLine, Summed, brief, findings, host_lines, summed
+from gpuprov.report.many import Many
 from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result, ResultStatus
-from gpuprov.verify.verify import verdict
 
 _COLOURS = {"unreachable": "35", "fail": "31", "error": "33", "skip": "36", "pass": "32", "n/a": "2"}
 _LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
 _MARGIN = 12
 
 
-def render(results: Sequence[Result], *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
+def render(results: Sequence[Result] | Many, *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
     """Findings first the worst, each once with its hosts; then a line per host or per set of equal hosts; then a summary.
 
     Lines that a person copies (evidence) are never wrapped. `verbose` shows what passed too, what asks nothing of a host, and
     every host's name.
     """
-    if not results:
+    numbers = summed(results)
+    if not numbers.hosts:
         return "not proven: no host has anything to verify\n"
     paint, shown = _Paint(colour), names if verbose else brief
     lines: list[str] = []
@@ -38,7 +39,7 @@ def render(results: Sequence[Result], *, verbose: bool = False, colour: bool = F
     lines += [""] if quiet else []
     for line in host_lines(results):
         lines += _host(line, cleaned(shown(line.hosts)), paint, width)
-    return "\n".join([*lines, "", _summary(results, paint)]) + "\n"
+    return "\n".join([*lines, "", _summary(numbers, paint)]) + "\n"
 
 
 class _Paint:
@@ -109,17 +110,16 @@ def _labelled(label: str, value: str, width: int) -> list[str]:
     return [first, *(" " * _MARGIN + piece for piece in pieces[1:])]
 
 
-def _summary(results: Sequence[Result], paint: _Paint) -> str:
-    count = len({result.host for result in results})
-    counted = totals(results)
+def _summary(numbers: Summed, paint: _Paint) -> str:
+    count, counted = numbers.hosts, numbers.counts
     named = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
     parts = [paint(f"{number} {named[status]}", status) for status, number in counted.items() if number]
-    if following := sum(bool(one.follows) for one in results):
+    if following := numbers.follow:
         parts.insert(sum(bool(counted[status]) for status in _LOUD), f"{following} that follow")
-    told = verdict(results)
+    told = numbers.verdict
     words = told if told != "as wanted" or not counted["skip"] else f"as wanted, but {unproven(counted['skip'])}"
     shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[told]))
-    bad = len({result.host for result in results if result.status in _LOUD})
+    bad = numbers.bad
     part = f"{bad} of " if told == "not as wanted" and bad < count else ""
     return f"{shown}: {part}{count} host{'s' * (count != 1)}, {', '.join(parts) or 'nothing to verify'}"
 

@@ -31,6 +31,7 @@ State = Literal[
     "not-started",
 ]
 """What the act came to on a host: verified, planned and prepared are the good ends of these acts; the others are those of apply."""
+TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
 SpecId = Annotated[str, msgspec.Meta(description="A key of `specs`")]
 
 
@@ -127,18 +128,18 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
     act: Act
     state: State
     verdict: Verdict | Literal[""] = ""
-    counts: dict[str, Annotated[int, msgspec.Meta(ge=0)]] = {}
+    counts: dict[str, Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]] = {}
     failures: tuple[Row, ...] = ()
     unproven: tuple[Row, ...] = ()
     next_boot: Boot | None = None
     reboot: tuple[str, ...] = ()
     message: str = ""
     hint: str = ""
-    seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    started: Annotated[str, msgspec.Meta(description="In UTC: 2026-11-23T18:00:00.000Z")] = ""
+    seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
+    started: Annotated[str, msgspec.Meta(pattern=TIME, description="In UTC: 2026-11-23T18:00:00.000Z")]
     ended: Annotated[
-        str, msgspec.Meta(description="In UTC; of two results of a host the one that ended later counts")
-    ] = ""
+        str, msgspec.Meta(pattern=TIME, description="In UTC; of two results of a host the one that ended later counts")
+    ]
 
     @property
     def green(self) -> bool:

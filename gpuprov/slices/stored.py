@@ -12,12 +12,13 @@ from gpuprov import __version__, reading
 from gpuprov.errors import GpuprovError
 from gpuprov.report.files import write_atomic
 from gpuprov.slices.model import FLEET_FORMAT, JOB_FORMAT, Beat, Fleet, HostResult, Job, digest_of
+from gpuprov.slices.shown import FoldedReport
 from gpuprov.spec.schema import IDENTIFIER
 
 LARGEST = 512 << 20
 """Bytes of a fleet of 100,000 hosts with a spec each, and room."""
 T = TypeVar("T", Fleet, Job)
-KINDS: dict[str, Any] = {"fleet": Fleet, "job": Job, "result": HostResult, "beat": Beat}
+KINDS: dict[str, Any] = {"fleet": Fleet, "job": Job, "result": HostResult, "beat": Beat, "fold": FoldedReport}
 AGAIN = {
     Fleet: "freeze the inventory again: gpuprov freeze INVENTORY --out FILE",
     Job: "slice the fleet again: gpuprov slice FILE --out DIR",
@@ -98,5 +99,7 @@ def schema_text(kind: str) -> str:
     for one in found["$defs"].values():
         if "description" in one:
             one["description"] = inspect.cleandoc(one["description"])
-    title = {"beat": "gpuprov work, a line of standard output"}.get(kind, f"gpuprov {kind}")
+    title = {"beat": "gpuprov work, a line of standard output", "fold": "gpuprov fold --json"}.get(
+        kind, f"gpuprov {kind}"
+    )
     return msgspec.json.format(msgspec.json.encode({"$schema": IDENTIFIER, "title": title, **found}), indent=2).decode()

@@ -32,7 +32,7 @@ class Tally:
 
     @property
     def exit_code(self) -> int:
-        """As that of apply: 3 it failed on a host, 4 one was not reached, 5 another run works on one, 1 one is not as wanted or proven, 0.
+        """As that of apply: 3 a host failed, 4 one was not reached, 5 another run works on one, 1 one is not as wanted or proven, 0.
 
         Hosts that were not started because of a lock count as that."""
         there = {state for state, number in self.states.items() if number}

@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuprov.slices.model import HostResult, Row
 
+TIME = "2026-11-23T18:00:00.000Z"
 FAILURE = Row(
     check="nvidia_driver.version",
     status="fail",
@@ -21,5 +22,5 @@ SKIPPED = Row(check="dcgm.health", status="skip", found="dcgmi is not there")
 def result(host: str, **more: Any) -> HostResult:
     """A good end of verify, unless `more` says another."""
     told: dict[str, Any] = {"run": "r1", "job": "j" * 64, "fleet": "f" * 64, "act": "verify", "state": "verified"}
-    told |= {"verdict": "as wanted", "counts": {"pass": 30}, "ended": "2026-11-23T18:00:00.000Z"}
+    told |= {"verdict": "as wanted", "counts": {"pass": 30}, "started": TIME, "ended": TIME}
     return HostResult(**{**told, "host": host, **more})

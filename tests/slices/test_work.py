@@ -30,7 +30,7 @@ from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict, exit_code, verdict
 from tests.apply import fleet as applied
 from tests.slices import stub
-from tests.slices.fleet import result
+from tests.slices.fleet import TIME, result
 
 NAMES = ["gpu1", "gpu2", "bad1", "gone1"]
 
@@ -333,7 +333,7 @@ def row(host: str, status: str, check: str = "kernel.sysctl") -> Result:
     ],
 )
 def test_hosts_come_to_the_same_one_by_one_as_together(statuses: dict[str, list[str]]) -> None:
-    told = outcome.Told(run="r", job="j", fleet="f", act="verify", started="")
+    told = outcome.Told(run="r", job="j", fleet="f", act="verify", started=TIME)
     tally, rows = Tally(), [row(host, one) for host, found in statuses.items() for one in found]
     for host, found in statuses.items():
         one = outcome.of_verify(told, host, [row(host, status) for status in found])

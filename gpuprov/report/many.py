@@ -1,0 +1,97 @@
+"""Results of any number of hosts, kept once for all hosts of which they are the same: what a report of a fleet is made from.
+
+Failures and what was skipped stand in full, and are counted with what passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpuprov.verify.evaluate import FAILING, Result, ResultStatus
+from gpuprov.verify.verify import NextBoot, Verdict
+
+if TYPE_CHECKING:
+    from gpuprov.report.fold import Finding, HostLine, Summed
+
+
+class Alike(msgspec.Struct, frozen=True, eq=False):
+    """What is said of a host, and of all others of which the same is said. `rows` are of no host."""
+
+    rows: tuple[Result, ...]
+    counts: Mapping[str, int]
+    verdict: Verdict
+    next_boot: NextBoot
+    state: str = ""
+    act: str = ""
+
+
+class Many:
+    """Hosts in the order of a report. Takes the place of a list of results wherever a report is made of one."""
+
+    def __init__(self, hosts: Mapping[str, Alike], verdict: Verdict) -> None:
+        self.hosts, self.verdict = hosts, verdict
+        self._place = {host: number for number, host in enumerate(hosts)}
+        self.alike: dict[Alike, list[str]] = {}
+        for host, one in hosts.items():
+            self.alike.setdefault(one, []).append(host)
+
+    @property
+    def rows(self) -> dict[str, Sequence[Result]]:
+        """What did not pass, by host."""
+        return {host: one.rows for host, one in self.hosts.items()}
+
+    def findings(self, statuses: Sequence[ResultStatus]) -> list[Finding]:
+        """As `gpuprov.report.fold.findings`."""
+        from gpuprov.report.fold import Finding
+
+        hosts: dict[Result, list[str]] = {}
+        followers: dict[Result, dict[str, Result]] = {}
+        first: dict[Result, str] = {}
+        for one, names in self.alike.items():
+            for row in one.rows:
+                if row.follows or row.status not in statuses:
+                    continue
+                key = msgspec.structs.replace(row, evidence="") if row.status == "unreachable" else row
+                hosts.setdefault(key, []).extend(names)
+                first.setdefault(key, row.evidence)
+                also = followers.setdefault(key, {})
+                for other in one.rows if row.status in FAILING else ():
+                    if other.follows == row.check:
+                        also.setdefault(other.check, other)
+        return [
+            Finding(
+                msgspec.structs.replace(key, evidence=first[key]),
+                self._ordered(names),
+                tuple(followers[key].values()),
+            )
+            for key, names in hosts.items()
+        ]
+
+    def lines(self, *, fold: bool) -> list[HostLine]:
+        """As `gpuprov.report.fold.host_lines`."""
+        from gpuprov.report.fold import HostLine
+
+        if not fold:
+            return [HostLine((host,), dict(one.counts), one.next_boot) for host, one in self.hosts.items()]
+        same: dict[object, list[str]] = {}
+        for one, names in self.alike.items():
+            same.setdefault((tuple(sorted(one.counts.items())), one.next_boot), []).extend(names)
+        return [HostLine(self._ordered(names), dict(key[0]), key[1]) for key, names in same.items()]  # type: ignore[index]
+
+    def _ordered(self, names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(sorted(dict.fromkeys(names), key=self._place.__getitem__))
+
+    def summed(self) -> Summed:
+        """As `gpuprov.report.fold.summed`."""
+        from gpuprov.report.fold import FOLLOW, ORDER, Summed
+
+        counts = {
+            status: sum(one.counts.get(status, 0) * len(names) for one, names in self.alike.items())
+            for status in (*ORDER, FOLLOW)
+        }
+        bad = sum(len(names) for one, names in self.alike.items() if one.verdict == "not as wanted")
+        follow = counts.pop(FOLLOW)
+        return Summed(len(self.hosts), bad, {status: counts[status] for status in ORDER}, follow, self.verdict)

@@ -1,0 +1,236 @@
+"""Any number of results as one report. Each file is read once; kept is what hosts have in common, and a few words of each.
+
+Results come from many machines, by whatever way: a file that is damaged, of another host or of a newer gpuprov is told, never followed
+and never an end; its host has no result.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from sys import intern
+
+import msgspec
+
+from gpuprov import reading
+from gpuprov.errors import GpuprovError
+from gpuprov.report.many import Alike, Many
+from gpuprov.slices import results as files
+from gpuprov.slices.model import RESULT_FORMAT, Fleet, HostResult, Row
+from gpuprov.slices.outcome import ENDED
+from gpuprov.slices.tally import Tally
+from gpuprov.spec.connection import HOST_NAME
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.verify import NextBoot
+
+NOT_DONE = "not-done"
+"""The state of a host of the fleet that has no result."""
+NAMED = 12
+"""Files that are told of by name."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What is read before the rest, which another version may have in another way."""
+
+    gpuprov_result: int
+
+
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of one host."""
+
+    ended: str
+    seconds: float
+    alike: Alike
+
+
+class Folded(msgspec.Struct, frozen=True):
+    """All of it. `seconds`: by host; `unread`: how many files were no result to rely on, of which `told` names some."""
+
+    many: Many
+    tally: Tally
+    seconds: Mapping[str, float]
+    states: Mapping[str, int]
+    told: Sequence[str]
+    unread: int
+
+
+def fold(folders: Sequence[Path], fleet: Fleet | None = None, run: str = "") -> Folded:
+    """The newest result of each host in these folders and the folders in them. Raises GpuprovError where a folder cannot be read, or
+    no host is there.
+
+    fleet: its hosts and no others, each of them. run: results of this run alone.
+    """
+    gathering = _Gathering(fleet, run)
+    for folder in folders:
+        gathering.read(folder)
+    return gathering.ended()
+
+
+class _Gathering:
+    def __init__(self, fleet: Fleet | None, run: str) -> None:
+        self.digest = fleet.digest if fleet else ""
+        self.names = {host.name: None for host in fleet.hosts} if fleet else None
+        self.run = run
+        self.kept: dict[str, Kept] = {}
+        self.lost: dict[str, str] = {}
+        self.told: list[str] = []
+        self.unread = 0
+        self._alike: dict[tuple[object, ...], Alike] = {}
+        self._rows: dict[Row, Result] = {}
+        self._boots: dict[object, NextBoot] = {}
+        self._decoder = msgspec.json.Decoder(HostResult)
+
+    def read(self, folder: Path) -> None:
+        """A folder, and the folders in it."""
+        try:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise GpuprovError(
+                f"{folder} cannot be read: {error.strerror}", "name folders that gpuprov work wrote to"
+            ) from error
+        self._folder(handle, folder, below=1)
+
+    def _folder(self, handle: int, place: Path, below: int) -> None:
+        try:
+            with os.scandir(handle) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    if below and entry.is_dir(follow_symlinks=False):
+                        self._inner(handle, entry.name, place, below - 1)
+                    elif entry.name.endswith(files.END):
+                        self._file(handle, entry.name, place)
+        finally:
+            os.close(handle)
+
+    def _inner(self, handle: int, name: str, place: Path, below: int) -> None:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            inner = os.open(name, flags, dir_fd=handle)
+        except OSError as error:
+            self._refuse(place / name, error.strerror or "it cannot be read")
+            return
+        self._folder(inner, place / name, below)
+
+    def _file(self, handle: int, name: str, place: Path) -> None:
+        try:
+            data = files.contents(name, handle)
+            found = self._typed(data)
+        except OSError as error:
+            link = os.path.islink(place / name)
+            self._refuse(
+                place / name, "this is a link, which is not followed" if link else error.strerror or "unreadable"
+            )
+        except reading.Unreadable as error:
+            self._refuse(place / name, str(error))
+        else:
+            self._take(found, place / name)
+
+    def _typed(self, data: bytes) -> HostResult:
+        text = data.decode(errors="replace")
+        reading.check_json(text)
+        try:
+            return self._decoder.decode(data)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            try:
+                head = msgspec.json.decode(data, type=Head)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
+                raise reading.Unreadable(f"it is no result: {error}") from error
+            if head.gpuprov_result != RESULT_FORMAT:
+                raise _newer(head.gpuprov_result) from error
+            raise reading.Unreadable(f"it is no result: {error}") from error
+
+    def _take(self, one: HostResult, path: Path) -> None:
+        if one.gpuprov_result != RESULT_FORMAT:
+            self._refuse(path, str(_newer(one.gpuprov_result)))
+        elif files.file_name(one.host) != path.name or not HOST_NAME.fullmatch(one.host):
+            self._refuse(path, f"it says that it is of {one.host[:100]!r}")
+        elif self.names is not None and one.host not in self.names:
+            self._refuse(path, "its host is not in the fleet")
+        elif self.run and one.run != self.run:
+            return
+        elif self.digest and one.fleet != self.digest:
+            self._refuse(path, "it is of another fleet, or of this one as it was frozen before")
+        else:
+            before = self.kept.get(one.host)
+            if before is None or before.ended < one.ended:
+                self.kept[one.host] = Kept(one.ended, one.seconds, self._of(one))
+
+    def _refuse(self, path: Path, why: str) -> None:
+        self.unread += 1
+        host = files.host_of(path.name)
+        if self.names is None or host in self.names:
+            self.lost.setdefault(intern(host), why)
+        if len(self.told) < NAMED:
+            self.told.append(f"{path}: {why}")
+
+    def _of(self, one: HostResult) -> Alike:
+        rows = (*one.failures, *one.unproven)
+        boot = one.next_boot
+        told = (boot.verdict, boot.reasons) if boot else ("unknown", ("nothing was verified",))
+        key = (one.act, one.state, one.verdict, tuple(sorted(one.counts.items())), rows, told)
+        found = self._alike.get(key)
+        if found is None:
+            found = self._alike[key] = Alike(
+                rows=tuple(self._row(row) for row in rows),
+                counts=one.counts,
+                verdict=one.verdict or ("as wanted" if one.green else "not as wanted"),
+                next_boot=self._boots.setdefault(told, NextBoot(*told)),
+                state=one.state,
+                act=one.act,
+            )
+        return found
+
+    def _row(self, row: Row) -> Result:
+        return self._rows.setdefault(row, row.result())
+
+    def ended(self) -> Folded:
+        """The report of what was read."""
+        order = self.names if self.names is not None else dict.fromkeys(sorted({*self.kept, *self.lost}))
+        hosts: dict[str, Alike] = {}
+        absent: dict[str, Alike] = {}
+        tally = Tally()
+        seconds: dict[str, float] = {}
+        for host in order:
+            kept = self.kept.pop(host, None)
+            if kept and kept.seconds:
+                seconds[host] = kept.seconds
+            one = kept.alike if kept else _absent(self.lost.get(host, "there is no result of it"), absent)
+            hosts[host] = one
+            tally.add(one.state, one.verdict, one.counts)
+        if not hosts:
+            raise GpuprovError("there is no result in these folders", "name folders that gpuprov work wrote to")
+        return Folded(Many(hosts, tally.verdict), tally, seconds, dict(tally.states), self.told, self.unread)
+
+
+def _newer(number: int) -> reading.Unreadable:
+    return reading.Unreadable(f"it is a result of format {number}, of another gpuprov", f"{RESULT_FORMAT}")
+
+
+def _absent(why: str, known: dict[str, Alike]) -> Alike:
+    if why not in known:
+        row = Result(
+            host="",
+            capability="host",
+            check=ENDED,
+            status="error",
+            expected="a result of the host",
+            found=f"not done: {why}",
+            hint="do its job (again): gpuprov work JOB --results DIR",
+        )
+        boot = NextBoot("unknown", ("not done",))
+        known[why] = Alike((row,), {"error": 1}, "not as wanted", boot, NOT_DONE)
+    return known[why]
+
+
+def sentence(folded: Folded) -> Iterator[str]:
+    """What is said besides the report: how many hosts came to which end, and which files were left out."""
+    acts = {one.act for one in folded.many.alike if one.act}
+    if acts != {"verify"} or folded.states.get(NOT_DONE):
+        told = ", ".join(f"{number} {state.replace('-', ' ')}" for state, number in sorted(folded.states.items()))
+        yield f"{', '.join(sorted(acts)) or 'results'}: {told}"
+    if folded.unread:
+        more = f"\n  and {folded.unread - len(folded.told)} more" if folded.unread > len(folded.told) else ""
+        lines = "".join(f"\n  {line}" for line in folded.told)
+        yield f"{folded.unread} file{'s' * (folded.unread != 1)} left out:{lines}{more}"

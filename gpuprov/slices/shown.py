@@ -1,0 +1,126 @@
+"""Folded results on the terminal and in files, as `gpuprov verify` shows its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, Literal
+
+import msgspec
+
+from gpuprov import __version__, console
+from gpuprov.report import results as reporting
+from gpuprov.report.as_json import Boot, Cause, Host, Report, Row, Summary
+from gpuprov.report.fold import findings, summed
+from gpuprov.slices.fold import Folded, sentence
+
+LINES = 500
+"""Hosts that are written at a time."""
+
+
+class FoldedHost(Host, kw_only=True):
+    """As of verify, with the act and how it ended; not-done: there is no result."""
+
+    act: Literal["", "verify", "plan", "prepare", "apply"]
+    state: str
+
+
+class FoldedReport(Report, kw_only=True):
+    """The document that `gpuprov fold --json` prints, a line for each host and each result. What passed is counted only."""
+
+    exit_code: Literal[0, 1, 3, 4, 5]  # type: ignore[assignment]
+    states: dict[str, int]
+    unread: int
+    unread_files: tuple[str, ...]
+    hosts: tuple[FoldedHost, ...]
+
+
+def show(folded: Folded, *, as_json: bool, verbose: bool, files: Mapping[str, Any], page: Mapping[str, Any]) -> None:
+    """Print the report and write the files that were asked for. `page`: what the HTML page is told beside it."""
+    if as_json:
+        parts = lines(folded)
+        while part := list(islice(parts, LINES)):
+            console.result("\n".join(part))
+    reporting.show(folded.many, quiet=as_json, verbose=verbose, **files, took=folded.seconds, **page)
+    for line in sentence(folded):
+        (console.progress if as_json else console.result)(line)
+
+
+def lines(folded: Folded) -> Iterator[str]:
+    """The JSON document, a line at a time: memory does not grow with what is written."""
+    many, numbers = folded.many, summed(folded.many)
+    head = FoldedReport(
+        gpuprov=__version__,
+        verdict=numbers.verdict,
+        exit_code=folded.tally.exit_code,  # type: ignore[arg-type]
+        seconds=None,
+        summary=Summary(
+            hosts=numbers.hosts,
+            hosts_not_as_wanted=numbers.bad,
+            checks={str(status): number for status, number in numbers.counts.items()},
+            follow=numbers.follow,
+            not_proven=numbers.counts["skip"],
+        ),
+        states=dict(folded.states),
+        unread=folded.unread,
+        unread_files=tuple(folded.told),
+        causes=tuple(
+            Cause(
+                check=one.result.check,
+                status=one.result.status,
+                found=one.result.found,
+                hosts=one.hosts,
+                followers=tuple(follower.check for follower in one.followers),
+            )
+            for one in findings(many, ("unreachable", "fail", "error"))
+        ),
+        hosts=(),
+        results=(),
+    )
+    plain = msgspec.to_builtins(head)
+    del plain["hosts"], plain["results"]
+    yield f"{msgspec.json.encode(plain).decode()[:-1]},"
+    yield '"hosts":['
+    yield from _commas(_hosts(folded))
+    yield '],"results":['
+    yield from _commas(_rows(folded))
+    yield "]}"
+
+
+def _hosts(folded: Folded) -> Iterator[FoldedHost]:
+    for host, one in folded.many.hosts.items():
+        yield FoldedHost(
+            host=host,
+            verdict=one.verdict,
+            counts=dict(one.counts),
+            next_boot=Boot(verdict=one.next_boot.verdict, reasons=one.next_boot.reasons),
+            seconds=folded.seconds.get(host),
+            act=one.act,  # type: ignore[arg-type]
+            state=one.state,
+        )
+
+
+def _rows(folded: Folded) -> Iterator[Row]:
+    from gpuprov.report.as_json import KEYS
+
+    for host, one in folded.many.hosts.items():
+        for row in one.rows:
+            yield Row(**{key: getattr(row, key) for key in KEYS} | {"host": host})
+
+
+def _commas(values: Iterable[object]) -> Iterator[str]:
+    waiting = ""
+    encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
+    for value in values:
+        if waiting:
+            yield f"{waiting},"
+        waiting = encode(value).decode()
+    if waiting:
+        yield waiting
+
+
+def about_groups(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """What the page knows of hosts beside their results: their groups."""
+    from gpuprov.report.fleet import Known
+
+    return {host: Known(groups=tuple(named)) for host, named in groups.items()}
