@@ -15,6 +15,7 @@ from gpuprov.cli.accept import accept
 from gpuprov.cli.capture import capture
 from gpuprov.cli.change import apply, plan
 from gpuprov.cli.diff import diff
+from gpuprov.cli.drain import drain, undrain
 from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
@@ -239,6 +240,8 @@ cli.add_command(explain)
 cli.add_command(catalog)
 cli.add_command(capture)
 cli.add_command(accept)
+cli.add_command(drain)
+cli.add_command(undrain)
 cli.add_command(mig)
 cli.add_command(topology)
 cli.add_command(freeze)

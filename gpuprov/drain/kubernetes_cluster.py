@@ -10,6 +10,7 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.drain.program import Unanswered, ask, said
+from gpuprov.gather.children import Ended
 
 T = TypeVar("T")
 
@@ -18,6 +19,10 @@ MIRROR = "kubernetes.io/config.mirror"
 OVER = ("Succeeded", "Failed")
 PATH = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 """A name that can stand in a path: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
+
+
+LOGGED = re.compile(rb"^[EWI][0-9]{4} [^\n]*\n?", re.MULTILINE)
+"""Lines of kubectl's own log, before its complaint: https://github.com/kubernetes/klog"""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -151,7 +156,7 @@ class Cluster:
         told = ask([*self._kubectl, *arguments], stdin=stdin, limit=self._limit)
         if told.status == 0:
             return told.out
-        words = said(told)
+        words = said(Ended(told.out, LOGGED.sub(b"", told.error), told.status))
         _, found, rest = words.partition("Error from server (")
         if found:
             kind, _, message = rest.partition("): ")

@@ -62,13 +62,14 @@ def _evict(cluster: Cluster, pod: Pod) -> list[str]:
 def _budget(cluster: Cluster, pod: Pod) -> str:
     """Which PodDisruptionBudget keeps the pod, and by which numbers."""
     for budget in cluster.budgets(pod.metadata.namespace):
-        spec, status = budget.get("spec"), budget.get("status")
-        if not (isinstance(spec, dict) and isinstance(status, dict)) or status.get("disruptionsAllowed"):
+        metadata, spec, status = (budget.get(key) or {} for key in ("metadata", "spec", "status"))
+        if not all(isinstance(part, dict) for part in (metadata, spec, status)) or status.get("disruptionsAllowed"):
             continue
         if _selects(spec.get("selector"), pod.metadata.labels):
-            name = budget.get("metadata", {}).get("name")
             numbers = f"needs {status.get('desiredHealthy')} healthy pods, has {status.get('currentHealthy')}"
-            return f"PodDisruptionBudget {name} lets none go ({numbers})"
+            if status.get("observedGeneration") != metadata.get("generation"):
+                numbers = "its controller has not counted its pods yet"
+            return f"PodDisruptionBudget {metadata.get('name')} lets none go ({numbers})"
     return ""
 
 
@@ -76,13 +77,16 @@ def _selects(selector: Any, labels: dict[str, str]) -> bool:
     """https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors"""
     if not isinstance(selector, dict):
         return False
-    exact = selector.get("matchLabels") or {}
-    rules = selector.get("matchExpressions") or []
+    exact, rules = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []
+    if not (isinstance(exact, dict) and isinstance(rules, list) and all(isinstance(rule, dict) for rule in rules)):
+        return False
     return all(labels.get(key) == value for key, value in exact.items()) and all(_fits(rule, labels) for rule in rules)
 
 
 def _fits(rule: dict[str, Any], labels: dict[str, str]) -> bool:
     value, values = labels.get(str(rule.get("key"))), rule.get("values") or []
+    if not isinstance(values, list):
+        return False
     match rule.get("operator"):
         case "In":
             return value in values

@@ -23,7 +23,7 @@ from gpuprov.inventory.sources import ansible_config, is_host_list
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Problem
 
-FORMAT = 1
+FORMAT = 2
 ROOM = "inventory"
 LARGEST = 256 * 1024 * 1024
 MOST_FILES = 20_000

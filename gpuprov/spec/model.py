@@ -56,6 +56,7 @@ SITE_VARIABLES = frozenset(
         "host_package_lists_max_age",
         "host_package_lock_timeout",
         "host_reboot_timeout",
+        "host_slurm_node",
         "nvidia_driver_manage_repository",
     }
 )

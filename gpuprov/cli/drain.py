@@ -1,0 +1,147 @@
+"""The commands `gpuprov drain` and `gpuprov undrain`: parse, call, print, return the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from gpuprov.cli import complete, options
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def scheduler(command: C) -> C:
+    """--by and what goes with it."""
+    decorators = (
+        click.option(
+            "--by",
+            required=True,
+            type=click.Choice(["slurm", "kubernetes", "command"]),
+            help="Who hands out the hosts.",
+        ),
+        click.option("--command", default="", metavar="COMMAND", help="With --by command: the site's own, run here."),
+        click.option("--context", default="", metavar="NAME", help="With --by kubernetes: kubectl's context."),
+        click.option(
+            "--poll",
+            type=options.Seconds(0.1),
+            default=10.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="Between two looks.",
+        ),
+    )
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+@click.command(short_help="Take hosts out of their scheduler, and wait until they are free.")
+@click.argument("host", metavar="HOST", shell_complete=complete.hosts)
+@options.inventory
+@scheduler
+@click.option("--run", metavar="ID", help="The run that has them, as their scheduler shows it (a new one).")
+@click.option("--wait", type=options.Seconds(0), metavar="SECONDS", help="Wait no longer; 0 looks once.")
+@click.option(
+    "--delete-emptydir-data",
+    "empty_dir",
+    is_flag=True,
+    help="With --by kubernetes: evict pods with an emptyDir, too, whose data is lost.",
+)
+@options.json_flag
+def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
+    """Take hosts out of their scheduler: nothing new starts there; what runs is waited for, and no job is ended.
+
+    HOST is a host of the inventory, or a pattern as --limit takes it. A node that somebody else has drained, cordoned or taken
+    down is left as it is. Done again, it goes on where it was. Exit code 1: jobs still run; 3: refused; 4: no answer.
+
+    \b
+    Example: gpuprov drain gpu017 inventory.yaml --by slurm --run friday
+             gpuprov drain 'rack7' inventory.yaml --by kubernetes --wait 3600
+    """
+    from gpuprov import console
+    from gpuprov.drain import adapter, many
+    from gpuprov.drain.base import checked_run
+    from gpuprov.plan.extra import new_run
+
+    run = checked_run(given.pop("run") or new_run())
+    hosts = options.raw_hosts(
+        sources, {**given, "limit": _both(host, given["limit"]), "user": None, "ask_become_pass": False}
+    )
+    chosen = adapter(
+        given["by"],
+        {raw.name: raw.connection for raw in hosts},
+        command=given["command"],
+        context=given["context"],
+        empty_dir=given["empty_dir"],
+    )
+    names = [raw.name for raw in hosts]
+    with console.Progress(names, "draining") as progress:
+        tell = _teller(progress)
+        steps = many.take_out(chosen, names, run, wait=given["wait"], poll=given["poll"], tell=tell)
+    console.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "drained"))
+    if any(step.state != "refused" for step in steps) and not given["as_json"]:
+        console.hint(f"give them back: gpuprov undrain HOST INVENTORY --by {given['by']} --run {run}")
+    return many.exit_code(steps)
+
+
+@click.command(short_help="Give drained hosts back to their scheduler, once verify is green.")
+@click.argument("host", metavar="HOST", shell_complete=complete.hosts)
+@options.inventory
+@options.reaching
+@scheduler
+@click.option("--run", required=True, metavar="ID", help="The run that has drained them.")
+@click.option("--unverified", is_flag=True, help="Without verify: you know that they are as they should be.")
+@options.json_flag
+def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
+    """Give hosts back that this run has drained. Each is verified before; one that is not green stays out.
+
+    HOST is a host of the inventory, or a pattern as --limit takes it. What somebody else has drained or cordoned, or has given
+    another reason since, is left as it is. Exit code 3: a host stays out.
+
+    \b
+    Example: gpuprov undrain gpu017 inventory.yaml --by slurm --run friday
+    """
+    from gpuprov import console
+    from gpuprov.drain import adapter, many
+    from gpuprov.drain.base import checked_run
+    from gpuprov.drain.green import green
+
+    run = checked_run(given["run"])
+    reading = {**given, "limit": _both(host, given["limit"])}
+    if given["unverified"]:
+        options.reaches_nobody("--unverified", given)
+        judged = {raw.name: (raw, True) for raw in options.raw_hosts(sources, reading)}
+    else:
+        pairs = options.load(sources, reading).pairs
+        with console.Progress([raw.name for raw, _ in pairs], "verifying", quiet=True) as progress:
+            proven = green(pairs, options.pace(given), progress.done)
+        judged = {raw.name: (raw, proven[raw.name]) for raw, _ in pairs}
+    variables = {name: raw.connection for name, (raw, _) in judged.items()}
+    chosen = adapter(given["by"], variables, command=given["command"], context=given["context"])
+    names = {name: is_green for name, (_, is_green) in judged.items()}
+    with console.Progress(list(names), "giving back") as progress:
+        steps = many.give_back(chosen, names, run, poll=given["poll"], tell=_teller(progress))
+    console.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "in service"))
+    return many.exit_code(steps)
+
+
+def _both(host: str, limit: str | None) -> str:
+    """The hosts that are in both patterns: https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html"""
+    return f"{host}:&{limit}" if limit else host
+
+
+def _teller(progress: Any) -> Callable[[Any], None]:
+    last: dict[str, str] = {}
+
+    def tell(step: Any) -> None:
+        if step.state in ("done", "refused"):
+            progress.done(step.host, step.state)
+            return
+        told = ", ".join(step.waits_for[:3]) or step.message or step.state
+        if last.get(step.host) != told:
+            progress.update(step.host, told)
+        last[step.host] = told
+
+    return tell

@@ -1,0 +1,81 @@
+"""Several hosts at a time: taken out and waited for, or given back. What one host does keeps no other one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from gpuprov.drain.base import Adapter, State, Step
+
+AT_ONCE = 8
+"""Questions to a scheduler at a time."""
+SETTLING = 60.0
+"""Seconds in which a node that was given back should answer its scheduler."""
+CODES: dict[State, int] = {"done": 0, "waiting": 1, "refused": 3, "unknown": 4}
+"""Exit codes, of which the highest of all hosts counts."""
+
+Tell = Callable[[Step], None]
+Ask = Callable[[str], Step]
+
+
+def take_out(
+    adapter: Adapter, hosts: Iterable[str], run: str, *, wait: float | None, poll: float, tell: Tell
+) -> list[Step]:
+    """Drain the hosts and wait for their last jobs, for `wait` seconds at most (None: without an end). `tell` hears of each answer."""
+
+    def ask(host: str) -> Step:
+        step = adapter.drain(host, run)
+        return adapter.drained(host, run) if step.state == "done" else step
+
+    return _until(hosts, ask, wait, poll, tell)
+
+
+def give_back(
+    adapter: Adapter, green: Mapping[str, bool], run: str, *, poll: float, tell: Tell, wait: float = SETTLING
+) -> list[Step]:
+    """Give back the hosts that are green, and say of the others that they stay out."""
+    return _until(green, lambda host: adapter.returned(host, run, green[host]), wait, poll, tell)
+
+
+def _until(hosts: Iterable[str], ask: Ask, wait: float | None, poll: float, tell: Tell) -> list[Step]:
+    steps: dict[str, Step] = {}
+    left = list(hosts)
+    order = list(left)
+    end = None if wait is None else time.monotonic() + wait
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        while left:
+            for step in pool.map(ask, left):
+                steps[step.host] = step
+                tell(step)
+            left = [host for host in left if steps[host].state in ("waiting", "unknown")]
+            if left and end is not None and time.monotonic() + poll > end:
+                break
+            if left:
+                time.sleep(poll)
+    return [steps[host] for host in order]
+
+
+def exit_code(steps: Iterable[Step]) -> int:
+    """0 as asked; 1 jobs are still there; 3 refused; 4 a scheduler did not answer."""
+    return max((CODES[step.state] for step in steps), default=0)
+
+
+def as_text(steps: Iterable[Step], done: str) -> str:
+    """A line for each host, and what it waits for below it. `done`: the word for what is."""
+    lines = []
+    for step in steps:
+        node = f" (node {step.node})" if step.node != step.host else ""
+        words = done if step.state == "done" else step.state
+        told = "; ".join(part for part in (step.message, step.read) if part)
+        lines.append(f"{step.host}{node}: {words}{': ' if told else ''}{told}")
+        lines += [f"  {one}" for one in step.waits_for]
+        lines += [f"  hint: {step.hint}"] if step.hint else []
+    return "\n".join(lines)
+
+
+def as_json(steps: Iterable[Step], run: str) -> str:
+    """The same for programs."""
+    return msgspec.json.format(msgspec.json.encode({"run": run, "hosts": list(steps)}), indent=2).decode()
