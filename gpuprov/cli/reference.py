@@ -58,10 +58,11 @@ def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
     return specs.show_catalog(table, word, as_json=as_json)
 
 
-@click.command(short_help="Print the JSON Schema of the spec, or of an inventory.")
+@click.command(short_help="Print the JSON Schema of the spec, an inventory or a policy.")
 @click.option("--inventory", is_flag=True, help="The schema of a whole inventory file in YAML.")
-def schema(inventory: bool) -> int:
-    """Print the JSON Schema of the `gpuprov` variable, or of a whole inventory, for editors.
+@click.option("--rollout", is_flag=True, help="The schema of the policy of a roll-out.")
+def schema(inventory: bool, rollout: bool) -> int:
+    """Print the JSON Schema of the `gpuprov` variable, of a whole inventory, or of a roll-out's policy, for editors.
 
     \b
     Example: gpuprov schema > gpuprov.schema.json
@@ -70,5 +71,12 @@ def schema(inventory: bool) -> int:
     from gpuprov import console
     from gpuprov.report import specs
 
+    if inventory and rollout:
+        raise click.UsageError("--inventory and --rollout: one of them")
+    if rollout:
+        from gpuprov.rollout import policy
+
+        console.result(policy.schema_text())
+        return 0
     console.result(specs.inventory_schema_text() if inventory else specs.schema_text())
     return 0
