@@ -75,11 +75,12 @@ def _files(command: Any) -> Any:
     return command
 
 
-@click.command(short_help="Print the JSON Schema of the spec, or of a file.")
+@click.command(short_help="Print the JSON Schema of the spec, an inventory, a policy, or a file.")
 @click.option("--inventory", "kind", flag_value="inventory", help="The schema of a whole inventory file in YAML.")
+@click.option("--rollout", "kind", flag_value="rollout", help="The schema of the policy of a roll-out.")
 @_files
 def schema(kind: str | None) -> int:
-    """Print the JSON Schema of the `gpuprov` variable; or of a whole inventory, for editors, or of a file that gpuprov writes.
+    """Print the JSON Schema of the `gpuprov` variable; of a whole inventory or a roll-out's policy, for editors; or of a file that gpuprov writes.
 
     \b
     Example: gpuprov schema > gpuprov.schema.json
@@ -92,6 +93,10 @@ def schema(kind: str | None) -> int:
         from gpuprov.slices import stored
 
         console.result(stored.schema_text(str(kind)))
+    elif kind == "rollout":
+        from gpuprov.rollout import policy
+
+        console.result(policy.schema_text())
     else:
         console.result(specs.inventory_schema_text() if kind else specs.schema_text())
     return 0

@@ -57,7 +57,6 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
     """
     from datetime import UTC, datetime
 
-    from gpuprov.drain.choose import VARIABLES
     from gpuprov.rollout import command
     from gpuprov.rollout import policy as policies
     from gpuprov.slices import frozen
@@ -67,7 +66,7 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
     rules = policies.load(policy)
     if not yes:
         options.must_be_able_to_ask("rollout start asks before it begins", "--yes")
-    also = dict.fromkeys([*frozen.DOMAINS, *VARIABLES.values(), *([rules.domain] if rules.domain else [])])
+    also = dict.fromkeys([*frozen.DOMAINS, *([rules.domain] if rules.domain else [])])
     fleet = options.load(sources, {**reading, "ask_become_pass": False}, also=tuple(also))
     made = frozen.freeze(fleet, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
 

@@ -123,9 +123,8 @@ def told(store: Store, kept: Kept) -> Status:
         except (OSError, reading.Unreadable):
             now = Now()
     found = status(kept.id, state, carried_out=carried_out, domains=made.plan.domains, details=now.hosts)
-    waits = [one for one in now.waits if not one.startswith(("paused", "stopped"))]
-    until = moment(now.until) if now.until and waits else ""
-    more = {"fleet": kept.fleet, "by": kept.by, "waits": waits, "until": until, "results": str(place / "results")}
+    until = moment(now.until) if now.until else ""
+    more = {"fleet": kept.fleet, "by": kept.by, "waits": now.waits, "until": until, "results": str(place / "results")}
     return msgspec.structs.replace(found, **more)
 
 

@@ -169,7 +169,9 @@ class Engine:
             self._tell(told)
 
     def _note(self, waits: Sequence[decide.Wait], now: float) -> None:
-        told = [one.why for one in waits]
+        told = (
+            [] if self.state.paused or self.state.stopped else [one.why for one in waits]
+        )  # that was said as it happened
         for why in told:
             if why not in self._said:
                 self._tell(why)
@@ -187,22 +189,35 @@ def alone(place: Path, rollout: str) -> Iterator[None]:
     """Inside, no other process carries this roll-out out. Raises GpuprovError where one does."""
     handle = os.open(place / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            hint = f"gpuprov rollout watch {rollout} shows it"
-            raise GpuprovError(f"the roll-out {rollout} is being carried out by another process", hint) from None
+        for left in range(TRIES, -1, -1):
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not left:
+                    hint = f"gpuprov rollout watch {rollout} shows it"
+                    told = f"the roll-out {rollout} is being carried out by another process"
+                    raise GpuprovError(told, hint) from None
+            time.sleep(0.1)
         yield
     finally:
         os.close(handle)
 
 
+TRIES = 10
+"""Who only looks whether an engine is at work holds the lock for a moment, too."""
+
+
 def is_carried_out(place: Path) -> bool:
     """Whether an engine is at work on it."""
     try:
-        with alone(place, ""):
-            return False
+        handle = os.open(place / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
-    except GpuprovError:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    finally:
+        os.close(handle)
+    return False

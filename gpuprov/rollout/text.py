@@ -111,7 +111,7 @@ def _batches(status: Status) -> Iterator[str]:
     alike: list[tuple[str, list[str]]] = []
     for one in status.batches:
         told = f"{one.state:<8}" + ", ".join(f"{number} {word}" for word, number in one.hosts.items())
-        if alike and alike[-1][0] == told:
+        if alike and alike[-1][0] == told and alike[-1][1][0] != "canary":
             alike[-1][1].append(one.name)
         else:
             alike.append((told, [one.name]))

@@ -12,6 +12,7 @@ import click
 
 from gpuprov.cli import cli
 from gpuprov.fleet import load_fleet
+from gpuprov.rollout import policy
 from gpuprov.spec.problem import Problem, SpecError
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +38,7 @@ def inventory(example: str) -> str:
     """A whole inventory of an example, which may be a host's spec alone."""
     for placeholder, value in PLACEHOLDERS.items():
         example = example.replace(placeholder, value)
-    if re.search("(?m)^all:", example):
+    if re.search("(?m)^(all|gpuprov_rollout):", example):
         return example
     if example.startswith("simulated_host:"):
         example += "gpuprov: {nouveau: {}}\n"
@@ -49,6 +50,9 @@ def inventory(example: str) -> str:
 def problems(path: Path, text: str) -> list[Problem]:
     path.write_text(text, encoding="utf-8")
     try:
+        if "gpuprov_rollout:" in text:
+            policy.load(path)
+            return []
         return list(load_fleet([str(path)], cache=False).warnings)
     except SpecError as error:
         return list(error.problems)

@@ -1,0 +1,217 @@
+"""`gpuprov rollout` on the command line, over stub hosts: what it says, and how it ends."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from gpuprov.__main__ import main
+from gpuprov.rollout import command, events, project, store
+from gpuprov.rollout.status import schema_text
+from tests.rollout import made
+
+INVENTORY = """\
+all:
+  vars: {gpuprov: {nouveau: {}}}
+  hosts:
+    train[1:4].dc1.example.com: {rack: r1}
+    train[5:6].dc1.example.com: {rack: r2}
+"""
+STUB = Path(__file__).with_name("stub.py")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an inventory and a policy, where jobs are done by the stub."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("STUB", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "inventory.yaml").write_text(INVENTORY)
+    (tmp_path / "behaviour.json").write_text("{}")
+    (tmp_path / "rollout.yaml").write_text("gpuprov_rollout: 1\ndomain: rack\nbatches: {by_domain: true}\n")
+    real = project.Given
+
+    def given(*, words: tuple[str, ...]) -> Any:
+        assert words[1:5] == ("-P", "-m", "gpuprov", "work")
+        return real(words=(words[0], str(STUB), *words[5:]))
+
+    monkeypatch.setattr(command, "Given", given)
+    return tmp_path
+
+
+def gpuprov(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    monkeypatch.setattr(sys, "argv", ["gpuprov", "rollout", *words])
+    before = sys.excepthook
+    with pytest.raises(SystemExit) as ended:
+        main()
+    sys.excepthook = before
+    return int(ended.value.code or 0)
+
+
+def start(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    return gpuprov(monkeypatch, "start", "inventory.yaml", "--policy", "rollout.yaml", "--id", "friday", "-y", *words)
+
+
+@pytest.mark.usefixtures("site")
+def test_a_roll_out_from_its_beginning_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert start(monkeypatch) == 0
+    said = capsys.readouterr()
+    assert "batch 2: train5.dc1.example.com, train6.dc1.example.com (2 hosts)" in said.err
+    assert "batch 1 is over: 4 green" in said.err
+    assert said.out.splitlines()[0] == "friday: finished"
+    assert gpuprov(monkeypatch, "status", "friday", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.validate(told, msgspec.json.decode(schema_text()))
+    assert {host["state"] for host in told["hosts"]} == {"green"}
+    assert start(monkeypatch) == 2
+    assert "the roll-out friday is over" in capsys.readouterr().err
+
+
+def test_a_failure_stops_it_and_is_named_in_80_columns(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "behaviour.json").write_text(json.dumps({"train2.dc1.example.com": ["failed", "green"]}))
+    assert start(monkeypatch) == 3
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert out.startswith("friday: stopped: batch 1: 1 failed, budget.batch is 0: train2.dc1.example.com\n")
+    assert "failed: train2.dc1.example.com: nvidia_driver: Install the set: apt-get ended" in out
+    assert "--retry" in out
+    assert gpuprov(monkeypatch, "status") == 3
+    assert gpuprov(monkeypatch, "resume") == 2
+    assert "--forgive" in capsys.readouterr().err
+    assert gpuprov(monkeypatch, "resume", "--retry") == 0
+    assert made.attempts(site) == {f"train{n}.dc1.example.com": 1 + (n == 2) for n in range(1, 7)}
+
+
+def test_an_overlap_is_refused_by_name(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "behaviour.json").write_text(json.dumps({"train1.dc1.example.com": ["failed"]}))
+    assert start(monkeypatch) == 3
+    words = (
+        "start",
+        "inventory.yaml",
+        "--policy",
+        "rollout.yaml",
+        "--id",
+        "monday",
+        "-y",
+        "--limit",
+        "train1*,train2*",
+    )
+    assert gpuprov(monkeypatch, *words) == 2
+    said = capsys.readouterr().err
+    assert (
+        "the roll-out friday is open and has train1.dc1.example.com, train2.dc1.example.com too; nothing was started"
+        in said
+    )
+    assert gpuprov(monkeypatch, "abort", "--why", "another day") == 3
+    assert gpuprov(monkeypatch, *words) == 3, "begun, and stopped by the host that fails"
+    assert made.attempts(site)["train1.dc1.example.com"] == 2
+
+
+def test_the_same_start_goes_on_and_another_inventory_does_not(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def killed(_self: object) -> None:
+        raise SystemExit(9)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gpuprov.rollout.engine.Engine._step", killed)
+        assert start(patched) == 9
+    assert gpuprov(monkeypatch, "status") == 0
+    assert "friday: left" in capsys.readouterr().out
+    text = (site / "inventory.yaml").read_text()
+    (site / "inventory.yaml").write_text(text.replace("train[5:6]", "train[5:7]"))
+    assert start(monkeypatch) == 2
+    assert "the roll-out friday was begun with another inventory" in capsys.readouterr().err
+    (site / "inventory.yaml").write_text(text)
+    assert start(monkeypatch) == 0
+    assert "going on, 6 hosts" in capsys.readouterr().err
+
+
+def test_who_may_approve_does(site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    policy = f"gpuprov_rollout: 1\ncanary: {{count: 1}}\napprovals: [{{before: batches, by: [{getpass.getuser()}]}}]\n"
+    (site / "rollout.yaml").write_text(policy)
+    answers: list[int] = []
+
+    def other() -> None:
+        kept = store.Store(site / "state" / "gpuprov" / "rollout")
+        while not any(isinstance(one, events.BatchOver) for one in kept.events("friday")):
+            time.sleep(0.05)
+        answers.append(command.approve("friday", ""))
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert start(monkeypatch) == 0
+    thread.join()
+    assert answers == [0]
+    assert f'waits for the approval of "batches" by 1 of {getpass.getuser()}' in capsys.readouterr().err
+
+
+def test_who_may_not_approve_is_told_who_may(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "rollout.yaml").write_text("gpuprov_rollout: 1\napprovals: [{before: canary, by: [nobody-else]}]\n")
+    monkeypatch.setattr("gpuprov.rollout.engine.Engine._step", lambda _self: "over")
+    assert start(monkeypatch) == 0
+    assert gpuprov(monkeypatch, "approve", "friday") == 2
+    assert '"canary" is approved by nobody-else; you are' in capsys.readouterr().err
+    assert gpuprov(monkeypatch, "pause", "friday", "--why", "lunch") == 0
+    assert gpuprov(monkeypatch, "status", "--all") == 0
+    assert "friday: paused, 6 hosts" in capsys.readouterr().out
+
+
+def test_what_hosts_say_drives_no_terminal(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("gpuprov.rollout.engine.Engine._step", lambda _self: "over")
+    assert start(monkeypatch) == 0
+    kept = store.Store(site / "state" / "gpuprov" / "rollout")
+    name = "train1.dc1.example.com"
+    ends = (events.HostEnd(name, "failed", "failed", "\x1b[2Jgreen"),)
+    assert kept.record(
+        "friday", 1, [events.Working(at=2.0, job=1, act="apply", hosts=(name,)), events.Done(at=3.0, job=1, hosts=ends)]
+    )
+    gpuprov(monkeypatch, "watch", "friday")
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    assert "\\u001b[2Jgreen" in said.out
+
+
+@pytest.mark.parametrize("text", ["", "gpuprov_rollout: 1\nbatchs: {}\n"])
+def test_a_wrong_policy_begins_nothing(site: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    (site / "rollout.yaml").write_text(text)
+    assert start(monkeypatch) == 2
+    assert not (site / "state").exists()
+
+
+def test_ctrl_c_pauses_and_waits_for_what_is_under_way(site: Path) -> None:
+    begun = made.begun(site / "made", 4, "batches: {size: 2}\n", {"seconds": 0.5})
+    driver = f"from pathlib import Path; from tests.rollout import made; made.carry_out(Path({str(site / 'made')!r}))"
+    child = subprocess.Popen([sys.executable, "-c", driver], cwd=Path(__file__).parents[2], stderr=subprocess.PIPE)
+    while not made.at_work(site / "made"):
+        time.sleep(0.02)
+    os.kill(child.pid, 2)
+    child.communicate(timeout=60)
+    kept = store.Store(site / "made" / "state").events(begun.id)
+    assert any(isinstance(one, events.Paused) and one.why == "Ctrl-C" for one in kept)
+    assert made.attempts(site / "made") == {"gpu0000": 1, "gpu0001": 1}
+    assert not made.at_work(site / "made"), "what was under way came to its end"
