@@ -157,7 +157,7 @@ class Ledger:
         if kind == "runner_on_failed" and not data.get("ignore_errors") and text != STAYS_FAILED:
             locked = _module(data) == "gpuprov_lock"
             late = _timed_out(result)
-            packages = _module(data) == "gpuprov_packages" and not late
+            packages = (_module(data) == "gpuprov_packages" or bool(result.get("package_manager"))) and not late
             failure = Failure(capability, task, self._late() if late else condense(result), locked, late, packages)
             tally.failures.append(failure)
             return Step("failed", data["host"], text)
