@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests import here
 
-SCRIPT = Path(__file__).parents[1] / "roles/host/files/kubernetes.sh"
 # Labels of a node of the GPU operator: https://github.com/NVIDIA/k8s-driver-manager
 OPERANDS = (
     "container-toolkit",
@@ -55,9 +55,22 @@ def cluster(folder: Path, labels: dict[str, str]) -> None:
     (folder / "asked").touch()
 
 
+PROGRAM = """
+import sys
+from gpuprov.onhost import kubernetes_node as cluster
+try:
+    action, node, *options = sys.argv[1:]
+    told = cluster.pause(node, options) if action == "pause" else "put back" * cluster.resume(node)
+    print(told, end="")
+except cluster.Failed as error:
+    sys.exit(str(error))
+"""
+
+
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    env = {"PATH": f"{folder}:{os.environ['PATH']}", "GPUPROV_PATIENCE": "0"}
-    return subprocess.run(["sh", SCRIPT, *arguments], env=env, capture_output=True, text=True, check=False)
+    env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "GPUPROV_PATIENCE": "0"}
+    argv = [sys.executable, "-c", PROGRAM, *arguments]
+    return subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
 
 
 def node(folder: Path) -> dict[str, str]:
@@ -102,7 +115,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert (
         "another change of driver or MIG is under way on node gpu1: nvidia.com/gpu.deploy.dcgm=paused-for-mig-change"
-        in done.stdout
+        in done.stderr
     )
     assert not (tmp_path / "cordoned").exists()
     cluster(tmp_path, LABELS)
@@ -110,7 +123,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert (done.returncode, "not found" in done.stderr) == (1, True)
     (tmp_path / "stuck").touch()
     done = run(tmp_path, "pause", "gpu1")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (
         1,
         "still on node gpu1: nvidia-device-plugin-daemonset-x",
     )
@@ -138,3 +151,21 @@ def test_the_role_asks_the_cluster_from_here(tmp_path: Path) -> None:
     assert "drain gpu1 --ignore-daemonsets --timeout=20m" in asked
     assert asked.index("drain gpu1") < asked.index("uncordon gpu1")
     assert node(tmp_path) == LABELS
+
+
+@pytest.mark.install
+def test_a_command_of_the_site_runs_where_a_gpu_is_held(tmp_path: Path) -> None:
+    """By a shell, as it is written; what it says last is why it failed."""
+
+    def drained(command: str, *, check: bool = False, **more: object) -> subprocess.CompletedProcess[str]:
+        task = {"gpuprov_drain": {"state": "drained", "command": command, "services": [], **more}}
+        return here.play(tmp_path, {"tasks": [task]}, check=check)
+
+    assert "changed=0" in drained("touch ran").stdout, "nobody holds one here"
+    assert "changed=1" in drained("touch ran", check=True, always=True).stdout
+    assert not (tmp_path / "ran").exists()
+    assert "changed=1" in drained("echo a && touch ran", always=True).stdout
+    assert (tmp_path / "ran").exists()
+    failed = drained("echo 'job 7 does not end' >&2; exit 3", always=True)
+    assert failed.returncode == 2
+    assert "job 7 does not end (exit status 3)" in failed.stdout

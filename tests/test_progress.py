@@ -16,7 +16,7 @@ import pytest
 from gpuprov import console
 from gpuprov.apply.aftermath import told_interrupted
 from gpuprov.plan import durations
-from gpuprov.plan.events import DRAINS, Ledger
+from gpuprov.plan.events import Ledger
 from gpuprov.plan.interrupt import interruptible
 from gpuprov.shown import hides
 from tests.test_cli import ROOT
@@ -162,7 +162,7 @@ def test_lengths_of_time(seconds: float, expected: str) -> None:
         ("host : Take the lock", "gpuprov_lock", "its lock"),
         ("host : Reboot the host", "ansible.builtin.reboot", "its reboot"),
         ("nvidia_driver : Install", "gpuprov_packages", "its package manager, and any other that is at work there"),
-        (f"host : {DRAINS[0]}", "ansible.builtin.shell", "the drain"),
+        ("host : Drain the host", "gpuprov_drain", "the drain"),
         ("kernel : Write", "gpuprov_files", ""),
     ],
 )
@@ -175,11 +175,6 @@ def test_what_a_task_waits_for(task: str, module: str, expected: str) -> None:
     assert list(ledger.running().values()) == [["a"]]
     ledger.feed({"event": "playbook_on_stats", "event_data": {"processed": {"a": 1}}})
     assert ledger.running() == {}
-
-
-def test_the_tasks_that_drain_are_called_so() -> None:
-    text = (ROOT / "roles" / "host" / "tasks" / "drain.yml").read_text(encoding="utf-8")
-    assert all(f"- name: {name}\n" in text for name in DRAINS)
 
 
 def test_an_interrupt_is_answered_at_once(tmp_path: Path) -> None:

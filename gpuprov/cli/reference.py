@@ -80,7 +80,7 @@ def _files(command: Any) -> Any:
 @click.option("--rollout", "kind", flag_value="rollout", help="The schema of the policy of a roll-out.")
 @_files
 def schema(kind: str | None) -> int:
-    """Print the JSON Schema of the `gpuprov` variable; of a whole inventory or a roll-out's policy, for editors; or of a file that gpuprov writes.
+    """Print the JSON Schema of the `gpuprov` variable, of a whole inventory, of a roll-out's policy, or of a file that gpuprov writes.
 
     \b
     Example: gpuprov schema > gpuprov.schema.json

@@ -22,13 +22,12 @@ _QUIET = ("", "non-zero return code", "One or more items failed", "All items com
 
 
 WAITS = {
+    "gpuprov_drain": "the drain",
     "gpuprov_lock": "its lock",
     "gpuprov_packages": "its package manager, and any other that is at work there",
     "reboot": "its reboot",
 }
 """Modules that may take long because of somebody else, and what they wait for."""
-DRAINS = ("Run the site's drain command", "Take pods and GPU operands off the Kubernetes node")
-"""The tasks of the role host that end when the site's own program, or Kubernetes, has ended."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -150,7 +149,7 @@ class Ledger:
         if kind == "runner_on_start":
             tally.gave_up += text == GIVING_UP
             tally.last = text
-            return Step("start", data["host"], text, "the drain" if task in DRAINS else WAITS.get(_module(data), ""))
+            return Step("start", data["host"], text, WAITS.get(_module(data), ""))
         if kind == "runner_on_ok":
             if not result.get("changed"):
                 return Step("ok", data["host"], text)
@@ -162,7 +161,7 @@ class Ledger:
         if kind == "runner_on_failed" and not data.get("ignore_errors") and text != STAYS_FAILED:
             late = _timed_out(result)
             told = self._late() if late else condense(result)
-            packages = _module(data) == "gpuprov_packages" and not late
+            packages = (_module(data) == "gpuprov_packages" or bool(result.get("package_manager"))) and not late
             lost = LOST in told
             locked = lost or bool(result.get("gpuprov_locked"))
             failure = Failure(capability, task, told, locked, lost, late, packages)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuprov.onhost.driver.prebuilt import FOLDER, SUFFIX
 from gpuprov.probe.base import Output, Probe
 
-SUFFIX = "-prebuilt"
-"""What the name of such a package has after that of the DKMS package in whose place it stands."""
-FOLDER = "/var/lib/gpuprov/prebuilt"
+__all__ = ["FOLDER", "PREBUILT", "SUFFIX", "Prebuilt", "parse_prebuilt"]
 
 
 class Prebuilt(msgspec.Struct, frozen=True, kw_only=True):

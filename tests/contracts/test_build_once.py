@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuprov.onhost.driver import prebuilt
 from tests import here
 from tests.contracts.test_roles import ROOT, TASKS, tasks_of
 
@@ -16,34 +18,37 @@ DRIVER: dict[str, Any] = {
     "packages": {"nvidia-kernel-dkms": "535.261.03-1"},
     "flavour": "proprietary",
     "kernels": ["6.1.0-47"],
-    "served": True,
     "installed": "",
     "prebuilt": [],
+    "prebuilt_sums": "",
+    **{name: [] for name in ("source_packages", "before", "install", "remove", "stand_in")},
 }
+ASKED = {"driver": DRIVER, "builder": "builder", "platform": "debian12"}
 BRING: dict[str, Any] = {
     "name": "Bring",
-    "ansible.builtin.include_role": {"name": "nvidia_driver", "tasks_from": "prebuilt/bring"},
+    "gpuprov_prebuilt": {"state": "brought", **ASKED},
     "when": "inventory_hostname == 'served'",
 }
 PACKED = {"version": "535.261.03-1", "flavour": "proprietary", "sums": "ab", "sha256": "cd", "kernels": ["6.1.0-47"]}
-VARS: dict[str, Any] = {
-    "nvidia_driver_build_host": "builder",
-    "nvidia_driver_build": "dkms",
-    "nvidia_driver_hold": True,
-    "__nvidia_driver_builder_ran": True,
-}
 
 
-def play(folder: Path, tasks: list[dict[str, Any]], known: dict[str, Any] | None = None, **more: object) -> str:
-    """What ansible-playbook says of these tasks on a build host and a host that it serves, with this description in the cache."""
-    if known is not None:
-        (folder / "cache.json").write_text(json.dumps(known))
-    places = {"cache": folder / "cache", "file": folder / "host" / "modules.deb"}
-    extra = {f"__nvidia_driver_prebuilt_{key}": str(path) for key, path in places.items()}
-    driver = DRIVER | {name: value for name, value in more.items() if not name.startswith("nvidia_driver_")}
-    given = {name: value for name, value in more.items() if name not in driver}
-    judged = {"gpuprov_judged": {"desired": {"nvidia_driver": driver}}}
-    done = here.play(folder, {"vars": VARS | judged | given, "tasks": tasks}, inventory="builder,served", extra=extra)
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Without its ending, of the machine that runs Ansible."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "gpuprov/modules").mkdir(parents=True)
+    return Path(prebuilt.cache(os.environ, "debian12", "x86_64", "builder", DRIVER["module"], "535.261.03-1"))
+
+
+def play(folder: Path, tasks: list[dict[str, Any]], inventory: str = "builder,served") -> str:
+    """What ansible-playbook says of these tasks on a build host and a host that it serves."""
+    given = {"gpuprov_judged": {"desired": {"nvidia_driver": DRIVER}}}
+    done = here.play(
+        folder,
+        {"vars": given, "tasks": tasks},
+        inventory=inventory,
+        extra={"ansible_facts": {"architecture": "x86_64"}},
+    )
     return f"{done.stdout}{done.stderr}"
 
 
@@ -55,12 +60,13 @@ def builder(action: dict[str, Any]) -> dict[str, Any]:
 
 
 FAILS = {"ansible.builtin.fail": {"msg": "no compiler"}}
-GIVES = {"ansible.builtin.set_fact": {"__nvidia_driver_gave_out": True}}
+GIVES = {"ansible.builtin.set_fact": {"nvidia_driver_given": {"given": True}}}
 
 
 @pytest.mark.install
-def test_a_build_host_that_failed_gives_out_nothing_of_an_earlier_run(tmp_path: Path) -> None:
-    told = play(tmp_path, [builder(FAILS)], PACKED)
+def test_a_build_host_that_failed_gives_out_nothing_of_an_earlier_run(tmp_path: Path, cache: Path) -> None:
+    cache.with_name(f"{cache.name}.json").write_text(json.dumps(PACKED))
+    told = play(tmp_path, [builder(FAILS)])
     assert "builder failed in this run; nothing was installed on served" in told
 
 
@@ -74,26 +80,22 @@ def test_a_build_host_that_failed_gives_out_nothing_of_an_earlier_run(tmp_path: 
         ({}, "has packed no modules in this run"),
     ],
 )
-def test_what_lies_in_the_cache_is_judged_itself(tmp_path: Path, known: dict[str, Any], reason: str) -> None:
-    assert reason in play(tmp_path, [builder(GIVES)], known)
+def test_what_lies_in_the_cache_is_judged_itself(
+    tmp_path: Path, cache: Path, known: dict[str, Any], reason: str
+) -> None:
+    cache.with_name(f"{cache.name}.json").write_text(json.dumps(known))
+    assert reason in play(tmp_path, [builder(GIVES)])
 
 
 @pytest.mark.install
-def test_what_stands_for_the_dkms_package_is_not_brought_again(tmp_path: Path) -> None:
-    """Also where another role has read the packages since: they have it under its own name."""
-    own = "nvidia-kernel-dkms-prebuilt"
-    show = {
-        "name": "Show",
-        "ansible.builtin.debug": {"msg": "again {{ __nvidia_driver_prebuilt_wanted | default('') }}"},
-    }
-    told = play(
-        tmp_path,
-        [builder(GIVES), show],
-        PACKED | {"sums": ""},
-        prebuilt=[own],
-        installed="535.261.03-1",
-    )
-    assert '"msg": "again False"' in told, told
+def test_before_the_build_host_has_packed_it_is_asked_what_it_will_have(tmp_path: Path, cache: Path) -> None:
+    judge = {"name": "Judge", "gpuprov_prebuilt": {"state": "judged", **ASKED}, "register": "found"}
+    show = {"name": "Show", "ansible.builtin.debug": {"msg": "wanted {{ found.wanted }} {{ found.local }}"}}
+    assert '"msg": "wanted False []"' in play(tmp_path, [judge, show])
+    assert "and is not in this run" in play(tmp_path, [judge], inventory="served,")
+    cache.with_name(f"{cache.name}.json").write_text(json.dumps(PACKED))
+    place = "/var/lib/gpuprov/prebuilt/nvidia-kernel-dkms-prebuilt.deb"
+    assert f"\"wanted True ['--reinstall', '{place}']\"" in play(tmp_path, [judge, show], inventory="served,")
 
 
 def test_what_is_known_of_packages_is_not_lost_where_a_task_is_skipped() -> None:

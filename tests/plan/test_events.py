@@ -214,6 +214,16 @@ def test_bytes_that_are_no_text_do_not_end_the_report() -> None:
     told.encode()
 
 
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_build_that_the_package_manager_refuses_is_its_failure(refused: bool) -> None:
+    """The packages that modules are built from are downloaded by the step that builds them."""
+    result = {"msg": "apt cannot download it", **({"package_manager": True} if refused else {})}
+    data = {"host": "gpu1", "task": "Build", "task_action": "gpuprov_driver_modules", "res": result}
+    ledger = Ledger()
+    ledger.feed({"event": "runner_on_failed", "event_data": data})
+    assert ledger.hosts["gpu1"].failures[0].packages is refused
+
+
 def test_a_long_message_keeps_its_fix() -> None:
     data = {"host": "gpu1", "task": "nvidia_driver : Try it", "role": "nvidia_driver", "task_action": "gpuprov_packages",
             "res": {"msg": f"apt cannot install {'x ' * 1000}. Fix: release what is held"}}  # fmt: skip

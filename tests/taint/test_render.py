@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from gpuprov.fleet import load_fleet
+from gpuprov.onhost.driver import prebuilt
 from gpuprov.plan import playbook
 from gpuprov.plan.extra import extra_variables, owner
 from gpuprov.plan.workspace import workspace
 from gpuprov.render import render, write
 from gpuprov.spec.model import HostSpec, RawHost
-from tests.here import ROLES, play
 from tests.taint.canary import Nest
 
 BIN = Path(sys.executable).parent
@@ -149,38 +149,11 @@ def test_what_a_run_is_told_is_data_too(nest: Nest, tmp_path: Path, monkeypatch:
     assert nest.flown() == []
 
 
-@pytest.mark.install
-def test_what_a_host_says_names_no_file_outside_of_the_cache(tmp_path: Path) -> None:
+def test_what_a_host_says_names_no_file_outside_of_the_cache() -> None:
     """A package that one host built is fetched to this machine, under a name that is made of what the host says of itself."""
     said = "../../../../../../etc/cron.d/x"
-    told = {
-        "vars_files": [str(ROLES / "nvidia_driver" / "vars" / "main.yml")],
-        "vars": {
-            "host_platform": "debian12",
-            "ansible_facts": {"architecture": said},
-            "nvidia_driver_build_host": "gpu01",
-            "gpuprov_judged": {
-                "desired": {
-                    "nvidia_driver": {
-                        "module": "nvidia-kernel-dkms",
-                        "packages": {"nvidia-kernel-dkms": f"1:535.1-1{said}"},
-                    }
-                }
-            },
-        },
-        "tasks": [
-            {
-                "ansible.builtin.copy": {
-                    "content": "{{ __nvidia_driver_prebuilt_cache }}",
-                    "dest": f"{tmp_path}/told",
-                    "mode": "0644",
-                }
-            }
-        ],
-    }
-    ran = play(tmp_path, told)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    folder, _, name = (tmp_path / "told").read_text().partition("/gpuprov/modules/")
+    words = ("debian12", said, "gpu01", "nvidia-kernel-dkms", f"1:535.1-1{said}")
+    folder, _, name = prebuilt.cache({"HOME": "/home/ops"}, *words).partition("/gpuprov/modules/")
     assert folder
     assert "/" not in name
     assert name.startswith("debian12-..")

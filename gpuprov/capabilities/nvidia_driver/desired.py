@@ -12,8 +12,9 @@ from gpuprov.capabilities.nvidia_driver.fragment import Decision, NvidiaDriver, 
 from gpuprov.catalog import cuda, drivers, fabric, gpus
 from gpuprov.catalog.driver_sets import all_driver_packages
 from gpuprov.probe import house, nvidia, pci, runfile, system
-from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.driver_packages import ARCHIVES, KERNELS_HELD
+from gpuprov.probe.prebuilt import PREBUILT
 from gpuprov.probe.signing import CERTIFICATE_FILE, KEY_FILE, SETTINGS_FILE, SITE_KEY
 from gpuprov.shared import certificates
 from gpuprov.spec.model import HostSpec
@@ -96,7 +97,11 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "whole": list(moves.whole),
         **steps.holding(ctx, moves, module),
         "linked_from": [name for name in mine if name.startswith(("linux-modules-nvidia-", "kmod-nvidia-"))],
+        "try_install": [*moves.before, *moves.install],
+        "try_remove": list(moves.remove),
+        "moves": bool(moves.install or moves.remove),
         "prebuilt": transaction.prebuilt(facts),
+        "prebuilt_sums": _sums(facts),
         "served": served(ctx.host, driver),
         "reload": bool(reasons),
         "reason": _reason(ctx, decision) if reasons else "",
@@ -111,6 +116,12 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         },
         "runfile": _runfile(ctx, decision, [one.release for one in kernels]),
     }
+
+
+def _sums(facts: Facts) -> str:
+    """Of the build host's modules that are installed, where they are as it packed them."""
+    whole = [one for one in facts.get(PREBUILT) if one.sums == one.recorded and all(one.files.values())]
+    return whole[0].sums if len(whole) == 1 else ""
 
 
 def _reason(ctx: Ctx, decision: Decision) -> str:
@@ -165,7 +176,7 @@ def _facts(host: HostSpec) -> object:
 
 DESIRED = Desired(
     (
-        *(*deciding.TRANSACTION, ARCHIVES, KERNELS_HELD, SITE_KEY, runfile.RUNFILE),
+        *(*deciding.TRANSACTION, ARCHIVES, KERNELS_HELD, PREBUILT, SITE_KEY, runfile.RUNFILE),
         *(nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER, house.SECURE_BOOT),
     ),
     make,

@@ -1,0 +1,107 @@
+"""The modules that DKMS has installed on this host as a Debian package in the place of the DKMS package."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, Mapping
+
+from ..fetched import digest
+from ..packages.commands import run
+from .dkms import Failed
+from .prebuilt import FOLDER, package_of, place_of, wanted_version
+
+CONTROL = """Package: {package}
+Source: {source}
+Version: {version}
+Architecture: {architecture}
+Maintainer: gpuprov <root@localhost>
+Section: kernel
+Priority: optional
+Provides: {instead} (= {version})
+Conflicts: {instead}
+Replaces: {instead}
+Description: NVIDIA kernel modules that another host built
+ For the kernels {kernels}, with the checksums in /usr/share/{package}/SHA256SUMS.
+"""
+SCRIPT = """#!/bin/sh
+set -e
+{guard}for kernel in {kernels}; do
+  [ ! -e "/lib/modules/$kernel/build" ] && [ ! -e "/boot/vmlinuz-$kernel" ] || depmod -a "$kernel"
+done
+"""
+MODULES = "/lib/modules"
+
+
+def pack(driver: Mapping[str, Any], sums: str) -> bool:
+    """Make the package and its description, unless its modules have these sums. Returns whether it was made. Raises Failed."""
+    with tempfile.TemporaryDirectory(prefix="gpuprov-") as folder:
+        work = Path(folder)
+        work.chmod(0o755)
+        for kernel in driver["kernels"]:
+            _take(work, str(kernel), str(driver["module_file"]))
+        share = work / "usr/share" / package_of(driver)
+        share.mkdir(parents=True)
+        (share / "SHA256SUMS").write_text(_list(work, "lib"), encoding="utf-8")
+        mine = digest(str(share / "SHA256SUMS"))
+        if mine == sums:
+            return False
+        _control(work, driver)
+        os.makedirs(FOLDER, exist_ok=True)
+        package = f"{place_of(driver)}.deb"
+        _run("dpkg-deb", "--root-owner-group", "-Zgzip", "-b", folder, package)
+    about = {"version": wanted_version(driver), "flavour": driver["flavour"], "sha256": digest(package), "sums": mine}
+    text = json.dumps({**about, "kernels": list(driver["kernels"])})
+    Path(f"{place_of(driver)}.json").write_text(f"{text}\n", encoding="utf-8")
+    return True
+
+
+def _take(work: Path, kernel: str, module: str) -> None:
+    found = run(["modinfo", "-k", kernel, "-n", module])
+    if found.status:
+        raise Failed(f"kernel {kernel} has no module {module}")
+    into = work / f"lib/modules/{kernel}/updates/dkms"
+    into.mkdir(parents=True)
+    for file in Path(found.out.strip()).parent.glob("nvidia*.ko*"):
+        shutil.copy2(str(file), str(into))
+
+
+def _list(work: Path, *folders: str, kind: str = "sha256") -> str:
+    """As sha256sum prints it, in the order of the paths' bytes."""
+    files = [path for folder in folders for path in (work / folder).rglob("*") if path.is_file()]
+    names = sorted(os.fsencode(path.relative_to(work)) for path in files)
+    return "".join(f"{_sum(work / os.fsdecode(name), kind)}  {os.fsdecode(name)}\n" for name in names)
+
+
+def _sum(path: Path, kind: str) -> str:
+    return hashlib.new(kind, path.read_bytes()).hexdigest()
+
+
+def _control(work: Path, driver: Mapping[str, Any]) -> None:
+    debian, instead, kernels = work / "DEBIAN", str(driver["module"]), " ".join(driver["kernels"])
+    debian.mkdir()
+    words = {
+        "package": package_of(driver),
+        "source": _run("dpkg-query", "-W", "-f", "${source:Package}", instead),
+        "version": wanted_version(driver),
+        "architecture": _run("dpkg", "--print-architecture"),
+        "instead": instead,
+        "kernels": kernels,
+    }
+    (debian / "control").write_text(CONTROL.format(**words), encoding="utf-8")
+    for name, guard in (("postinst", ""), ("postrm", '[ "$1" = remove ] || exit 0\n')):
+        (debian / name).write_text(SCRIPT.format(guard=guard, kernels=kernels), encoding="utf-8")
+        (debian / name).chmod(0o755)
+    (debian / "md5sums").write_text(_list(work, "lib", "usr", kind="md5"), encoding="utf-8")
+
+
+def _run(*argv: str) -> str:
+    ran = run(list(argv))
+    if ran.status:
+        lines = (ran.err or ran.out).strip().splitlines()
+        raise Failed(f"{argv[0]}: {lines[-1] if lines else f'status {ran.status}'}")
+    return ran.out.strip()
