@@ -32,7 +32,7 @@ PATIENCE = 60.0
 def built() -> Path:
     """The folder with both programs: cached, or built now, which takes eight minutes of a processor."""
     folder = image.cache_dir() / f"kube-apiserver-{VERSION}-etcd-{ETCD}"
-    with image.alone(folder.with_suffix(".lock")):
+    with image.alone(folder.with_name(f"{folder.name}.lock")):
         if not folder.is_dir():
             work = folder.with_name(f".{folder.name}.{os.getpid()}")
             work.mkdir()

@@ -50,11 +50,14 @@ def adapter(cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Adapter:
 
 
 def test_a_running_job_is_waited_for_and_ends_by_itself(cluster: Slurm, inventory: Path) -> None:
-    job = cluster.sh("cd /tmp && sbatch --parsable -w gpu1 -n1 --wrap 'sleep 12'").strip()
+    job = cluster.sh(
+        "cd /tmp && sbatch --parsable -w gpu1 -n1 --wrap 'until [ -e /tmp/enough ]; do sleep 0.5; done'"
+    ).strip()
     cluster.wait("gpu1", "State=MIXED")
     done = cluster.gpuprov("drain", "gpu1", inventory, "--wait", "0")
     assert (done.returncode, f"job {job} RUNNING" in done.stdout) == (1, True), done
     assert "State=MIXED+DRAIN\n   Reason=gpuprov fri [" in cluster.show("gpu1")
+    cluster.sh("(sleep 6; touch /tmp/enough) > /dev/null 2>&1 &")
     done = cluster.gpuprov("drain", "gpu1", inventory, "--wait", "120")
     assert (done.returncode, done.stdout) == (0, "gpu1: drained: State=DRAIN+IDLE Reason=gpuprov fri\n"), done
     assert "JobState=COMPLETED" in cluster.sh(f"scontrol show job {job}")
