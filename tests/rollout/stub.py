@@ -24,7 +24,7 @@ RESULTS: dict[str, dict[str, object]] = {
 
 
 def stamp() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    return f"{datetime.now(UTC).isoformat(timespec='milliseconds').removesuffix('+00:00')}Z"
 
 
 def note(folder: Path, *words: object) -> None:
