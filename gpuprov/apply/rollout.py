@@ -277,6 +277,8 @@ class _Rollout:
 
 PREPARING = ("Reach the hosts", "Act 1,")
 """Acts of a run that only prepares; in the others no host takes part."""
+
+
 def _cut_off(tally: Tally | None) -> bool:
     """Whether the host's part of the playbook was begun and has not come to its end, where it gives its lock back."""
     return tally is not None and (tally.failed is None or bool(tally.unreachable or tally.timed_out))
