@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Literal
 
 import msgspec
@@ -61,33 +64,45 @@ class Engine:
         drain = project.plan.policy.drain
         self._drains = Drains(project.adapter, project.id, seconds(drain.poll) if drain else 0.0)
         self._said: list[str] = []
-        self._asked_to_end = False
+        self._asked_to_end = 0
 
     def run(self) -> State:
         """Until the roll-out is over, or stopped with nothing under way. Ctrl-C pauses it, and waits for what is under way."""
-        with alone(self._place, self.project.id):
+        with alone(self._place, self.project.id), self._interrupts():
             self.state = folded(self.project.plan, self.store.events(self.project.id))
-            while True:
-                try:
-                    went = self._step()
-                    if went == "over":
-                        break
-                    if went == "idle":
+            paused = False
+            try:
+                while (went := self._step()) != "over":
+                    if self._asked_to_end and not paused:
+                        paused = True
+                        self._pause()
+                    elif went == "idle":
                         time.sleep(self._tick)
-                except KeyboardInterrupt:
-                    self.state = folded(self.project.plan, self.store.events(self.project.id))
-                    if self._asked_to_end:
-                        self._tell(
-                            f"jobs that run go on by themselves; gpuprov rollout resume {self.project.id} finds them"
-                        )
-                        raise
-                    self._asked_to_end = True
-                    self._pause()
+            except KeyboardInterrupt:
+                self._tell(f"jobs that run go on by themselves; gpuprov rollout resume {self.project.id} finds them")
+                raise
             self._drains.close()
             (self._place / NOW).unlink(missing_ok=True)
         if self._asked_to_end and not self.state.finished:
             raise KeyboardInterrupt
         return self.state
+
+    @contextmanager
+    def _interrupts(self) -> Iterator[None]:
+        """The first Ctrl-C inside is counted: an exception may come where it is lost, such as a finalizer. The second is one."""
+
+        def asked(_signal: int, _frame: FrameType | None) -> None:
+            self._asked_to_end += 1
+            if self._asked_to_end > 1:
+                raise KeyboardInterrupt
+
+        main = threading.current_thread() is threading.main_thread()
+        before = signal.signal(signal.SIGINT, asked) if main else None
+        try:
+            yield
+        finally:
+            if main:
+                signal.signal(signal.SIGINT, before)
 
     def _step(self) -> Literal["on", "idle", "over"]:
         """One look, and what follows from it."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import msgspec
 import pytest
 
 from gpuprov.__main__ import main
-from gpuprov.rollout import command, events, project, store
+from gpuprov.rollout import command, engine, events, project, store
 from gpuprov.rollout.status import schema_text
 from tests.rollout import made
 
@@ -215,3 +216,22 @@ def test_ctrl_c_pauses_and_waits_for_what_is_under_way(site: Path) -> None:
     assert any(isinstance(one, events.Paused) and one.why == "Ctrl-C" for one in kept)
     assert made.attempts(site / "made") == {"gpu0000": 1, "gpu0001": 1}
     assert not made.at_work(site / "made"), "what was under way came to its end"
+
+
+def test_a_ctrl_c_that_comes_where_exceptions_are_lost_still_pauses(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = made.begun(site / "made", 2, "batches: {size: 1}\n", {"seconds": 0.2})
+    step, steps = engine.Engine._step, iter([True])
+
+    def in_a_finalizer(self: engine.Engine) -> str:
+        if next(steps, False):
+            with suppress(KeyboardInterrupt):
+                os.kill(os.getpid(), 2)
+        return step(self)
+
+    monkeypatch.setattr(engine.Engine, "_step", in_a_finalizer)
+    with pytest.raises(KeyboardInterrupt):
+        made.carry_out(site / "made")
+    kept = store.Store(site / "made" / "state").events(begun.id)
+    assert any(isinstance(one, events.Paused) and one.why == "Ctrl-C" for one in kept)
