@@ -20,7 +20,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 @click.group()
 def rollout() -> None:
-    """Roll out over a fleet by a policy: canary, batches, budgets, soak, windows, approvals. Kept: any process may be killed.
+    """Roll out over a fleet by a policy, which any kill survives.
 
     \b
     Example: gpuprov rollout start inventory.yaml --policy rollout.yaml --id friday

@@ -21,6 +21,7 @@ ONCE = TASKS.with_name("reboot_once.yml")
 REASONS = "/run/gpuprov/reboot-required.d"
 DONE = "the host would be rebooted now"
 # `local` under a name that says so, and under one that does not: as an ssh that leads back to this machine.
+TIME = {"gpuprov_now": "1"}  # of the playbook, where an act begins
 HOSTS: dict[str, dict[str, str]] = {
     "forbidden": {"ansible_connection": "local", "gpuprov_reboot": "never"},
     "local": {"ansible_connection": "local", "gpuprov_reboot": "if-needed"},
@@ -58,7 +59,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     path = f"{{{{ '{folder / 'bin'}:' if inventory_hostname == 'other' else '' }}}}{os.environ['PATH']}"
     play = {"hosts": "all", "gather_facts": False, "environment": {"PATH": path}, "tasks": tasks}
     interpreter = {"ansible_python_interpreter": sys.executable}
-    hosts = {name: {**variables, **interpreter} for name, variables in HOSTS.items()}
+    hosts = {name: {**variables, **interpreter, **TIME} for name, variables in HOSTS.items()}
     (folder / "ansible.cfg").write_text("[defaults]\n")
     (folder / "play.yml").write_text(json.dumps([play]))
     (folder / "hosts.yml").write_text(json.dumps({"all": {"hosts": hosts}}))
