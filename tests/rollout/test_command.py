@@ -204,6 +204,7 @@ def test_a_wrong_policy_begins_nothing(site: Path, monkeypatch: pytest.MonkeyPat
     assert not (site / "state").exists()
 
 
+@pytest.mark.install
 def test_ctrl_c_pauses_and_waits_for_what_is_under_way(site: Path) -> None:
     begun = made.begun(site / "made", 4, "batches: {size: 2}\n", {"seconds": 0.5})
     driver = f"from pathlib import Path; from tests.rollout import made; made.carry_out(Path({str(site / 'made')!r}))"

@@ -18,6 +18,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.rollout import engine, events, store
 from tests.rollout import made
 
+pytestmark = pytest.mark.install
 POLICY = """\
 domain: rack
 canary: {count: 2, soak: 1s}
@@ -37,24 +38,19 @@ BEHAVIOUR = {
 }
 MOMENTS = [
     ("started", 5),
-    *(
-        pytest.param(*moment, marks=pytest.mark.install)
-        for moment in (
-            ("before Working", 3),
-            ("after Working", 2),
-            ("after Working", 6),
-            ("started", 1),
-            ("before Done", 2),
-            ("after Done", 4),
-            ("after Draining", 2),
-            ("before Drained", 3),
-            ("before Returned", 2),
-            ("before JobOver", 3),
-            ("soak", 1),
-            ("before BatchOver", 2),
-            ("before Finished", 1),
-        )
-    ),
+    ("before Working", 3),
+    ("after Working", 2),
+    ("after Working", 6),
+    ("started", 1),
+    ("before Done", 2),
+    ("after Done", 4),
+    ("after Draining", 2),
+    ("before Drained", 3),
+    ("before Returned", 2),
+    ("before JobOver", 3),
+    ("soak", 1),
+    ("before BatchOver", 2),
+    ("before Finished", 1),
 ]
 
 
@@ -94,7 +90,6 @@ def test_a_killed_engine_is_gone_on_with(undisturbed: Path, tmp_path: Path, mome
     )
 
 
-@pytest.mark.install
 @pytest.mark.parametrize("nth", [1, 2, 4])
 def test_a_machine_that_goes_down_does_again_what_had_no_result(undisturbed: Path, tmp_path: Path, nth: int) -> None:
     """The engine and its jobs, all at once, as at a loss of power."""
