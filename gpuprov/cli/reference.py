@@ -75,7 +75,7 @@ def _files(command: Any) -> Any:
     return command
 
 
-@click.command(short_help="Print the JSON Schema of the spec, an inventory, a policy, or a file.")
+@click.command(short_help="Print a JSON Schema: of the spec, or of a file.")
 @click.option("--inventory", "kind", flag_value="inventory", help="The schema of a whole inventory file in YAML.")
 @click.option("--rollout", "kind", flag_value="rollout", help="The schema of the policy of a roll-out.")
 @_files

@@ -20,7 +20,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 @click.group()
 def rollout() -> None:
-    """Roll out over a fleet by a policy, which any kill survives.
+    """Roll out over a fleet by a policy, and survive any kill.
 
     \b
     Example: gpuprov rollout start inventory.yaml --policy rollout.yaml --id friday

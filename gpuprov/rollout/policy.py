@@ -152,7 +152,7 @@ class Policy(Fragment, frozen=True):
         Drain | None, msgspec.Meta(description="Drain and return; without: the hosts are free already")
     ] = None
     prepare: Annotated[
-        bool, msgspec.Meta(description="Judge, download and build on the hosts of a batch before they are drained")
+        bool, msgspec.Meta(description="Judge and download on the hosts of a batch before they are drained")
     ] = False
     reboot: Annotated[
         Literal["as-specified", "if-needed"],
