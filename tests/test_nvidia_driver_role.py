@@ -29,7 +29,7 @@ def test_a_step_that_fails_leaves_the_old_driver_loaded_and_nothing_built_aside(
     here.program(tmp_path, "modprobe", f'echo "$@" >> {tmp_path}/loaded\n')
     taken = {"before": ["unload"], "of": "test", "after": ["never"]}
     given = {
-        "host_gpu_services": [],
+        "gpuprov_services": [],
         "__nvidia_driver_aside": {"pack": str(pack)},
         "gpuprov_judged": {"desired": {"nvidia_driver": {"stages": taken}}},
     }

@@ -74,8 +74,10 @@ def test_an_archive_becomes_a_program(place: Path) -> None:
 def test_another_archive_is_refused_before_anything_is_installed(place: Path) -> None:
     done = played(place, "0" * 64)
     assert done.returncode != 0
+    found = hashlib.sha256((place / "nccl.tar.gz").read_bytes()).hexdigest()
     assert (
-        f"acceptance.nccl.source: {place}/nccl.tar.gz has not the sha256 {'0' * 64}, or cannot be fetched: it has"
-        in done.stdout
-    )
+        f"acceptance.nccl.source: {place}/nccl.tar.gz: its SHA-256 is {found}, and the spec says {'0' * 64}; "
+        "nothing was changed. Fix: the right file, or the sha256"
+    ) in done.stdout
+    assert list((place / "opt").iterdir()) == []
     assert not (place / "lib").exists()

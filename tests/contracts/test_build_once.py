@@ -42,10 +42,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def play(folder: Path, tasks: list[dict[str, Any]], inventory: str = "builder,served") -> str:
     """What ansible-playbook says of these tasks on a build host and a host that it serves."""
-    given = {"gpuprov_judged": {"desired": {"nvidia_driver": DRIVER}}}
+    judged = {"gpuprov_judged": {"desired": {"nvidia_driver": DRIVER}}}
     done = here.play(
         folder,
-        {"vars": given, "tasks": tasks},
+        {"tasks": [{"name": "Know each host", "ansible.builtin.set_fact": judged}, *tasks]},
         inventory=inventory,
         extra={"ansible_facts": {"architecture": "x86_64"}},
     )

@@ -45,8 +45,14 @@ def test_a_service_that_does_not_start_and_modules_that_do_not_load_hide_nothing
     (tmp_path / "run/gpuprov/unloaded").write_text("nvidia\n")
     here.program(tmp_path, "modprobe", "echo 'modprobe: ERROR: No such device' >&2; exit 1")
     here.program(tmp_path, "systemctl", f'case "$3" in bad*) exit 1 ;; esac; echo "$*" >> {tmp_path}/log')
-    given = {"failure": {"msg": "no {{ such }} thing"}, "services": ["bad.service", "good.service"], "driver": True}
-    done = here.play(tmp_path, {"tasks": [{"gpuprov_give_up": given}]})
+    here.program(tmp_path, "step", "echo 'no {{ such }} thing' >&2; exit 1")
+    given = {
+        "failure": "{{ ansible_failed_result }}",
+        "services": ["bad.service", "good.service"],
+        "driver": True,
+    }
+    step = {"block": [{"ansible.builtin.command": {"argv": ["step"]}}], "rescue": [{"gpuprov_give_up": given}]}
+    done = here.play(tmp_path, {"tasks": [step]})
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 2, said
     assert (
