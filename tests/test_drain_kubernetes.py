@@ -169,3 +169,19 @@ def test_a_command_of_the_site_runs_where_a_gpu_is_held(tmp_path: Path) -> None:
     failed = drained("echo 'job 7 does not end' >&2; exit 3", always=True)
     assert failed.returncode == 2
     assert "job 7 does not end (exit status 3)" in failed.stdout
+
+
+@pytest.mark.install
+def test_hosts_that_wait_for_a_drain_get_its_time_back(tmp_path: Path) -> None:
+    """Ansible goes task by task: what one host's jobs take, the others have waited; the rest of the act would have a minute."""
+    begin = {"ansible.builtin.set_fact": {"host_began": 1000}}
+    drain = {
+        "ansible.builtin.include_role": {"name": "host", "tasks_from": "drain_users"},
+        "when": "inventory_hostname == 'gpu1'",
+    }
+    show = {"ansible.builtin.debug": {"msg": "{{ inventory_hostname }} anew: {{ host_began | int > 1000 }}"}}
+    given = {"gpuprov_drain_command": "true", "gpuprov_catalog": {"gpu_services": []}}
+    done = here.play(tmp_path, {"vars": given, "tasks": [begin, drain, show]}, inventory="gpu1,gpu2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "gpu2 anew: True" in done.stdout
+    assert "gpu1 anew: True" in done.stdout

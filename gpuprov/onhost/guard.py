@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import shlex
+import stat
 import sys
 from typing import Any, Mapping
 
@@ -18,6 +19,8 @@ from .locked import LOST
 
 GUARDS = 4
 """Guards of earlier tokens that stay, and refuse."""
+THROUGH = 0o011
+"""What lets others than root come to a file below a folder."""
 GUARD = f"""#!/bin/sh
 # Runs a program for the run of gpuprov that holds this host, and for no other. Made with the lock: @TOKEN@.
 token= taker= user= host= since= up= ended=
@@ -51,6 +54,10 @@ def made(owner: Mapping[str, Any], token: str) -> str:
         text = text.replace(name, value)
     if lock.read(path) != text:
         lock.whole(path, text, 0o755)
+    for folder in (os.path.dirname(lock.KEPT), lock.KEPT, os.path.dirname(path)):
+        mode = stat.S_IMODE(os.stat(folder).st_mode)
+        if mode | THROUGH != mode:  # who logs in goes through the guard, too
+            os.chmod(folder, mode | THROUGH)
     old = [name for name in os.listdir(f"{lock.KEPT}/guards") if re.fullmatch(r"\d+-[0-9a-f]+", name)]
     for name in sorted(old, key=lambda name: int(name.partition("-")[0]))[: -1 - GUARDS]:
         with contextlib.suppress(FileNotFoundError):

@@ -20,6 +20,8 @@ from ansible.module_utils.gpuprov_onhost.driver import prebuilt
 
 GIVEN = "nvidia_driver_given"
 """What the build host's own task of this action is registered as."""
+JUDGED = "__nvidia_driver_prebuilt"
+"""What act 1 registers on a host that is served."""
 
 PASSED = ("_connection", "_play_context", "_loader", "_templar", "_shared_loader_obj")
 
@@ -63,13 +65,16 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return answer
 
     def _for(self, driver: dict[str, Any], builder: str, cache: str, known: dict[str, Any]) -> dict[str, Any]:
-        """What this host takes. A build host that is being rescued is still in ansible_play_hosts: it counts that it has packed."""
+        """What this host takes. A build host that is being rescued is still in ansible_play_hosts, one that failed in act 1 is not: it
+        counts that it has packed."""
         host, checking, mine = str(known["inventory_hostname"]), bool(self._task.check_mode), prebuilt.known(cache)
         theirs, given = _of_builder(builder, known)
-        early = self._task.args["state"] == "judged" and bool(theirs)
+        judging = self._task.args["state"] == "judged"
+        early = judging and bool(theirs)
+        awaited = not judging and bool((known.get(JUDGED) or {}).get("awaited"))
         if early:
             mine = theirs
-        elif theirs and not (given or checking):
+        elif (theirs or awaited) and not (given or checking):
             raise AnsibleActionFail(prebuilt.gone(builder, host, failed=True))
         elif theirs and not mine and not checking:
             raise AnsibleActionFail(prebuilt.gone(builder, host, failed=False))
@@ -81,6 +86,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         record = Path(f"{cache}.json").read_text(encoding="utf-8") if wanted and not checking else ""
         return {
             "wanted": wanted,
+            "awaited": early,
             "package": f"{cache}.deb",
             "sha256": mine.get("sha256", ""),
             "place": f"{place}.deb",

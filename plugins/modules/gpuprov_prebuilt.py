@@ -59,6 +59,10 @@ wanted:
   description: Whether the package has to be installed.
   type: bool
   returned: state is judged or brought
+awaited:
+  description: Whether the build host takes part in this run, and packs before the package is brought.
+  type: bool
+  returned: state is judged or brought
 package:
   description: Where it is on the machine that runs Ansible; RV(sha256) is its checksum, RV(place) where it goes on the host.
   type: str

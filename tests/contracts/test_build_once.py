@@ -29,6 +29,11 @@ BRING: dict[str, Any] = {
     "gpuprov_prebuilt": {"state": "brought", **ASKED},
     "when": "inventory_hostname == 'served'",
 }
+KNOWN = {
+    "ansible_facts": {"architecture": "x86_64"},
+    "gpuprov_judged": {"desired": {"nvidia_driver": DRIVER}},
+}
+"""Of each host, as one knows it of another: what a play sets is no host's."""
 PACKED = {"version": "535.261.03-1", "flavour": "proprietary", "sums": "ab", "sha256": "cd", "kernels": ["6.1.0-47"]}
 
 
@@ -42,13 +47,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def play(folder: Path, tasks: list[dict[str, Any]], inventory: str = "builder,served") -> str:
     """What ansible-playbook says of these tasks on a build host and a host that it serves."""
-    judged = {"gpuprov_judged": {"desired": {"nvidia_driver": DRIVER}}}
-    done = here.play(
-        folder,
-        {"tasks": [{"name": "Know each host", "ansible.builtin.set_fact": judged}, *tasks]},
-        inventory=inventory,
-        extra={"ansible_facts": {"architecture": "x86_64"}},
-    )
+    done = here.play(folder, {"tasks": tasks}, inventory=inventory, extra=KNOWN)
     return f"{done.stdout}{done.stderr}"
 
 
@@ -68,6 +67,23 @@ def test_a_build_host_that_failed_gives_out_nothing_of_an_earlier_run(tmp_path: 
     cache.with_name(f"{cache.name}.json").write_text(json.dumps(PACKED))
     told = play(tmp_path, [builder(FAILS)])
     assert "builder failed in this run; nothing was installed on served" in told
+
+
+@pytest.mark.install
+def test_a_build_host_that_failed_before_it_could_build_gives_out_nothing_of_an_earlier_run(
+    tmp_path: Path, cache: Path
+) -> None:
+    """In act 2 it is not among the hosts any more, as if it were not in the run."""
+    cache.with_name(f"{cache.name}.json").write_text(json.dumps(PACKED))
+    judge = {
+        "name": "Judge",
+        "gpuprov_prebuilt": {"state": "judged", **ASKED},
+        "register": "__nvidia_driver_prebuilt",
+        "when": "inventory_hostname == 'served'",
+    }
+    fails = {"name": "Try", "when": "inventory_hostname == 'builder'", **FAILS}
+    done = here.play(tmp_path, {"tasks": [judge, fails]}, {"tasks": [BRING]}, inventory="builder,served", extra=KNOWN)
+    assert "builder failed in this run; nothing was installed on served" in done.stdout + done.stderr
 
 
 @pytest.mark.install

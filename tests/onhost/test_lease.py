@@ -235,6 +235,16 @@ def test_the_guards_of_the_latest_tokens_stay(ask: Ask, tmp_path: Path) -> None:
     assert through(last, "print(1)").stdout == "1\n"
 
 
+def test_who_logs_in_comes_to_the_guard_whatever_folders_were_closed(ask: Ask, tmp_path: Path) -> None:
+    """A site that closed /var/lib/gpuprov: what a run does as the login user goes through the guard, too."""
+    ask("take", OWNER)
+    folders = [tmp_path / "lib", tmp_path / "lib" / "lock", tmp_path / "lib" / "lock" / "guards"]
+    for folder in folders:
+        folder.chmod(0o700)
+    ask("take", OWNER)
+    assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o711] * 3
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
 def test_a_full_disk_is_told_and_takes_nothing(tmp_path: Path) -> None:
     """In a mount namespace of its own: /var/lib/gpuprov on a file system that is full."""

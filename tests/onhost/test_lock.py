@@ -190,3 +190,31 @@ def test_a_host_that_cannot_run_the_module_says_why(place: Path) -> None:
     done = play(place, {"tasks": [TAKE]}, extra={"ansible_python_interpreter": sys.executable})
     assert done.returncode == 2
     assert "File exists" in done.stdout + done.stderr
+
+
+HANDING = {"gpuprov_lock", "ansible.builtin.set_fact", "ansible.builtin.group_by", "ansible.builtin.import_role"}
+
+
+def test_whatever_fails_under_the_lock_gives_it_back() -> None:
+    """A step that may fail on a host stands in a block that undoes it; else its host is held until the lease ends."""
+    for act in PLAYS[1:]:
+        for block in act["tasks"]:
+            for task in [] if {"rescue", "always"} & set(block) else block.get("block", []):
+                named = HANDING & set(task)
+                assert named, f"{act['name']}: {task['name']}"
+                role = task.get("ansible.builtin.import_role") or {"tasks_from": "unlock"}
+                assert role["tasks_from"] == "unlock", f"{act['name']}: {task['name']}"
+
+
+@pytest.mark.install
+def test_a_cluster_that_does_not_answer_is_no_reason_to_keep_the_lock(place: Path) -> None:
+    kubectl = place / "kubectl"
+    kubectl.write_text("#!/bin/sh\necho 'the server was refused' >&2; exit 1\n")
+    kubectl.chmod(0o755)
+    taken = {"name": "Look", "ansible.builtin.stat": {"path": f"{place}/run/gpuprov/lock"}, "register": "lock"}
+    held = {"name": "Held", "ansible.builtin.assert": {"that": "lock.stat.exists"}}
+    given = {"gpuprov_drain_command": "kubernetes", "host_kubernetes_node": "gpu1"}
+    done = play(place, {"vars": given, "tasks": [TAKE, taken, held, RELEASE]})
+    assert done.returncode == 2, done.stdout
+    assert "the server was refused" in done.stdout
+    assert not (place / "run" / "gpuprov" / "lock").exists()

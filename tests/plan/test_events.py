@@ -92,6 +92,21 @@ def test_a_host_whose_act_failed_stays_failed_and_its_neighbour_goes_on(tmp_path
     assert "TASK [host : Release the lock of this host]" in done.stdout
 
 
+@pytest.mark.install
+def test_an_act_that_cannot_be_undone_gives_the_lock_back_too(tmp_path: Path) -> None:
+    """The services are not to be started: gpuprov_services is no list."""
+    shutil.copytree(ROLES.parent / "playbooks" / "acts", tmp_path / "acts")
+    site = yaml.safe_load((ROLES.parent / "playbooks" / "site.yml").read_text(encoding="utf-8"))
+    act = next(task for task in site[2]["tasks"] if "rescue" in task)
+    broken = {"name": "Break", "ansible.builtin.command": "false"}
+    given = {"gpuprov_act": 2, "gpuprov_services": "{{ nothing_of_that_name }}"}
+    done = play(tmp_path, {"vars": given, "tasks": [{"block": [broken], "rescue": act["rescue"]}]})
+    assert done.returncode == 2, done.stdout
+    assert "nothing_of_that_name" in done.stdout + done.stderr
+    assert "TASK [host : Release the lock of this host]" in done.stdout
+    assert "rescued=1" in done.stdout, "by which the first failure is found"
+
+
 def test_an_unreachable_host_says_why_in_one_line() -> None:
     ledger, steps = fed("apply")
     told = "Failed to connect to the host via ssh: ssh: connect to host 127.0.0.1 port 1: Connection refused"
