@@ -137,6 +137,7 @@ def test_the_same_start_goes_on_and_another_inventory_does_not(
         assert start(patched) == 9
     assert gpuprov(monkeypatch, "status") == 0
     assert "friday: left" in capsys.readouterr().out
+    assert gpuprov(monkeypatch, "watch") == 1, "nobody carries it out: what comes after a green roll-out does not begin"
     text = (site / "inventory.yaml").read_text()
     (site / "inventory.yaml").write_text(text.replace("train[5:6]", "train[5:7]"))
     assert start(monkeypatch) == 2
