@@ -216,3 +216,15 @@ def test_ctrl_c_pauses_and_waits_for_what_is_under_way(site: Path) -> None:
     assert any(isinstance(one, events.Paused) and one.why == "Ctrl-C" for one in kept)
     assert made.attempts(site / "made") == {"gpu0000": 1, "gpu0001": 1}
     assert not made.at_work(site / "made"), "what was under way came to its end"
+
+
+def test_a_secret_that_the_processes_cannot_read_again_is_refused(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "more.yaml").write_text("ansible_become_password: hunter2-of-all\n")
+    assert start(monkeypatch, "-e", "@more.yaml") == 2
+    said = capsys.readouterr().err
+    assert "ansible_become_password of train1.dc1.example.com" in said
+    assert "hunter2" not in said
+    assert gpuprov(monkeypatch, "status", "--all") == 0
+    assert capsys.readouterr().out == "no roll-outs\n"
