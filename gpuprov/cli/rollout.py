@@ -57,9 +57,10 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
     """
     from datetime import UTC, datetime
 
+    from gpuprov import inventory
     from gpuprov.rollout import command
     from gpuprov.rollout import policy as policies
-    from gpuprov.slices import frozen
+    from gpuprov.slices import frozen, secrets
 
     if reading["ask_vault_pass"]:
         raise click.UsageError("--ask-vault-pass: the processes of a roll-out ask nobody; give --vault-password-file")
@@ -69,6 +70,10 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
     also = dict.fromkeys([*frozen.DOMAINS, *([rules.domain] if rules.domain else [])])
     fleet = options.load(sources, {**reading, "ask_become_pass": False}, also=tuple(also))
     made = frozen.freeze(fleet, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    if reading["extra_vars"] and any(host.secrets for host in made.hosts):
+        vault = {key: reading[key] for key in ("vault_password_files", "ask_vault_pass")}
+        known = inventory.load(options.all_sources(sources, reading), **vault).hosts
+        secrets.refuse_others((raw for raw, _ in fleet.pairs), made.hosts, {one.name: one for one in known})
 
     def words(run: str, frozen_fleet: Fleet) -> Sequence[str]:
         found = [sys.executable, "-P", "-m", "gpuprov", "work", "--run", run]

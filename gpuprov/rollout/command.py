@@ -251,5 +251,5 @@ def watch(rollout: str, *, as_json: bool) -> int:
                 for one in words.splitlines():
                     console.progress(f"{datetime.fromtimestamp(event.at):%m-%d %H:%M:%S} {one}")
         if state.finished or not is_carried_out(store.place(kept.id)):
-            return show(kept.id, as_json=as_json)
+            return show(kept.id, as_json=as_json) or int(not state.finished)
         time.sleep(WATCHED)

@@ -10,7 +10,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,7 @@ from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.rollout.events import Event
 
 FORMAT = 1
+FILE = "rollouts.sqlite"
 ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?")
 """A roll-out's id is also the run's, by which locks, drains and results know what is theirs."""
 PATIENCE = 30.0
@@ -55,7 +56,7 @@ class Store:
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder or state_folder("rollout")
-        file = self.folder / "rollouts.sqlite"
+        file = self.folder / FILE
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             refuse_anothers(self.folder)
@@ -82,13 +83,18 @@ class Store:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
         try:
+            self._db.execute("BEGIN IMMEDIATE")
             yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
+            self._db.execute("COMMIT")
+        except BaseException as error:
+            with suppress(sqlite3.Error):
+                self._db.execute("ROLLBACK")
+            if isinstance(error, OSError | sqlite3.Error):
+                told = f"{self.folder} cannot be written: {getattr(error, 'strerror', None) or error}"
+                hint = "make room there, or let it be written; what was recorded before is kept: gpuprov rollout resume"
+                raise GpuprovError(told, hint) from error
             raise
-        self._db.execute("COMMIT")
 
     def close(self) -> None:
         """Nothing is lost without it."""
@@ -104,8 +110,10 @@ class Store:
         """A new roll-out over these hosts, each with the address at which it is reached, with these files in its folder.
 
         Raises GpuprovError for an id that was used, and where an open roll-out has one of the hosts."""
-        if not ID.fullmatch(kept.id):
-            told = "allowed: at most 42 letters, digits, dots, - and _, with a letter or digit at both ends"
+        if not ID.fullmatch(kept.id) or kept.id.startswith(FILE):
+            told = (
+                f"allowed: at most 42 letters, digits, dots, - and _, with a letter or digit at both ends; not {FILE}"
+            )
             raise GpuprovError(f"a roll-out cannot be called {kept.id[:80]!r}", told)
         with self._writing():
             if self._db.execute("SELECT 1 FROM rollouts WHERE id = ?", (kept.id,)).fetchone():

@@ -178,7 +178,7 @@ class _Gathering:
             found = self._alike[key] = Alike(
                 rows=tuple(self._row(row) for row in rows),
                 counts=one.counts,
-                verdict=one.verdict or ("as wanted" if one.green else "not as wanted"),
+                verdict=one.verdict or ("not proven" if one.state == "prepared" else "not as wanted"),
                 next_boot=self._boots.setdefault(told, NextBoot(*told)),
                 state=one.state,
                 act=one.act,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -124,26 +124,42 @@ def digest_of_file(path: str) -> str:
         return ""
 
 
-def _refuse_leaks(judged: Judged, hosts: Iterable[Host], specs: Mapping[str, dict[str, Any]]) -> None:
-    """Raise GpuprovError where a secret's value stands in something that is not called a secret, as a template may bring about."""
-    written = {name: "\n".join(_texts(one)) for name, one in specs.items()}
-    clean: set[tuple[str, str]] = set()
+def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, dict[str, Any]]) -> None:
+    """Raise GpuprovError where a secret's value, of whatever host, stands in something that is not called a secret, as a template may
+    bring about."""
+    known: dict[str, tuple[str, str]] = {}
     for (raw, _), host in zip(judged.pairs, hosts, strict=True):
         for name in host.secrets:
-            value = raw.connection[name]
-            if not isinstance(value, str) or len(value) < SHORTEST:
-                continue
-            place = next(
-                (key for key, one in host.connection.items() if any(value in text for text in _texts(one))), ""
+            for value in _texts(raw.connection[name]):
+                if len(value) >= SHORTEST:
+                    known.setdefault(value, (host.name, name))
+    if not known:
+        return
+    begins: dict[str, list[str]] = {}
+    for value in known:
+        begins.setdefault(value[:SHORTEST], []).append(value)
+    leaked = {name: _leak(begins, one) for name, one in specs.items()}
+    for host in hosts:
+        said = {**host.domains, **host.connection}
+        found = ((place, value) for place, one in said.items() if (value := _leak(begins, one)))
+        place, value = next(found, ("its spec", leaked[host.spec]))
+        if value:
+            owner, name = known[value]
+            whose = name if owner == host.name else f"{name} of {owner}"
+            raise GpuprovError(
+                f"{host.name}: {place} holds the value of {whose}, and no secret is written into this file",
+                "say it in a variable whose name says that it is secret (password, token), or in a file",
             )
-            if not place and (host.spec, value) not in clean:
-                place = "its spec" if value in written[host.spec] else ""
-                clean.add((host.spec, value))
-            if place:
-                raise GpuprovError(
-                    f"{host.name}: {place} holds the value of {name}, and no secret is written into this file",
-                    "say it in a variable whose name says that it is secret (password, token), or in a file",
-                )
+
+
+def _leak(begins: Mapping[str, Sequence[str]], value: object) -> str:
+    """The secret that stands in it, or an empty text. Secrets are found by how they begin: a fleet may have one for each host."""
+    for text in _texts(value):
+        for at in range(len(text) - SHORTEST + 1):
+            for secret in begins.get(text[at : at + SHORTEST], ()):
+                if text.startswith(secret, at):
+                    return secret
+    return ""
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -156,3 +172,5 @@ def _texts(value: object) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from _texts(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)

@@ -39,3 +39,15 @@ def refuse_missing(hosts: Sequence[RawHost], job: Iterable[Host]) -> None:
             "--secrets INVENTORY takes it from an inventory here, with its vault; -K asks for the password of sudo; "
             "--without-secrets, where keys or an agent are enough",
         )
+
+
+def refuse_others(hosts: Iterable[RawHost], frozen: Iterable[Host], known: Mapping[str, RawHost]) -> None:
+    """Raise GpuprovError where a host's secret is not what these inventories say, who alone are asked again for it."""
+    for raw, host in zip(hosts, frozen, strict=True):
+        said = known[raw.name].connection if raw.name in known else {}
+        for name in host.secrets:
+            if said.get(name) != raw.connection[name]:
+                raise GpuprovError(
+                    f"{name} of {host.name} is of -e: the processes of a roll-out read secrets from the inventory again",
+                    "say it in the inventory, in a vault; or in a second inventory: -i INVENTORY -i FILE",
+                )

@@ -15,13 +15,13 @@ class Tally:
         self.states: Counter[str] = Counter()
         self.verdicts: Counter[str] = Counter()
         self.open = 0
-        """Hosts on which something was skipped and nothing was proven."""
+        """Hosts on which something was skipped and nothing was proven, and those that were only prepared."""
 
     def add(self, state: str, verdict: str, counts: Mapping[str, int]) -> None:
         """One more host."""
         self.states[state] += 1
         self.verdicts[verdict] += 1
-        self.open += verdict == "not proven" and bool(counts.get("skip"))
+        self.open += state == "prepared" or (verdict == "not proven" and bool(counts.get("skip")))
 
     @property
     def verdict(self) -> Verdict:

@@ -67,7 +67,7 @@ def test_a_host_that_freezes_in_act_2_is_given_up(site: Machine, trial: Trial) -
     assert "the next apply from this machine takes it over" in told
     trial.apply()
     assert site.sh("ls -A /run/gpuprov /var/lib/gpuprov").split() == [
-        "/run/gpuprov:", ".lock.guard", "/var/lib/gpuprov:", "receipt.json",
+        "/run/gpuprov:", ".lock.guard", "/var/lib/gpuprov:", "lock", "receipt.json",
     ]  # fmt: skip
 
 

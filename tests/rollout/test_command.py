@@ -138,6 +138,7 @@ def test_the_same_start_goes_on_and_another_inventory_does_not(
         assert start(patched) == 9
     assert gpuprov(monkeypatch, "status") == 0
     assert "friday: left" in capsys.readouterr().out
+    assert gpuprov(monkeypatch, "watch") == 1, "nobody carries it out: what comes after a green roll-out does not begin"
     text = (site / "inventory.yaml").read_text()
     (site / "inventory.yaml").write_text(text.replace("train[5:6]", "train[5:7]"))
     assert start(monkeypatch) == 2
@@ -236,3 +237,15 @@ def test_a_ctrl_c_that_comes_where_exceptions_are_lost_still_pauses(
         made.carry_out(site / "made")
     kept = store.Store(site / "made" / "state").events(begun.id)
     assert any(isinstance(one, events.Paused) and one.why == "Ctrl-C" for one in kept)
+
+
+def test_a_secret_that_the_processes_cannot_read_again_is_refused(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "more.yaml").write_text("ansible_become_password: hunter2-of-all\n")
+    assert start(monkeypatch, "-e", "@more.yaml") == 2
+    said = capsys.readouterr().err
+    assert "ansible_become_password of train1.dc1.example.com" in said
+    assert "hunter2" not in said
+    assert gpuprov(monkeypatch, "status", "--all") == 0
+    assert capsys.readouterr().out == "no roll-outs\n"

@@ -92,7 +92,9 @@ def test_an_overlap_is_refused_by_name_until_the_other_is_over(tmp_path: Path) -
     assert store.one().id == "monday"
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a/b", "-x", "x" * 60, "ä", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", "../x", "a/b", "-x", "x" * 60, "ä", "a\n", "rollouts.sqlite", "rollouts.sqlite-wal"]
+)
 def test_an_id_is_a_name_of_a_folder_and_of_a_run(tmp_path: Path, name: str) -> None:
     with pytest.raises(GpuprovError, match="cannot be called"):
         Store(tmp_path).begin(kept(name), HOSTS, FIRST)
@@ -105,6 +107,21 @@ def test_another_gpuprovs_file_is_left_alone(tmp_path: Path) -> None:
     db.close()
     with pytest.raises(GpuprovError, match="format 99"):
         Store(tmp_path)
+
+
+def test_a_full_disk_is_told_and_what_was_recorded_stays(tmp_path: Path) -> None:
+    """The limit on a file's size stands for the disk that is full."""
+    program = (
+        "import resource, signal, sys; from pathlib import Path; from gpuprov.errors import GpuprovError;"
+        "from tests.rollout import test_store as own; store = own.Store(Path(sys.argv[1]));"
+        "store.begin(own.kept('friday'), own.HOSTS, own.FIRST);"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000));\n"
+        "try: store.begin(own.kept('monday'), [('x', '192.0.2.200')], own.FIRST, {'fleet.json': bytes(30000)})\n"
+        "except GpuprovError as error: print(error)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith(f"{tmp_path} cannot be written: "), ended.stdout
+    assert [one.id for one in Store(tmp_path).all()] == ["friday"]
 
 
 KILLED = """

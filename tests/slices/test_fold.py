@@ -250,6 +250,18 @@ def test_what_was_worked_is_what_is_folded(tmp_path: Path) -> None:
     assert "1 of 3 hosts is not as wanted" in (tmp_path / "page").read_text()
 
 
+def test_a_host_that_was_only_prepared_proves_nothing(tmp_path: Path) -> None:
+    """The results of a roll-out are such: a folder for each act."""
+    prepared = {"act": "prepare", "state": "prepared", "verdict": "", "counts": {}}
+    put(tmp_path / "0001-prepare", result("a", **prepared), result("b", **prepared))
+    found = folding.fold([tmp_path])
+    assert (found.many.verdict, found.tally.exit_code) == ("not proven", 0), "the exit code is that of the act"
+    put(tmp_path / "0002-apply", result("a", act="apply", state="changed", ended=LATER))
+    found = folding.fold([tmp_path])
+    assert found.states == {"changed": 1, "prepared": 1}
+    assert (found.many.verdict, found.tally.exit_code) == ("not proven", 1)
+
+
 PROGRAM = """
 import sys
 from gpuprov.__main__ import main

@@ -85,6 +85,7 @@ def test_no_secret_is_in_any_file_and_each_is_named(tmp_path: Path) -> None:
     [
         "ansible_ssh_common_args: \"-o ProxyCommand='sshpass -p {{ ansible_become_password }} ssh jump'\"",
         'gpuprov: {vgpu_guest: {licensing: server, server_address: "{{ ansible_become_password }}.example"}}',
+        'rack: "{{ ansible_become_password }}"',
     ],
 )
 def test_a_secret_in_what_is_not_called_one_is_refused(tmp_path: Path, more: str) -> None:
@@ -92,6 +93,18 @@ def test_a_secret_in_what_is_not_called_one_is_refused(tmp_path: Path, more: str
     with pytest.raises(GpuprovError, match="holds the value of ansible_become_password") as caught:
         frozen_fleet(tmp_path, f"{text}      {more}\n")
     assert SECRETS[0] not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("first", "whose"),
+    [("ansible_become_password: 9876543210", ""), ("ansible_password: hunter2-of-gpu1", " of gpu1")],
+)
+def test_a_secret_that_is_a_number_or_another_hosts_is_refused_too(tmp_path: Path, first: str, whose: str) -> None:
+    name = first.partition(":")[0]
+    said = f'ansible_ssh_common_args: "-o SendEnv={{{{ hostvars.gpu1.{name} }}}}"'
+    hosts = f"    gpu1:\n      {first}\n" + (f"    gpu2:\n      {said}\n" if whose else f"      {said}\n")
+    with pytest.raises(GpuprovError, match=f"ansible_ssh_common_args holds the value of {name}{whose}, and no secret"):
+        frozen_fleet(tmp_path, f"all:\n  vars:\n    gpuprov: {{nouveau: {{}}}}\n  hosts:\n{hosts}")
 
 
 def test_the_specs_are_judged_as_those_of_the_inventory(tmp_path: Path) -> None:
