@@ -8,12 +8,22 @@ from typing import Literal
 from gpuprov.drain.base import Adapter
 from gpuprov.drain.command import Command
 from gpuprov.drain.kubernetes import Kubernetes
+from gpuprov.drain.program import needs
 from gpuprov.drain.slurm import Slurm
 from gpuprov.errors import GpuprovError
 
 By = Literal["slurm", "kubernetes", "command"]
 VARIABLES: dict[By, str] = {"slurm": "host_slurm_node", "kubernetes": "host_kubernetes_node"}
 """Host variables with the name of a node, where it is not the inventory's."""
+
+CLIENTS: dict[By, str] = {"slurm": "scontrol", "kubernetes": "kubectl"}
+"""The program by which a scheduler is asked."""
+
+
+def check_client(by: By) -> None:
+    """Raise GpuprovError where this machine cannot ask the scheduler."""
+    if by in CLIENTS:
+        needs(CLIENTS[by])
 
 
 def adapter(

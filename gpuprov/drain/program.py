@@ -17,12 +17,17 @@ class Unanswered(Exception):
     """The scheduler could not be asked, or what it answered cannot be read: ask again."""
 
 
+def needs(program: str) -> None:
+    """Raise GpuprovError where the client program is not installed."""
+    if shutil.which(program) is None:
+        raise GpuprovError(f"{program} is not installed here", f"run this where {program} reaches the scheduler")
+
+
 def ask(
     argv: list[str], *, stdin: bytes = b"", limit: float = LIMIT, environment: dict[str, str] | None = None
 ) -> Ended:
     """What a client program said, and its exit status. Raises Unanswered; GpuprovError where it is not installed."""
-    if shutil.which(argv[0]) is None:
-        raise GpuprovError(f"{argv[0]} is not installed here", f"run this where {argv[0]} reaches the scheduler")
+    needs(argv[0])
     ends: list[Ended] = []
     english = {"LC_ALL": "C.UTF-8"} if environment is None else environment
     run_all([Job(lambda: Child(argv, english), stdin, lambda _: False, limit, ends.append)], workers=1)

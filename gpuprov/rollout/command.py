@@ -12,9 +12,10 @@ from pathlib import Path
 import msgspec
 
 from gpuprov import console, reading
+from gpuprov.drain import check_client
 from gpuprov.errors import GpuprovError
 from gpuprov.rollout import events, policy, project
-from gpuprov.rollout.engine import NOW, Engine, Now, is_carried_out
+from gpuprov.rollout.engine import INTERRUPTED, NOW, Engine, Now, is_carried_out
 from gpuprov.rollout.events import Event
 from gpuprov.rollout.planned import Batch
 from gpuprov.rollout.project import Given, Project
@@ -48,7 +49,10 @@ def start(
     made = Project(name, fleet, rules, Given(words=tuple(words(name, fleet))))
     if known := next((one for one in store.all() if one.id == name), None):
         _refuse_another(store, known, made, text)
+        _refuse_paused(store, name)
         return resume(name, retry=False, forgive=False, as_json=as_json)
+    if rules.drain:
+        check_client(rules.drain.adapter)
     console.progress("\n".join(about(made)))
     if not yes and not console.confirm("begin?"):
         raise GpuprovError("not confirmed: nothing was begun", "answer y, or give --yes")
@@ -68,6 +72,13 @@ def _refuse_another(store: Store, known: Kept, made: Project, text: bytes) -> No
         hint = f"gpuprov rollout resume {known.id}; or abort it, and begin another"
         raise GpuprovError(told, hint)
     console.progress(f"the roll-out {known.id} was begun by {known.by}: going on, {count(len(before.fleet.hosts))}")
+
+
+def _refuse_paused(store: Store, name: str) -> None:
+    """Raise GpuprovError where somebody has paused it. What an interrupt of its own process paused goes on."""
+    paused = _state(store, name)[1].paused
+    if paused and not paused.endswith(f": {INTERRUPTED}"):
+        raise GpuprovError(f"the roll-out {name} is paused {paused}", f"gpuprov rollout resume {name} goes on with it")
 
 
 def about(made: Project) -> list[str]:

@@ -33,6 +33,8 @@ from gpuprov.rollout.text import line
 TICK = 0.5
 """Seconds between two looks at results, drains, and what other processes have recorded."""
 LOCK, NOW = "engine.lock", "now.json"
+INTERRUPTED = "Ctrl-C"
+"""Why it is paused, where its own process was interrupted."""
 
 
 class Now(msgspec.Struct, kw_only=True):
@@ -175,7 +177,7 @@ class Engine:
     def _pause(self) -> None:
         by = self.project.user
         while not (self.state.paused or self.state.stopped or self.state.aborted or self.state.finished):
-            if not self._record([events.Paused(at=self._clock(), by=by, why="Ctrl-C")]):
+            if not self._record([events.Paused(at=self._clock(), by=by, why=INTERRUPTED)]):
                 self._catch_up()
         self._tell("interrupted: nothing new is started, what is under way is waited for; Ctrl-C again does not wait")
 

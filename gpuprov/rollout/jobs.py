@@ -97,9 +97,9 @@ class Worker:
         return False
 
     def last_words(self) -> str:
-        """The last line that it said on standard error."""
+        """The last line that it said on standard error, but for the hint that follows an error."""
         with suppress(OSError), open(self._err, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
             lines = file.read().decode(errors="replace").strip().splitlines()
-            return lines[-1][:300] if lines else ""
+            return next((line[:300] for line in reversed(lines) if not line.lstrip().startswith("hint: ")), "")
         return ""

@@ -19,6 +19,8 @@ import pytest
 
 from gpuprov.__main__ import main
 from gpuprov.rollout import command, engine, events, project, store
+from gpuprov.rollout.jobs import Worker
+from gpuprov.rollout.state import Job
 from gpuprov.rollout.status import schema_text
 from tests.rollout import made
 
@@ -249,3 +251,39 @@ def test_a_secret_that_the_processes_cannot_read_again_is_refused(
     assert "hunter2" not in said
     assert gpuprov(monkeypatch, "status", "--all") == 0
     assert capsys.readouterr().out == "no roll-outs\n"
+
+
+def test_without_the_schedulers_program_nothing_begins(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (site / "rollout.yaml").write_text("gpuprov_rollout: 1\ndrain: {adapter: slurm}\n")
+    monkeypatch.setenv("PATH", str(site))
+    assert start(monkeypatch) == 2
+    assert "scontrol is not installed here" in capsys.readouterr().err
+    assert not store.Store().all()
+
+
+@pytest.mark.parametrize(("why", "code"), [("storage is slow", 2), ("Ctrl-C", 0)])
+def test_the_same_start_does_not_end_the_pause_of_a_colleague(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], why: str, code: int
+) -> None:
+    def killed(_self: object) -> None:
+        raise SystemExit(9)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("gpuprov.rollout.engine.Engine._step", killed)
+        assert start(patched) == 9
+    kept = store.Store()
+    seen = len(kept.events("friday"))
+    assert kept.record("friday", seen, [events.Paused(at=9.0, by="bob", why=why)])
+    assert start(monkeypatch) == code
+    told = capsys.readouterr().err
+    assert ("the roll-out friday is paused by bob: storage is slow" in told) == (code == 2)
+
+
+def test_a_worker_that_ends_with_an_error_is_told_by_it_and_not_by_its_hint(tmp_path: Path) -> None:
+    job = Job(number=1, act="apply", hosts=("a",), left={"a"})
+    worker = Worker(tmp_path, "friday", job, [sys.executable])
+    worker._err.parent.mkdir(parents=True, exist_ok=True)
+    worker._err.write_text("reading\n\x1b[31mthe secrets are not here\nhint: --secrets INVENTORY reads them\n")
+    assert worker.last_words() == "\x1b[31mthe secrets are not here", "made safe where it is shown"
