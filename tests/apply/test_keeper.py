@@ -17,7 +17,7 @@ from gpuprov.spec.model import RawHost
 
 OWNER: dict[str, Any] = {
     "controller": "elsewhere", "pid": 77, "pid_start": "1", "user": "kim", "host": "ops1",
-    "since": "2026-11-21T08:00:00Z", "run": "friday", "lease": 3,
+    "since": "2026-11-21T08:00:00Z", "run": "friday", "lease": 8,
 }  # fmt: skip
 HOST = RawHost(name="gpu1", connection={"ansible_connection": "local"})
 GONE = RawHost(name="gone", connection={"ansible_host": "127.0.0.1", "ansible_port": 1})
@@ -39,12 +39,12 @@ def test_a_silent_host_keeps_its_lock_until_the_run_ends(tmp_path: Path, monkeyp
         return found
 
     take()
-    keeper = Keeper([HOST, GONE, RawHost(name="never")], OWNER, 3)
+    keeper = Keeper([HOST, GONE, RawHost(name="never")], OWNER, 8)
     with keeper.keeping():
         keeper.heard("gpu1")
         keeper.heard("gone")
-        time.sleep(5)
+        time.sleep(10)
         refused = take(controller="another")
         assert (refused["taken"], refused["left"] > 0) == (False, True)
-    time.sleep(3.5)
+    time.sleep(8.5)
     assert take(controller="another")["taken"], "nobody keeps it any more"
