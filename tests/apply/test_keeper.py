@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from gpuprov.spec.model import RawHost
 
 OWNER: dict[str, Any] = {
     "controller": "elsewhere", "pid": 77, "pid_start": "1", "user": "kim", "host": "ops1",
-    "since": "2026-11-21T08:00:00Z", "run": "friday", "lease": 8,
+    "since": "2026-11-21T08:00:00Z", "run": f"keeper-{os.getpid()}", "lease": 8,
 }  # fmt: skip
 HOST = RawHost(name="gpu1", connection={"ansible_connection": "local"})
 GONE = RawHost(name="gone", connection={"ansible_host": "127.0.0.1", "ansible_port": 1})

@@ -18,6 +18,8 @@ import pytest
 from gpuprov.onhost import guard, lock
 from gpuprov.onhost.locked import LOST, refusal
 
+RUN = f"friday-{os.getpid()}"
+"""Processes of a run are looked for on the whole machine, where other tests may be at the same."""
 OWNER: dict[str, Any] = {
     "controller": "elsewhere",
     "pid": 77,
@@ -25,7 +27,7 @@ OWNER: dict[str, Any] = {
     "user": "kim",
     "host": "ops1",
     "since": "2026-11-21T08:00:00Z",
-    "run": "friday",
+    "run": RUN,
     "lease": 0.4,
 }
 OTHER = {**OWNER, "controller": "another", "host": "ops2"}
@@ -120,7 +122,7 @@ def test_what_a_run_has_started_holds_its_lease(ask: Ask) -> None:
         assert (refused["taken"], refused["left"]) == (False, 0)
         assert "sleep 61.5" in refused["running"][0]
         assert "but this still runs: sleep 61.5" in refusal(refused, (), "apply with")[0]
-        assert ask("take", OTHER, broken=["friday"])["taken"], "a person who names the lock takes it"
+        assert ask("take", OTHER, broken=[RUN])["taken"], "a person who names the lock takes it"
     assert through(mine, "print(1)").returncode == 1
 
 
@@ -180,9 +182,9 @@ def test_a_lock_of_the_version_before_has_no_lease(ask: Ask, tmp_path: Path) -> 
     (tmp_path / "run" / "lock").mkdir(parents=True)
     (tmp_path / "run" / "lock" / "owner.json").write_text(json.dumps(old), encoding="utf-8")
     refused = ask("take", OTHER)
-    assert (refused["taken"], refused["left"], refused["id"]) == (False, None, "friday")
+    assert (refused["taken"], refused["left"], refused["id"]) == (False, None, RUN)
     assert "lease" not in " ".join(refusal(refused, (), "apply with"))
-    assert ask("take", OTHER, broken=["friday"])["taken"]
+    assert ask("take", OTHER, broken=[RUN])["taken"]
 
 
 @pytest.mark.parametrize("clock", ["/bin/date"])
@@ -285,7 +287,7 @@ def test_what_began_while_the_host_was_taken_over_is_waited_for(
     def late(*given: Any) -> str:
         if not children:
             children.append(subprocess.Popen([path, "--", "sleep", "61.5"]))
-            while not lock.running("friday"):
+            while not lock.running(RUN):
                 time.sleep(0.05)
         return fenced(*given)
 
