@@ -16,6 +16,7 @@ from gpuprov.cli.capture import capture
 from gpuprov.cli.change import apply, plan
 from gpuprov.cli.diff import diff
 from gpuprov.cli.drain import drain, undrain
+from gpuprov.cli.drift import drift
 from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
@@ -243,6 +244,7 @@ def export(
 
 cli.add_command(rollout)
 cli.add_command(diff)
+cli.add_command(drift)
 cli.add_command(explain)
 cli.add_command(catalog)
 cli.add_command(capture)

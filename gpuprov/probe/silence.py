@@ -20,7 +20,7 @@ SPEAKING = frozenset(
         "bootloader", "cgpu", "clock", "command_line", "container", "container_engines", "cpu_frequency", "cuda_toolkits",
         "dcgm", "dcgm_units", "default_hugepage", "dracut", "efa", "erdma", "fabric_manager", "gpu_settings",
         "gpu_settings_boot", "gpudirect", "login", "machine", "mig", "mig_boot", "mps", "nccl", "ofed", "os_release", "pcie",
-        "persistenced", "platform", "rdma_host", "repositories", "roce", "space", "sysctl", "sysctl_fixed", "units",
+        "persistenced", "platform", "rdma_host", "repositories", "roce", "space", "sysctl", "sysctl_fixed", "units", "package_history",
     }
 )  # fmt: skip
 """Probes that print something on every Linux host with systemd, whatever is installed there."""
@@ -28,6 +28,7 @@ _PACKAGES = r"native\||plugin\||conf\||dnf\||list\||redhat\||suse\|"
 BLANK: dict[str, str] = {
     "bootloader": r"there\|",
     "dracut": r"none$",
+    "package_history": r"@",
     "cgpu": r"LoadState\|",
     "acceptance_packages": _PACKAGES,
     "container": r"none$",

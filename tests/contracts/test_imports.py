@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("rehearse", "rollout"),
     ("slices",),
     ("accept", "apply", "drain"),
-    ("plan", "judge", "init"),
+    ("plan", "judge", "init", "drift"),
     ("render", "verify", "export", "explain", "report"),
     ("gather", "records"),
     ("fleet",),

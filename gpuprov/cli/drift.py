@@ -1,0 +1,60 @@
+"""The command `gpuprov drift`: parse, call, return the exit code."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from gpuprov.cli import options
+
+
+class Moment(click.ParamType[datetime]):
+    """A time in ISO 8601; without an offset it is UTC."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            then = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+        except ValueError:
+            self.fail(f"{value!r} is no time; write one as 2026-11-17, or 2026-11-17T14:02+01:00", param, ctx)
+        return then if then.tzinfo else then.replace(tzinfo=UTC)
+
+
+@click.command(short_help="Show how hosts have drifted, and what did it.")
+@options.inventory
+@options.reaching
+@options.capabilities
+@click.option(
+    "--since", type=Moment(), metavar="TIME", help="Blame only what was done after TIME, not after the apply."
+)
+@click.option("--timeout", type=options.Seconds(1), default=60.0, show_default=True, help="Seconds for one host.")
+@options.json_flag
+def drift(
+    sources: tuple[str, ...], only: str | None, since: datetime | None, timeout: float, as_json: bool, **reading: Any
+) -> int:
+    """Show what differs on hosts from what was applied and from their specs, and which command did it. Changes nothing.
+
+    The host's receipt says what was applied, the checks of verify what differs, and the logs of apt, dnf and zypper which command
+    changed the packages that a check minds. Shell histories are never read. A host that will not come back from its next boot comes
+    first. Exit code 1: something differs.
+
+    \b
+    Example: gpuprov drift inventory.yaml --limit train
+             gpuprov drift inventory.yaml --since 2026-11-16 --json
+    """
+    from gpuprov import console
+    from gpuprov.drift import drift as judged
+    from gpuprov.drift import text
+    from gpuprov.drift.drift import exit_code
+
+    fleet = options.load(sources, reading)
+    chosen = options.only(only)
+    options.ask_something(fleet, chosen)
+    with console.Progress([raw.name for raw, _ in fleet.pairs], "reading", quiet=True) as progress:
+        pace = options.pace(reading)
+        hosts = judged(fleet.pairs, only=chosen, since=since, pace=pace, timeout=timeout, on_done=progress.done)
+    console.result(text.as_json(hosts) if as_json else text.as_text(hosts, width=console.width()))
+    return exit_code(hosts)

@@ -1,0 +1,47 @@
+"""A fleet -> how each host has drifted. Hosts are read once, with the checks of verify; nothing is changed on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from gpuprov.drift.judge import PROBES, judge
+from gpuprov.drift.model import HostDrift
+from gpuprov.errors import UnreachableError
+from gpuprov.gather.pace import Pace
+from gpuprov.limits import HOST_LIMIT
+from gpuprov.probe.base import Facts
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.verify import Pairs, verify_each
+
+
+def drift(
+    fleet: Pairs,
+    *,
+    only: Collection[str] | None = None,
+    since: datetime | None = None,
+    pace: Pace | None = None,
+    timeout: float = HOST_LIMIT,
+    on_done: Callable[[str], None] | None = None,
+) -> list[HostDrift]:
+    """In the order of the fleet. `since`: only what package managers did after this time counts as a cause, instead of after the last
+    apply."""
+    specs = {raw.name: spec for raw, spec in fleet}
+    judged: dict[str, HostDrift] = {}
+
+    def note(name: str, results: list[Result], found: Facts | UnreachableError) -> None:
+        if isinstance(found, UnreachableError):
+            judged[name] = HostDrift(host=name, state="unreachable", why=results[0].found)
+        else:
+            judged[name] = judge(specs[name], results, found, only=only, since=since)
+        if on_done:
+            on_done(name)
+
+    verify_each(fleet, note, only=only, pace=pace, timeout=timeout, also=PROBES)
+    return [judged[raw.name] for raw, _ in fleet]
+
+
+def exit_code(hosts: Collection[HostDrift]) -> int:
+    """4 if any host was unreachable, else 1 if any is not as it was applied and asked for, else 0."""
+    states = {one.state for one in hosts}
+    return 4 if "unreachable" in states else int(states != {"as applied"})

@@ -1,0 +1,163 @@
+"""One host's results and facts -> its drift. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from gpuprov.drift.model import Cause, Difference, HostDrift, State
+from gpuprov.probe import history, house
+from gpuprov.probe.base import Facts, Probe, ProbeFailed, T
+from gpuprov.records.masking import masked
+from gpuprov.render import digests
+from gpuprov.render.digest import difference, read
+from gpuprov.spec.model import HostSpec
+from gpuprov.verify.evaluate import FAILING, Result
+from gpuprov.verify.verify import next_boot, verdict
+
+PROBES: tuple[Probe[Any], ...] = (house.RECEIPT, house.MARKER, history.HISTORY)
+"""What is read beside what the checks need."""
+VERSION = re.compile(r"\d+(?:\.\d+)+(?:-\d[\w.]*(?:-[a-z]\w*)?)?")
+"""A version of a driver or a release of a kernel, in what a check found."""
+CLOSE = 3
+"""Commands that are named for one difference: the latest."""
+
+
+def judge(
+    spec: HostSpec,
+    results: Sequence[Result],
+    facts: Facts,
+    *,
+    only: Collection[str] | None = None,
+    since: datetime | None = None,
+) -> HostDrift:
+    """What differs now from the spec, whether the spec or the host is another than at the last apply, and what did it."""
+    receipt = _known(facts, house.RECEIPT)
+    changed = _changed(spec, receipt, only)
+    log = _known(facts, history.HISTORY)
+    begin = since or _time(receipt.applied_at if receipt else "")
+    events = [one for one in log.events if begin is None or one.at > begin] if log else []
+    minded: set[tuple[datetime, str]] = set()
+    differences = []
+    for one in results:
+        if one.status not in FAILING or one.moment == "preflight":
+            continue
+        mine = _events_of(one, events)
+        minded |= {(event.at, event.package) for event in mine}
+        differences.append(
+            Difference(
+                capability=one.capability,
+                check=one.check,
+                moment=one.moment,
+                expected=one.expected,
+                found=one.found,
+                fix=one.hint,
+                unread=one.status == "error",
+                reboot_fixes=bool(one.reboot),
+                spec_changed=one.capability in changed,
+                follows=one.follows,
+                causes=_causes(mine),
+            )
+        )
+    boot = next_boot(results).get(spec.name)
+    return HostDrift(
+        host=spec.name,
+        state=_state(results, receipt, changed, differences),
+        applied_at=receipt.applied_at if receipt else "",
+        applied_with=receipt.gpuprov_version if receipt else "",
+        cut_off=bool(_known(facts, house.MARKER)),
+        next_boot=boot.verdict if boot else "unknown",
+        next_boot_reasons=boot.reasons if boot else (),
+        spec_changed=changed,
+        differences=tuple(differences),
+        harmless=len({one.package for one in events if (one.at, one.package) not in minded})
+        if log and log.logs and begin
+        else None,
+        why=f"the receipt is damaged ({receipt.damaged})" if receipt and receipt.damaged else "",
+    )
+
+
+def _state(
+    results: Sequence[Result], receipt: house.Receipt | None, changed: Collection[str], found: Sequence[Difference]
+) -> State:
+    if receipt is None or receipt.damaged or not receipt.capabilities:
+        return "never applied" if receipt is None else "unknown"
+    if any(not one.spec_changed and not one.unread for one in found):
+        return "drifted"
+    if changed:
+        return "spec changed"
+    return "unknown" if verdict(results) != "as wanted" else "as applied"
+
+
+def _changed(spec: HostSpec, receipt: house.Receipt | None, only: Collection[str] | None) -> dict[str, str]:
+    """By capability, what is another than at its last apply; gpuprov's own code and tables do not count."""
+    if receipt is None or receipt.damaged:
+        return {}
+    told: dict[str, str] = {}
+    for name, present in digests(spec).items():
+        if only is not None and name not in only:
+            continue
+        if (applied := receipt.capabilities.get(name)) is None:
+            told[name] = "never applied"
+        elif (before := read(applied.digest)) and before.asked != present.asked:
+            told[name] = difference(before, present._replace(tables=before.tables, role=before.role))
+    return told
+
+
+def _events_of(result: Result, events: Iterable[history.Event]) -> list[history.Event]:
+    """Of packages that the check would change, and those whose name, unit or version stands in what it expected or found."""
+    names = {change.name for change in result.changes if change.kind == "package"}
+    said = f"{result.expected} {result.found}"
+    versions = set(VERSION.findall(said))
+    words = {word.removesuffix(".service") for word in re.findall(r"[a-z0-9][a-z0-9+._-]{2,}", said)}
+    return [
+        one
+        for one in events
+        if one.package in names or one.package in words or any(_names(one, version) for version in versions)
+    ]
+
+
+def _names(event: history.Event, version: str) -> bool:
+    """Whether the package has this version of a driver, or is of the kernel with this release."""
+    upstream = (event.after or event.before).rpartition(":")[2].partition("-")[0]
+    return upstream == version or ("-" in version and event.package.endswith(version))
+
+
+def _causes(events: Sequence[history.Event]) -> tuple[Cause, ...]:
+    """The events by the command they belong to, the latest ones."""
+    commands: dict[tuple[str, str, str], list[history.Event]] = {}
+    for one in events:
+        day = f"{one.at:%Y-%m-%d}" if one.command else f"{one.at:%Y-%m-%d %H:%M}"
+        commands.setdefault((one.command, one.user, day), []).append(one)
+    return tuple(
+        Cause(
+            at=found[0].at.isoformat(timespec="minutes"),
+            command=masked(found[0].command)[0],
+            user=found[0].user,
+            packages=tuple(dict.fromkeys(_told(one) for one in found)),
+        )
+        for found in list(commands.values())[-CLOSE:]
+    )
+
+
+def _told(event: history.Event) -> str:
+    if event.before and event.after:
+        return f"{event.package} {event.before} → {event.after}"
+    return " ".join(word for word in (event.package, event.after or event.before, event.action) if word)
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        then = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return then if then.tzinfo else then.replace(tzinfo=UTC)
+
+
+def _known(facts: Facts, probe: Probe[T]) -> T | None:
+    try:
+        return facts.get(probe)
+    except ProbeFailed:
+        return None

@@ -1,0 +1,56 @@
+"""A host's drift, as it is told and as it stands in JSON."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+State = Literal["as applied", "drifted", "spec changed", "never applied", "unknown", "unreachable"]
+"""drifted: the host is not what was applied, though the spec asks for the same. spec changed: what differs, or would be applied anew,
+is of capabilities whose spec changed. unknown: nothing differs, but not all could be read."""
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """One command of a package manager, with the packages of it that concern a difference. `at` in the host's own time, ISO 8601."""
+
+    at: str
+    command: str = ""
+    user: str = ""
+    packages: tuple[str, ...] = ()
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """A check that fails now; `unread`: of which nobody knows, because the host could not be read. `reboot_fixes`: the next boot
+    brings it right. `spec_changed`: its capability is asked for otherwise than it was applied. `follows`: the failing check without
+    which this one would not fail."""
+
+    capability: str
+    check: str
+    moment: str
+    expected: str
+    found: str
+    fix: str
+    unread: bool = False
+    reboot_fixes: bool = False
+    spec_changed: bool = False
+    follows: str = ""
+    causes: tuple[Cause, ...] = ()
+
+
+class HostDrift(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host's drift comes to. `applied_at` and `applied_with`: of its receipt. `spec_changed`: by capability, what is another.
+    `harmless`: packages that were changed since then, and that no check minds; None where the host has no log of them that is read.
+    `why`: of a host that cannot be judged."""
+
+    host: str
+    state: State
+    applied_at: str = ""
+    applied_with: str = ""
+    cut_off: bool = False
+    next_boot: str = "unknown"
+    next_boot_reasons: tuple[str, ...] = ()
+    spec_changed: dict[str, str] = {}
+    differences: tuple[Difference, ...] = ()
+    harmless: int | None = None
+    why: str = ""

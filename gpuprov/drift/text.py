@@ -1,0 +1,138 @@
+"""Drift as text and as JSON. Pure functions."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from gpuprov.drift.model import Cause, Difference, HostDrift, State
+from gpuprov.inventory.names import folded
+from gpuprov.shown import cleaned
+
+ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied", "spec changed", "as applied")
+WORDS: dict[State, str] = {
+    "unreachable": "unreachable",
+    "drifted": "drifted",
+    "unknown": "not proven",
+    "never applied": "never applied by gpuprov",
+    "spec changed": "as applied, but the spec has changed since",
+    "as applied": "as applied",
+}
+MARGIN = 12
+MOST = 4
+"""Packages of a command that are named."""
+
+
+def as_json(hosts: Sequence[HostDrift]) -> str:
+    """`{"gpuprov_drift": 1, "hosts": [...], "summary": {...}}`."""
+    counts = {state: sum(one.state == state for one in hosts) for state in ORDER}
+    told = {"gpuprov_drift": 1, "hosts": hosts, "summary": {**counts, "lost_at_next_boot": len(_lost(hosts))}}
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
+
+
+def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
+    """Equal hosts once, the worst first; then one line that sums up. Times are the hosts' own."""
+    alike: dict[object, list[HostDrift]] = {}
+    for one in sorted(hosts, key=_rank):
+        alike.setdefault(_key(one), []).append(one)
+    lines: list[str] = []
+    for group in alike.values():
+        lines += [*_group(group, width), ""]
+    return "\n".join([*lines, _summary(hosts)]) + "\n"
+
+
+def _lost(hosts: Sequence[HostDrift]) -> list[str]:
+    return [one.host for one in hosts if one.next_boot == "wrong" and one.state != "unreachable"]
+
+
+def _rank(one: HostDrift) -> tuple[int, int]:
+    return ORDER.index(one.state), one.next_boot != "wrong"
+
+
+def _key(one: HostDrift) -> object:
+    """What is told of a host but for the times and numbers of its own."""
+    found = tuple((each.check, each.expected, each.found, each.spec_changed) for each in one.differences)
+    return one.state, one.why, one.cut_off, one.next_boot, tuple(one.spec_changed.items()), found, one.applied_with
+
+
+def _group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
+    first = group[0]
+    names = folded(one.host for one in group)
+    yield f"{names}{f' ({len(group)} hosts)' if group[1:] else ''}: {WORDS[first.state]}"
+    if first.why:
+        yield from _labelled("why", first.why, width)
+    if first.applied_at:
+        of = f" ({first.host})" if group[1:] else ""
+        yield from _labelled("applied", f"{first.applied_at} with gpuprov {first.applied_with}{of}", width)
+    if first.cut_off:
+        yield from _labelled("cut off", "the last apply did not end: apply again", width)
+    for name, what in first.spec_changed.items():
+        yield from _labelled("spec", f"{name}: {what}", width)
+    roots = [one for one in first.differences if not one.follows]
+    for one in roots:
+        yield from _difference(
+            one, [each.check for each in first.differences if each.follows == one.check], group, width
+        )
+    if first.state == "unreachable":
+        return
+    if first.harmless:
+        count = first.harmless
+        yield from _labelled(
+            "also",
+            f"{count} other package{'s' * (count != 1)} changed since; no check minds {'it' if count == 1 else 'them'}",
+            width,
+        )
+    verdict = {
+        "right": "right: a reboot leaves or makes it as the spec asks",
+        "wrong": "WRONG: the host will not come back as the spec asks",
+    }.get(first.next_boot, "unknown")
+    reasons = (
+        f": {'; '.join(first.next_boot_reasons)}" if first.next_boot_reasons and first.next_boot != "right" else ""
+    )
+    yield from _labelled("next boot", verdict + reasons, width)
+
+
+def _difference(one: Difference, followers: Sequence[str], group: Sequence[HostDrift], width: int) -> Iterator[str]:
+    yield f"  {cleaned(one.check)}"
+    yield from _labelled("expected", one.expected, width)
+    yield from _labelled("found", one.found, width)
+    of = f" ({group[0].host})" if group[1:] else ""
+    for cause in one.causes:
+        yield from _labelled("by", cause_in_words(cause) + of, width)
+    if not one.causes and not one.unread:
+        said = "the spec changed" if one.spec_changed else "no log of the host's package managers names it"
+        yield from _labelled("by", said, width)
+    if followers:
+        yield from _labelled(f"and {len(followers)}", f"that follow: {', '.join(followers)}", width)
+    yield from _labelled("fix", one.fix, width)
+
+
+def cause_in_words(cause: Cause) -> str:
+    """`Tue 2026-11-17 14:02 +01:00, by alice (1000): apt upgrade: libnvidia-compute-570 570.1 → 570.2 and 3 more`."""
+    at = datetime.fromisoformat(cause.at)
+    zone = at.isoformat()[-6:]
+    more = f" and {len(cause.packages) - MOST} more" if len(cause.packages) > MOST else ""
+    user = f", by {cause.user}" if cause.user else ""
+    command = f": {cause.command}" if cause.command else ""
+    return f"{at:%a %Y-%m-%d %H:%M} {zone}{user}{command}: {', '.join(cause.packages[:MOST])}{more}"
+
+
+def _summary(hosts: Sequence[HostDrift]) -> str:
+    counts = [(state, sum(one.state == state for one in hosts)) for state in ORDER]
+    parts = [f"{count} {WORDS[state]}" for state, count in counts if count]
+    lost = _lost(hosts)
+    told = f"{len(hosts)} host{'s' * (len(hosts) != 1)}: {', '.join(parts)}"
+    return told + (f"; {len(lost)} will not come back from the next boot as the spec asks" if lost else "")
+
+
+def _labelled(label: str, value: str, width: int) -> Iterator[str]:
+    pieces = [
+        piece
+        for line in cleaned(value).splitlines()
+        for piece in textwrap.wrap(line, max(width - MARGIN, 30), break_long_words=False) or [""]
+    ]
+    for number, piece in enumerate(pieces):
+        yield f"  {label if not number else '':<{MARGIN - 2}}{piece}"

@@ -1,0 +1,149 @@
+"""`gpuprov drift`: what differs from the receipt and the spec, and what did it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.capabilities.persistence.fragment import Persistence
+from gpuprov.drift import text
+from gpuprov.drift.drift import exit_code
+from gpuprov.drift.judge import judge
+from gpuprov.drift.model import HostDrift
+from gpuprov.probe.base import Facts, Output
+from gpuprov.render import digests
+from gpuprov.spec.model import HostSpec
+from gpuprov.verify.evaluate import evaluate
+from tests.capabilities.asking import NEWER, good, packages, units
+
+APPLIED = "2026-11-10T09:00:00Z"
+SPEC = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver()})
+UPGRADE = """@zone +0100
+@apt
+
+Start-Date: 2026-11-09  11:00:00
+Commandline: apt-get install nvidia-kernel-dkms
+Install: nvidia-kernel-dkms:amd64 (535.261.03-1)
+End-Date: 2026-11-09  11:01:00
+
+Start-Date: 2026-11-17  14:02:00
+Commandline: apt upgrade -o Acquire::http::Proxy=http://me:hunter2@proxy
+Requested-By: alice (1000)
+Upgrade: nvidia-kernel-dkms:amd64 (535.261.03-1, 535.309.01-0+deb12u1), tzdata:all (2024a, 2025b)
+End-Date: 2026-11-17  14:03:00
+"""
+"""In the format of apt's history.log; tests/probe/test_history.py has real ones."""
+
+
+def receipt(of: HostSpec, **fields: Any) -> str:
+    told = {name: {"digest": str(digest), "applied_at": APPLIED} for name, digest in digests(of).items()}
+    return json.dumps({"applied_at": APPLIED, "gpuprov_version": "0.1", "capabilities": told, **fields})
+
+
+def drifted(of: HostSpec | None = None, since: datetime | None = None, **outputs: str) -> HostDrift:
+    wanted = of or SPEC
+    told = good() | {"receipt": receipt(wanted), "apply_marker": "", "package_history": "@zone +0000\n@apt\n"} | outputs
+    facts = Facts({name: one if isinstance(one, Output) else Output(one) for name, one in told.items()})
+    return judge(wanted, evaluate(wanted, facts), facts, since=since)
+
+
+def test_a_host_that_is_what_was_applied() -> None:
+    found = drifted()
+    assert (found.state, found.differences, found.spec_changed, found.harmless) == ("as applied", (), {}, 0)
+    assert (found.applied_at, found.applied_with) == (APPLIED, "0.1")
+    assert exit_code([found]) == 0
+
+
+UPGRADED = {"packages": packages(version=NEWER), "package_history": UPGRADE}
+
+
+def test_somebody_ran_apt_upgrade_on_tuesday() -> None:
+    found = drifted(**UPGRADED)
+    assert found.state == "drifted"
+    version = next(one for one in found.differences if one.causes)
+    (cause,) = version.causes
+    assert (cause.at, cause.user) == ("2026-11-17T14:02+01:00", "alice (1000)")
+    assert cause.packages == ("nvidia-kernel-dkms 535.261.03-1 → 535.309.01-0+deb12u1",)
+    assert "hunter2" not in msgspec.json.encode(found).decode()
+    assert found.harmless == 1, "tzdata; not what was done before the apply"
+    told = text.as_text([found])
+    assert "Tue 2026-11-17 14:02 +01:00, by alice (1000): apt upgrade" in told
+    assert exit_code([found]) == 1
+
+
+def test_what_was_done_before_is_blamed_only_when_asked_for() -> None:
+    assert not any(one.causes for one in drifted(since=datetime(2026, 11, 18, tzinfo=UTC), **UPGRADED).differences)
+    found = drifted(since=datetime(2026, 11, 1, tzinfo=UTC), **UPGRADED)
+    (causes,) = {one.causes for one in found.differences if one.causes}
+    assert [one.command.split()[0] for one in causes] == ["apt-get", "apt"]
+
+
+def test_another_spec_is_no_drift_of_the_host() -> None:
+    before = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(version="535.247.01")})
+    found = drifted(receipt=receipt(before))
+    assert (found.state, found.spec_changed) == ("spec changed", {"nvidia_driver": "what is asked for"})
+    assert "as applied, but the spec has changed since" in text.as_text([found])
+
+
+@pytest.mark.parametrize(
+    ("outputs", "state"),
+    [
+        ({"receipt": ""}, "never applied"),
+        ({"receipt": "{"}, "unknown"),
+        ({"receipt": json.dumps({"applied_at": "x", "capabilities": {}})}, "unknown"),
+    ],
+)
+def test_a_host_of_which_nothing_is_known_to_be_applied(outputs: dict[str, str], state: str) -> None:
+    found = drifted(**outputs)
+    assert found.state == state
+    assert exit_code([found]) == 1
+
+
+def test_a_package_is_named_by_its_unit_too() -> None:
+    wanted = HostSpec(name="gpu1", capabilities={"persistence": Persistence()})
+    removed = UPGRADE.replace(
+        "Upgrade: nvidia-kernel-dkms:amd64 (535.261.03-1, 535.309.01-0+deb12u1),",
+        "Remove: nvidia-persistenced:amd64 (535.171.04-1),",
+    )
+    gone = units(daemon=("inactive", ""))
+    found = drifted(wanted, units=gone, package_history=removed)
+    causes = [one.causes for one in found.differences if one.check == "persistence.enabled"]
+    assert [cause.packages for (cause,) in causes] == [("nvidia-persistenced 535.171.04-1 removed",)]
+
+
+def test_what_no_log_names_is_said() -> None:
+    found = drifted(packages=packages(version=NEWER), package_history="@zone +0000\n")
+    assert found.harmless is None
+    assert "no log of the host's package managers names it" in text.as_text([found])
+
+
+def test_hosts_alike_are_told_once_and_the_worst_first() -> None:
+    one = drifted(**UPGRADED)
+    hosts = [
+        drifted(),
+        *(msgspec.structs.replace(one, host=f"gpu{number}") for number in range(3)),
+        HostDrift(host="gone", state="unreachable", why="no route"),
+    ]
+    told = text.as_text(hosts)
+    assert told.index("gone: unreachable") < told.index("gpu[0:2] (3 hosts): drifted") < told.index("as applied")
+    assert told.splitlines()[-1].startswith("5 hosts: 1 unreachable, 3 drifted, 1 as applied")
+    assert exit_code(hosts) == 4
+
+
+def test_what_a_host_says_moves_no_cursor() -> None:
+    history = UPGRADE.replace("apt upgrade", "apt \x1b[2Jupgrade")
+    assert "\x1b" not in text.as_text([drifted(packages=packages(version=NEWER), package_history=history)])
+
+
+def test_json_has_counts_of_every_state() -> None:
+    told = json.loads(text.as_json([drifted(), drifted(**UPGRADED)]))
+    assert told["gpuprov_drift"] == 1
+    assert {name: count for name, count in told["summary"].items() if count} == {"drifted": 1, "as applied": 1} | (
+        {"lost_at_next_boot": 1} if told["summary"]["lost_at_next_boot"] else {}
+    )
+    assert [one["state"] for one in told["hosts"]] == ["as applied", "drifted"]
