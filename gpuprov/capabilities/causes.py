@@ -87,6 +87,18 @@ PRESUPPOSES: Mapping[str, tuple[str, ...]] = {
     "rdma.efa_interfaces": ("rdma.efa_driver",),
     "rdma.efa_gpudirect": ("rdma.efa_driver",),
     "acceptance.result": ("acceptance.tools", *_LOADED),
+    "health.gpus": _LOADED,
+    "health.xid": ("health.kernel_log",),
+    "health.programs": ("health.kernel_log",),
+    "health.sxid": ("health.kernel_log",),
+    "health.recovery": ("health.gpus", "health.xid", *_LOADED),
+    "health.ecc_mode": ("health.gpus", *_LOADED),
+    "health.ecc_errors": ("health.gpus", *_LOADED),
+    "health.remapped_rows": ("health.gpus", *_LOADED),
+    "health.retired_pages": ("health.gpus", *_LOADED),
+    "health.slowdown": ("health.gpus", *_LOADED),
+    "health.temperature": ("health.gpus", *_LOADED),
+    "health.power": ("health.gpus", *_LOADED),
 }
 """By check: others of the same host without which it cannot pass."""
 
