@@ -99,6 +99,12 @@ PRESUPPOSES: Mapping[str, tuple[str, ...]] = {
     "health.slowdown": ("health.gpus", *_LOADED),
     "health.temperature": ("health.gpus", *_LOADED),
     "health.power": ("health.gpus", *_LOADED),
+    "health.nvlink_errors": ("health.gpus", *_LOADED),
+    "health.pcie_replays": ("health.gpus", *_LOADED),
+    "health.firmware": ("health.gpus", *_LOADED),
+    "health.pcie_errors": ("health.kernel_log",),
+    "health.rdma_log": ("health.kernel_log",),
+    "health.kernel": ("health.kernel_log",),
 }
 """By check: others of the same host without which it cannot pass."""
 

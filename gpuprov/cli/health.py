@@ -36,7 +36,7 @@ def health(sources: tuple[str, ...], since: str | None, timeout: float, as_json:
     from gpuprov.report import health as report
     from gpuprov.report import results as reporting
     from gpuprov.report import retry
-    from gpuprov.report.files import check_writable
+    from gpuprov.report.files import check_writable, write_atomic
     from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
     from gpuprov.verify.verify import verify
 
@@ -53,6 +53,9 @@ def health(sources: tuple[str, ...], since: str | None, timeout: float, as_json:
         )  # fmt: skip
     results = of_health(found)
     page = about("health", sources, reading, None, files) if files["html"] else None
+    metrics = files.pop("prometheus")
+    if metrics:
+        write_atomic(metrics, report.as_metrics(results))
     reporting.show(results, quiet=True, **files, took=took, about=page, title="gpuprov health")
     if as_json:
         console.result(report.as_json(results))

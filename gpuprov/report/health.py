@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from gpuprov import __version__
+from gpuprov.report.prometheus import sample
 from gpuprov.report.text import labelled
 from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result
@@ -76,3 +78,31 @@ def as_json(results: Sequence[Result]) -> str:
         for one in fitness(results)
     ]
     return json.dumps({"gpuprov": __version__, "exit_code": health_code(results), "hosts": hosts}, indent=2)
+
+
+METRICS = {
+    "gpuprov_health_timestamp_seconds": "When the health check that wrote this file ended, in Unix time.",
+    "gpuprov_host_fit": "1 if the host is fit for work, 0 if not, -1 if that is not proven.",
+    "gpuprov_host_action": "1 for the most severe action that is asked for on the host.",
+    "gpuprov_health_check_failed": "1 for each check of the host that fails and follows from no other.",
+}
+"""Name and help of each metric, in the order of the file; all are gauges, and none is one of `gpuprov verify`."""
+FIT = {"yes": 1, "until": 0, "no": 0, "not proven": -1}
+
+
+def as_metrics(results: Sequence[Result], now: float | None = None) -> str:
+    """The same for node_exporter's textfile collector."""
+    lines: dict[str, list[str]] = {name: [] for name in METRICS}
+    ended = time.time() if now is None else now
+    lines["gpuprov_health_timestamp_seconds"].append(sample("gpuprov_health_timestamp_seconds", round(ended, 3)))
+    for one in fitness(results):
+        lines["gpuprov_host_fit"].append(sample("gpuprov_host_fit", FIT[one.fit], host=one.host))
+        if one.action != "none":
+            lines["gpuprov_host_action"].append(sample("gpuprov_host_action", 1, host=one.host, action=one.action))
+        for cause in one.causes:
+            labels = {"host": one.host, "check": cause.check, "action": cause.action or "none"}
+            lines["gpuprov_health_check_failed"].append(sample("gpuprov_health_check_failed", 1, **labels))
+    told = []
+    for name, found in lines.items():
+        told += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} gauge", *found] if found else []
+    return "\n".join(told) + "\n"

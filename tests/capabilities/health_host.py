@@ -62,4 +62,34 @@ OFF_THE_BUS = xid(79, "pid='<unknown>', name=<unknown>, GPU has fallen off the b
 GSP = xid(119, "pid=4711, name=python3, Timeout after 6s of waiting for RPC response from GPU0 GSP!")
 NEEDS_RESET = xid(154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)")
 NEEDS_NOTHING = xid(154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
-PROBES = {"kernel_log": log(), "gpu_health": smi()}
+
+
+def nvlinks(links: int = 18, replays: object = 0, recoveries: object = 0, crc: object = 0) -> str:
+    """nvidia-smi nvlink -e of one GPU, of which the last link has these."""
+    lines = ["GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-00000001-0000-0000-0000-000000000000)"]
+    for link in range(links):
+        found = (replays, recoveries, crc) if link == links - 1 else (0, 0, 0)
+        names = ("Replay", "Recovery", "CRC")
+        lines += [f"\t Link {link}: {name} Errors: {number}" for name, number in zip(names, found, strict=True)] + [""]
+    return "\n".join(lines)
+
+
+def ports(**counted: object) -> str:
+    """The counters of one port, by name."""
+    names = ("link_downed", "symbol_error", "link_error_recovery", "port_rcv_errors")
+    return "".join(f"counter|mlx5_0|1|{name}|{counted.get(name, 0)}\n" for name in names)
+
+
+def hardware(sockets: int = 2, cores: int = 4, swap: int = 0, nvme: int = 8, **states: str) -> str:
+    rows = [f"core|{socket}|{core}" for socket in range(sockets) for core in range(cores)] * 2
+    rows += ["memory|2113461124", f"swap|{swap}", f"nvme|{nvme}"]
+    return "\n".join(rows + [f"interface|{name}|{state}" for name, state in {"eth0": "up", **states}.items()]) + "\n"
+
+
+PROBES = {
+    "kernel_log": log(),
+    "gpu_health": smi(),
+    "nvlink_errors": nvlinks(),
+    "port_errors": ports(),
+    "hardware": hardware(),
+}

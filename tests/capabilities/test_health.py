@@ -23,7 +23,10 @@ from tests.capabilities.health_host import (
     NOW,
     OFF_THE_BUS,
     both,
+    hardware,
     log,
+    nvlinks,
+    ports,
     real,
     smi,
     xid,
@@ -127,6 +130,107 @@ ROWS = [
     Row("one of two GPUs", ROWS_, None, gpus(both(Remapping_Failure_Occurred="Yes")), "fail", "0000:3b:00.0 has a remapping"),
 ]  # fmt: skip
 
+NVLINK, AER, REPLAYS, PORTS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, KERNEL = (
+    f"health.{name}"
+    for name in (
+        "nvlink_errors",
+        "pcie_errors",
+        "pcie_replays",
+        "ports",
+        "rdma_log",
+        "firmware",
+        "cpus",
+        "memory",
+        "devices",
+        "kernel",
+    )
+)
+DECLARED = {
+    "ignored_xids", "pcie_replays", "link_downed", "port_errors", "sockets", "cores", "memory", "nvme", "interfaces",
+}  # fmt: skip
+"""Fields without a default: what they say is judged only where somebody says it."""
+CORRUPT = "WARNING: infoROM is corrupted at gpu 0000:19:00.0"
+NCCL = (
+    "pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 "
+    "in libnccl.so.2[7f7c7ac00000+d3d3000]"
+)
+AER_CORRECTED = "pcieport 0000:00:1c.5: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
+AER_FATAL = "pcieport 0000:15:01.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)"
+SLOT = "mlx5_core 0000:5c:00.0: mlx5_pcie_event:299:(pid 268269): Detected insufficient power on the PCIe slot (27W)."
+HOT = "mlx5_core 0000:5c:00.0: mlx5_port_module_event:1131:(pid 0): Port module event[error]: module 0, Cable error, High Temperature"
+REFUSED = "mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 268269): ACCESS_REG(0x805) op_mod(0x1) failed, status bad resource(0x5)"
+
+
+def has(probe: str, text: str) -> dict[str, str]:
+    return {probe: text}
+
+
+REST = [
+    Row("NVLinks without errors", NVLINK, None, {}, "pass", "1 GPUs; 0 CRC errors"),
+    Row("replays", NVLINK, None, has("nvlink_errors", nvlinks(replays=3)), "fail", "GPU 0 has 3 replays", "explain 74"),
+    Row("recoveries", NVLINK, None, has("nvlink_errors", nvlinks(recoveries=1)), "fail", "1 recoveries"),
+    Row("as many as are let pass", NVLINK, Health(nvlink_errors=3), has("nvlink_errors", nvlinks(replays=3)), "pass"),
+    Row("CRC errors are told", NVLINK, None, has("nvlink_errors", nvlinks(crc=9)), "pass", "9 CRC errors"),
+    Row("no NVLink", NVLINK, None, has("nvlink_errors", nvlinks(links=0)), "n/a", "no GPU has NVLinks"),
+    Row("errors that are not told", NVLINK, None, has("nvlink_errors", nvlinks(2).replace(": 0", ": N/A")), "skip", "of GPU 0"),
+    Row("no PCIe error", AER, None, {}, "pass", "none since"),
+    Row("a corrected one", AER, None, said(AER_CORRECTED), "pass", "corrected: 1 lines"),
+    Row("an uncorrected one", AER, None, said(AER_CORRECTED, AER_FATAL), "fail", "severity=Uncorrected", "reseat"),
+    Row("replays not declared", REPLAYS, None, {}, "n/a", "not in the spec"),
+    Row("67 replays, on a real H100", REPLAYS, Health(pcie_replays=10), {}, "fail", "0000:19:00.0 has 67", "reseat"),
+    Row("as many as declared", REPLAYS, Health(pcie_replays=67), {}, "pass", "at most 67"),
+    Row("replays that are not told", REPLAYS, Health(pcie_replays=1), gpus(Replays_Since_Reset="N/A"), "skip", "not told"),
+    Row("ports not declared", PORTS, None, {}, "n/a", "is in the spec"),
+    Row("a flapping port", PORTS, Health(link_downed=2), has("port_errors", ports(link_downed=14)), "fail", "down 14 times", "cable"),
+    Row("port errors", PORTS, Health(port_errors=0), has("port_errors", ports(symbol_error=7)), "fail", "symbol_error 7", "perfquery"),
+    Row("good ports", PORTS, Health(link_downed=2, port_errors=0), has("port_errors", ports(link_downed=2)), "pass", "1 ports"),
+    Row("a port that does not tell", PORTS, Health(link_downed=2), has("port_errors", ports(link_downed="")), "skip", "not told"),
+    Row("no ports", PORTS, Health(link_downed=2), has("port_errors", ""), "n/a", "no RDMA device"),
+    Row("HCAs are content", RDMA, None, {}, "pass", "none since"),
+    Row("an HCA without power", RDMA, None, said(SLOT), "fail", "insufficient power", "slot"),
+    Row("a hot transceiver", RDMA, None, said(HOT), "fail", "High Temperature", "air flow"),
+    Row("registers that firmware keeps", RDMA, None, said(REFUSED), "pass", "told: 1 lines"),
+    Row("one firmware", FIRMWARE, None, {}, "pass", "VBIOS 96.00.74.00.0D"),
+    Row("two VBIOS", FIRMWARE, None, gpus(both(VBIOS_Version="96.00.89.00.01")), "fail", "96.00.89.00.01 on 0000:3b:00.0", "vendor"),
+    Row("two InfoROMs", FIRMWARE, None, gpus(both(Image_Version="G520.0200.00.07")), "fail", "InfoROM: G520.0200.00.05 on"),
+    Row("as they may be", FIRMWARE, Health(firmware="any"), gpus(both(VBIOS_Version="96.00.89.00.01")), "n/a", "any"),
+    Row("another model", FIRMWARE, None, gpus(both(VBIOS_Version="1", Image_Version="2", Product_Name="NVIDIA A10")), "pass"),
+    Row("a corrupt InfoROM", FIRMWARE, Health(firmware="any"), gpus(f"{smi()}{CORRUPT}\n"), "fail", "corrupted at gpu", "support"),
+    Row("a GPU that does not tell", FIRMWARE, None, gpus(VBIOS_Version="N/A", Image_Version="N/A"), "skip", "no GPU tells"),
+    Row("a crash in NCCL", PROGRAMS, Health(program_errors="fail"), said(NCCL), "fail", "in libnccl", "restart the program"),
+    Row("a crash in NCCL is told", PROGRAMS, None, said(NCCL), "pass", "told only: 1 ended otherwise"),
+    Row("killed for want of memory", PROGRAMS, Health(program_errors="fail"),
+        said("Out of memory: Killed process 4711 (python3) total-vm:1kB"), "fail", "Out of memory"),
+    Row("CPUs not declared", CPUS, None, {}, "n/a", "is in the spec"),
+    Row("CPUs as declared", CPUS, Health(sockets=2, cores=8), {}, "pass", "2 sockets, 8 cores"),
+    Row("a socket is off", CPUS, Health(sockets=2), has("hardware", hardware(sockets=1)), "fail", "1 sockets", "event log"),
+    Row("cores are off", CPUS, Health(cores=16), {}, "fail", "8 cores"),
+    Row("memory not declared", MEMORY, None, {}, "n/a", "is in the spec"),
+    Row("memory as declared", MEMORY, Health(memory=2000), {}, "pass", "2015.6 GiB"),
+    Row("a module is off", MEMORY, Health(memory=2048), {}, "fail", "2015.6 GiB", "event log"),
+    Row("no swap", MEMORY, Health(swap="none"), {}, "pass", "0 MiB swap"),
+    Row("swap that should not be", MEMORY, Health(swap="none"), has("hardware", hardware(swap=2097152)), "fail", "2048", "swapoff"),
+    Row("swap that should be", MEMORY, Health(swap="present"), {}, "fail", "0 MiB swap", "swapon"),
+    Row("devices not declared", DEVICES, None, {}, "n/a", "is in the spec"),
+    Row("devices as declared", DEVICES, Health(nvme=8, interfaces=("eth0",)), {}, "pass", "8 NVMe drives, eth0 up"),
+    Row("a drive is gone", DEVICES, Health(nvme=8), has("hardware", hardware(nvme=7)), "fail", "7 NVMe drives", "seat"),
+    Row("an interface is down", DEVICES, Health(interfaces=("eth1",)), has("hardware", hardware(eth1="down")), "fail", "eth1 is down"),
+    Row("an interface is not there", DEVICES, Health(interfaces=("eth9",)), {}, "fail", "eth9 is not there"),
+    Row("a quiet kernel", KERNEL, None, {}, "pass", "none since"),
+    Row("a file system", KERNEL, None, said("EXT4-fs (nvme0n1p2): Remounting filesystem read-only"), "fail", "read-only", "fsck"),
+    Row("a lock-up", KERNEL, None, said("watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]"), "fail", "stuck for"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", REST, ids=lambda row: str(row.name))
+def test_links_and_the_rest(row: Row) -> None:
+    judge(row)
+
+
+def test_cpus_that_the_kernel_does_not_tell_are_no_pass() -> None:
+    with pytest.raises(ProbeFailed, match="does not tell its CPUs"):
+        ask(CPUS, Health(cores=8), hardware=hardware(sockets=0))
+
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.name))
 def test_check(row: Row) -> None:
@@ -170,7 +274,8 @@ def test_gpus_that_do_not_answer_are_no_pass(check: str) -> None:
 def test_each_default_has_a_source() -> None:
     known = {one.key: one.value for one in health_file().defaults}
     defaults = msgspec.structs.asdict(Health())
-    assert defaults.pop("ignored_xids") == ()
+    assert {name for name, value in defaults.items() if value in (None, ())} == DECLARED
+    defaults = {name: value for name, value in defaults.items() if name not in DECLARED}
     assert defaults == known
     assert all(health_file().sources[key].url for one in health_file().defaults for key in one.source)
 

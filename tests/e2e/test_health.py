@@ -26,6 +26,12 @@ PLANTED = {  # fault -> the action, and words of what its check found
     "gpu-power-brake=0": ("drain", "0001:10:00.0 is slow: HW Slowdown, HW Power Brake Slowdown"),
     "xid-program=0": ("restart", "Xid 31 on 0001:10:00"),
     "xid-reset=1": ("reset", "Xid 119 on 0001:11:00"),
+    "nvlink-errors=0": ("reset", "GPU 0 has 5 replays and 5 recoveries"),
+    "vbios-differs=1": ("", "96.00.89.00.01 on 0001:11:00.0"),
+    "pcie-uncorrected=0": ("drain", "severity=Uncorrected (Fatal)"),
+    "hca-hot": ("drain", "High Temperature"),
+    "nccl-crash": ("restart", "in libnccl"),
+    "filesystem-read-only": ("drain", "read-only"),
     "sxid-fatal": ("reset", "SXid 20034 on nvidia-nvswitch1"),
 }
 

@@ -9,7 +9,8 @@ import pytest
 
 from gpuprov.capabilities.health import watched
 from gpuprov.probe.base import Facts, Output
-from gpuprov.report.health import as_json, as_text
+from gpuprov.report import prometheus
+from gpuprov.report.health import METRICS, as_json, as_metrics, as_text
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result, evaluate
 from gpuprov.verify.fitness import fitness, health_code, of_health
@@ -80,13 +81,14 @@ def test_a_host_that_is_well() -> None:
 
 
 def test_a_lost_gpu_is_one_cause() -> None:
-    """Seven checks ask the GPUs; none of them is told beside what they follow from."""
+    """Many checks ask the GPUs; none of them is told beside what they follow from."""
     lost = "@present 1\n@smi\nUnable to determine the device handle for GPU0000:19:00.0: GPU is lost.\n"
     found = judged(gpu_health=lost, kernel_log=log(OFF_THE_BUS))
     (one,) = fitness(found)
     assert (one.fit, one.action) == ("until", "reboot")
     assert [cause.check for cause in one.causes] == ["health.xid", "health.gpus"]
-    assert len(one.followers["health.gpus"]) == 8 or len(one.followers["health.gpus"]) == 7
+    asked = {"ecc_mode", "ecc_errors", "remapped_rows", "retired_pages", "slowdown", "temperature", "power", "firmware"}
+    assert {check.partition(".")[2] for check in one.followers["health.gpus"]} >= asked
     text = as_text(found)
     assert text.startswith("gpu1  fit for work: not until it is restarted\n")
     assert "because   health.xid [reboot]: Xid 79" in text
@@ -116,3 +118,16 @@ def test_the_next_boot_mends_what_a_reset_mends() -> None:
 def test_other_capabilities_say_nothing_of_health() -> None:
     other = Result(host="gpu1", capability="mig", check="mig.mode", status="fail")
     assert of_health([other, PASS]) == [PASS]
+
+
+def test_the_same_as_metrics_of_their_own() -> None:
+    """node_exporter refuses two files with one metric."""
+    rows = [PASS, row("xid", "fail", "reset"), row("x", "skip", host="gpu2"), row("gpus", host='gpu"3')]
+    text = as_metrics(rows, now=1.5)
+    assert "gpuprov_health_timestamp_seconds 1.5\n" in text
+    assert 'gpuprov_host_fit{host="gpu1"} 0\n' in text
+    assert 'gpuprov_host_fit{host="gpu2"} -1\n' in text
+    assert 'gpuprov_host_fit{host="gpu\\"3"} 1\n' in text
+    assert 'gpuprov_host_action{host="gpu1",action="reset"} 1\n' in text
+    assert 'gpuprov_health_check_failed{host="gpu1",check="health.xid",action="reset"} 1\n' in text
+    assert not set(METRICS) & set(prometheus.METRICS)

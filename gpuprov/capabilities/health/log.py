@@ -21,6 +21,10 @@ NVLINK5 = range(144, 151)
 """Xids whose lines say Fatal or Nonfatal themselves; of the latter NVIDIA asks for nothing, and Xid 154 says it where it does."""
 
 
+ENDED = r"segfault at .* in libnccl|Out of memory: Kill|oom-kill:"
+"""Programs that ended by a crash in NCCL, or because memory ran out."""
+
+
 class Judged(NamedTuple):
     """An event with what is to be done; `named`: somebody says so."""
 
@@ -133,16 +137,23 @@ def xid(ctx: Ctx) -> Outcome:
 
 @check("health.programs", KERNEL_LOG, fields=("since", "program_errors"), evidence=XIDS)
 def programs(ctx: Ctx) -> Outcome:
-    """No Xid after which a program is to be restarted; with program_errors: tell they are only told."""
+    """No Xid after which a program is to be restarted, no crash in NCCL, none killed for want of memory; with tell they are told."""
     log = readable(ctx)
     found = [one for one in standing(log, ctx.fragment.ignored_xids) if one.action == "restart"]
-    expected = "no program ended by its GPU"
-    if not found:
+    expected = "no program ended by its GPU, in NCCL or for want of memory"
+    ended = log.matching(ENDED)
+    said = f'{len(ended)} ended otherwise, last {moment(ended[-1].at)}: "{ended[-1].text[:120]}"' if ended else ""
+    told = "; ".join(filter(None, (listed(found), said)))
+    if not told:
         return ok(f"none {span(log)}", expected)
     if ctx.fragment.program_errors == "tell":
-        return ok(f"told only: {listed(found)}", expected, action="restart")
-    hint = f"{found[0].words}; gpuprov explain {found[0].event.number}"
-    return fail(expected, listed(found), hint, action="restart")
+        return ok(f"told only: {told}", expected, action="restart")
+    hint = (
+        f"{found[0].words}; gpuprov explain {found[0].event.number}"
+        if found
+        else "restart the program; its own log says more"
+    )
+    return fail(expected, told, hint, action="restart")
 
 
 @check("health.sxid", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'nvidia-nvswitch.*SXid'")
