@@ -29,6 +29,7 @@ from gpuprov.probe import (
     fabric,
     gpu_health,
     gpu_settings,
+    health_links,
     modules,
     nvidia,
     ofed,
@@ -374,6 +375,15 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "nvidia-smi-q-block": "a block of nvidia-smi -q without the line of its GPU",
     "nvidia-smi-topo-m": (_of(topology_nvlink.NVLINKS, _topology, _prefixed("topo")),),
     "nvidia-smi-nvlink-s": (_of(topology_nvlink.NVLINKS, _link_facts, _links),),
+    "nvidia-smi-nvlink-e": (
+        _of(
+            health_links.NVLINK_ERRORS,
+            lambda found: {
+                "gpus": len(found.gpus),
+                "nvlink_errors": [[gpu.links, gpu.replays, gpu.recoveries, gpu.crc] for gpu in found.gpus],
+            },
+        ),
+    ),
     "nvidia-smi-mig-lgip": "NVML is asked (mig_reader.py), in the names that nvidia-smi prints",
     "nvidia-smi-mig-lgi": "NVML is asked (mig_reader.py)",
     "nvml-fabric": "a program's own print of NVML's fabric fields",
