@@ -11,13 +11,14 @@ from gpuprov.reading import is_whole
 
 
 class NvLinkErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one GPU, all its links together; None where it does not tell them."""
+    """Of one GPU, all its links together; None where it does not tell them. `faults`: what Blackwell tells instead."""
 
     index: int
     links: int = 0
     replays: int | None = None
     recoveries: int | None = None
     crc: int | None = None
+    faults: int | None = None
 
 
 class NvLinkState(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,18 @@ class PortErrors(msgspec.Struct, frozen=True, kw_only=True):
     errors: dict[str, int] = {}
 
 
+FAULTS = (
+    "Malformed packet Errors",
+    "Buffer overrun Errors",
+    "Rx Errors",
+    "Rx remote Errors",
+    "Rx General Errors",
+    "Local link integrity Errors",
+    "Link recovery failed events",
+)
+"""Lines of NVLink 5 that count errors, as public tools read them; symbols that its code corrects are none."""
+
+
 def parse_nvlinks(output: Output) -> NvLinkState:
     if output.status == 127:
         return NvLinkState(complaint="nvidia-smi is not installed")
@@ -44,7 +57,7 @@ def parse_nvlinks(output: Output) -> NvLinkState:
         if match := re.match(r"GPU (\d{1,3}):", line.strip()):
             index = int(match[1])
             counted[index], links[index] = {}, set()
-        elif index >= 0 and (match := re.match(r"Link (\d{1,3}): (\w+) Errors: (\S+)\Z", line.strip())):
+        elif index >= 0 and (match := re.match(r"Link (\d{1,3}): ([\w ]+): (\S+)\Z", line.strip())):
             links[index].add(match[1])
             before = counted[index].get(match[2])
             number = int(match[3]) if is_whole(match[3]) else None
@@ -53,14 +66,20 @@ def parse_nvlinks(output: Output) -> NvLinkState:
         NvLinkErrors(
             index=number,
             links=len(links[number]),
-            replays=found.get("Replay"),
-            recoveries=found.get("Recovery"),
-            crc=found.get("CRC"),
+            replays=found.get("Replay Errors"),
+            recoveries=found.get("Recovery Errors"),
+            crc=found.get("CRC Errors"),
+            faults=_sum([found[name] for name in FAULTS if name in found]),
         )
         for number, found in sorted(counted.items())
     )
     said = " ".join((output.text or output.error).split())[:200]
     return NvLinkState(gpus=gpus, complaint="" if gpus else said or "nvidia-smi nvlink -e said nothing")
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 COUNTERS = (

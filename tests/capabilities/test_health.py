@@ -150,6 +150,14 @@ DECLARED = {
 }  # fmt: skip
 """Fields without a default: what they say is judged only where somebody says it."""
 CORRUPT = "WARNING: infoROM is corrupted at gpu 0000:19:00.0"
+BLACKWELL = """GPU 0: NVIDIA B200 (UUID: x)
+\t Link 0: Tx packets: 12345
+\t Link 0: Malformed packet Errors: 0
+\t Link 0: Buffer overrun Errors: {}
+\t Link 0: Link recovery failed events: {}
+\t Link 0: Symbol Errors: 9
+\t Link 0: Effective BER: 15e-255
+"""
 NCCL = (
     "pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 "
     "in libnccl.so.2[7f7c7ac00000+d3d3000]"
@@ -173,6 +181,8 @@ REST = [
     Row("CRC errors are told", NVLINK, None, has("nvlink_errors", nvlinks(crc=9)), "pass", "9 CRC errors"),
     Row("no NVLink", NVLINK, None, has("nvlink_errors", nvlinks(links=0)), "n/a", "no GPU has NVLinks"),
     Row("errors that are not told", NVLINK, None, has("nvlink_errors", nvlinks(2).replace(": 0", ": N/A")), "skip", "of GPU 0"),
+    Row("a Blackwell", NVLINK, None, has("nvlink_errors", BLACKWELL.format(0, 0)), "pass", "1 GPUs"),
+    Row("a Blackwell with errors", NVLINK, None, has("nvlink_errors", BLACKWELL.format(2, 1)), "fail", "GPU 0 has 3 errors", "reset"),
     Row("no PCIe error", AER, None, {}, "pass", "none since"),
     Row("a corrected one", AER, None, said(AER_CORRECTED), "pass", "corrected: 1 lines"),
     Row("an uncorrected one", AER, None, said(AER_CORRECTED, AER_FATAL), "fail", "severity=Uncorrected", "reseat"),

@@ -74,7 +74,7 @@ class Health(Fragment, frozen=True):
         msgspec.Meta(description="Whether a GPU whose power limit in force is below the one that is set fails"),
     ] = "refuse"
     nvlink_errors: Annotated[
-        Count, msgspec.Meta(description="How many replays and recoveries a GPU's NVLinks may have had")
+        Count, msgspec.Meta(description="How many replays and recoveries, or errors of NVLink 5, a GPU may have had")
     ] = 0
     pcie_replays: (
         Annotated[

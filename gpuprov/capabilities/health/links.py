@@ -30,23 +30,26 @@ def quoted(lines: tuple[Line, ...]) -> str:
 
 @check("health.nvlink_errors", NVLINK_ERRORS, fields=("nvlink_errors",), evidence="nvidia-smi nvlink -e")
 def nvlink_errors(ctx: Ctx) -> Outcome:
-    """The NVLinks of each GPU had no more replays and recoveries than are let pass; CRC errors that a replay mended are told."""
+    """The NVLinks of each GPU had no more replays and recoveries, or errors of NVLink 5, than are let pass; CRC errors are told."""
     state, limit = ctx.facts.get(NVLINK_ERRORS), ctx.fragment.nvlink_errors
     linked = [gpu for gpu in state.gpus if gpu.links]
     if state.complaint:
         raise ProbeFailed(f"NVLink's errors are not known: {state.complaint}", "see health.gpus")
     if not linked:
         return not_asked("no GPU has NVLinks")
-    expected = f"at most {limit} replays and recoveries of each GPU's NVLinks"
+    expected = f"at most {limit} replays and recoveries, or errors, of each GPU's NVLinks"
     bad = [
         f"GPU {gpu.index} has {gpu.replays or 0} replays and {gpu.recoveries or 0} recoveries"
         for gpu in linked
         if (gpu.replays or 0) + (gpu.recoveries or 0) > limit
     ]
+    bad += [f"GPU {gpu.index} has {gpu.faults} errors" for gpu in linked if (gpu.faults or 0) > limit]
     if bad:
         hint = "reset the GPUs that the link joins; again on the same link: the vendor's support; gpuprov explain 74"
         return fail(expected, "; ".join(bad), hint, action="reset")
-    if silent := [str(gpu.index) for gpu in linked if gpu.replays is None and gpu.recoveries is None]:
+    if silent := [
+        str(gpu.index) for gpu in linked if gpu.replays is None and gpu.recoveries is None and gpu.faults is None
+    ]:
         return skip(f"errors of NVLinks are not told of GPU {' '.join(silent)}")
     return ok(f"{len(linked)} GPUs; {sum(gpu.crc or 0 for gpu in linked)} CRC errors", expected)
 
