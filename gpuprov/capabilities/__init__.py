@@ -11,6 +11,7 @@ from gpuprov.capabilities import (
     fabric_manager,
     gpu_settings,
     gpudirect_rdma,
+    health,
     host,
     kernel,
     kubernetes,
@@ -47,6 +48,7 @@ CAPABILITIES: tuple[Capability, ...] = (
     dcgm.CAPABILITY,
     cgpu.CAPABILITY,
     acceptance.CAPABILITY,
+    health.CAPABILITY,
 )
 HOUSE: Capability = host.capability(CAPABILITIES)
 BY_NAME: dict[str, Capability] = {capability.name: capability for capability in (HOUSE, *CAPABILITIES)}

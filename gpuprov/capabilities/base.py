@@ -35,7 +35,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a check function answers. `changes` and `reboot` say what apply would do about a failure.
 
     `version` is the exact version that the host has after apply, said by a capability's preflight before anything is changed;
-    `installed` the one that it has now.
+    `installed` the one that it has now. `action`: what makes an unhealthy host fit for work again, by name.
     """
 
     status: Status
@@ -47,15 +47,23 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reboot: str = ""
     version: str = ""
     installed: str = ""
+    action: str = ""
 
 
-def ok(found: object, expected: object = "", *, evidence: str = "") -> Outcome:
+def ok(found: object, expected: object = "", *, evidence: str = "", action: str = "") -> Outcome:
     """The host is as wanted."""
-    return Outcome(status="pass", found=str(found), expected=str(expected or found), evidence=evidence)
+    return Outcome(status="pass", found=str(found), expected=str(expected or found), evidence=evidence, action=action)
 
 
 def fail(
-    expected: object, found: object, hint: str, *, changes: Iterable[Change] = (), reboot: str = "", evidence: str = ""
+    expected: object,
+    found: object,
+    hint: str,
+    *,
+    changes: Iterable[Change] = (),
+    reboot: str = "",
+    evidence: str = "",
+    action: str = "",
 ) -> Outcome:
     """The host differs. `reboot` is the reason, when only a reboot can mend it."""
     return Outcome(
@@ -66,6 +74,7 @@ def fail(
         changes=tuple(changes),
         reboot=reboot,
         evidence=evidence,
+        action=action,
     )
 
 

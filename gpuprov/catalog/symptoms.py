@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.catalog.gpudirect import Message, gpudirect_file
 from gpuprov.catalog.reader import Fact, Source, load
+from gpuprov.catalog.xids import Xid, resolution, xids_file
 from gpuprov.reading import is_whole
 
 
@@ -23,7 +24,8 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`signatures`: text as printed. `xids`: kernel error numbers. `check`: a read-only command that shows it, or "".
 
-    `cause`, `check` and `cure` are of the likeliest cause; `others` follow in the order of likelihood."""
+    `cause`, `check` and `cure` are of the likeliest cause; `others` follow in the order of likelihood. `action`: of an Xid,
+    what NVIDIA says is to be done."""
 
     key: str
     signatures: tuple[str, ...]
@@ -31,6 +33,7 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cause: str
     check: str = ""
     cure: str
+    action: str = ""
     others: tuple[Cause, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -51,7 +54,23 @@ def symptoms() -> tuple[Symptom, ...]:
     known = gpudirect_file()
     spoken = (_of_message(message) for message in (*known.messages, known.bad_context))
     files = (load(name, SymptomsFile).symptoms for name in ("symptoms_programs", "symptoms_services", "symptoms"))
-    return (*(symptom for file in files for symptom in file), *spoken)
+    return (*(symptom for file in files for symptom in file), *map(_of_xid, xids_file().xids), *spoken)
+
+
+def _of_xid(xid: Xid) -> Symptom:
+    known = resolution(xid.nvidia)
+    return Symptom(
+        key=xid.key,
+        signatures=xid.signatures,
+        xids=xid.xids,
+        cause=xid.cause,
+        check=xid.check,
+        cure=xid.cure,
+        action=f"{known.key}: {known.words}" if known else "",
+        notes=xid.notes,
+        source=xid.source,
+        confidence=xid.confidence,
+    )
 
 
 def _of_message(message: Message) -> Symptom:

@@ -17,6 +17,7 @@ from gpuprov.cli.change import apply, plan
 from gpuprov.cli.diff import diff
 from gpuprov.cli.drain import drain, undrain
 from gpuprov.cli.drift import drift
+from gpuprov.cli.health import health
 from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
@@ -242,6 +243,7 @@ def export(
     return code
 
 
+cli.add_command(health)
 cli.add_command(rollout)
 cli.add_command(diff)
 cli.add_command(drift)

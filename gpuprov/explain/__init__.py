@@ -138,6 +138,7 @@ def _symptom(symptom: Symptom, *seen: tuple[str, str]) -> Explanation:
         ("cause", symptom.cause),
         ("check", symptom.check),
         ("cure", symptom.cure),
+        ("NVIDIA says", symptom.action),
         *(
             line
             for other in symptom.others

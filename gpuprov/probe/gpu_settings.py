@@ -85,14 +85,14 @@ def parse_settings(output: Output) -> State:
     if output.status == 127:
         return State(complaint="nvidia-smi is not installed")
     found = tuple(
-        sorted((_gpu(address, values) for address, values in _blocks(output.text)), key=lambda one: one.address)
+        sorted((_gpu(address, values) for address, values in blocks(output.text)), key=lambda one: one.address)
     )
     if not found:
         return State(complaint=" ".join((output.text or output.error).split())[:300] or "nvidia-smi lists no GPU")
     return State(gpus=found)
 
 
-def _blocks(text: str) -> Iterator[tuple[str, Values]]:
+def blocks(text: str) -> Iterator[tuple[str, Values]]:
     """Each GPU's address as sysfs writes it, and its lines by the headings that they stand under."""
     parts = re.split(r"^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]*$", text, flags=re.MULTILINE)
     for address, block in zip(parts[1::2], parts[2::2], strict=True):

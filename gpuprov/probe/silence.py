@@ -13,14 +13,17 @@ from gpuprov.probe.output import Output
 
 MISSING = (126, 127)
 """https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_08_02"""
-KNOWS_MISSING = frozenset({"gpu_settings", "mig", "nvidia_smi", "topology_nvlinks", "vgpu_licences"})
+KNOWS_MISSING = frozenset(
+    {"gpu_health", "gpu_settings", "mig", "nvidia_smi", "topology_nvlinks", "nvlink_errors", "vgpu_licences"}
+)
 """Probes that end with 127 on purpose, where NVIDIA's program is not installed: their parsers tell it."""
 SPEAKING = frozenset(
     {
         "bootloader", "cgpu", "clock", "command_line", "container", "container_engines", "cpu_frequency", "cuda_toolkits",
-        "dcgm", "dcgm_units", "default_hugepage", "dracut", "efa", "erdma", "fabric_manager", "gpu_settings",
-        "gpu_settings_boot", "gpudirect", "login", "machine", "mig", "mig_boot", "mps", "nccl", "ofed", "os_release", "pcie",
-        "persistenced", "platform", "rdma_host", "repositories", "roce", "space", "sysctl", "sysctl_fixed", "units", "package_history",
+        "dcgm", "dcgm_units", "default_hugepage", "dracut", "efa", "erdma", "fabric_manager", "gpu_health",
+        "gpu_settings", "gpu_settings_boot", "gpudirect", "hardware", "kernel_log", "login", "machine", "mig", "mig_boot", "mps",
+        "nccl", "ofed", "os_release", "pcie", "persistenced", "platform", "rdma_host", "repositories", "roce", "space",
+        "package_history", "sysctl", "sysctl_fixed", "units",
     }
 )  # fmt: skip
 """Probes that print something on every Linux host with systemd, whatever is installed there."""
@@ -40,6 +43,8 @@ BLANK: dict[str, str] = {
     "fabric_manager": r"clock\|",
     "fabric_packages": _PACKAGES,
     "dcgm": r"start\|",
+    "gpu_health": r"@present 0$",
+    "port_errors": r"counter\|",
     "gpu_clocks": r"looked$",
     "gpu_computing": r"looked$",
     "gpu_settings_boot": r"@config$",

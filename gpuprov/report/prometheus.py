@@ -36,8 +36,8 @@ def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = 
     """The file. A host that is no longer verified is no longer in it: alert on the timestamp, and on a host that is absent."""
     ended = time.time() if now is None else now
     samples: dict[str, list[str]] = {name: [] for name in METRICS}
-    samples["gpuprov_build_info"].append(_sample("gpuprov_build_info", 1, version=__version__))
-    samples["gpuprov_verify_timestamp_seconds"].append(_sample("gpuprov_verify_timestamp_seconds", round(ended, 3)))
+    samples["gpuprov_build_info"].append(sample("gpuprov_build_info", 1, version=__version__))
+    samples["gpuprov_verify_timestamp_seconds"].append(sample("gpuprov_verify_timestamp_seconds", round(ended, 3)))
     of_host: dict[str, list[Result]] = {}
     for one in () if isinstance(results, Many) else results:
         of_host.setdefault(one.host, []).append(one)
@@ -46,10 +46,10 @@ def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = 
         folded = results.hosts[host] if isinstance(results, Many) else None
         rows, judged = (folded.rows, folded.verdict) if folded else (of_host[host], verdict(of_host[host]))
         for name, value, labels in _of_host(rows, judged, line.counts, NEXT_BOOT[line.next_boot.verdict]):
-            samples[name].append(_sample(name, value, host=host, **labels))
+            samples[name].append(sample(name, value, host=host, **labels))
         if took and host in took:
             samples["gpuprov_verify_duration_seconds"].append(
-                _sample("gpuprov_verify_duration_seconds", round(took[host], 3), host=host)
+                sample("gpuprov_verify_duration_seconds", round(took[host], 3), host=host)
             )
     lines = []
     for name, told in samples.items():
@@ -73,7 +73,8 @@ def _of_host(
     yield "gpuprov_reboot_required", int(any(row.status == "fail" and row.reboot for row in rows)), {}
 
 
-def _sample(name: str, value: float, **labels: str) -> str:
+def sample(name: str, value: float, **labels: str) -> str:
+    """A line of the text format; labels may hold anything."""
     told = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
     return f"{name}{{{told}}} {value:.15g}" if told else f"{name} {value:.15g}"
 

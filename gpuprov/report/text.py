@@ -58,13 +58,13 @@ def _loud(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
     status, name = paint(result.status.upper(), result.status), paint.bold(cleaned(result.check))
     lines = [f"{status}  {name}  {_where(finding.hosts, where)}"]
     for label, value in (("expected", result.expected), ("found", result.found)):
-        lines += _labelled(label, value, width)
+        lines += labelled(label, value, width)
     if result.reboot:
-        lines += _labelled("reboot", result.reboot, width)
+        lines += labelled("reboot", result.reboot, width)
     if result.evidence:
         first = f"  # {cleaned(finding.hosts[0])}" if result.status == "unreachable" and len(finding.hosts) > 1 else ""
         lines.append(f"  {'see':<{_MARGIN - 2}}{cleaned(result.evidence)}{first}")
-    return lines + _labelled("fix", result.hint, width)
+    return lines + labelled("fix", result.hint, width)
 
 
 def _following(finding: Finding, width: int, *, verbose: bool) -> list[str]:
@@ -72,7 +72,7 @@ def _following(finding: Finding, width: int, *, verbose: bool) -> list[str]:
     if not finding.followers:
         return []
     told = [f"{one.check}: {one.found}" if verbose else one.check for one in finding.followers]
-    return _labelled(
+    return labelled(
         f"and {len(told)}", "that follow: " + ("\n".join(["", *told]) if verbose else ", ".join(told)), width
     )
 
@@ -88,7 +88,7 @@ def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]
 def _host(line: HostLine, where: str, paint: _Paint, width: int) -> list[str]:
     lines = [f"{_where(line.hosts, paint.bold(where))}  {paint(line.summary, line.worst)}"]
     if line.worst != "unreachable":
-        lines += _labelled("next boot", str(line.next_boot), width)
+        lines += labelled("next boot", str(line.next_boot), width)
     return lines
 
 
@@ -97,7 +97,8 @@ def _where(hosts: Sequence[str], shown: str) -> str:
     return f"{shown} ({len(hosts)} hosts{cut})" if len(hosts) > 1 else shown
 
 
-def _labelled(label: str, value: str, width: int) -> list[str]:
+def labelled(label: str, value: str, width: int) -> list[str]:
+    """A value behind its label, wrapped; nothing where it is empty."""
     if not value:
         return []
     space = max(width - _MARGIN, 30)

@@ -18,6 +18,10 @@ LEAST_CLOCK = 210
 """MHz: the slowest graphics clock in the lists of supported clocks of public outputs (A100: 81 clocks up to 1410 MHz)."""
 
 
+VBIOS = {"H100-SXM5-80GB": ("96.00.74.00.0D", "96.00.89.00.01")}
+"""By model, of public outputs: what its GPUs have, and another one, for the fault vbios-differs."""
+
+
 @dataclass(frozen=True)
 class Model:
     """`memory`, `reserved` and `bar1` in MiB, powers in W, clocks in MHz, `bus` in bits, temperatures in degrees Celsius."""
@@ -72,6 +76,8 @@ def settings(gpu: Gpu) -> dict[str, str | int]:
     """Lines of nvml.tsv: what the stand-in NVML answers, by the names that its C code asks for."""
     known = model(gpu)
     vbios: dict[str, str | int] = {"vbios": gpu.mig.min_vbios[0].version} if gpu.mig.min_vbios else {}
+    if gpu.key in VBIOS:
+        vbios = dict(zip(("vbios", "vbios_other"), VBIOS[gpu.key], strict=True))
     major, _, minor = gpu.compute_capability.partition(".")
     return {
         "architecture": ARCHITECTURES[gpu.arch],

@@ -26,7 +26,7 @@ JUDGED = "host.judged"
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """What one check says of one host. `evidence` is the command that shows the same to a person on the host; `follows` the
-    failing check of the host without which this one would not have failed."""
+    failing check of the host without which this one would not have failed; `action` what makes an unhealthy host fit again."""
 
     host: str
     capability: str
@@ -44,6 +44,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     installed: str = ""
     gate: bool = False
     follows: str = ""
+    action: str = ""
 
     @property
     def stops(self) -> bool:
@@ -224,4 +225,5 @@ def _result(host: str, check: Check, outcome: Outcome, tools: Collection[str] = 
         version=outcome.version,
         installed=outcome.installed,
         gate=check.gate,
+        action=outcome.action,
     )

@@ -114,6 +114,10 @@ def unreachable(host: str, error: UnreachableError) -> Result:
     )
 
 
+MENDED_BY_BOOT = ("restart", "reset", "reboot")
+"""Actions that a boot takes the place of: it resets the GPUs and ends all programs, and nobody is made to boot for it."""
+
+
 def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
     """The next-boot verdict of every host, from its `next-boot` results and what fails now.
 
@@ -137,6 +141,8 @@ def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
             continue
         elif one.status in ("error", "unreachable") or (later and one.status == "skip"):
             unknown.setdefault(one.host, []).append(reason)
+        elif one.status == "fail" and one.action in MENDED_BY_BOOT:
+            continue
         elif one.status == "fail" and not one.reboot:
             unknown.setdefault(one.host, []).append(f"{one.check} fails now and a reboot does not fix it")
     return {host: _verdict(wrong.get(host), unknown.get(host), any_check) for host, any_check in seen.items()}

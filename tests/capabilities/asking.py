@@ -19,6 +19,7 @@ from tests.capabilities import (
     erdma_host,
     gpu_settings_host,
     gpudirect_host,
+    health_host,
     imex_host,
     kernel_host,
     kubernetes_host,
@@ -213,6 +214,7 @@ GOOD: dict[str, Output | str] = {
     "persistenced": "unit|[Unit]\nunit|[Service]\nunit|ExecStart=/usr/bin/nvidia-persistenced\nunit|[Install]\npackage|ii \ngpus|1\n",
     **topology_host.PROBES,
     **gpu_settings_host.PROBES,
+    **health_host.PROBES,
 }
 
 

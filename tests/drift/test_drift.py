@@ -45,7 +45,7 @@ def receipt(of: HostSpec, **fields: Any) -> str:
     return json.dumps({"applied_at": APPLIED, "gpuprov_version": "0.1", "capabilities": told, **fields})
 
 
-def drifted(of: HostSpec | None = None, since: datetime | None = None, **outputs: str) -> HostDrift:
+def drifted(of: HostSpec | None = None, since: datetime | None = None, **outputs: Any) -> HostDrift:
     wanted = of or SPEC
     told = good() | {"receipt": receipt(wanted), "apply_marker": "", "package_history": "@zone +0000\n@apt\n"} | outputs
     facts = Facts({name: one if isinstance(one, Output) else Output(one) for name, one in told.items()})
@@ -59,7 +59,7 @@ def test_a_host_that_is_what_was_applied() -> None:
     assert exit_code([found]) == 0
 
 
-UPGRADED = {"packages": packages(version=NEWER), "package_history": UPGRADE}
+UPGRADED: dict[str, Any] = {"packages": packages(version=NEWER), "package_history": UPGRADE}
 
 
 def test_somebody_ran_apt_upgrade_on_tuesday() -> None:
@@ -98,7 +98,7 @@ def test_another_spec_is_no_drift_of_the_host() -> None:
         ({"receipt": json.dumps({"applied_at": "x", "capabilities": {}})}, "unknown"),
     ],
 )
-def test_a_host_of_which_nothing_is_known_to_be_applied(outputs: dict[str, str], state: str) -> None:
+def test_a_host_of_which_nothing_is_known_to_be_applied(outputs: dict[str, Any], state: str) -> None:
     found = drifted(**outputs)
     assert found.state == state
     assert exit_code([found]) == 1

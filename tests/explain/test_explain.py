@@ -201,6 +201,21 @@ def test_what_people_paste(pasted: str, cause: str) -> None:
     assert cause in dict(first.lines)["cause"]
 
 
+@pytest.mark.parametrize(
+    ("number", "action"),
+    [
+        (79, "RESTART_BM: restart the host"),
+        (119, "RESET_GPU: reset the GPU"),
+        (11, "RESTART_APP: restart the program"),
+        (167, ""),
+    ],
+)
+def test_an_xid_is_told_with_nvidias_action(number: int, action: str) -> None:
+    """The same that `gpuprov health` goes by."""
+    first = next(answer for answer in explain(f"Xid {number}") if answer.kind == "symptom")
+    assert dict(first.lines).get("NVIDIA says", "") == action
+
+
 def test_every_xid_that_nvidia_gives_an_action_for_is_known() -> None:
     """The numbers of NVIDIA's Xid catalogue that are in use on A100 or newer."""
     used = {

@@ -146,6 +146,7 @@ COMMANDS = (
     "verify",
     "export",
     "topology",
+    "health",
     "accept",
     "explain",
     "catalog",

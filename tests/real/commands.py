@@ -27,7 +27,9 @@ from gpuprov.probe import (
     dcgm,
     efa,
     fabric,
+    gpu_health,
     gpu_settings,
+    health_links,
     modules,
     nvidia,
     ofed,
@@ -210,6 +212,18 @@ def _settings(found: gpu_settings.State) -> Facts:
     }
 
 
+def _health(found: gpu_health.State) -> Facts:
+    """Of each GPU: what ECC counted since the driver was loaded, rows remapped, and what slows it down that is no setting."""
+    return {
+        "uncorrected": [gpu.volatile.uncorrected for gpu in found.gpus],
+        "remapped": [
+            None if gpu.remapped is None else [gpu.remapped, gpu.remap_pending, gpu.remap_failed] for gpu in found.gpus
+        ],
+        "slowed": [None if gpu.slow is None else list(gpu.slow) for gpu in found.gpus],
+        "below": [gpu.below for gpu in found.gpus],
+    }
+
+
 def _pci(found: tuple[pci.PciFunction, ...]) -> Facts:
     gpus = pci.gpus(found)
     bound = sorted({function.driver for function in gpus if function.driver})
@@ -351,6 +365,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
         _of(fabric.STATE, lambda found: {"fabric": [[gpu.state, gpu.status] for gpu in found]}, _FABRIC, said=True),
         _of(vgpu.LICENCES, _licences, _LICENCES, said=True),
         _of(gpu_settings.SETTINGS, _settings, said=True),
+        _of(gpu_health.GPU_HEALTH, _health, lambda text: f"@present 1\n@smi\n{text}", said=True),
         Reading("catalog: gpus", _names_of_q),
     ),
     "nvidia-smi-conf-compute-f": (_of(gpu_settings.CONFIDENTIAL, lambda found: {"confidential": found.mode}),),
@@ -360,6 +375,15 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "nvidia-smi-q-block": "a block of nvidia-smi -q without the line of its GPU",
     "nvidia-smi-topo-m": (_of(topology_nvlink.NVLINKS, _topology, _prefixed("topo")),),
     "nvidia-smi-nvlink-s": (_of(topology_nvlink.NVLINKS, _link_facts, _links),),
+    "nvidia-smi-nvlink-e": (
+        _of(
+            health_links.NVLINK_ERRORS,
+            lambda found: {
+                "gpus": len(found.gpus),
+                "nvlink_errors": [[gpu.links, gpu.replays, gpu.recoveries, gpu.crc] for gpu in found.gpus],
+            },
+        ),
+    ),
     "nvidia-smi-mig-lgip": "NVML is asked (mig_reader.py), in the names that nvidia-smi prints",
     "nvidia-smi-mig-lgi": "NVML is asked (mig_reader.py)",
     "nvml-fabric": "a program's own print of NVML's fabric fields",

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from gpuprov.catalog.mig import class_of
 from gpuprov.errors import GpuprovError
 from gpuprov.simulate.description import Description
-from gpuprov.simulate.faults import rdma, settings, sharing
+from gpuprov.simulate.faults import health, rdma, settings, sharing
 from gpuprov.simulate.faults.base import SILICON, Fault
 from gpuprov.simulate.parts.base import FAULTS as FOLDER
 
@@ -199,6 +199,7 @@ TABLE: tuple[Fault, ...] = (
         heal=f"dpkg --configure -a >/dev/null; dpkg --purge {INTERRUPTED} >/dev/null 2>&1 || true",
     ),
     *rdma.TABLE,
+    *health.TABLE,
 )  # fmt: skip
 FAULTS = {fault.name: fault for fault in TABLE}
 

@@ -60,13 +60,14 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link,
     return NVML_SUCCESS;
 }
 
-/* Of the fields those of NVLinks, and power limits: how many there are, state and MB/s of each. https://docs.nvidia.com/deploy/nvml-api (nvmlFieldValueEnums) */
+/* Of the fields those of NVLinks, and power limits: how many there are, errors, state and MB/s of each. https://docs.nvidia.com/deploy/nvml-api (nvmlFieldValueEnums) */
 static bool link_field(unsigned index, unsigned field, unsigned scope, unsigned *answer) {
     enum { SPEED_L0 = 84, SPEED_L5 = 89, SPEED_COMMON = 90, LINK_COUNT = 91, SPEED_L6 = 132, SPEED_L11 = 137,
-           GET_SPEED = 164, GET_STATE = 165 };
+           REPLAYS = 161, RECOVERIES = 162, CRC = 163, GET_SPEED = 164, GET_STATE = 165 };
     unsigned links = (unsigned)config_number("nvlinks", 0), link = 0;
     if (field == LINK_COUNT) return *answer = links, links > 0;
     if (field == GET_STATE) return *answer = !host_link_down(index, scope), scope < links;
+    if (field >= REPLAYS && field <= CRC) return *answer = 5 * (scope == 0 && host_fault("nvlink-errors", index)), scope < links;
     if (field >= SPEED_L0 && field <= SPEED_L5) link = field - SPEED_L0;
     else if (field >= SPEED_L6 && field <= SPEED_L11) link = field - SPEED_L6 + 6;
     else if (field == GET_SPEED) link = scope;

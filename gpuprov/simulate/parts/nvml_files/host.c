@@ -32,17 +32,17 @@ nvmlReturn_t host_driver(void) {
     return strstr(line, wanted) ? NVML_SUCCESS : NVML_ERROR_LIB_RM_VERSION_MISMATCH;
 }
 
-bool host_gpu_lost(unsigned index) {
-    char line[32];
-    return read_line("/var/lib/gpuprov-sim/faults/gpu-lost", line, sizeof line) && (unsigned)atoi(line) == index;
+/* Whether the fault is planted, whose parameter is a GPU's index, on this GPU. */
+bool host_fault(const char *name, unsigned index) {
+    char path[128], line[32];
+    snprintf(path, sizeof path, "/var/lib/gpuprov-sim/faults/%s", name);
+    return read_line(path, line, sizeof line) && (unsigned)atoi(line) == index;
 }
 
+bool host_gpu_lost(unsigned index) { return host_fault("gpu-lost", index); }
+
 /* The fault nvlink-down takes the first NVLink of a GPU. */
-bool host_link_down(unsigned index, unsigned link) {
-    char line[32];
-    bool planted = read_line("/var/lib/gpuprov-sim/faults/nvlink-down", line, sizeof line);
-    return planted && link == 0 && (unsigned)atoi(line) == index;
-}
+bool host_link_down(unsigned index, unsigned link) { return link == 0 && host_fault("nvlink-down", index); }
 
 /* Whether the process is a living persistence daemon: not another one with its number, nor one that nobody waited for. */
 bool host_is_daemon(int pid) {

@@ -136,7 +136,9 @@ static nvmlReturn_t text(nvmlDevice_t device, char *buffer, unsigned length, con
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(nvmlDevice_t device, char *version, unsigned length) {
-    return text(device, version, length, "vbios");
+    const struct gpu *gpu;
+    bool other = device_gpu(device, &gpu) == NVML_SUCCESS && host_fault("vbios-differs", gpu->index);
+    return text(device, version, length, other ? "vbios_other" : "vbios");
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetBoardPartNumber(nvmlDevice_t device, char *number_, unsigned length) {

@@ -51,6 +51,7 @@ unsigned own_branch(void);
 /* `path` below the root of the host (GPUPROV_SIM_ROOT, for tests; else /). */
 const char *host_path(char buffer[PATH_SIZE], const char *path);
 nvmlReturn_t host_driver(void);
+bool host_fault(const char *name, unsigned index);
 bool host_gpu_lost(unsigned index);
 bool host_link_down(unsigned index, unsigned link);
 /* Whether the process is a living persistence daemon. */

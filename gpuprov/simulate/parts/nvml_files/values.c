@@ -132,7 +132,11 @@ EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtili
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, int sensor, unsigned *degrees) {
-    return sensor == 0 ? known(device, "temperature", degrees) : NVML_ERROR_INVALID_ARGUMENT;
+    const struct gpu *gpu;
+    nvmlReturn_t result = sensor == 0 ? known(device, "temperature", degrees) : NVML_ERROR_INVALID_ARGUMENT;
+    if (result != NVML_SUCCESS || device_gpu(device, &gpu) != NVML_SUCCESS || !host_fault("gpu-hot", gpu->index)) return result;
+    *degrees = (unsigned)config_number("temperature_slowdown", 92) + 1;
+    return result;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, int kind, unsigned *degrees) {
@@ -186,11 +190,16 @@ EXPORT nvmlReturn_t nvmlDeviceGetClock(nvmlDevice_t device, int clock, int which
     return which == 1 ? nvmlDeviceGetApplicationsClock(device, clock, mhz) : clock_of(device, clock, mhz, false);
 }
 
-/* Reason 1: the GPU is idle. */
+/* Reasons by https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html ; a GPU that nothing slows down is idle. */
 EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, unsigned long long *reasons) {
     const struct gpu *gpu;
     nvmlReturn_t result = device_gpu(device, &gpu);
-    if (result == NVML_SUCCESS) *reasons = 1;
+    enum { IDLE = 1, HW_SLOWDOWN = 0x8, HW_THERMAL = 0x40, HW_POWER_BRAKE = 0x80 };
+    if (result != NVML_SUCCESS) return result;
+    *reasons = 0;
+    if (host_fault("gpu-hot", gpu->index)) *reasons |= HW_SLOWDOWN | HW_THERMAL;
+    if (host_fault("gpu-power-brake", gpu->index)) *reasons |= HW_SLOWDOWN | HW_POWER_BRAKE;
+    if (!*reasons) *reasons = IDLE;
     return result;
 }
 EXPORT nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, unsigned long long *reasons) {
@@ -214,27 +223,32 @@ EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned *current,
     return NVML_SUCCESS;
 }
 
-static nvmlReturn_t no_errors(nvmlDevice_t device, unsigned long long *count) {
+/* Three uncorrectable errors (type 1) where the fault is planted; of the locations in the memory (2), or in all. */
+static nvmlReturn_t errors(nvmlDevice_t device, int type, bool memory, unsigned long long *count) {
     const struct gpu *gpu;
     nvmlReturn_t result = device_any(device, &gpu);
     if (result == NVML_SUCCESS && !count) return NVML_ERROR_INVALID_ARGUMENT;
-    if (result == NVML_SUCCESS) *count = 0;
+    if (result == NVML_SUCCESS) *count = type == 1 && memory && host_fault("gpu-ecc-errors", gpu->index) ? 3 : 0;
     return result;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, int type, int counter, unsigned long long *count) {
-    return (void)type, (void)counter, no_errors(device, count);
+    return (void)counter, errors(device, type, true, count);
 }
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, int type, int counter, int location,
                                                     unsigned long long *count) {
-    return (void)type, (void)counter, (void)location, no_errors(device, count);
+    return (void)counter, errors(device, type, location == 2, count);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned *corrected, unsigned *uncorrected,
                                               unsigned *pending, unsigned *failed) {
     const struct gpu *gpu;
     nvmlReturn_t result = device_gpu(device, &gpu);
-    if (result == NVML_SUCCESS) *corrected = *uncorrected = *pending = *failed = 0;
+    if (result != NVML_SUCCESS) return result;
+    *corrected = 0;
+    *pending = host_fault("gpu-row-pending", gpu->index);
+    *failed = host_fault("gpu-row-failed", gpu->index);
+    *uncorrected = *pending + 8 * *failed;
     return result;
 }
 

@@ -1,0 +1,56 @@
+"""`health`: what a host in work is watched for, and whether it is fit for work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.health import gpus, links, log, machine
+from gpuprov.capabilities.health.fragment import HERE, Health
+from gpuprov.probe.kernel_log import seconds
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Problem, SpecError
+
+
+def rules(_host: HostSpec, block: Health) -> Iterable[Problem]:
+    try:
+        seconds(block.since)
+    except ValueError as error:
+        message = f"health.since is {block.since}: {error}"
+        yield Problem(
+            path=(HERE, "since"), message=message, hint="allowed: boot, 24h, 7d, 2026-11-20T14:02, not in the future"
+        )
+
+
+def watched(spec: HostSpec, since: str | None = None) -> HostSpec:
+    """The spec with a `health` block, which is the default one where it has none; `since` in place of its own. Raises SpecError."""
+    block = spec.capabilities.get(HERE) or Health()
+    if since is not None:
+        values = {**msgspec.to_builtins(block), "since": since}
+        try:
+            block = msgspec.convert(values, Health)
+        except msgspec.ValidationError as error:
+            hint = "allowed: boot, a span (90m, 24h, 7d) or a time (2026-11-20T14:02)"
+            raise SpecError([Problem(path=(), message=f'--since is "{since}"', hint=hint)]) from error
+    changed = msgspec.structs.replace(spec, capabilities={**spec.capabilities, HERE: block})
+    if since is not None and (wrong := list(rules(changed, block))):  # type: ignore[arg-type]
+        told = [
+            msgspec.structs.replace(one, path=(), message=one.message.replace("health.since", "--since"))
+            for one in wrong
+        ]
+        raise SpecError(told)
+    return changed
+
+
+CAPABILITY = Capability(
+    name=HERE,
+    summary="errors of GPUs, links and kernel of a host in work, and whether it is fit for work; read, never changed",
+    fragment=Health,
+    checks=log.CHECKS + gpus.CHECKS + links.CHECKS + machine.CHECKS,
+    rules=rules,
+    driverless=True,
+    needs_gpu=True,
+    shown_by="tests/e2e/test_health.py",
+)

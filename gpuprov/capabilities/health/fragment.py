@@ -1,0 +1,164 @@
+"""The `health` block."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from gpuprov.capabilities.base import Context
+from gpuprov.spec.model import Fragment
+
+HERE = "health"
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
+
+
+class Health(Fragment, frozen=True):
+    """What a host in work is watched for: errors of its GPUs, links and kernel; read, never changed. `gpuprov health` says whether
+    it is fit for work, and what NVIDIA says is to be done.
+
+    What a GPU does not have (ECC, row remapping) is not judged; what cannot be read is not proven.
+    """
+
+    since: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=(
+                r"^(boot|[1-9][0-9]{0,5}[smhd]|[0-9]{4}-[0-9]{2}-[0-9]{2}"
+                r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?)$"
+            ),
+            description=(
+                "boot, a span (90m, 24h, 7d) or a time (2026-11-20T14:02, in the time zone of who runs gpuprov, or with Z or +01:00). "
+                "From when on the kernel log is judged; errors that a reboot has mended since then are past"
+            ),
+        ),
+    ] = "boot"
+    ignored_xids: Annotated[
+        tuple[Annotated[int, msgspec.Meta(ge=1, le=999)], ...],
+        msgspec.Meta(description="Xids that are told and fail nothing, whatever NVIDIA says is to be done"),
+    ] = ()
+    program_errors: Annotated[
+        Literal["tell", "fail"],
+        msgspec.Meta(
+            description="Whether Xids after which only the program is to be restarted (13, 31, 94, ...) are told, or fail"
+        ),
+    ] = "tell"
+    ecc: Annotated[
+        Literal["enabled", "any"], msgspec.Meta(description="Whether ECC must be on where the GPU has it")
+    ] = "enabled"
+    uncorrected_errors: Annotated[
+        Count, msgspec.Meta(description="How many uncorrectable ECC errors since the driver was loaded a GPU may have")
+    ] = 0
+    remapped_rows: Annotated[
+        int,
+        msgspec.Meta(
+            ge=1, le=512,
+            description="From how many rows remapped for uncorrectable errors on a GPU is bad; a remapping that failed always is",
+        ),
+    ] = 512  # fmt: skip
+    retired_pages: Annotated[
+        int, msgspec.Meta(ge=1, le=64, description="From how many retired pages on a GPU before Ampere is bad")
+    ] = 63
+    slowdown: Annotated[
+        Literal["refuse", "any"],
+        msgspec.Meta(description="Whether a GPU that heat, its power supply or its hardware slows down fails"),
+    ] = "refuse"
+    temperature_margin: Annotated[
+        int,
+        msgspec.Meta(
+            ge=0, le=60, description="How many degrees Celsius a GPU must at least be below the temperature that slows it down"
+        ),
+    ] = 0  # fmt: skip
+    power_cap: Annotated[
+        Literal["refuse", "any"],
+        msgspec.Meta(description="Whether a GPU whose power limit in force is below the one that is set fails"),
+    ] = "refuse"
+    nvlink_errors: Annotated[
+        Count, msgspec.Meta(description="How many replays and recoveries, or errors of NVLink 5, a GPU may have had")
+    ] = 0
+    pcie_replays: (
+        Annotated[
+            int,
+            msgspec.Meta(
+                ge=0, le=1_000_000_000,
+                description="How many PCIe replays a GPU may have had since its reset; left out: not judged",
+            ),
+        ]
+        | None
+    ) = None  # fmt: skip
+    link_downed: (
+        Annotated[
+            int,
+            msgspec.Meta(
+                ge=0, le=1_000_000_000,
+                description="How often a port of an RDMA device may have gone down since its driver was loaded; left out: not judged",
+            ),
+        ]
+        | None
+    ) = None  # fmt: skip
+    port_errors: (
+        Annotated[
+            int,
+            msgspec.Meta(
+                ge=0, le=1_000_000_000,
+                description="How many errors each counter of such a port may show; left out: not judged",
+            ),
+        ]
+        | None
+    ) = None  # fmt: skip
+    firmware: Annotated[
+        Literal["uniform", "any"],
+        msgspec.Meta(
+            description="Whether GPUs of one model must have one VBIOS and InfoROM image; a corrupt InfoROM always fails"
+        ),
+    ] = "uniform"
+    sockets: (
+        Annotated[
+            int,
+            msgspec.Meta(
+                ge=1, le=64,
+                description="How many CPU sockets the host has; left out: not judged",
+            ),
+        ]
+        | None
+    ) = None  # fmt: skip
+    cores: (
+        Annotated[
+            int,
+            msgspec.Meta(
+                ge=1, le=8192,
+                description="How many cores, without hyper-threads, all its CPUs have; left out: not judged",
+            ),
+        ]
+        | None
+    ) = None  # fmt: skip
+    memory: (
+        Annotated[
+            int,
+            msgspec.Meta(
+                ge=1, le=65536,
+                description="How many GiB of memory the kernel has at least; left out: not judged",
+            ),
+        ]
+        | None
+    ) = None  # fmt: skip
+    swap: Annotated[
+        Literal["any", "none", "present"], msgspec.Meta(description="Whether the host must have swap, or none")
+    ] = "any"
+    nvme: (
+        Annotated[
+            int,
+            msgspec.Meta(
+                ge=0, le=256,
+                description="How many NVMe drives the host has; left out: not judged",
+            ),
+        ]
+        | None
+    ) = None  # fmt: skip
+    interfaces: Annotated[
+        tuple[Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{1,15}$")], ...],
+        msgspec.Meta(description="Ethernet interfaces that must be there and up, by name"),
+    ] = ()
+
+
+Ctx: TypeAlias = Context[Health]

@@ -1,0 +1,245 @@
+"""What the GPUs say of themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.catalog import xids as catalogue
+from gpuprov.catalog.xids import Action
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.gpu_health import GPU_HEALTH, GpuHealth, State
+
+Gpus = tuple[GpuHealth, ...]
+RETURN = "drain the host, run NVIDIA's field diagnostics, and return the card to its vendor"
+RESET = "drain the host, then nvidia-smi --gpu-reset -i ADDRESS; GPUs joined by NVLink together"
+BELOW = "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"
+
+
+def shown(ctx: Ctx) -> Gpus:
+    """The GPUs. Raises ProbeFailed where nvidia-smi shows none of those that the host has."""
+    state: State = ctx.facts.get(GPU_HEALTH)
+    if state.complaint and state.present:
+        raise ProbeFailed(f"nvidia-smi shows no GPU: {state.complaint}", "see health.gpus")
+    return state.gpus
+
+
+def told(found: Sequence[tuple[GpuHealth, str]]) -> str:
+    return "; ".join(f"{gpu.address} {words}" for gpu, words in found)
+
+
+def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpus, Outcome | None]:
+    """The GPUs that have such a thing; where none has, the answer that it is not judged."""
+    found = tuple(gpu for gpu in gpus if has(gpu))
+    if not gpus:
+        return (), not_asked("no NVIDIA GPU on the PCI bus")
+    return found, None if found else not_asked(f"{gpus[0].name or 'the GPU'} has no {what}")
+
+
+def also(found: Gpus, gpus: Gpus, what: str) -> str:
+    rest = len(gpus) - len(found)
+    return f"{len(found)} GPUs" + (f"; {rest} without {what}" if rest else "")
+
+
+@check("health.gpus", GPU_HEALTH, evidence="nvidia-smi -L; lspci -d 10de:")
+def gpus_answer(ctx: Ctx) -> Outcome:
+    """nvidia-smi shows every NVIDIA GPU that is on the PCI bus, and warns of none."""
+    state: State = ctx.facts.get(GPU_HEALTH)
+    if not state.present and not state.gpus:
+        return not_asked("no NVIDIA GPU on the PCI bus")
+    expected = f"{state.present} GPUs answer"
+    if state.complaint or len(state.gpus) < state.present:
+        words = state.complaint or f"{len(state.gpus)} GPUs: {' '.join(gpu.address for gpu in state.gpus)}"
+        lost = "lost" in words or not state.complaint
+        action: Action = "reboot" if lost else "none"
+        hint = "restart the host; gpuprov explain 79" if lost else "see nvidia_driver.user_space; gpuprov explain"
+        return fail(expected, words, hint, action=action)
+    return ok(f"{len(state.gpus)} GPUs", expected)
+
+
+@check("health.recovery", GPU_HEALTH, evidence="nvidia-smi -q | grep -E '^GPU|Recovery Action|Reset Required'")
+def recovery(ctx: Ctx) -> Outcome:
+    """The driver does not say of any GPU that it needs a reset, a reboot or a drain."""
+    gpus = shown(ctx)
+    asked, nothing = having(gpus, lambda one: bool(one.recovery) or one.reset_required is not None, "recovery action")
+    if nothing:
+        return nothing
+    bad: list[tuple[GpuHealth, str]] = []
+    actions: list[Action] = []
+    for gpu in asked:
+        known = catalogue.recovery(gpu.recovery) if gpu.recovery else None
+        if gpu.recovery and known is None:
+            bad.append((gpu, f"needs: {gpu.recovery}"))
+            actions.append("drain")
+        elif known and known.action != "none":
+            bad.append((gpu, f"needs: {gpu.recovery}, {known.words}"))
+            actions.append(known.action)
+        elif gpu.reset_required:
+            bad.append((gpu, "needs a reset"))
+            actions.append("reset")
+    if bad:
+        return fail("no GPU that needs it", told(bad), RESET, action=catalogue.worst(tuple(actions)))
+    return ok(also(asked, gpus, "a word of it"), "no GPU that needs it")
+
+
+@check("health.ecc_mode", GPU_HEALTH, fields=("ecc",), evidence="nvidia-smi -q -d ECC")
+def ecc_mode(ctx: Ctx) -> Outcome:
+    """ECC is on in each GPU that has it."""
+    if ctx.fragment.ecc == "any":
+        return not_asked("ecc: any")
+    gpus = shown(ctx)
+    asked, nothing = having(gpus, lambda one: bool(one.ecc), "ECC")
+    if nothing:
+        return nothing
+    if off := [(gpu, "has it off") for gpu in asked if gpu.ecc != "enabled"]:
+        return fail("ECC on", told(off), "gpu_settings: {ecc: enabled} in the spec, or health: {ecc: any}")
+    return ok(also(asked, gpus, "ECC"), "ECC on")
+
+
+@check("health.ecc_errors", GPU_HEALTH, fields=("uncorrected_errors",), evidence="nvidia-smi -q -d ECC")
+def ecc_errors(ctx: Ctx) -> Outcome:
+    """No GPU has more uncorrectable ECC errors than are let pass, nor so many in SRAM that NVIDIA takes it back."""
+    gpus, limit = shown(ctx), ctx.fragment.uncorrected_errors
+    asked, nothing = having(gpus, lambda one: one.ecc == "enabled", "ECC that is on")
+    if nothing:
+        return nothing
+    expected = f"at most {limit} uncorrectable errors since the driver was loaded"
+    exceeded = [(gpu, "exceeds NVIDIA's threshold of SRAM errors") for gpu in asked if gpu.sram_exceeded]
+    if exceeded:
+        return fail(expected, told(exceeded), RETURN, action="return")
+    counts = [(gpu, gpu.volatile.uncorrected) for gpu in asked]
+    bad = [
+        (
+            gpu,
+            f"has {count} ({gpu.aggregate.uncorrected if gpu.aggregate.uncorrected is not None else '?'} in all its life)",
+        )
+        for gpu, count in counts
+        if count is not None and count > limit
+    ]
+    if bad:
+        return fail(expected, told(bad), RESET, action="reset")
+    if silent := [gpu.address for gpu, count in counts if count is None]:
+        return skip(f"ECC is on, and the errors are not told: {' '.join(silent)}")
+    corrected = sum(gpu.volatile.corrected or 0 for gpu in asked)
+    return ok(f"{also(asked, gpus, 'ECC')}; {corrected} corrected", expected)
+
+
+@check("health.remapped_rows", GPU_HEALTH, fields=("remapped_rows",), evidence="nvidia-smi -q -d ROW_REMAPPER")
+def remapped_rows(ctx: Ctx) -> Outcome:
+    """No row waits for its remapping, no remapping failed, and not too many rows are remapped for uncorrectable errors."""
+    gpus, limit = shown(ctx), ctx.fragment.remapped_rows
+    asked, nothing = having(
+        gpus, lambda one: one.remap_pending is not None or one.remap_failed is not None, "row remapping"
+    )
+    if nothing:
+        return nothing
+    expected = f"none pending, none failed, fewer than {limit} for uncorrectable errors"
+    worn = [(gpu, "has a remapping that failed") for gpu in asked if gpu.remap_failed]
+    worn += [(gpu, f"has {gpu.remapped}") for gpu in asked if (gpu.remapped or 0) >= limit and not gpu.remap_failed]
+    waiting = [
+        (gpu, f"has one pending ({gpu.remapped or 0} for uncorrectable errors so far)")
+        for gpu in asked
+        if gpu.remap_pending
+    ]
+    if worn:
+        return fail(expected, told(worn + waiting), RETURN, action="return")
+    if waiting:
+        return fail(expected, told(waiting), f"{RESET}: the remapping takes effect then", action="reset")
+    many = sum((gpu.remapped or 0) + (gpu.remapped_corrected or 0) for gpu in asked)
+    return ok(f"{also(asked, gpus, 'row remapping')}; {many} rows remapped", expected)
+
+
+@check("health.retired_pages", GPU_HEALTH, fields=("retired_pages",), evidence="nvidia-smi -q -d PAGE_RETIREMENT")
+def retired_pages(ctx: Ctx) -> Outcome:
+    """On GPUs before Ampere: no page waits for its retirement, and not too many are retired."""
+    gpus, limit = shown(ctx), ctx.fragment.retired_pages
+    asked, nothing = having(gpus, lambda one: one.retired is not None, "retired pages")
+    if nothing:
+        return nothing
+    expected = f"none pending, fewer than {limit}"
+    if worn := [(gpu, f"has {gpu.retired}") for gpu in asked if (gpu.retired or 0) >= limit]:
+        return fail(expected, told(worn), RETURN, action="return")
+    if waiting := [(gpu, "has one pending") for gpu in asked if gpu.retired_pending]:
+        return fail(expected, told(waiting), f"{RESET}: the page is retired then", action="reset")
+    return ok(f"{also(asked, gpus, 'retired pages')}; {sum(gpu.retired or 0 for gpu in asked)} pages", expected)
+
+
+@check("health.slowdown", GPU_HEALTH, fields=("slowdown",), evidence=BELOW)
+def slowdown(ctx: Ctx) -> Outcome:
+    """No GPU is slowed down by its hardware, by heat or by its power supply; the power limit and idle clocks do not count."""
+    if ctx.fragment.slowdown == "any":
+        return not_asked("slowdown: any")
+    gpus = shown(ctx)
+    asked, nothing = having(gpus, lambda one: one.slow is not None, "word of what slows it down")
+    if nothing:
+        return nothing
+    bad = [(gpu, f"is slow: {', '.join(gpu.slow)}") for gpu in asked if gpu.slow]
+    if bad:
+        brake = any("Power Brake" in words for _, words in bad)
+        hint = (
+            "the chassis's power supplies and their redundancy"
+            if brake
+            else "air flow, inlet temperature, fans, the card's seat"
+        )
+        return fail("no GPU slowed down", told(bad), f"drain the host; look at {hint}", action="drain")
+    return ok(also(asked, gpus, "a word of it"), "no GPU slowed down")
+
+
+@check("health.temperature", GPU_HEALTH, fields=("temperature_margin",), evidence=BELOW)
+def temperature(ctx: Ctx) -> Outcome:
+    """Each GPU is as far below the temperature that slows it down as asked for, and its memory below its highest."""
+    gpus, margin = shown(ctx), ctx.fragment.temperature_margin
+    asked, nothing = having(gpus, lambda one: one.below is not None, "slowdown temperature")
+    if nothing:
+        return nothing
+    expected = f"more than {margin} C below the slowdown temperature"
+    bad = [(gpu, f"is {gpu.below} C below it, at {gpu.degrees} C") for gpu in asked if (gpu.below or 0) <= margin]
+    bad += [
+        (gpu, f"has its memory {gpu.memory_below} C below its highest")
+        for gpu in gpus
+        if gpu.memory_below is not None and gpu.memory_below <= margin
+    ]
+    if bad:
+        return fail(expected, told(bad), "drain the host; look at air flow, inlet temperature and fans", action="drain")
+    least = min(gpu.below or 0 for gpu in asked)
+    return ok(f"{also(asked, gpus, 'one')}; the hottest is {least} C below", expected)
+
+
+@check("health.power", GPU_HEALTH, fields=("power_cap",), evidence="nvidia-smi -q -d POWER")
+def power(ctx: Ctx) -> Outcome:
+    """Each GPU says what it draws, and nothing holds it below the power limit that is set."""
+    if ctx.fragment.power_cap == "any":
+        return not_asked("power_cap: any")
+    gpus = shown(ctx)
+    asked, nothing = having(gpus, lambda one: one.limit is not None and one.enforced is not None, "power limit")
+    if nothing:
+        return nothing
+    held = [
+        (gpu, f"is held at {gpu.enforced:g} W of {gpu.limit:g} W")
+        for gpu in asked
+        if (gpu.enforced or 0) < (gpu.limit or 0)
+    ]
+    if held:
+        return fail(
+            "the limit that is set",
+            told(held),
+            "something outside of the driver holds it: the BMC, or a limit of the module",
+        )
+    drawn = [gpu.draw for gpu in asked if gpu.draw is not None]
+    if len(drawn) < len(asked):
+        return skip(f"{len(asked) - len(drawn)} GPUs do not say what they draw")
+    return ok(f"{also(asked, gpus, 'a limit')}; at most {max(drawn):g} W drawn", "the limit that is set")
+
+
+CHECKS = (
+    gpus_answer,
+    recovery,
+    ecc_mode,
+    ecc_errors,
+    remapped_rows,
+    retired_pages,
+    slowdown,
+    temperature,
+    power,
+)

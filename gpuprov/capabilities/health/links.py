@@ -1,0 +1,166 @@
+"""What links count and the kernel says of them: NVLink, PCIe, InfiniBand; and whether the GPUs have one firmware."""
+
+from __future__ import annotations
+
+import re
+
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.capabilities.health.gpus import shown
+from gpuprov.capabilities.health.log import moment, readable, span
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.gpu_health import GPU_HEALTH
+from gpuprov.probe.health_links import NVLINK_ERRORS, PORT_ERRORS
+from gpuprov.probe.kernel_log import KERNEL_LOG, Line
+
+CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
+UNCORRECTED = r"PCIe Bus Error: severity=Uncorrect|AER: (Multiple )?Uncorrect"
+CORRECTED = r"PCIe Bus Error: severity=Corrected"
+RDMA_POWER = r"Detected insufficient power on the PCIe slot"
+RDMA_HEAT = r"Port module event.*High Temperature"
+RDMA_REGISTERS = r"mlx5_cmd_out_err.*ACCESS_REG.*failed"
+"""Of mlx5_core; the last is told only: firmware that manages a port itself refuses the driver its registers."""
+
+
+def quoted(lines: tuple[Line, ...]) -> str:
+    """The last of them, and how many there are."""
+    last = lines[-1]
+    return f'{len(lines)} lines, last {moment(last.at)}: "{last.text[:140]}"'
+
+
+@check("health.nvlink_errors", NVLINK_ERRORS, fields=("nvlink_errors",), evidence="nvidia-smi nvlink -e")
+def nvlink_errors(ctx: Ctx) -> Outcome:
+    """The NVLinks of each GPU had no more replays and recoveries, or errors of NVLink 5, than are let pass; CRC errors are told."""
+    state, limit = ctx.facts.get(NVLINK_ERRORS), ctx.fragment.nvlink_errors
+    linked = [gpu for gpu in state.gpus if gpu.links]
+    if state.complaint:
+        raise ProbeFailed(f"NVLink's errors are not known: {state.complaint}", "see health.gpus")
+    if not linked:
+        return not_asked("no GPU has NVLinks")
+    expected = f"at most {limit} replays and recoveries, or errors, of each GPU's NVLinks"
+    bad = [
+        f"GPU {gpu.index} has {gpu.replays or 0} replays and {gpu.recoveries or 0} recoveries"
+        for gpu in linked
+        if (gpu.replays or 0) + (gpu.recoveries or 0) > limit
+    ]
+    bad += [f"GPU {gpu.index} has {gpu.faults} errors" for gpu in linked if (gpu.faults or 0) > limit]
+    if bad:
+        hint = "reset the GPUs that the link joins; again on the same link: the vendor's support; gpuprov explain 74"
+        return fail(expected, "; ".join(bad), hint, action="reset")
+    if silent := [
+        str(gpu.index) for gpu in linked if gpu.replays is None and gpu.recoveries is None and gpu.faults is None
+    ]:
+        return skip(f"errors of NVLinks are not told of GPU {' '.join(silent)}")
+    return ok(f"{len(linked)} GPUs; {sum(gpu.crc or 0 for gpu in linked)} CRC errors", expected)
+
+
+@check("health.pcie_errors", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'AER|PCIe Bus Error'")
+def pcie_errors(ctx: Ctx) -> Outcome:
+    """No uncorrected PCIe error in the kernel log; corrected ones are told."""
+    log = readable(ctx)
+    if lines := log.matching(UNCORRECTED):
+        hint = "drain the host; reseat the card, look at its slot, risers and firmware"
+        return fail("no uncorrected PCIe error", quoted(lines), hint, action="drain")
+    corrected = log.matching(CORRECTED)
+    told = f"; corrected: {quoted(corrected)}" if corrected else ""
+    return ok(f"none {span(log)}{told}", "no uncorrected PCIe error")
+
+
+@check("health.pcie_replays", GPU_HEALTH, fields=("pcie_replays",), evidence="nvidia-smi -q -d PCIE | grep -i replay")
+def pcie_replays(ctx: Ctx) -> Outcome:
+    """Each GPU had at most so many PCIe replays since its reset as are declared."""
+    limit = ctx.fragment.pcie_replays
+    if limit is None:
+        return not_asked("pcie_replays is not in the spec")
+    gpus = shown(ctx)
+    if not gpus:
+        return not_asked("no NVIDIA GPU on the PCI bus")
+    expected = f"at most {limit} replays of each GPU"
+    if bad := [f"{gpu.address} has {gpu.replays}" for gpu in gpus if gpu.replays is not None and gpu.replays > limit]:
+        return fail(
+            expected, "; ".join(bad), "drain the host; reseat the card, look at its slot and risers", action="drain"
+        )
+    if silent := [gpu.address for gpu in gpus if gpu.replays is None]:
+        return skip(f"replays are not told: {' '.join(silent)}")
+    return ok(f"{len(gpus)} GPUs; at most {max(gpu.replays or 0 for gpu in gpus)}", expected)
+
+
+@check(
+    "health.ports", PORT_ERRORS, fields=("link_downed", "port_errors"), evidence="perfquery; rdma statistic show link"
+)
+def ports(ctx: Ctx) -> Outcome:
+    """No port of an RDMA device went down, or counted errors, more often than declared."""
+    asked, most = ctx.fragment.link_downed, ctx.fragment.port_errors
+    if asked is None and most is None:
+        return not_asked("neither link_downed nor port_errors is in the spec")
+    found = ctx.facts.get(PORT_ERRORS)
+    if not found:
+        return not_asked("no RDMA device counts errors")
+    told, silent = [], []
+    for one in found:
+        name = f"{one.device} port {one.port}"
+        if asked is not None and one.downed is None:
+            silent.append(name)
+        elif asked is not None and (one.downed or 0) > asked:
+            told.append(f"{name} went down {one.downed} times")
+        if most is not None and (over := {key: count for key, count in one.errors.items() if count > most}):
+            told.append(f"{name}: {', '.join(f'{key} {count}' for key, count in over.items())}")
+    limits = [f"link_downed at most {asked}"] * (asked is not None) + [f"errors at most {most}"] * (most is not None)
+    if told:
+        return fail(", ".join(limits), "; ".join(told), f"{CABLE}; perfquery -R sets the counters to zero")
+    if silent:
+        return skip(f"link_downed is not told: {', '.join(silent)}")
+    return ok(f"{len(found)} ports", ", ".join(limits))
+
+
+@check("health.rdma_log", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep mlx5")
+def rdma_log(ctx: Ctx) -> Outcome:
+    """The kernel does not say that an HCA has too little power from its slot, or a transceiver that is too hot."""
+    log = readable(ctx)
+    expected = "no HCA without power, none too hot"
+    for pattern, hint in (
+        (RDMA_POWER, "look at the slot's power and its riser"),
+        (RDMA_HEAT, "look at air flow and the transceiver"),
+    ):
+        if lines := log.matching(pattern):
+            return fail(expected, quoted(lines), f"drain the host; {hint}", action="drain")
+    refused = log.matching(RDMA_REGISTERS)
+    told = f"; told: {quoted(refused)}" if refused else ""
+    return ok(f"none {span(log)}{told}", expected)
+
+
+@check(
+    "health.firmware", GPU_HEALTH, fields=("firmware",), evidence="nvidia-smi -q | grep -E '^GPU|VBIOS|Image Version'"
+)
+def firmware(ctx: Ctx) -> Outcome:
+    """GPUs of one model have one VBIOS and one InfoROM image, and no InfoROM is corrupt."""
+    gpus = shown(ctx)
+    state = ctx.facts.get(GPU_HEALTH)
+    corrupt = [line for line in state.warnings if re.search(r"(?i)inforom is corrupted", line)]
+    if corrupt:
+        return fail(
+            "no corrupt InfoROM", "; ".join(corrupt), "drain the host, and ask the vendor's support", action="drain"
+        )
+    if ctx.fragment.firmware == "any":
+        return not_asked("firmware: any")
+    told = []
+    for kind in ("vbios", "inforom"):
+        models = dict.fromkeys(gpu.name for gpu in gpus)
+        for model in models:
+            versions: dict[str, list[str]] = {}
+            for gpu in gpus:
+                if gpu.name == model and getattr(gpu, kind):
+                    versions.setdefault(getattr(gpu, kind), []).append(gpu.address)
+            if len(versions) > 1:
+                each = ", ".join(f"{version} on {' '.join(where)}" for version, where in versions.items())
+                told.append(f"{'VBIOS' if kind == 'vbios' else 'InfoROM'}: {each}")
+    if told:
+        return fail(
+            "one VBIOS and one InfoROM image", "; ".join(told), "bring the GPUs to one firmware with the vendor's tool"
+        )
+    if not any(gpu.vbios for gpu in gpus):
+        return skip("no GPU tells its VBIOS") if gpus else not_asked("no NVIDIA GPU on the PCI bus")
+    return ok(", ".join(dict.fromkeys(f"VBIOS {gpu.vbios}" for gpu in gpus)), "one VBIOS and one InfoROM image")
+
+
+CHECKS = (nvlink_errors, pcie_errors, pcie_replays, ports, rdma_log, firmware)

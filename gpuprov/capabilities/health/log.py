@@ -1,0 +1,175 @@
+"""What the kernel log says: Xids, SXids, and how far it reaches back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from gpuprov.capabilities.base import Outcome, check, fail, ok, skip
+from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.catalog import xids as catalogue
+from gpuprov.catalog.xids import SEVERITY, Action
+from gpuprov.probe import system
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.kernel_log import KERNEL_LOG, Event, KernelLog, sxids, xids
+
+XIDS = "journalctl -k -b | grep -E 'NVRM: Xid'"
+SHOWN = 4
+NVLINK5 = range(144, 151)
+"""Xids whose lines say Fatal or Nonfatal themselves; of the latter NVIDIA asks for nothing, and Xid 154 says it where it does."""
+
+
+ENDED = r"segfault at .* in libnccl|Out of memory: Kill|oom-kill:"
+"""Programs that ended by a crash in NCCL, or because memory ran out."""
+
+
+class Judged(NamedTuple):
+    """An event with what is to be done; `named`: somebody says so."""
+
+    event: Event
+    action: Action
+    words: str
+    named: bool = True
+
+    def told(self) -> str:
+        one = self.event
+        kind = "SXid" if one.switch else "Xid"
+        times = f", {one.count} times, last" if one.count > 1 else ","
+        said = f' ("{one.text[:90]}")' if one.text else ""
+        return f"{kind} {one.number} on {one.device}{times} {moment(one.at)}{said}: {self.words}"
+
+
+def moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def readable(ctx: Ctx) -> KernelLog:
+    """The log. Raises ProbeFailed where there is none to read."""
+    log: KernelLog = ctx.facts.get(KERNEL_LOG)
+    if not log.source:
+        raise ProbeFailed("the kernel log cannot be read: neither the journal nor dmesg says anything", "run as root")
+    return log
+
+
+def span(log: KernelLog) -> str:
+    """From when on the log speaks."""
+    late = log.missing()
+    return f"since {moment(late if late is not None else log.begins())}"
+
+
+def judge(event: Event) -> Judged:
+    """What is to be done after an Xid."""
+    if event.number == 154 and (match := re.search(r"to 0x[0-9a-fA-F]+ \(([^)]*)\)", event.text)):
+        wanted = catalogue.recovery(match[1])
+        if wanted:
+            return Judged(event, wanted.action, wanted.words)
+        return Judged(event, "none", "the driver's word for what it needs is not known", named=False)
+    if event.number in NVLINK5 and re.search(r"\bNonfatal\b", event.text):
+        return Judged(event, "none", "nothing is to be done")
+    known = catalogue.find_xid(event.number)
+    found = catalogue.resolution(known.nvidia) if known else None
+    if found is None:
+        return Judged(event, "none", "NVIDIA's catalogue names nothing that is to be done", named=False)
+    return Judged(event, found.action, f"{found.key}, {found.words}")
+
+
+MENDED: tuple[Action, ...] = ("reset", "reboot")
+"""What a boot does away with, and the driver's word that a GPU needs nothing any more."""
+
+
+def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
+    """Xids that still matter, the most severe first: of those that a reset or a reboot mends, the ones since then."""
+    events, left = xids(log), set(ignored)
+    well = {one.device: one.at for one in events if one.number == 154 and "(None)" in one.text.rpartition(" to ")[2]}
+    found = [judge(one) for one in events if one.number not in left]
+    return severe(
+        one
+        for one in found
+        if one.action not in MENDED or one.event.at > max(log.boot, well.get(one.event.device, 0.0))
+    )
+
+
+def severe(found: Iterable[Judged]) -> list[Judged]:
+    return sorted(found, key=lambda one: (-SEVERITY.index(one.action), -one.event.at))
+
+
+def listed(found: Sequence[Judged]) -> str:
+    more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    return "; ".join(one.told() for one in found[:SHOWN]) + more
+
+
+@check("health.kernel_log", KERNEL_LOG, system.CONTAINER, fields=("since",), evidence="journalctl -k -b | head -n 1")
+def kernel_log(ctx: Ctx) -> Outcome:
+    """The kernel log can be read, and reaches back as far as it is judged."""
+    log: KernelLog = ctx.facts.get(KERNEL_LOG)
+    if not log.source:
+        return fail(
+            "a kernel log",
+            "neither the journal nor dmesg says anything",
+            "run as root; systemctl status systemd-journald",
+        )
+    late = log.missing()
+    if late is not None and not ctx.facts.get(system.CONTAINER):
+        return skip(
+            f"{log.source} begins at {moment(late)}: what was said before, since {moment(log.begins())}, is not known"
+        )
+    return ok(f"{log.source}, {span(log)}")
+
+
+@check("health.xid", KERNEL_LOG, fields=("since", "ignored_xids"), evidence=XIDS)
+def xid(ctx: Ctx) -> Outcome:
+    """No Xid in the kernel log after which NVIDIA wants the GPU reset, the host restarted or drained, or other software."""
+    log = readable(ctx)
+    found = standing(log, ctx.fragment.ignored_xids)
+    bad = [one for one in found if SEVERITY.index(one.action) > SEVERITY.index("restart")]
+    if bad:
+        top = bad[0]
+        hint = f"{top.words}; gpuprov explain {top.event.number}"
+        return fail("no Xid that asks for it", listed(bad), hint, action=top.action)
+    if unknown := [one for one in found if not one.named]:
+        return skip(listed(unknown))
+    quiet = sorted({one.number for one in xids(log)})
+    told = f"; told and let pass: Xid {', '.join(map(str, quiet))}" if quiet else ""
+    return ok(f"none {span(log)}{told}", "no Xid that asks for it")
+
+
+@check("health.programs", KERNEL_LOG, fields=("since", "program_errors"), evidence=XIDS)
+def programs(ctx: Ctx) -> Outcome:
+    """No Xid after which a program is to be restarted, no crash in NCCL, none killed for want of memory; with tell they are told."""
+    log = readable(ctx)
+    found = [one for one in standing(log, ctx.fragment.ignored_xids) if one.action == "restart"]
+    expected = "no program ended by its GPU, in NCCL or for want of memory"
+    ended = log.matching(ENDED)
+    said = f'{len(ended)} ended otherwise, last {moment(ended[-1].at)}: "{ended[-1].text[:120]}"' if ended else ""
+    told = "; ".join(filter(None, (listed(found), said)))
+    if not told:
+        return ok(f"none {span(log)}", expected)
+    if ctx.fragment.program_errors == "tell":
+        return ok(f"told only: {told}", expected, action="restart")
+    hint = (
+        f"{found[0].words}; gpuprov explain {found[0].event.number}"
+        if found
+        else "restart the program; its own log says more"
+    )
+    return fail(expected, told, hint, action="restart")
+
+
+@check("health.sxid", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'nvidia-nvswitch.*SXid'")
+def sxid(ctx: Ctx) -> Outcome:
+    """No fatal SXid of an NVSwitch in the kernel log."""
+    log = readable(ctx)
+    found = []
+    for one in sxids(log):
+        course = catalogue.sxid(one.number, fatal=one.text.lower().startswith("fatal"))
+        if course.action not in MENDED or one.at > log.boot:
+            found.append(Judged(one, course.action, course.words))
+    bad = severe(one for one in found if one.action != "none")
+    if bad:
+        return fail("no fatal SXid", listed(bad), f"{bad[0].words}; /var/log/fabricmanager.log", action=bad[0].action)
+    told = f"; {len(found)} that are not fatal" if found else ""
+    return ok(f"none {span(log)}{told}", "no fatal SXid")
+
+
+CHECKS = (kernel_log, xid, programs, sxid)

@@ -1,0 +1,90 @@
+"""What the rest of the host is and says: CPUs, memory, swap, drives and interfaces as declared, and the kernel's own trouble."""
+
+from __future__ import annotations
+
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.capabilities.health.links import quoted
+from gpuprov.capabilities.health.log import readable, span
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.hardware import HARDWARE
+from gpuprov.probe.kernel_log import KERNEL_LOG
+
+KERNEL = r"Kernel panic|BUG: |Oops: |soft lockup"
+READ_ONLY = r"Remounting filesystem read-only"
+
+
+@check("health.cpus", HARDWARE, fields=("sockets", "cores"), evidence="lscpu")
+def cpus(ctx: Ctx) -> Outcome:
+    """As many CPU sockets and cores as declared."""
+    asked = {"sockets": ctx.fragment.sockets, "cores": ctx.fragment.cores}
+    wanted = {name: count for name, count in asked.items() if count is not None}
+    if not wanted:
+        return not_asked("neither sockets nor cores is in the spec")
+    found = ctx.facts.get(HARDWARE)
+    if not found.cores:
+        raise ProbeFailed("the kernel does not tell its CPUs' sockets and cores")
+    has = {"sockets": found.sockets, "cores": found.cores}
+    expected = ", ".join(f"{count} {name}" for name, count in wanted.items())
+    told = ", ".join(f"{has[name]} {name}" for name in wanted)
+    if any(has[name] != count for name, count in wanted.items()):
+        return fail(
+            expected, told, "drain the host; look at its firmware's settings and event log: a CPU, or cores, are off"
+        )
+    return ok(told, expected)
+
+
+@check("health.memory", HARDWARE, fields=("memory", "swap"), evidence="free -m; dmidecode -t memory")
+def memory(ctx: Ctx) -> Outcome:
+    """At least as much memory as declared, and swap as asked for."""
+    least, swap = ctx.fragment.memory, ctx.fragment.swap
+    if least is None and swap == "any":
+        return not_asked("neither memory nor swap is in the spec")
+    found = ctx.facts.get(HARDWARE)
+    if not found.memory:
+        raise ProbeFailed("/proc/meminfo does not tell the memory")
+    has = f"{found.memory / 1024:.1f} GiB" + ("" if swap == "any" else f", {found.swap} MiB swap")
+    wanted = [f"at least {least} GiB"] * (least is not None) + [f"swap {swap}"] * (swap != "any")
+    short = least is not None and found.memory < least * 1024
+    if short or (swap == "none" and found.swap) or (swap == "present" and not found.swap):
+        way = (
+            "drain the host; look at its event log: a memory module is off"
+            if short
+            else "swapoff -a, or swapon -a; /etc/fstab"
+        )
+        return fail(", ".join(wanted), has, way)
+    return ok(has, ", ".join(wanted))
+
+
+@check("health.devices", HARDWARE, fields=("nvme", "interfaces"), evidence="ls /sys/class/nvme; ip -br link")
+def devices(ctx: Ctx) -> Outcome:
+    """As many NVMe drives as declared, and the Ethernet interfaces that are named are there and up."""
+    drives, names = ctx.fragment.nvme, ctx.fragment.interfaces
+    if drives is None and not names:
+        return not_asked("neither nvme nor interfaces is in the spec")
+    found = ctx.facts.get(HARDWARE)
+    bad = [f"{found.nvme} NVMe drives"] * (drives is not None and found.nvme != drives)
+    bad += [
+        f"{name} is {found.interfaces.get(name, 'not there')}" for name in names if found.interfaces.get(name) != "up"
+    ]
+    wanted = [f"{drives} NVMe drives"] * (drives is not None) + [f"{name} up" for name in names]
+    if bad:
+        return fail(
+            ", ".join(wanted), ", ".join(bad), "lspci; dmesg | grep -E 'nvme|Link is Down'; the drive's or cable's seat"
+        )
+    return ok(", ".join(wanted))
+
+
+@check("health.kernel", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b -p err")
+def kernel(ctx: Ctx) -> Outcome:
+    """The kernel says of no crash or lock-up of its own, and of no file system that it made read-only."""
+    log = readable(ctx)
+    expected = "no trouble of the kernel's own"
+    if lines := log.matching(READ_ONLY):
+        return fail(expected, quoted(lines), "drain the host; look at the drive, then fsck and restart", action="drain")
+    if lines := log.matching(KERNEL):
+        return fail(expected, quoted(lines), "drain the host and restart it; keep the log", action="reboot")
+    return ok(f"none {span(log)}", expected)
+
+
+CHECKS = (cpus, memory, devices, kernel)

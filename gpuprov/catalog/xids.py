@@ -1,0 +1,107 @@
+"""Xids and SXids, NVIDIA's errors in the kernel log: what each means, and what NVIDIA says is to be done."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Source, load
+
+Action = Literal["none", "restart", "update", "reset", "reboot", "drain", "return"]
+"""What makes a host fit again: nothing, a program started again, other software, the GPU reset, the host rebooted; or it is to
+be drained and looked at, or the card returned."""
+SEVERITY: tuple[Action, ...] = ("none", "restart", "update", "reset", "reboot", "drain", "return")
+"""The mildest first."""
+
+
+class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of NVIDIA's names of what is to be done, and what it comes to."""
+
+    key: str
+    action: Action
+    words: str
+
+
+class Recovery(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the driver itself says that a GPU needs; `names` as it writes them."""
+
+    names: tuple[str, ...]
+    action: Action
+    words: str
+
+
+class Xid(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Xids of one meaning; `nvidia` is the key of their resolution, empty where NVIDIA's catalogue has none."""
+
+    key: str
+    signatures: tuple[str, ...]
+    xids: tuple[int, ...]
+    nvidia: str = ""
+    cause: str
+    check: str = ""
+    cure: str
+    notes: tuple[str, ...] = ()
+
+
+class Course(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An action with its words."""
+
+    action: Action
+    words: str
+
+
+class SXids(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`fatal`: what a fatal SXid asks for; `always`: what one of `always_fatal` does."""
+
+    fatal: Course
+    always: Course
+    always_fatal: tuple[int, ...]
+
+
+class XidsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/xids.yaml"""
+
+    sources: dict[str, Source]
+    resolutions: tuple[Resolution, ...]
+    recoveries: tuple[Recovery, ...]
+    sxids: SXids
+    xids: tuple[Xid, ...]
+
+
+def xids_file() -> XidsFile:
+    return load("xids", XidsFile)
+
+
+@cache
+def _by_number() -> dict[int, Xid]:
+    return {number: one for one in xids_file().xids for number in one.xids}
+
+
+def find_xid(number: int) -> Xid | None:
+    """What the catalogue knows of an Xid."""
+    return _by_number().get(number)
+
+
+def resolution(key: str) -> Resolution | None:
+    """NVIDIA's resolution of this name."""
+    return next((one for one in xids_file().resolutions if one.key == key), None)
+
+
+def recovery(name: str) -> Recovery | None:
+    """What the driver's words for a recovery action come to; None for words that nobody has seen yet."""
+    return next((one for one in xids_file().recoveries if name in one.names), None)
+
+
+def sxid(number: int, *, fatal: bool) -> Course:
+    """What an SXid asks for, whose line says whether it is fatal."""
+    known = xids_file().sxids
+    if number in known.always_fatal:
+        return known.always
+    return known.fatal if fatal else Course(action="none", words="nothing is to be done")
+
+
+def worst(actions: tuple[Action, ...]) -> Action:
+    """The most severe of them."""
+    return max(actions, key=SEVERITY.index, default="none")

@@ -1,0 +1,68 @@
+"""The command `gpuprov health`: parse, call, return the exit code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gpuprov.cli import options
+from gpuprov.cli.about import about
+
+
+@click.command(short_help="Are hosts fit for work, and what does NVIDIA say is to be done?")
+@options.inventory
+@options.reaching
+@click.option("--since", metavar="TIME", help="From when on the kernel log is judged: boot, 24h, 7d, 2026-11-20T14:02.")
+@options.report_files
+@options.read_limit
+@options.json_flag
+def health(sources: tuple[str, ...], since: str | None, timeout: float, as_json: bool, **reading: Any) -> int:
+    """Say of each host whether it is fit for work: yes, no, or not until it is reset or restarted. Changes nothing.
+
+    The checks of the capability `health`, also of hosts whose spec does not ask for it. What is to be done is what NVIDIA says:
+    return the card, drain, reboot, reset, restart the program. Exit code 0: all are fit; 1: some are not, or it is not proven;
+    4: some cannot be reached.
+
+    \b
+    Example: gpuprov health inventory.yaml --since 24h
+             gpuprov health inventory.yaml --prometheus /var/lib/node_exporter/textfile/gpuprov-health.prom
+    """
+    import shutil
+    import sys
+
+    from gpuprov import console
+    from gpuprov.capabilities.health import watched
+    from gpuprov.report import health as report
+    from gpuprov.report import results as reporting
+    from gpuprov.report import retry
+    from gpuprov.report.files import check_writable, write_atomic
+    from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
+    from gpuprov.verify.verify import verify
+
+    files = {name: reading.pop(name) for name in ("junit", "html", "prometheus")}
+    fleet = options.load(sources, reading)
+    check_writable(*files.values())
+    pairs = [(raw, watched(spec, since)) for raw, spec in fleet.pairs]
+    took: dict[str, float] = {}
+    names = [raw.name for raw, _ in pairs]
+    with console.Progress(names, "reading", quiet=True) as progress:
+        found = verify(
+            pairs, only={CAPABILITY}, pace=options.pace(reading), timeout=timeout,
+            on_done=lambda host, _: progress.done(host), took=took,
+        )  # fmt: skip
+    results = of_health(found)
+    page = about("health", sources, reading, None, files) if files["html"] else None
+    metrics = files.pop("prometheus")
+    if metrics:
+        write_atomic(metrics, report.as_metrics(results))
+    reporting.show(results, quiet=True, **files, took=took, about=page, title="gpuprov health")
+    if as_json:
+        console.result(report.as_json(results))
+    else:
+        width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+        told = report.as_text(results, colour=console.coloured(sys.stdout), width=width, verbose=reading["verbose"])
+        console.result(told.rstrip(), in_colour=True)
+    bad = ("fail", "error", "unreachable")
+    retry.offer("health", list(dict.fromkeys(one.host for one in results if one.status in bad)), len(pairs))
+    return health_code(results)

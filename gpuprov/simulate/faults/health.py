@@ -1,0 +1,56 @@
+"""Faults of a host in work: what its GPUs count, and what its kernel says. Of simulated containers, whose kernel log is a file."""
+
+from __future__ import annotations
+
+from gpuprov.simulate.faults.base import Fault
+from gpuprov.simulate.parts.kernel_log import LOG
+
+GPUS = """bus() { awk -F '\\t' -v n="$1" '$1 == "gpu" && $2 == n { print substr($3, 1, 10) }' /etc/gpuprov-sim/devices; }"""
+
+
+def _gpu(name: str, what: str, caught_by: str) -> Fault:
+    return Fault(name, f"{what} (parameter: the GPU's index)", caught_by, parameter="0")
+
+
+def _line(name: str, what: str, caught_by: str, *lines: str, gpu: bool = False) -> Fault:
+    """Lines of the kernel, as real hosts have them, with the time of planting. In them $b is the address of the GPU."""
+    said = "\n".join(f'say "{line}"' for line in lines)
+    plant = (
+        f"{GPUS}\n"
+        + ('b=$(bus "$1")\n' if gpu else "")
+        + f'say() {{ printf \'%s.000001 %s kernel: %s\\n\' "$(date +%s)" "$(hostname)" "$1" >> {LOG}; }}\n{said}'
+    )
+    told = f"{what} (parameter: the GPU's index)" if gpu else what
+    return Fault(
+        name, told, caught_by, plant=plant, heal=f"sed -i 1q {LOG}", parameter="0" if gpu else "", kinds=("container",)
+    )
+
+
+TABLE: tuple[Fault, ...] = (
+    _gpu("gpu-ecc-errors", "ECC counts uncorrectable errors of a GPU's memory", "health.ecc_errors"),
+    _gpu("gpu-row-pending", "a row of a GPU's memory waits for its remapping, which a reset brings", "health.remapped_rows"),
+    _gpu("gpu-row-failed", "the remapping of a row of a GPU's memory failed", "health.remapped_rows"),
+    _gpu("gpu-hot", "a GPU is hotter than where its hardware slows it down", "health.temperature"),
+    _gpu("gpu-power-brake", "a GPU is slowed down by the power brake of the chassis", "health.slowdown"),
+    _gpu("nvlink-errors", "the first NVLink of a GPU counts replays and recoveries", "health.nvlink_errors"),
+    _gpu("vbios-differs", "a GPU has another VBIOS than its like", "health.firmware"),
+    _line("pcie-uncorrected", "the root port of a GPU has uncorrected errors", "health.pcie_errors",
+          "pcieport 0000:15:01.0: AER: Uncorrected (Fatal) error received: $b.0",
+          "pcieport 0000:15:01.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)", gpu=True),
+    _line("hca-hot", "the transceiver of an HCA is too hot", "health.rdma_log",
+          "mlx5_core 0000:5c:00.0: Port module event[error]: module 0, Cable error, High Temperature"),
+    _line("nccl-crash", "a program crashed in NCCL", "health.programs",
+          "pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in libnccl.so.2"),
+    _line("filesystem-read-only", "the kernel made a file system read-only", "health.kernel",
+          "EXT4-fs (nvme0n1p2): Remounting filesystem read-only"),
+    _line("xid-program", "a program of a user made a GPU memory page fault: Xid 31", "health.programs",
+          "NVRM: Xid (PCI:$b): 31, pid=4711, name=python3, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS", gpu=True),
+    _line("xid-reset", "the GSP of a GPU does not answer: Xid 119, then 154", "health.xid",
+          "NVRM: Xid (PCI:$b): 119, pid=4711, name=nvidia-smi, Timeout after 6s of waiting for RPC response from GPU0 GSP!",
+          "NVRM: Xid (PCI:$b): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", gpu=True),
+    _line("xid-off-the-bus", "a GPU has fallen off the bus: Xid 79", "health.xid",
+          "NVRM: Xid (PCI:$b): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.", gpu=True),
+    _line("sxid-fatal", "a link of an NVSwitch has a fatal error: SXid 20034", "health.sxid",
+          "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
+          "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Severity 1 Engine instance 48 Sub-engine instance 00"),
+)  # fmt: skip

@@ -1,0 +1,22 @@
+"""The kernel log of a simulated container, which has no kernel of its own: a file that faults add to, and journalctl shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.parts.base import STATE, File, Part
+
+FOLDER = Path(__file__).parent / "kernel_log_files"
+LOG = f"{STATE}/kernel.log"
+BEGIN = f"""mkdir -p {STATE}
+[ -e {LOG} ] || printf '%s.000000 %s kernel: Linux version (simulated)\\n' "$(awk '$1 == "btime" {{ print $2 }}' /proc/stat)" \
+  "$(hostname)" > {LOG}"""
+"""A log that begins with the boot of the kernel."""
+
+
+def part(_name: str, description: Description) -> Part:
+    """In place of journalctl where the kernel's messages are asked for; a machine has a kernel, and nothing of this."""
+    if description.kind == "machine" or description.gpu is None:
+        return Part()
+    return Part(files={"/usr/local/bin/journalctl": File(FOLDER / "journalctl", 0o755)}, script=BEGIN)

@@ -1,0 +1,95 @@
+"""A host in work as its kernel log and nvidia-smi -q tell it: the real H100 of the corpus, well, and changed line by line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+REAL = Path(__file__).parents[1] / "real"
+BOOT, NOW = 1_763_800_000, 1_763_900_000
+GPU, OTHER = "0000:19:00.0", "0000:3b:00.0"
+
+
+def _well() -> str:
+    """A whole nvidia-smi -q of an H100, whose power brake is let go: nothing is wrong with it then."""
+    text = (REAL / "h100-power-brake-535" / "nvidia-smi-q.txt").read_text(encoding="utf-8")
+    return re.sub(r"((?:HW Slowdown|HW Power Brake Slowdown) +: )Active", r"\1Not Active", text)
+
+
+WELL = _well()
+
+
+def smi(present: int = 1, text: str = "", **changed: Any) -> str:
+    """The probe's output; `changed`: a line by its name (underscores for blanks) with the value of its first occurrence."""
+    text = text or WELL
+    for name, value in changed.items():
+        line = name.replace("_", " ")
+        text, count = re.subn(rf"(?m)^( *{re.escape(line)} +: ).*$", rf"\g<1>{value}", text, count=1)
+        assert count == 1, line
+    return f"@present {present}\n@smi\n{text}\n"
+
+
+def both(**changed: Any) -> str:
+    """Two GPUs, of which the second has the changes."""
+    first = WELL
+    second = smi(**changed).partition("@smi\n")[2].partition("GPU 00000000:19:00.0")[2]
+    return f"@present 2\n@smi\n{first}\nGPU 00000000:3B:00.0{second}"
+
+
+def real(name: str, present: int = 1) -> str:
+    """Another real host's."""
+    return smi(present, (REAL / name / "nvidia-smi-q.txt").read_text(encoding="utf-8"))
+
+
+def log(
+    *lines: str, since: int | None = None, first: int = BOOT + 2, at: int = NOW - 3600, source: str = "journal"
+) -> str:
+    """The kernel log probe's output: each line a minute after the one before."""
+    told = [f"now|{NOW}", f"boot|{BOOT}"]
+    told += [f"since|{since}"] if since is not None else []
+    told += [f"source|{source}"] if source else []
+    told += [f"first|{first}.000000 gpu1 kernel: Linux version 6.1.0-47-amd64"] if source else ["first|"]
+    told += [f"line|{at + 60 * number}.000001 gpu1 kernel: {line}" for number, line in enumerate(lines)]
+    return "\n".join(told) + "\n"
+
+
+def xid(number: int, text: str = "pid='<unknown>', name=<unknown>", bus: str = "0000:19:00") -> str:
+    return f"NVRM: Xid (PCI:{bus}): {number}, {text}"
+
+
+OFF_THE_BUS = xid(79, "pid='<unknown>', name=<unknown>, GPU has fallen off the bus.")
+GSP = xid(119, "pid=4711, name=python3, Timeout after 6s of waiting for RPC response from GPU0 GSP!")
+NEEDS_RESET = xid(154, "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)")
+NEEDS_NOTHING = xid(154, "GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
+
+
+def nvlinks(links: int = 18, replays: object = 0, recoveries: object = 0, crc: object = 0) -> str:
+    """nvidia-smi nvlink -e of one GPU, of which the last link has these."""
+    lines = ["GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-00000001-0000-0000-0000-000000000000)"]
+    for link in range(links):
+        found = (replays, recoveries, crc) if link == links - 1 else (0, 0, 0)
+        names = ("Replay", "Recovery", "CRC")
+        lines += [f"\t Link {link}: {name} Errors: {number}" for name, number in zip(names, found, strict=True)] + [""]
+    return "\n".join(lines)
+
+
+def ports(**counted: object) -> str:
+    """The counters of one port, by name."""
+    names = ("link_downed", "symbol_error", "link_error_recovery", "port_rcv_errors")
+    return "".join(f"counter|mlx5_0|1|{name}|{counted.get(name, 0)}\n" for name in names)
+
+
+def hardware(sockets: int = 2, cores: int = 4, swap: int = 0, nvme: int = 8, **states: str) -> str:
+    rows = [f"core|{socket}|{core}" for socket in range(sockets) for core in range(cores)] * 2
+    rows += ["memory|2113461124", f"swap|{swap}", f"nvme|{nvme}"]
+    return "\n".join(rows + [f"interface|{name}|{state}" for name, state in {"eth0": "up", **states}.items()]) + "\n"
+
+
+PROBES = {
+    "kernel_log": log(),
+    "gpu_health": smi(),
+    "nvlink_errors": nvlinks(),
+    "port_errors": ports(),
+    "hardware": hardware(),
+}

@@ -1,0 +1,324 @@
+"""health: what the kernel log and the GPUs say, what NVIDIA says is to be done, and whether the host is fit for work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuprov.capabilities.health import rules, watched
+from gpuprov.capabilities.health.fragment import Health
+from gpuprov.catalog.health import health_file
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import SpecError
+from tests.capabilities.asking import Row, ask, judge
+from tests.capabilities.health_host import (
+    BOOT,
+    GSP,
+    NEEDS_NOTHING,
+    NEEDS_RESET,
+    NOW,
+    OFF_THE_BUS,
+    both,
+    hardware,
+    log,
+    nvlinks,
+    ports,
+    real,
+    smi,
+    xid,
+)  # fmt: skip
+
+LOG, XID, PROGRAMS, SXID, GPUS, RECOVERY = (
+    f"health.{name}" for name in ("kernel_log", "xid", "programs", "sxid", "gpus", "recovery")
+)
+MODE, ERRORS, ROWS_, PAGES, SLOW, HEAT, POWER = (
+    f"health.{name}"
+    for name in ("ecc_mode", "ecc_errors", "remapped_rows", "retired_pages", "slowdown", "temperature", "power")
+)
+SWITCH = "nvidia-nvswitch1: SXid (PCI:0000:06:00.0): {}"
+A10, RTX, TITAN = real("a10-gpud-535"), real("rtx4090-gpud-535"), real("titan-v-560")
+LOST = "@present 8\n@smi\nUnable to determine the device handle for GPU0000:19:00.0: GPU is lost.  Reboot the system\n"
+
+
+def said(*lines: str, **given: Any) -> dict[str, str]:
+    return {"kernel_log": log(*lines, **given)}
+
+
+def gpus(text: str = "", **changed: Any) -> dict[str, str]:
+    return {"gpu_health": text or smi(**changed)}
+
+
+ROWS = [
+    Row("a whole log", LOG, None, {}, "pass", "journal, since 2025-11-22 08:26 UTC"),
+    Row("no log", LOG, None, said(source=""), "fail", "neither the journal nor dmesg", "run as root"),
+    Row("a log that was cut off", LOG, None, said(first=NOW - 7200), "skip", "what was said before"),
+    Row("a container's own log is short", LOG, None, {**said(first=NOW - 7200), "container": "podman\n"}, "pass"),
+    Row("no Xid", XID, None, {}, "pass", "none since"),
+    Row("off the bus", XID, None, said(OFF_THE_BUS), "fail", "RESTART_BM, restart the host", "gpuprov explain 79"),
+    Row("twice", XID, None, said(OFF_THE_BUS, OFF_THE_BUS), "fail", "Xid 79 on 0000:19:00, 2 times, last"),
+    Row("the most severe first", XID, None, said(OFF_THE_BUS, GSP), "fail", "Xid 79 on 0000:19:00", "restart the host"),
+    Row("the driver says what it needs", XID, None, said(NEEDS_RESET), "fail", "reset the GPU", "reset the GPU"),
+    Row("the driver says that it needs nothing", XID, None, said(GSP, NEEDS_RESET, NEEDS_NOTHING), "pass", "let pass: Xid 119, 154"),
+    Row("another GPU still does", XID, None, said(GSP.replace("19:", "3b:"), NEEDS_NOTHING), "fail", "Xid 119 on 0000:3b:00"),
+    Row("a need that nobody knows", XID, None, said(NEEDS_RESET.replace("GPU Reset", "Exorcism")), "skip", "not known"),
+    Row("from before the boot", XID, Health(since="7d"), said(OFF_THE_BUS, since=BOOT - 9000, at=BOOT - 500, first=BOOT - 99999),
+        "pass", "let pass: Xid 79"),
+    Row("which a boot does not mend", XID, Health(since="7d"),
+        said(xid(54, "x"), since=BOOT - 9000, at=BOOT - 500, first=BOOT - 99999), "fail", "CHECK_MECHANICALS"),
+    Row("an Xid that asks for nothing", XID, None, said(xid(43)), "pass", "told and let pass: Xid 43"),
+    Row("an Xid without an action", XID, None, said(xid(167)), "skip", "names nothing"),
+    Row("an Xid that nobody knows", XID, None, said(xid(999)), "skip", "names nothing"),
+    Row("one that is ignored", XID, Health(ignored_xids=(79,)), said(OFF_THE_BUS), "pass", "let pass: Xid 79"),
+    Row("NVLink 5, fatal", XID, None, said(xid(149, "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6)")), "fail", "reset the GPU"),
+    Row("NVLink 5, not fatal", XID, None, said(xid(149, "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x0)")), "pass"),
+    Row("a program's", XID, None, said(xid(31)), "pass", "let pass: Xid 31"),
+    Row("a program's is told", PROGRAMS, None, said(xid(31)), "pass", "told only: Xid 31"),
+    Row("a program's fails", PROGRAMS, Health(program_errors="fail"), said(xid(94)), "fail", "RESTART_APP", "explain 94"),
+    Row("no program's", PROGRAMS, None, said(OFF_THE_BUS), "pass", "none since"),
+    Row("no SXid", SXID, None, {}, "pass", "none since"),
+    Row("a fatal SXid", SXID, None, said(SWITCH.format("20034, Fatal, Link 48 LTSSM Fault Up")), "fail", "SXid 20034", "reset all"),
+    Row("only a restart mends it", SXID, None, said(SWITCH.format("22003, Fatal, Link 3 Minion Halt")), "fail", "restart the host"),
+    Row("one that is not fatal", SXID, None, said(SWITCH.format("22013, Non-fatal, Link 57 Minion Link DLREQ interrupt")), "pass",
+        "1 that are not fatal"),
+    Row("its further lines", SXID, None, said(SWITCH.format("20034, Severity 1 Engine instance 60")), "pass", "none"),
+    Row("all GPUs answer", GPUS, None, {}, "pass", "1 GPUs"),
+    Row("a GPU is lost", GPUS, None, gpus(LOST), "fail", "GPU is lost", "explain 79"),
+    Row("one of two is missing", GPUS, None, gpus(smi(2)), "fail", "1 GPUs: 0000:19:00.0", "restart the host"),
+    Row("no nvidia-smi", GPUS, None, gpus("@present 1\n@smi\nsh: nvidia-smi: no\n"), "fail", "no", "nvidia_driver.user_space"),
+    Row("no GPU", GPUS, None, gpus("@present 0\n@smi\nNo devices were found\n"), "n/a", "no NVIDIA GPU"),
+    Row("none to have ECC", MODE, None, gpus("@present 0\n@smi\nNo devices were found\n"), "n/a", "no NVIDIA GPU"),
+    Row("the driver is content", RECOVERY, None, {}, "pass", "1 GPUs"),
+    Row("a reset is required", RECOVERY, None, gpus(Reset_Required="Yes"), "fail", "needs a reset", "gpu-reset"),
+    Row("ECC on", MODE, None, {}, "pass", "1 GPUs"),
+    Row("ECC off, on a real RTX 4090", MODE, None, gpus(RTX), "fail", "has it off", "gpu_settings"),
+    Row("ECC off, and it may be", MODE, Health(ecc="any"), {}, "n/a", "any"),
+    Row("a GPU without ECC", MODE, None, gpus(TITAN), "n/a", "has no ECC"),
+    Row("whose errors nobody counts", ERRORS, None, gpus(TITAN), "n/a", "has no ECC"),
+    Row("no errors", ERRORS, None, {}, "pass", "0 corrected"),
+    Row("errors of memory", ERRORS, None, gpus(DRAM_Uncorrectable="3"), "fail", "has 3", "gpu-reset"),
+    Row("errors of SRAM", ERRORS, None, gpus(SRAM_Uncorrectable_Parity="1"), "fail", "has 1"),
+    Row("errors that are let pass", ERRORS, Health(uncorrected_errors=3), gpus(DRAM_Uncorrectable="3"), "pass"),
+    Row("SRAM worn out", ERRORS, None, gpus(SRAM_Threshold_Exceeded="Yes"), "fail", "threshold", "return the card"),
+    Row("corrected ones", ERRORS, None, gpus(DRAM_Correctable="7"), "pass", "7 corrected"),
+    Row("rows are right", ROWS_, None, {}, "pass", "0 rows remapped"),
+    Row("a row waits, on a real A10", ROWS_, None, gpus(A10), "fail", "0000:07:00.0 has one pending (4", "takes effect then"),
+    Row("a remapping failed", ROWS_, None, gpus(Remapping_Failure_Occurred="Yes"), "fail", "failed", "return the card"),
+    Row("rows worn out", ROWS_, None, gpus(Uncorrectable_Error="512"), "fail", "has 512", "return the card"),
+    Row("rows worn out by the spec", ROWS_, Health(remapped_rows=4), gpus(A10), "fail", "has 4", "return the card"),
+    Row("no rows to remap", ROWS_, None, gpus(TITAN), "n/a", "has no row remapping"),
+    Row("no pages to retire", PAGES, None, {}, "n/a", "has no retired pages"),
+    Row("pages", PAGES, None, gpus(Single_Bit_ECC="2", Double_Bit_ECC="1", Pending_Page_Blacklist="No"), "pass", "3 pages"),
+    Row("a page waits", PAGES, None, gpus(Single_Bit_ECC="2", Pending_Page_Blacklist="Yes"), "fail", "pending", "retired then"),
+    Row("pages worn out", PAGES, None, gpus(Double_Bit_ECC="63"), "fail", "has 63", "return the card"),
+    Row("not slowed down", SLOW, None, {}, "pass", "1 GPUs"),
+    Row("a power brake, on a real H100", SLOW, None, gpus(real("h100-power-brake-535")), "fail", "HW Power Brake", "power supplies"),
+    Row("hot", SLOW, None, gpus(HW_Thermal_Slowdown="Active"), "fail", "HW Thermal Slowdown", "air flow"),
+    Row("the power limit counts not", SLOW, None, gpus(SW_Power_Cap="Active"), "pass"),
+    Row("slow as it may be", SLOW, Health(slowdown="any"), {}, "n/a", "any"),
+    Row("cool", HEAT, None, {}, "pass", "the hottest is 58 C below"),
+    Row("an A10 with a temperature", HEAT, None, gpus(A10), "pass", "65 C below"),
+    Row("too hot", HEAT, None, gpus(**{"GPU_T.Limit_Temp": "-2 C"}), "fail", "is 0 C below it, at 29 C", "air flow"),
+    Row("hotter than asked for", HEAT, Health(temperature_margin=60), {}, "fail", "58 C below"),
+    Row("not held", POWER, None, {}, "pass", "at most 67.74 W drawn"),
+    Row("held down", POWER, None, gpus(Current_Power_Limit="350.00 W"), "fail", "held at 350 W of 700 W", "BMC"),
+    Row("held down as it may be", POWER, Health(power_cap="any"), {}, "n/a", "any"),
+    Row("nothing said of what it draws", POWER, None, gpus(Power_Draw="[Unknown Error]"), "skip", "do not say"),
+    Row("one of two GPUs", ROWS_, None, gpus(both(Remapping_Failure_Occurred="Yes")), "fail", "0000:3b:00.0 has a remapping"),
+]  # fmt: skip
+
+NVLINK, AER, REPLAYS, PORTS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, KERNEL = (
+    f"health.{name}"
+    for name in (
+        "nvlink_errors",
+        "pcie_errors",
+        "pcie_replays",
+        "ports",
+        "rdma_log",
+        "firmware",
+        "cpus",
+        "memory",
+        "devices",
+        "kernel",
+    )
+)
+DECLARED = {
+    "ignored_xids", "pcie_replays", "link_downed", "port_errors", "sockets", "cores", "memory", "nvme", "interfaces",
+}  # fmt: skip
+"""Fields without a default: what they say is judged only where somebody says it."""
+CORRUPT = "WARNING: infoROM is corrupted at gpu 0000:19:00.0"
+BLACKWELL = """GPU 0: NVIDIA B200 (UUID: x)
+\t Link 0: Tx packets: 12345
+\t Link 0: Malformed packet Errors: 0
+\t Link 0: Buffer overrun Errors: {}
+\t Link 0: Link recovery failed events: {}
+\t Link 0: Symbol Errors: 9
+\t Link 0: Effective BER: 15e-255
+"""
+NCCL = (
+    "pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 "
+    "in libnccl.so.2[7f7c7ac00000+d3d3000]"
+)
+AER_CORRECTED = "pcieport 0000:00:1c.5: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)"
+AER_FATAL = "pcieport 0000:15:01.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Receiver ID)"
+SLOT = "mlx5_core 0000:5c:00.0: mlx5_pcie_event:299:(pid 268269): Detected insufficient power on the PCIe slot (27W)."
+HOT = "mlx5_core 0000:5c:00.0: mlx5_port_module_event:1131:(pid 0): Port module event[error]: module 0, Cable error, High Temperature"
+REFUSED = "mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 268269): ACCESS_REG(0x805) op_mod(0x1) failed, status bad resource(0x5)"
+
+
+def has(probe: str, text: str) -> dict[str, str]:
+    return {probe: text}
+
+
+REST = [
+    Row("NVLinks without errors", NVLINK, None, {}, "pass", "1 GPUs; 0 CRC errors"),
+    Row("replays", NVLINK, None, has("nvlink_errors", nvlinks(replays=3)), "fail", "GPU 0 has 3 replays", "explain 74"),
+    Row("recoveries", NVLINK, None, has("nvlink_errors", nvlinks(recoveries=1)), "fail", "1 recoveries"),
+    Row("as many as are let pass", NVLINK, Health(nvlink_errors=3), has("nvlink_errors", nvlinks(replays=3)), "pass"),
+    Row("CRC errors are told", NVLINK, None, has("nvlink_errors", nvlinks(crc=9)), "pass", "9 CRC errors"),
+    Row("no NVLink", NVLINK, None, has("nvlink_errors", nvlinks(links=0)), "n/a", "no GPU has NVLinks"),
+    Row("errors that are not told", NVLINK, None, has("nvlink_errors", nvlinks(2).replace(": 0", ": N/A")), "skip", "of GPU 0"),
+    Row("a Blackwell", NVLINK, None, has("nvlink_errors", BLACKWELL.format(0, 0)), "pass", "1 GPUs"),
+    Row("a Blackwell with errors", NVLINK, None, has("nvlink_errors", BLACKWELL.format(2, 1)), "fail", "GPU 0 has 3 errors", "reset"),
+    Row("no PCIe error", AER, None, {}, "pass", "none since"),
+    Row("a corrected one", AER, None, said(AER_CORRECTED), "pass", "corrected: 1 lines"),
+    Row("an uncorrected one", AER, None, said(AER_CORRECTED, AER_FATAL), "fail", "severity=Uncorrected", "reseat"),
+    Row("replays not declared", REPLAYS, None, {}, "n/a", "not in the spec"),
+    Row("67 replays, on a real H100", REPLAYS, Health(pcie_replays=10), {}, "fail", "0000:19:00.0 has 67", "reseat"),
+    Row("as many as declared", REPLAYS, Health(pcie_replays=67), {}, "pass", "at most 67"),
+    Row("replays that are not told", REPLAYS, Health(pcie_replays=1), gpus(Replays_Since_Reset="N/A"), "skip", "not told"),
+    Row("ports not declared", PORTS, None, {}, "n/a", "is in the spec"),
+    Row("a flapping port", PORTS, Health(link_downed=2), has("port_errors", ports(link_downed=14)), "fail", "down 14 times", "cable"),
+    Row("port errors", PORTS, Health(port_errors=0), has("port_errors", ports(symbol_error=7)), "fail", "symbol_error 7", "perfquery"),
+    Row("good ports", PORTS, Health(link_downed=2, port_errors=0), has("port_errors", ports(link_downed=2)), "pass", "1 ports"),
+    Row("a port that does not tell", PORTS, Health(link_downed=2), has("port_errors", ports(link_downed="")), "skip", "not told"),
+    Row("no ports", PORTS, Health(link_downed=2), has("port_errors", ""), "n/a", "no RDMA device"),
+    Row("HCAs are content", RDMA, None, {}, "pass", "none since"),
+    Row("an HCA without power", RDMA, None, said(SLOT), "fail", "insufficient power", "slot"),
+    Row("a hot transceiver", RDMA, None, said(HOT), "fail", "High Temperature", "air flow"),
+    Row("registers that firmware keeps", RDMA, None, said(REFUSED), "pass", "told: 1 lines"),
+    Row("one firmware", FIRMWARE, None, {}, "pass", "VBIOS 96.00.74.00.0D"),
+    Row("two VBIOS", FIRMWARE, None, gpus(both(VBIOS_Version="96.00.89.00.01")), "fail", "96.00.89.00.01 on 0000:3b:00.0", "vendor"),
+    Row("two InfoROMs", FIRMWARE, None, gpus(both(Image_Version="G520.0200.00.07")), "fail", "InfoROM: G520.0200.00.05 on"),
+    Row("as they may be", FIRMWARE, Health(firmware="any"), gpus(both(VBIOS_Version="96.00.89.00.01")), "n/a", "any"),
+    Row("another model", FIRMWARE, None, gpus(both(VBIOS_Version="1", Image_Version="2", Product_Name="NVIDIA A10")), "pass"),
+    Row("a corrupt InfoROM", FIRMWARE, Health(firmware="any"), gpus(f"{smi()}{CORRUPT}\n"), "fail", "corrupted at gpu", "support"),
+    Row("a GPU that does not tell", FIRMWARE, None, gpus(VBIOS_Version="N/A", Image_Version="N/A"), "skip", "no GPU tells"),
+    Row("a crash in NCCL", PROGRAMS, Health(program_errors="fail"), said(NCCL), "fail", "in libnccl", "restart the program"),
+    Row("a crash in NCCL is told", PROGRAMS, None, said(NCCL), "pass", "told only: 1 ended otherwise"),
+    Row("killed for want of memory", PROGRAMS, Health(program_errors="fail"),
+        said("Out of memory: Killed process 4711 (python3) total-vm:1kB"), "fail", "Out of memory"),
+    Row("CPUs not declared", CPUS, None, {}, "n/a", "is in the spec"),
+    Row("CPUs as declared", CPUS, Health(sockets=2, cores=8), {}, "pass", "2 sockets, 8 cores"),
+    Row("a socket is off", CPUS, Health(sockets=2), has("hardware", hardware(sockets=1)), "fail", "1 sockets", "event log"),
+    Row("cores are off", CPUS, Health(cores=16), {}, "fail", "8 cores"),
+    Row("memory not declared", MEMORY, None, {}, "n/a", "is in the spec"),
+    Row("memory as declared", MEMORY, Health(memory=2000), {}, "pass", "2015.6 GiB"),
+    Row("a module is off", MEMORY, Health(memory=2048), {}, "fail", "2015.6 GiB", "event log"),
+    Row("no swap", MEMORY, Health(swap="none"), {}, "pass", "0 MiB swap"),
+    Row("swap that should not be", MEMORY, Health(swap="none"), has("hardware", hardware(swap=2097152)), "fail", "2048", "swapoff"),
+    Row("swap that should be", MEMORY, Health(swap="present"), {}, "fail", "0 MiB swap", "swapon"),
+    Row("devices not declared", DEVICES, None, {}, "n/a", "is in the spec"),
+    Row("devices as declared", DEVICES, Health(nvme=8, interfaces=("eth0",)), {}, "pass", "8 NVMe drives, eth0 up"),
+    Row("a drive is gone", DEVICES, Health(nvme=8), has("hardware", hardware(nvme=7)), "fail", "7 NVMe drives", "seat"),
+    Row("an interface is down", DEVICES, Health(interfaces=("eth1",)), has("hardware", hardware(eth1="down")), "fail", "eth1 is down"),
+    Row("an interface is not there", DEVICES, Health(interfaces=("eth9",)), {}, "fail", "eth9 is not there"),
+    Row("a quiet kernel", KERNEL, None, {}, "pass", "none since"),
+    Row("a file system", KERNEL, None, said("EXT4-fs (nvme0n1p2): Remounting filesystem read-only"), "fail", "read-only", "fsck"),
+    Row("a lock-up", KERNEL, None, said("watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]"), "fail", "stuck for"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", REST, ids=lambda row: str(row.name))
+def test_links_and_the_rest(row: Row) -> None:
+    judge(row)
+
+
+def test_cpus_that_the_kernel_does_not_tell_are_no_pass() -> None:
+    with pytest.raises(ProbeFailed, match="does not tell its CPUs"):
+        ask(CPUS, Health(cores=8), hardware=hardware(sockets=0))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.name))
+def test_check(row: Row) -> None:
+    judge(row)
+
+
+@pytest.mark.parametrize(
+    ("check", "changed", "action"),
+    [
+        (XID, said(OFF_THE_BUS, GSP), "reboot"),
+        (XID, said(GSP), "reset"),
+        (XID, said(xid(142)), "drain"),
+        (XID, said(xid(78)), "update"),
+        (PROGRAMS, said(xid(13)), "restart"),
+        (SXID, said(SWITCH.format("20034, Fatal, x")), "reset"),
+        (SXID, said(SWITCH.format("23001, Fatal, x")), "reboot"),
+        (GPUS, gpus(LOST), "reboot"),
+        (RECOVERY, gpus(Reset_Required="Yes"), "reset"),
+        (ERRORS, gpus(SRAM_Threshold_Exceeded="Yes"), "return"),
+        (ROWS_, gpus(A10), "reset"),
+        (ROWS_, gpus(Remapping_Failure_Occurred="Yes"), "return"),
+        (SLOW, gpus(HW_Thermal_Slowdown="Active"), "drain"),
+    ],
+)
+def test_what_is_to_be_done(check: str, changed: dict[str, str], action: str) -> None:
+    assert ask(check, None, **changed).action == action
+
+
+@pytest.mark.parametrize("check", [XID, PROGRAMS, SXID])
+def test_a_log_that_cannot_be_read_is_no_pass(check: str) -> None:
+    with pytest.raises(ProbeFailed, match="cannot be read"):
+        ask(check, None, **said(source=""))
+
+
+@pytest.mark.parametrize("check", [RECOVERY, MODE, ERRORS, ROWS_, PAGES, SLOW, HEAT, POWER])
+def test_gpus_that_do_not_answer_are_no_pass(check: str) -> None:
+    with pytest.raises(ProbeFailed, match="GPU is lost"):
+        ask(check, None, **gpus(LOST))
+
+
+def test_each_default_has_a_source() -> None:
+    known = {one.key: one.value for one in health_file().defaults}
+    defaults = msgspec.structs.asdict(Health())
+    assert {name for name, value in defaults.items() if value in (None, ())} == DECLARED
+    defaults = {name: value for name, value in defaults.items() if name not in DECLARED}
+    assert defaults == known
+    assert all(health_file().sources[key].url for one in health_file().defaults for key in one.source)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"since": "yesterday"}, "since"),
+        ({"since": "24h\n"}, "since"),
+        ({"remapped_rows": 513}, "remapped_rows"),
+        ({"slowdown": "maybe"}, "slowdown"),
+        ({"ignored_xids": [0]}, "ignored_xids"),
+        ({"sins": 1}, "sins"),
+    ],
+)
+def test_what_is_not_allowed_is_refused_once(value: dict[str, Any], words: str) -> None:
+    block, problems = convert(value, Health, ("health",))
+    assert block is None
+    assert len(problems) == 1
+    assert words in str(problems[0])
+
+
+@pytest.mark.parametrize("since", ["2026-13-40", "2999-01-01"])
+def test_times_that_are_none_are_refused(since: str) -> None:
+    (problem,) = rules(HostSpec(name="gpu1"), Health(since=since))
+    assert since in problem.message
+    with pytest.raises(SpecError, match=f"--since is {since}"):
+        watched(HostSpec(name="gpu1"), since)
+
+
+def test_since_of_the_command_line_takes_the_place_of_the_specs() -> None:
+    spec = HostSpec(name="gpu1", capabilities={"health": Health(since="7d", ecc="any")})
+    assert watched(spec, "24h").capabilities["health"] == Health(since="24h", ecc="any")
+    assert watched(HostSpec(name="gpu1")).capabilities["health"] == Health()
+    with pytest.raises(SpecError, match='--since is "soon"'):
+        watched(spec, "soon")

@@ -1,0 +1,109 @@
+"""The health of a simulated host with two H100: well, then with each fault, then well again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.simulate import faults, hosts, inventory
+from gpuprov.simulate.description import Description, Gpus
+from tests.e2e.lab import GPUPROV, loaded
+
+pytestmark = pytest.mark.e2e
+GPU = Gpus(model="H100-SXM5-80GB", count=2)
+NAME = "e2e-health"
+SPEC = {"gpu": {"model": GPU.model, "count": GPU.count}, "health": {"program_errors": "fail"}}
+PLANTED = {  # fault -> the action, and words of what its check found
+    "gpu-row-pending=1": ("reset", "0001:11:00.0 has one pending"),
+    "gpu-ecc-errors=0": ("reset", "0001:10:00.0 has 3"),
+    "gpu-hot=1": ("drain", "0001:11:00.0 is -1 C below it"),
+    "gpu-power-brake=0": ("drain", "0001:10:00.0 is slow: HW Slowdown, HW Power Brake Slowdown"),
+    "xid-program=0": ("restart", "Xid 31 on 0001:10:00"),
+    "xid-reset=1": ("reset", "Xid 119 on 0001:11:00"),
+    "nvlink-errors=0": ("reset", "GPU 0 has 5 replays and 5 recoveries"),
+    "vbios-differs=1": ("", "96.00.89.00.01 on 0001:11:00.0"),
+    "pcie-uncorrected=0": ("drain", "severity=Uncorrected (Fatal)"),
+    "hca-hot": ("drain", "High Temperature"),
+    "nccl-crash": ("restart", "in libnccl"),
+    "filesystem-read-only": ("drain", "read-only"),
+    "sxid-fatal": ("reset", "SXid 20034 on nvidia-nvswitch1"),
+}
+
+
+class Site:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "spec.yaml").write_text(json.dumps({"all": {"vars": {"gpuprov": SPEC}}}))
+
+    def health(self, *options: str) -> tuple[int, dict[str, Any]]:
+        environment = {**os.environ, "XDG_STATE_HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder)}
+        command = [
+            GPUPROV,
+            "health",
+            str(self.folder / "hosts.yaml"),
+            str(self.folder / "spec.yaml"),
+            "--json",
+            *options,
+        ]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode in (0, 1), done.stderr
+        (host,) = json.loads(done.stdout)["hosts"]
+        return done.returncode, host
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp(NAME)
+    description = Description(gpu=GPU)
+    with loaded(NAME, description):
+        inventory.write([hosts.up(NAME, description)], folder / "hosts.yaml")
+        yield Site(folder)
+
+
+def test_faults_are_found_with_what_is_to_be_done_and_healed_ones_are_gone(site: Site) -> None:
+    code, before = site.health()
+    assert (code, before["fit"], before["causes"], before["unproven"]) == (0, "yes", [], []), before
+    assert {"health.xid", "health.sxid", "health.gpus", "health.ecc_errors", "health.remapped_rows"} <= {
+        *before["passed"]
+    }
+    for item in PLANTED:
+        faults.plant(NAME, item, hosts.run)
+    code, after = site.health()
+    assert (code, after["fit"], after["action"]) == (1, "no", "drain")
+    causes = {cause["check"]: cause for cause in after["causes"]}
+    for item, (action, found) in PLANTED.items():
+        cause = causes[faults.find(item.partition("=")[0]).caught_by]
+        if not item.startswith("gpu-power"):
+            assert cause["action"] == action, (item, cause)
+        assert found in cause["found"], (item, cause)
+    assert after["causes"][0]["action"] == "drain", "the most severe first"
+    for item in PLANTED:
+        faults.heal(NAME, item.partition("=")[0], hosts.run)
+    assert site.health() == (0, before)
+
+
+def test_a_card_to_be_returned_comes_before_all_else(site: Site) -> None:
+    for item in ("gpu-row-failed=0", "xid-off-the-bus=1"):
+        faults.plant(NAME, item, hosts.run)
+    _, host = site.health()
+    assert [(cause["check"], cause["action"]) for cause in host["causes"]] == [
+        ("health.remapped_rows", "return"),
+        ("health.xid", "reboot"),
+    ]
+    assert host["words"] == "no: drain it, and return the card"
+    for name in ("gpu-row-failed", "xid-off-the-bus"):
+        faults.heal(NAME, name, hosts.run)
+
+
+def test_a_lost_gpu_is_not_called_well(site: Site) -> None:
+    faults.plant(NAME, "gpu-lost=1", hosts.run)
+    code, host = site.health()
+    assert (code, host["fit"], host["action"]) == (1, "until", "reboot"), host
+    assert host["causes"][0]["check"] == "health.gpus"
+    faults.heal(NAME, "gpu-lost", hosts.run)
