@@ -66,9 +66,12 @@ def _of_message(message: Message) -> Symptom:
     )
 
 
+QUOTES = str.maketrans({'"': " ", "\u201c": " ", "\u201d": " ", "\u2018": "'", "\u2019": "'"})
+
+
 def fold(text: str) -> str:
-    """A text without quotes, case and runs of blanks, to be compared."""
-    return " ".join(text.replace('"', " ").split()).casefold()
+    """A text without quotes, case and runs of blanks, to be compared; web pages write ' as a curved one."""
+    return " ".join(text.translate(QUOTES).split()).casefold()
 
 
 @cache
