@@ -32,11 +32,12 @@ def show(
     seconds: float | None = None,
     about: About | None = None,
     known: Mapping[str, Known] | None = None,
+    title: str = "gpuprov verify",
 ) -> None:
     """Print the results; write JUnit XML, the HTML page and the metrics. A file that cannot be written is told after the results.
 
     quiet: the files alone, without a word on the terminal.
-    `took`: seconds by host; `seconds`: of the whole; `about` and `known`: for the page.
+    `took`: seconds by host; `seconds`: of the whole; `about`, `known` and `title`: for the page.
     """
     refused: list[GpuprovError] = []
     if junit is not None:
@@ -46,7 +47,7 @@ def show(
     if html is not None:
         from gpuprov.report import html as page
 
-        refused += _write(html, page.render(results, verbose=verbose, about=about, known=known))
+        refused += _write(html, page.render(results, title, verbose=verbose, about=about, known=known))
     if prometheus is not None:
         from gpuprov.report import prometheus as metrics
 
