@@ -45,12 +45,26 @@ class SymptomsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 XID = re.compile(r"(?<!\w)xid\s*(?:\([^)]*\))?\s*:?\s*(\d+)", re.IGNORECASE)
 
 
+FILES = ("symptoms_programs", "symptoms_services", "symptoms")
+
+
+def addresses(symptom: Symptom) -> tuple[str, ...]:
+    """Where each of its sources is to be read, or what it is where it has no address."""
+    return tuple(_sources()[key] for key in symptom.source)
+
+
+@cache
+def _sources() -> dict[str, str]:
+    tables = (*(load(name, SymptomsFile).sources for name in FILES), gpudirect_file().sources)
+    return {key: source.url or source.description for table in tables for key, source in table.items()}
+
+
 @cache
 def symptoms() -> tuple[Symptom, ...]:
     """All symptoms: messages first, then Xids by subject, then what the kernel says of peer memory modules."""
     known = gpudirect_file()
     spoken = (_of_message(message) for message in (*known.messages, known.bad_context))
-    files = (load(name, SymptomsFile).symptoms for name in ("symptoms_programs", "symptoms_services", "symptoms"))
+    files = (load(name, SymptomsFile).symptoms for name in FILES)
     return (*(symptom for file in files for symptom in file), *spoken)
 
 
