@@ -245,11 +245,15 @@ class Progress:
         """The block: a headline, then what each host does and for how long; no line is wider than `columns`."""
         waiting = list(self._waiting.items())
         shown = waiting[: max(rows - 5, 1)]
-        room = min(max((len(host) for host, _ in shown), default=0), max(columns // 3, 8))
+        words = max((len(text) for _, (text, _) in shown), default=0)
+        room = min(max((len(host) for host, _ in shown), default=0), max(columns // 3, columns - 10 - words, 8))
+        names = _apart([host for host, _ in shown], room)
         from textwrap import wrap
 
         told = wrap(self._headline(now), max(columns, 20), break_long_words=False)
-        told += [f"  {_cut(host, room):<{room}} {clock(now - since):>5} {text}" for host, (text, since) in shown]
+        told += [
+            f"  {name:<{room}} {clock(now - at):>5} {text}" for name, (_, (text, at)) in zip(names, shown, strict=True)
+        ]
         if len(waiting) > len(shown):
             told.append(f"  and {len(waiting) - len(shown)} more")
         return [_cut(cleaned(line.replace("\n", " ")), columns) for line in told]
@@ -262,6 +266,16 @@ class Progress:
         size = get_terminal_size()
         # Text takes no markup; escape sequences it would pass on, and `lines` has cleaned them.
         return Text("\n".join(self.lines(size.columns, size.lines, monotonic())), no_wrap=True, overflow="ellipsis")
+
+
+def _apart(hosts: Sequence[str], room: int) -> list[str]:
+    """Each name in so much room; where what is cut off is what tells them apart, it is their common beginning that goes."""
+    cut = [_cut(host, room) for host in hosts]
+    if len(set(cut)) == len(set(hosts)):
+        return cut
+    alike = next(place for place in range(len(hosts[0]) + 1) if len({host[: place + 1] for host in hosts}) > 1)
+    begin = max(alike - room // 3, 0)
+    return [_cut(f"\u2026{host[begin:]}", room) for host in hosts]
 
 
 def clock(seconds: float) -> str:

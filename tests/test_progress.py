@@ -46,6 +46,18 @@ def test_the_block_fits_a_terminal_and_tells_the_time(columns: int) -> None:
         assert lines[0].endswith("done: install, 6 min the last time (4 hosts)")
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+@pytest.mark.parametrize(
+    "name", ["a-very-long-host-name-of-a-gpu-{:02}.dc1.example.com", "gpu{:02}.a-long-domain.of.example.com"]
+)
+def test_names_that_are_cut_are_told_apart(name: str, columns: int) -> None:
+    progress = console.Progress([name.format(number) for number in range(1, 4)], "verifying")
+    rows = [line for line in progress.lines(columns, 24, progress._start + 5) if line.startswith("  ")]
+    assert len(set(rows)) == 3, rows
+    assert all(f"{number:02}" in row and "0:05 verifying" in row for number, row in enumerate(rows, 1))
+    assert max(map(len, rows)) <= columns
+
+
 def test_one_host_is_not_counted() -> None:
     progress = console.Progress(["gpu1"], "verifying", earlier="40 s the last time (1 host)")
     assert progress.lines(80, 24, progress._start + 5)[0] == "0:05, verifying, 40 s the last time (1 host)"

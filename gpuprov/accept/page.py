@@ -38,6 +38,8 @@ SPOKEN: dict[Level, str] = {
     "none": "no figure",
     "skipped": "not tested",
 }
+WORST: tuple[Level, ...] = ("far", "missed", "none", "slow", "skipped", "met")
+"""How a list of pairs is ordered; within one level the order is that of the hosts."""
 MOST = 400
 """Figures of a test that are listed; a map has those of its cells."""
 
@@ -141,7 +143,8 @@ def _drawn(one: Map, cells: list[list[Any]]) -> Drawn:
     corner = "" if one.less else "sends \u2193 receives \u2192"
     if is_sparse(one):
         joint = "with" if one.less else "to"
-        pairs = tuple((f"{a} {joint} {b}", _square(one, (a, b), cell, cells)) for (a, b), cell in one.cells.items())
+        worst_first = sorted(one.cells.items(), key=lambda found: WORST.index(one.level(found[1])))
+        pairs = tuple((f"{a} {joint} {b}", _square(one, (a, b), cell, cells)) for (a, b), cell in worst_first)
         return Drawn(one.title, corner, one.hosts, (), pairs, legend)
     rows = tuple(
         (name, tuple(_square(one, (name, other), one.cells.get((name, other)), cells) for other in one.hosts))

@@ -99,8 +99,8 @@ def headline(run: ApplyRun) -> Headline:
         return Headline(state="unproven", sentence="Nothing was applied", more=more)
     if undone:
         away = all(one.state == "unreachable" for one in undone)
-        spec = "what the spec says" if count == 1 else "what their specs say"
-        what = "could not be reached" if away else f"did not come to {spec}"
+        not_as = "is not as its spec says" if len(undone) == 1 else "are not as their specs say"
+        what = "could not be reached" if away else not_as
         return Headline(state="gone" if away else "fail", sentence=f"{_part(undone, count)} {what}", more=more)
     if wrong:
         return Headline(state="fail", sentence=f"Applied, but verify is not green on {_part(wrong, count)}", more=more)

@@ -48,12 +48,26 @@ class SymptomsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 XID = re.compile(r"(?<!\w)xid\s*(?:\([^)]*\))?\s*:?\s*(\d+)", re.IGNORECASE)
 
 
+FILES = ("symptoms_programs", "symptoms_services", "symptoms")
+
+
+def addresses(symptom: Symptom) -> tuple[str, ...]:
+    """Where each of its sources is to be read, or what it is where it has no address."""
+    return tuple(_sources()[key] for key in symptom.source)
+
+
+@cache
+def _sources() -> dict[str, str]:
+    tables = (*(load(name, SymptomsFile).sources for name in FILES), xids_file().sources, gpudirect_file().sources)
+    return {key: source.url or source.description for table in tables for key, source in table.items()}
+
+
 @cache
 def symptoms() -> tuple[Symptom, ...]:
     """All symptoms: messages first, then Xids by subject, then what the kernel says of peer memory modules."""
     known = gpudirect_file()
     spoken = (_of_message(message) for message in (*known.messages, known.bad_context))
-    files = (load(name, SymptomsFile).symptoms for name in ("symptoms_programs", "symptoms_services", "symptoms"))
+    files = (load(name, SymptomsFile).symptoms for name in FILES)
     return (*(symptom for file in files for symptom in file), *map(_of_xid, xids_file().xids), *spoken)
 
 
@@ -85,9 +99,12 @@ def _of_message(message: Message) -> Symptom:
     )
 
 
+QUOTES = str.maketrans({'"': " ", "\u201c": " ", "\u201d": " ", "\u2018": "'", "\u2019": "'"})
+
+
 def fold(text: str) -> str:
-    """A text without quotes, case and runs of blanks, to be compared."""
-    return " ".join(text.replace('"', " ").split()).casefold()
+    """A text without quotes, case and runs of blanks, to be compared; web pages write ' as a curved one."""
+    return " ".join(text.translate(QUOTES).split()).casefold()
 
 
 @cache

@@ -46,8 +46,10 @@ def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **read
     if secret := sorted({name for host in made.hosts for name in host.secrets}):
         console.progress(f"left out, because they are secrets: {', '.join(secret)}; gpuprov work takes them again")
     if fleet.unmanaged:
-        console.progress(f"left out, because they have no spec: {len(fleet.unmanaged)} hosts")
-    console.progress(f"{len(made.hosts)} hosts, {len(made.specs)} specs in {out}; digest {made.digest}")
+        console.progress(f"left out, because they have no spec: {_many(len(fleet.unmanaged), 'host')}")
+    console.progress(
+        f"{_many(len(made.hosts), 'host')}, {_many(len(made.specs), 'spec')} in {out}; digest {made.digest}"
+    )
     return 0
 
 
@@ -74,7 +76,7 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
         for line in cut.told(jobs):
             console.progress(line)
     hosts = sum(len(job.hosts) for job in jobs)
-    console.progress(f"{hosts} hosts in {len(jobs)} jobs in {out}")
+    console.progress(f"{_many(hosts, 'host')} in {_many(len(jobs), 'job')} in {out}")
     return 0
 
 
@@ -184,3 +186,7 @@ def _pairs(job: Job, sources: tuple[str, ...], given: dict[str, Any]) -> Sequenc
     if not given["without_secrets"]:
         secrets.refuse_missing(hosts, job.hosts)
     return fleet.judge(hosts, whole=False).pairs
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'s' * (count != 1)}"

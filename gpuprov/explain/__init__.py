@@ -10,7 +10,7 @@ import msgspec
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Check
 from gpuprov.catalog.reader import Confidence
-from gpuprov.catalog.symptoms import Symptom, find_symptom
+from gpuprov.catalog.symptoms import Symptom, addresses, find_symptom
 from gpuprov.errors import EXIT_CODES, GpuprovError
 from gpuprov.explain import fields
 from gpuprov.explain.messages import symptoms_in
@@ -145,7 +145,7 @@ def _symptom(symptom: Symptom, *seen: tuple[str, str]) -> Explanation:
             for line in (("or", other.cause), ("check", other.check), ("cure", other.cure))
         ),
         ("certainty", CERTAINTY[symptom.confidence]),
-        ("source", ", ".join(symptom.source)),
+        *(("source", address) for address in dict.fromkeys(addresses(symptom))),
     )
     named = tuple(line for line in lines if line[1])
     return Explanation(kind="symptom", name=" | ".join(symptom.signatures), lines=named)

@@ -9,6 +9,8 @@ import msgspec
 
 from gpuprov.catalog.symptoms import XID, Symptom, fold, symptoms
 
+WORD = re.compile(r"[\w./-]*")
+"""What may be in any log: a name or a path, with no blank or colon in it."""
 LONGEST_LINE = 4000
 """Characters of a line that are searched."""
 
@@ -30,7 +32,7 @@ def symptoms_in(text: str) -> list[Seen]:
     messages: dict[str, list[Symptom]] = {}
     for symptom in known:
         for said in map(fold, symptom.signatures):
-            if " " in said:
+            if not WORD.fullmatch(said):
                 messages.setdefault(said, []).append(symptom)
     for said, where in sorted(_spoken(lines, messages).items(), key=lambda pair: -len(pair[0])):
         found += [Seen(symptom, len(where), _short(where[0])) for symptom in messages[said]]

@@ -81,7 +81,9 @@ def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: st
     return page.render(
         "plan.html.j2",
         title="gpuprov plan",
-        headline=page.Headline(state=_state(plans), sentence=sentence(plans), more=_more(plans)),
+        headline=page.Headline(
+            state=_state(plans), sentence=sentence(plans).replace(" -> ", " \u2192 "), more=_more(plans)
+        ),
         about=about,
         styles=("plan.css",),
         cards=cards,

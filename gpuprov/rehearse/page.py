@@ -66,7 +66,7 @@ def page(whole: Rehearsed, about: About | None = None, *, verbose: bool = False)
         template="rehearse.html.j2",
         told=headline(whole),
         limit=lambda shown: html.limit([name for one in whole.rehearsals if one.name in shown for name in one.hosts]),
-        cards=[_card(one) for one in whole.rehearsals],
+        cards=[_card(one) for one in sorted(whole.rehearsals, key=lambda one: one.exit_code == 0)],
         reality=_reality(whole),
         origins=ORIGINS,
         whole=whole,

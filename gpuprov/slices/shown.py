@@ -41,7 +41,9 @@ def show(folded: Folded, *, as_json: bool, verbose: bool, files: Mapping[str, An
         parts = lines(folded)
         while part := list(islice(parts, LINES)):
             console.result("\n".join(part))
-    reporting.show(folded.many, quiet=as_json, verbose=verbose, **files, took=folded.seconds, **page)
+    reporting.show(
+        folded.many, quiet=as_json, verbose=verbose, **files, took=folded.seconds, title="gpuprov fold", **page
+    )
     for line in sentence(folded):
         (console.progress if as_json else console.result)(line)
 

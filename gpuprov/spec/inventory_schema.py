@@ -21,7 +21,9 @@ CONNECTION: dict[str, tuple[Any, str]] = {
 }
 """Variables of Ansible that most inventories have: type, and what they say.
 https://docs.ansible.com/ansible/latest/inventory_guide/connection_details.html"""
-PCI_ID = "^(10[dD][eE]:|0x)?[0-9A-Fa-f]{4}(10[dD][eE])?$"
+PCI_ID = r"^(10[dD][eE]:|0x)?[0-9A-Fa-f]{4}(10[dD][eE])?$|\{\{.*\}\}"
+NO_MODEL = "No GPU model of the catalogue, and no PCI id: gpuprov catalog gpus lists them"
+"""What editors say instead of every model there is (errorMessage is a word of VS Code's, and of the YAML language server)."""
 
 
 def inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, Any]:
@@ -34,16 +36,23 @@ def inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, A
             block.pop("required", None)
     described = blocks["GpuSpec"]["properties"]["model"]
     described.pop("type", None)
-    described["anyOf"] = [{"enum": list(models)}, {"type": "string", "pattern": PCI_ID}]
+    described["anyOf"] = [
+        {"title": "GPU model", "enum": list(models), "errorMessage": NO_MODEL},
+        {"title": "PCI id, or a template", "type": "string", "pattern": PCI_ID, "errorMessage": NO_MODEL},
+    ]
+    _tell_fields(spec, blocks)
+    for block in blocks.values():
+        _tell_fields(block, blocks)
     variables = {
         "type": ["object", "null"],
         "properties": {
             RACK: {"type": ["string", "integer"], "description": "the rack of the host: pages show hosts by it"},
-            "gpuprov": {"$ref": "#/$defs/gpuprov"},
+            "gpuprov": {"$ref": "#/$defs/gpuprov", "description": "what the host should be"},
             **{name: {"type": kind, "description": does} for name, (kind, does) in CONNECTION.items()},
         },
     }
     group = {
+        "description": "A group of hosts: variables, hosts, groups inside of it",
         "type": ["object", "null"],
         "additionalProperties": False,
         "properties": {
@@ -73,6 +82,18 @@ def inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, A
             **blocks,
         },
     }
+
+
+def _tell_fields(block: dict[str, Any], blocks: dict[str, Any]) -> None:
+    """A field that says nothing of itself has the words of its block or its only type; no completion writes `null`."""
+    for field in block.get("properties", {}).values():
+        if field.get("default", ...) is None:
+            del field["default"]
+        kinds = [field, *field.get("anyOf", ())]
+        kinds += [blocks[one["$ref"].rsplit("/", 1)[-1]] for one in kinds if "$ref" in one]
+        told = next((one["description"] for one in kinds if "description" in one), "")
+        if told:
+            field["description"] = told.partition("\n\n")[0]
 
 
 def _items(schema: Any) -> Iterator[str]:

@@ -129,6 +129,15 @@ def test_a_ring_of_many_hosts_is_a_list_of_its_pairs() -> None:
     assert "gpu099 to gpu000" in drawn
 
 
+def test_of_a_list_of_pairs_the_worst_are_first() -> None:
+    fleet = Fleet(ib_write_bw=bandwidth(391.2), ibping=data("ibping"))
+    fleet.pairs["gpu39", "10.0.0.40"] = bandwidth(196.1)
+    told = page(run(fleet, 60, found={f"gpu{number}": facts(number) for number in range(1, 61)}))
+    cells = re.findall(r'<button[^>]* class="cell (\w+)"', told[told.index("pairs") :])
+    assert cells[0] == "far"
+    assert "met" in cells[1:]
+
+
 def test_the_page_is_self_contained() -> None:
     told = page(outcome())
     assert "default-src &#39;none&#39;" in told

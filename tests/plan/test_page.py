@@ -64,7 +64,7 @@ def test_the_sentence_is_the_verdict_and_what_is_blocked_comes_first() -> None:
         IDLE,
     ]
     text = page.render(plans, About(inventory="inventory.yaml"), "gpuprov apply friday.plan")
-    assert f"<h1>{sentence(plans).replace('>', '&gt;')}</h1>" in text
+    assert f"<h1>{sentence(plans).replace('->', chr(0x2192))}</h1>" in text
     places = [text.index(f'id="{name}"') for name in ("blocked", "reboots", "clients", "changes", "hosts")]
     assert places == sorted(places)
     told = Reader(text).text

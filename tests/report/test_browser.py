@@ -132,6 +132,17 @@ def test_search_with_the_keyboard(page: Browser) -> None:
         page.key("Escape")
 
 
+def test_long_names_are_told_apart_on_their_squares(browser: Browser, tmp_path: Path) -> None:
+    names = [f"a-very-long-host-name-{number:02}.gpu-cluster.dc1.example.com" for number in range(1, 4)]
+    file = tmp_path / "page.html"
+    file.write_text(html.render([one(name, "nvidia_driver.loaded") for name in names]), encoding="utf-8")
+    browser.open(file)
+    shown = browser.ask("[...document.querySelectorAll('#grid .square span')].map((e) => e.textContent)")
+    assert shown == [f"\u2026ng-host-name-{number:02}" for number in range(1, 4)]
+    assert browser.ask("[...document.querySelectorAll('#grid .square')].map((e) => e.title.split(':')[0])") == names
+    assert not browser.said
+
+
 def test_squares_say_what_they_are_without_a_colour(page: Browser) -> None:
     words = page.ask(
         "[...document.querySelectorAll('#grid .square')].map((e) => e.textContent[0] + e.className.split(' ')[1])"

@@ -35,6 +35,10 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which 
 ABOUT = About(
     at="2026-01-31 12:00 UTC", inventory="site.yaml", command="gpuprov it site.yaml --html page.html " + "x" * 300
 )
+LINES = (
+    "[...document.querySelectorAll('.about dt')].map((e) => { const all = document.createRange(); all.selectNodeContents(e);"
+    " return new Set([...all.getClientRects()].map((one) => Math.round(one.top))).size; })"
+)
 SCREENS = [(390, False), (390, True), (1920, False), (1920, True)]
 
 
@@ -56,6 +60,7 @@ def readable(page: Browser) -> None:
     """Nothing is cut off at the side, every text has contrast, with all that is folded opened, too."""
     page.ask("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
     assert page.ask("document.documentElement.scrollWidth <= innerWidth")
+    assert set(page.ask(LINES)) == {1}, "a label that is broken"
     assert page.ask(CONTRAST) == [], "contrast under 4.5"
     assert page.said == []
 
@@ -170,6 +175,14 @@ def planned() -> str:
 def test_a_plan_by_mouse_and_by_keys(browser: Browser, tmp_path: Path) -> None:
     page = opened(browser, tmp_path, planned())
     assert "gpu[001:012]" in page.shows("#changes")
+    assert "\u2192" in page.shows("h1")
+    reboots = page.ask("[...document.querySelectorAll('#reboots article')].map((e) => e.innerText)")
+    assert [("no longer blocked" in told) for told in reboots] == ["busy" in told or "root" in told for told in reboots]
+    spots = page.ask(
+        "[...document.querySelectorAll('#changes .group[open]')].map((e) => [e.querySelector('summary'),"
+        " e.querySelector('.actions')].map((one) => one.getBoundingClientRect().top))"
+    )
+    assert all(abs(one - other) < 12 for one, other in spots), "show and copy on one line"
     shown = page.ask("document.querySelector('#changes details').open")
     page.click("#changes details > summary")
     assert page.ask("document.querySelector('#changes details').open") is not shown
@@ -280,7 +293,9 @@ def test_a_rehearsal_shows_acts_changes_and_what_was_real(browser: Browser, tmp_
     ):
         assert words in told, words
     assert "libnvidia-7" not in told
-    page.click(".outcome details summary")
+    assert page.shows(".outcome h2").startswith("inf1"), "what failed comes first"
+    assert "0 checks" not in told
+    page.click(".outcome + .outcome details summary")
     assert "libnvidia-7" in page.shows("main")
     assert page.ask("document.querySelector('.cause [data-copy^=\"--limit\"]').dataset.copy") == "--limit inf1", (
         "the real host"
@@ -352,7 +367,7 @@ def applied(text: str = "") -> str:
 
 def test_an_apply_says_what_was_not_done_what_waits_and_what_changed(browser: Browser, tmp_path: Path) -> None:
     page = opened(browser, tmp_path, applied())
-    assert page.shows("h1") == "bad, away did not come to what their specs say"
+    assert page.shows("h1") == "bad, away are not as their specs say"
     titles = page.ask(
         "[...document.querySelectorAll('main h2')].filter((e) => e.checkVisibility()).map((e) => e.textContent)"
     )

@@ -248,6 +248,7 @@ def test_what_was_worked_is_what_is_folded(tmp_path: Path) -> None:
     assert "nouveau.running" in told.stdout
     assert "not done" not in told.stdout
     assert "1 of 3 hosts is not as wanted" in (tmp_path / "page").read_text()
+    assert "<title>gpuprov fold: " in (tmp_path / "page").read_text()
 
 
 def test_a_host_that_was_only_prepared_proves_nothing(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_the_inventories_of_the_documentation_are_some() -> None:
         HOST.format("{gpu: {count: 8}}"),  # the model is the group's
         HOST.format("{gpu: {model: NVIDIA H100 80GB HBM3}}"),
         HOST.format("{gpu: {model: '10de:2330', count: 8}, nvidia_driver: false}"),
+        HOST.format("{gpu: {model: '{{ model }}', count: 8}}"),
     ],
 )
 def test_what_is_taken(text: str) -> None:
@@ -105,5 +106,14 @@ def test_each_field_has_its_words_and_models_are_a_choice() -> None:
     blocks = schema()["$defs"]
     assert "H100-SXM5-80GB" in blocks["GpuSpec"]["properties"]["model"]["anyOf"][0]["enum"]
     assert blocks["NvidiaDriver"]["properties"]["kernel_modules"]["enum"] == ["auto", "open", "proprietary"]
-    spec = blocks["gpuprov"]["properties"]
-    assert all(spec[name].get("description") for name in spec if name not in ("gpu", "reboot")), "for hovering"
+    fields = [(name, key, one) for name, block in blocks.items() for key, one in block.get("properties", {}).items()]
+    assert len(fields) > 200
+    assert [(name, key) for name, key, one in fields if not one.get("description")] == [], "for hovering"
+    assert [(name, key) for name, key, one in fields if one.get("default", ...) is None] == [], (
+        "editors insert defaults"
+    )
+
+
+def test_an_unknown_model_is_told_in_a_line_and_not_with_every_model_there_is() -> None:
+    for one in schema()["$defs"]["GpuSpec"]["properties"]["model"]["anyOf"]:
+        assert "gpuprov catalog gpus" in one["errorMessage"]

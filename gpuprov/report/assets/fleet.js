@@ -28,6 +28,14 @@
     groups.get(host[GROUP]).push(number);
   });
 
+  // What a square of many has room for: without the domain where that tells hosts apart, and of a long name its end.
+  const shorts = data.hosts.map((host) => text(host[NAME]).split(".")[0]);
+  const apart = new Set(shorts).size === shorts.length;
+  const label = (number) => {
+    const name = apart ? shorts[number] : text(data.hosts[number][NAME]);
+    return name.length > 16 ? `\u2026${name.slice(-15)}` : name;
+  };
+
   const drawGrid = () => {
     const size = data.hosts.length <= 160 ? "big" : data.hosts.length <= 2000 ? "middle" : "small";
     const rows = make("div", `rows ${size}`);
@@ -47,7 +55,7 @@
         square.title = `${text(host[NAME])}: ${words}`;
         square.setAttribute("aria-label", square.title);
         square.dataset.host = number;
-        if (size === "big") square.append(make("span", "", text(host[NAME])));
+        if (size === "big") square.append(make("span", "", label(number)));
         squares.push(square);
         field.append(square);
       }
