@@ -93,8 +93,8 @@ class Trial:
         third = self.apply()
         assert "Act 1" not in third, f"the third apply had something to do:\n{third}"
         differs = [one for one in ndiff(self.whole.splitlines(), self.state().splitlines()) if one[0] in "+-"]
-        assert not differs, "the host is not as after an apply that nobody disturbed"
-        assert not list(self.temporary.iterdir())
+        assert not differs, "not as after an apply that nobody disturbed:\n" + "\n".join(differs)
+        assert not list(self.temporary.iterdir()), "a killed apply's folder stays here"
         assert not masters(self.temporary), "an ssh master lives on"
 
 
