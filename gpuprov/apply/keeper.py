@@ -7,11 +7,14 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from gpuprov import reading
 from gpuprov.apply.aftermath import WORKERS, composed
-from gpuprov.errors import GpuprovError
+from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.children import Job, run_all
-from gpuprov.gather.transport import job
+from gpuprov.gather.script import split
+from gpuprov.gather.transport import Answer, job
 from gpuprov.plan.host_lock import command
+from gpuprov.probe.base import Output
 from gpuprov.spec.model import RawHost
 
 SHARE = 4
@@ -47,7 +50,8 @@ class Keeper:
     def _run(self) -> None:
         while not self._over.wait(min(self._lease / SHARE / 2, 60.0)):
             silent = [raw for raw in self._hosts if self._silent(raw.name)]
-            with contextlib.suppress(OSError):  # a lease that cannot be kept costs the run its next step, which says so
+            # A lease that cannot be kept costs the run its next step, which says so; whatever it was, the next round is made.
+            with contextlib.suppress(Exception):
                 run_all([one for raw in silent if (one := self._job(raw))], self._at_a_time)
 
     def _silent(self, name: str) -> bool:
@@ -56,10 +60,23 @@ class Keeper:
         return heard is not None and time.monotonic() - heard >= self._lease / SHARE
 
     def _job(self, raw: RawHost) -> Job | None:
-        def done(_answer: object) -> None:
-            self.heard(raw.name)
+        def done(answer: Answer) -> None:
+            if _refused(answer):
+                self._heard.pop(raw.name, None)  # what the run does there next is refused, too, and says by whom
+            else:
+                self.heard(raw.name)
 
         try:
             return job(raw, self._script, min(LIMIT, self._lease / SHARE), done)
         except GpuprovError:
             return None
+
+
+def _refused(answer: Answer) -> bool:
+    """Whether the host says that the lock is not this run's any more. One that was not reached says nothing."""
+    if isinstance(answer, UnreachableError):
+        return False
+    with contextlib.suppress(ValueError):
+        told = reading.json((split(answer) or {}).get("leave", Output("")).text)
+        return isinstance(told, Mapping) and told.get("held") is False
+    return False

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from gpuprov.apply.aftermath import leave, told_interrupted
 from gpuprov.apply.batches import batches, proved_first, size, too_many
+from gpuprov.apply.first_look import first_look, lost
 from gpuprov.apply.keeper import Keeper
 from gpuprov.apply.laps import Laps
+from gpuprov.apply.left_behind import give_back
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
 from gpuprov.apply.outcome import judge
-from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.errors import GpuprovError
 from gpuprov.gather.pace import Pace
-from gpuprov.gather.unreached import Unreached
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan import durations, playbook
-from gpuprov.plan.decide import decide
 from gpuprov.plan.events import Ledger, Tally
-from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
+from gpuprov.plan.extra import check_drain, checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE, ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import AFTER, Pair, Reading, for_ansible, read
 from gpuprov.plan.show import Show
-from gpuprov.plan.workspace import workspace
+from gpuprov.plan.workspace import remove_leftovers, workspace
 from gpuprov.spec.model import is_secret
-from gpuprov.verify.evaluate import Result, broken, is_broken
 
 Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], None]
 
@@ -53,6 +53,7 @@ def apply(
     everyone = [raw.name for raw, _ in pairs]
     batches(everyone, canary=options.canary, serial=options.serial, known=_groups(pairs))
     size(options.max_fail, len(everyone), "--max-fail", least=0)
+    check_drain(options.drain)
     rollout = _Rollout(pairs, options, show or Show(), grace)
     with ended_politely():
         try:
@@ -62,6 +63,7 @@ def apply(
             work = [name for name, outcome in rollout.outcomes.items() if outcome.ran]
             if work and not options.yes and confirm and not confirm(rollout.plans()):
                 raise GpuprovError("not confirmed: nothing was changed", "answer y, or give --yes")
+            rollout.tidy()
             if work:
                 rollout.roll(work)
                 rollout.verify([raw.name for raw, _ in pairs])
@@ -100,45 +102,18 @@ class _Rollout:
             self.readings = read(self.pairs, only=self.options.only, pace=self.pace, on_done=done)
         for pair in self.pairs:
             name = pair[0].name
-            self.outcomes[name] = self._first_look(pair, self.readings[name])
-
-    def _first_look(self, pair: Pair, reading: Reading) -> HostOutcome:
-        name, options = pair[0].name, self.options
-        if reading.lost:
-            message, hint = _lost(reading.lost)
-            return HostOutcome(host=name, state="unreachable", message=message, hint=hint)
-        results = list(reading.results)
-        try:
-            decision = decide(pair, results, reading.facts, full=options.full, reboot=options.reboot, only=options.only)
-        except Exception as error:
-            results.append(told := broken(name, "the decision what to apply", error, "preflight"))
-            return HostOutcome(
-                host=name, results=results, state="blocked", task=told.check, message=told.found, hint=told.hint
-            )
-        outcome = HostOutcome(host=name, results=results, ran=decision.run, skipped=decision.skipped)
-        outcome.reboot_permitted = options.reboot or pair[1].reboot == "if-needed"
-        obstacle = next((r for r in results if self._stops(r, decision.run)), None)
-        if obstacle and (decision.run or is_broken(obstacle)):
-            outcome.state, outcome.task = "blocked", obstacle.check
-            outcome.message, outcome.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
-            outcome.ran = {}
-        elif decision.run:
-            outcome.state = "not-started"
-        return outcome
-
-    def _stops(self, result: Result, run: Collection[str]) -> bool:
-        """Whether a result keeps the host from being touched. A drain command takes care of GPU clients, whom a
-        run that only prepares leaves alone."""
-        if is_broken(result):
-            return result.moment == "preflight"
-        if not result.stops or result.status != "fail" or result.capability not in {*run, "host"}:
-            return False
-        return not ((self.options.drain or self.options.act == "prepare") and result.drained)
+            self.outcomes[name] = first_look(pair, self.readings[name], self.options)
 
     def plans(self) -> list[HostPlan]:
         """What will be done, as `plan` would say it without Ansible."""
         options = self.options
         return plans_of(self.pairs, self.readings, capabilities=options.only, full=options.full, reboot=options.reboot)
+
+    def tidy(self) -> None:
+        """Remove what runs that were killed have left, here and on hosts that have nothing to do: the others take it over."""
+        remove_leftovers(Path(tempfile.gettempdir()))
+        idle = [raw for raw, _ in self.pairs if self.outcomes[raw.name].state == "unchanged"]
+        give_back(idle, self.readings, self.owner, self.pace.forks)
 
     def roll(self, work: list[str]) -> None:
         """Run Ansible on the hosts with something to do, batch by batch."""
@@ -272,7 +247,7 @@ class _Rollout:
             outcome.results = list(reading.results)
             if reading.lost and outcome.state in ("changed", "unchanged"):
                 outcome.state = "unreachable"
-                outcome.message, outcome.hint = _lost(reading.lost)
+                outcome.message, outcome.hint = lost(reading.lost)
 
 
 PREPARING = ("Reach the hosts", "Act 1,")
@@ -286,10 +261,3 @@ def _cut_off(tally: Tally | None) -> bool:
 
 def _groups(pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:
     return {raw.name: raw.groups for raw, _ in pairs}
-
-
-def _lost(error: UnreachableError) -> tuple[str, str]:
-    """Message and hint without the host's name, so that an outage of many hosts is told once."""
-    if isinstance(error, Unreached):
-        return error.reason, f"{error.advice}: gpuprov verify shows how" if error.command else error.advice
-    return error.message, error.hint

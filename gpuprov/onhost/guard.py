@@ -16,6 +16,7 @@ from typing import Any, Mapping
 
 from . import lock
 from .locked import LOST
+from .marked import MARK
 
 GUARDS = 4
 """Guards of earlier tokens that stay, and refuse."""
@@ -27,8 +28,8 @@ token= taker= user= host= since= up= ended=
 {{ read -r token taker user host since; }} 2>/dev/null <@KEPT@/fence
 if [ "$token" = @TOKEN@ ]; then
   {{ read -r up ended </proc/uptime && echo "${{up%%.*}}" >@LOCK@/renewed; }} 2>/dev/null
-  {lock.MARK}=@RUN@
-  export {lock.MARK}
+  {MARK}=@RUN@
+  export {MARK}
   [ "$1" = -- ] && shift && exec "$@"
   exec @PYTHON@ "$@"
 fi

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import time
 from typing import Sequence
@@ -26,6 +27,16 @@ PATIENCE = 300
 
 class Failed(Exception):
     """Why the node was not freed, or not given back; what kubectl said."""
+
+
+def options_in(command: str) -> list[str] | None:
+    """kubectl drain's options in a drain command `kubernetes [OPTION]...`; None where it is a site's own. Raises Failed."""
+    if command.split()[:1] != ["kubernetes"]:
+        return None
+    try:
+        return shlex.split(command)[1:]
+    except ValueError as error:
+        raise Failed(f"the drain command {command!r} cannot be read: {str(error).lower()}") from error
 
 
 def pause(node: str, options: Sequence[str]) -> str:

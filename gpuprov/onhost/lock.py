@@ -22,17 +22,17 @@ import tempfile
 import time
 from typing import Any, Callable, Collection, Iterator, Mapping
 
+from .marked import running
+
 BASE = "/run/gpuprov"
 LOCK = f"{BASE}/lock"
 KEPT = "/var/lib/gpuprov/lock"
 """What outlives a boot: the token (fence), the owner while there is one (held.json), and the guards (guard.py)."""
-MARK = "GPUPROV_RUN"
-"""The variable by which the playbook marks what it starts; it holds the owner's `run`."""
 NEEDED = frozenset({"controller", "pid", "pid_start", "user", "host", "since", "run"})
 PERSON = ("run", "controller", "pid", "pid_start")
 """By which an owner is known: the run, and the process that leads it."""
 SLIPPED = 10.0
-"""Seconds that what was started while the lock was taken over has to end."""
+"""Seconds that what a run has started gets to end, where its leader is dead, or the lock was taken over while it began."""
 
 
 @contextlib.contextmanager
@@ -107,10 +107,11 @@ def left(text: str) -> float | None:
 def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | None = None) -> dict[str, Any]:
     """Take the lock for `owner`: `taken` says whether it has it now, and `token` under which number.
 
-    It gets the lock if it is free, if it is the owner's already, if its lease has ended and nothing runs any more that its holder
-    started, if its id is in `broken`, or if it is, byte for byte, the `stale` one. An owner with a token of another lock gets
-    nothing: it `lost` that. `over`: whether it was taken over. A lock in the way, also one that was taken over, is described by its
-    `text`, the `holder` as it says (None: damaged), its `id`, and what is `left` of its lease.
+    It gets the lock if it is free, if it is the owner's already, or if its id is in `broken`; and where nothing runs any more that
+    its holder started, if its lease has ended, or if it is, byte for byte, the `stale` one, whose leader is known to be dead. An
+    owner with a token of another lock gets nothing: it `lost` that. `over`: whether it was taken over. A lock in the way, also one
+    that was taken over, is described by its `text`, the `holder` as it says (None: damaged), its `id`, and what is `left` of its
+    lease.
     """
     with guard():
         text, token = held(), fence()
@@ -121,13 +122,16 @@ def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | No
         forced = False
         if text is not None and not mine:
             described = {"text": text, "holder": owner_in(text), "id": name_of(text), "left": left(text)}
-            forced = text == stale or described["id"] in broken
-            described["running"] = [] if forced or described["left"] != 0 else running(described["id"])
-            if not forced and (described["left"] != 0 or described["running"]):
+            forced, ended = described["id"] in broken, described["left"] == 0
+            if text == stale and not forced:  # what was cut off with its leader gets a moment
+                ended, described["running"] = True, _ending(described["id"])
+            else:
+                described["running"] = running(described["id"]) if ended and not forced else []
+            if not forced and (not ended or described["running"]):
                 return {"taken": False, "over": False, **described}
         if not token or (owner.get("token") or (mine and (owner_in(text or "") or {}).get("token"))) != token:
             token = _fence(owner, text)
-        if described and not forced and (slipped := _slipped(str(described["id"]))):
+        if described and not forced and (slipped := _ending(str(described["id"]))):
             return {"taken": False, "over": False, **described, "running": slipped}
         shutil.rmtree(LOCK, ignore_errors=True)
         _put({**owner, "token": token, "boot": boot(), "at": round(_uptime(), 2)})
@@ -135,10 +139,13 @@ def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | No
 
 
 def renew(owner: Mapping[str, object]) -> bool:
-    """Have the lease begin anew, if the lock is the owner's, also one from before the boot. Returns whether it is."""
+    """Have the lease begin anew, if the lock is the owner's, also one from before the boot. Returns whether it is.
+
+    One whose token is not the host's is nobody's: the guard refuses what its run would do.
+    """
     with guard():
         text = held()
-        mine = is_mine(text, owner)
+        mine = is_mine(text, owner) and (owner_in(text or "") or {}).get("token", fence()) == fence()
         with contextlib.suppress(OSError):
             if mine and not os.path.isdir(LOCK):
                 _put({**(owner_in(text or "") or {}), "boot": boot(), "at": round(_uptime(), 2)})
@@ -162,24 +169,6 @@ def release(owner: Mapping[str, object]) -> bool:
 def fence() -> str:
     """The token of this host: of the lock that is held, or was held last. Empty if there is none, or the file is damaged."""
     return _taker().get("token", "")
-
-
-def running(run: str) -> list[str]:
-    """What the run started here and has not ended: the last of each chain of processes, with what it works for."""
-    parents, lines = {}, {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, ValueError):
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if f"{MARK}={run}".encode() not in file.read().split(b"\0"):
-                    continue
-            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as status:
-                parents[pid] = status.read().rpartition(")")[2].split()[1]
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                lines[pid] = " ".join(file.read().decode(errors="replace").replace("\0", " ").split())
-    last = [pid for pid in parents if pid not in parents.values() and lines.get(pid)]
-    above = {pid: lines.get(parents[pid], "")[:100] for pid in last}
-    shown = {pid: f"{lines[pid][:100]} (pid {pid}{', of ' * bool(above[pid])}{above[pid]})" for pid in last}
-    return [shown[pid] for pid in sorted(shown, key=int)][:5]
 
 
 def leave(owner: Mapping[str, Any], wait: float, most: float) -> dict[str, object]:
@@ -207,8 +196,8 @@ def leave(owner: Mapping[str, Any], wait: float, most: float) -> dict[str, objec
     return {"held": True, "running": left}
 
 
-def _slipped(run: str) -> list[str]:
-    """What still runs of what began between the look at the old run and its fence."""
+def _ending(run: str) -> list[str]:
+    """What still runs of what the run started, after it has had some seconds to end."""
     until = time.monotonic() + SLIPPED
     while (found := running(run)) and time.monotonic() < until:
         time.sleep(0.2)

@@ -8,13 +8,13 @@ import os
 from typing import Any, Callable, Mapping
 
 from . import openpgp
+from .caches import caches
 from .packages.model import Refused
 
 
 def cached(url: str, environment: Mapping[str, str]) -> str:
     """Where this machine keeps a key that it has fetched."""
-    base = environment.get("XDG_CACHE_HOME") or os.path.join(environment.get("HOME", "/root"), ".cache")
-    return os.path.join(base, "gpuprov", "keys", hashlib.sha256(url.encode()).hexdigest())
+    return os.path.join(caches(environment), "gpuprov", "keys", hashlib.sha256(url.encode()).hexdigest())
 
 
 def key(

@@ -71,7 +71,8 @@ def enable(unit: str, *, check: bool = False) -> bool:
     """Have the unit at each boot, as its file is now. Returns whether that changes anything."""
     if not check and show(unit, "NeedDaemonReload") == "yes":
         systemctl("daemon-reload")
-    if systemctl("is-enabled", "--", unit)[0] == 0:
+    status, said, _ = systemctl("is-enabled", "--", unit)
+    if status == 0 and not said.endswith("-runtime"):  # what is enabled in /run is gone at the next boot
         return False
     if not check:
         status, _, errors = systemctl("enable", "--", unit)

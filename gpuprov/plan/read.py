@@ -16,7 +16,7 @@ from gpuprov.gather.gather import gather_each
 from gpuprov.gather.pace import Pace
 from gpuprov.gather.settings import Settings
 from gpuprov.plan.decide import PROBES
-from gpuprov.probe import nvidia
+from gpuprov.probe import house, nvidia
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.login import PYTHON
 from gpuprov.shared import reach
@@ -25,7 +25,7 @@ from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
 Pair = tuple[RawHost, HostSpec]
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
-KEPT = (*PROBES, nvidia.DRIVER, PYTHON, *partitions.READS)
+KEPT = (*PROBES, house.LOCK, nvidia.DRIVER, PYTHON, *partitions.READS)
 """What deciding, planning and Ansible's way to the host read once the checks have been evaluated; a fleet's other facts are let go."""
 AFTER: tuple[Moment, ...] = ("now", "next-boot")
 
@@ -60,7 +60,9 @@ def read(
     on_done: Callable[[str], None] | None = None,
 ) -> dict[str, Reading]:
     """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay)."""
-    asked = [(raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *PROBES]))) for raw, spec in pairs]
+    asked = [
+        (raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *PROBES, house.LOCK]))) for raw, spec in pairs
+    ]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}
 

@@ -34,6 +34,9 @@ class Lock(msgspec.Struct, frozen=True):
     host: str = ""
     pid: int = 0
     since: str = ""
+    run: str = ""
+    controller: str = ""
+    pid_start: str = ""
     damaged: str = ""
 
 

@@ -11,8 +11,8 @@ import msgspec
 from gpuprov import reading
 from gpuprov.drain import Adapter, adapter
 from gpuprov.errors import GpuprovError
-from gpuprov.gather.settings import Settings
 from gpuprov.rollout import policy as policies
+from gpuprov.rollout.addresses import reached
 from gpuprov.rollout.events import Act, Started
 from gpuprov.rollout.planned import Member, Plan, planned
 from gpuprov.rollout.policy import Policy
@@ -63,8 +63,8 @@ def members(fleet: Fleet, policy: Policy) -> list[Member]:
 
 def begin(store: Store, project: Project, policy_text: bytes, at: float) -> None:
     """Keep a new roll-out. Raises GpuprovError where it may not be."""
-    hosts = [(raw.name, Settings(raw).address) for raw in raw_hosts(project.fleet.hosts, project.fleet.specs)]
-    kept = Kept(project.id, project.fleet.digest, at, project.user, True, len(hosts))
+    hosts = [*reached(raw_hosts(project.fleet.hosts, project.fleet.specs))]
+    kept = Kept(project.id, project.fleet.digest, at, project.user, True, len(project.fleet.hosts))
     files = {
         FLEET: stored.text(project.fleet).encode(),
         POLICY: policy_text,

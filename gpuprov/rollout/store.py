@@ -107,7 +107,7 @@ class Store:
     def begin(
         self, kept: Kept, hosts: Sequence[tuple[str, str]], first: Event, files: Mapping[str, bytes] | None = None
     ) -> None:
-        """A new roll-out over these hosts, each with the address at which it is reached, with these files in its folder.
+        """A new roll-out over these hosts, each with an address at which it is reached, or several, with these files in its folder.
 
         Raises GpuprovError for an id that was used, and where an open roll-out has one of the hosts."""
         if not ID.fullmatch(kept.id) or kept.id.startswith(FILE):
@@ -131,8 +131,11 @@ class Store:
     def _write(place: Path, files: Mapping[str, bytes]) -> None:
         """A folder that is there already is of a `begin` that was killed before it recorded anything."""
         place.mkdir(mode=0o700, exist_ok=True)
+        place.chmod(0o700)
         for name, data in files.items():
-            with open(place / name, "wb") as file:
+            handle = os.open(place / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                os.fchmod(handle, 0o600)
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -146,7 +149,8 @@ class Store:
         self._db.execute("DELETE FROM wanted")
         self._db.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((one,) for one in addresses))
         found = self._db.execute(
-            "SELECT rollout, host FROM hosts NATURAL JOIN wanted JOIN rollouts ON id = rollout WHERE open ORDER BY hosts.rowid"
+            "SELECT DISTINCT rollout, host FROM hosts NATURAL JOIN wanted JOIN rollouts ON id = rollout "
+            "WHERE open ORDER BY hosts.rowid"
         ).fetchall()
         if found:
             other = found[0][0]
@@ -182,7 +186,8 @@ class Store:
     def all(self) -> list[Kept]:
         """Every roll-out, the newest last."""
         rows = self._db.execute(
-            "SELECT id, fleet, begun, by, open, count(*) FROM rollouts JOIN hosts ON rollout = id GROUP BY id ORDER BY begun, id"
+            "SELECT id, fleet, begun, by, open, count(DISTINCT host) FROM rollouts JOIN hosts ON rollout = id "
+            "GROUP BY id ORDER BY begun, id"
         )
         return [Kept(one, fleet, begun, by, bool(is_open), hosts) for one, fleet, begun, by, is_open, hosts in rows]
 

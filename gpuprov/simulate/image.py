@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpuprov.onhost.caches import caches
 from gpuprov.simulate import engine, sources, tools
 from gpuprov.simulate.distributions import Distribution, find
 
@@ -142,8 +143,7 @@ class Recipe:
 
 def cache_dir() -> Path:
     """The folder of root file systems, keys and downloads; outside any repository."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base) / "gpuprov"
+    folder = Path(caches(os.environ)) / "gpuprov"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

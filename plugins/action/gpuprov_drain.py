@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,6 @@ from ansible.plugins.action import ActionBase
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
 from ansible.module_utils.gpuprov_onhost import kubernetes_node
-
-KUBERNETES = "kubernetes"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -27,17 +24,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         result: dict[str, Any] = super().run(tmp, task_vars)
         asked, known = self._task.args, task_vars or {}
         command, node = str(asked.get("command") or ""), str(asked.get("node") or "")
-        kubernetes = command.split()[:1] == [KUBERNETES]
+        options = self._cluster(kubernetes_node.options_in, command)
         if asked["state"] == "returned":
-            waits = self._task.check_mode or not kubernetes or self._module("gpuprov_reason", {}, known)["reasons"]
+            waits = self._task.check_mode or options is None or self._module("gpuprov_reason", {}, known)["reasons"]
             return {**result, "changed": not waits and self._cluster(kubernetes_node.resume, node)}
         given = {"state": "listed", "services": list(asked.get("services") or [])}
         if not command or not (asked.get("always") or self._module("gpuprov_clients", given, known)["clients"]):
             return {**result, "changed": False}
         if self._task.check_mode:
             return {**result, "changed": True}
-        if kubernetes:
-            told = self._cluster(kubernetes_node.pause, node, shlex.split(command)[1:])
+        if options is not None:
+            told = self._cluster(kubernetes_node.pause, node, options)
             return {**result, "changed": True, **({"warnings": [told]} if told else {})}
         self._module("ansible.builtin.command", {"_raw_params": command, "_uses_shell": True}, known)
         return {**result, "changed": True}

@@ -17,7 +17,7 @@ from gpuprov import apply as applying
 from gpuprov import assets
 from gpuprov.apply import rollout
 from gpuprov.onhost import lock
-from gpuprov.plan import planning
+from gpuprov.plan import host_lock, planning
 from gpuprov.plan.read import AFTER, Pair, Reading
 from gpuprov.probe.base import Facts, Output
 from gpuprov.render.variables import ROLES
@@ -74,7 +74,7 @@ def project(folder: Path, site: str = SITE) -> Iterator[Path]:
     shutil.copytree(HOST / "files", folder / "roles" / "host" / "files", dirs_exist_ok=True)
     shutil.copytree(HOST.parents[1] / "plugins", folder / "plugins", symlinks=True, dirs_exist_ok=True)
     program = folder / "lock.py"
-    text = Path(str(lock.__file__)).read_text().replace("/run/gpuprov", str(folder / "run"))
+    text = host_lock.program().replace("/run/gpuprov", str(folder / "run"))
     program.write_text(text.replace("/var/lib/gpuprov", str(folder / "lib")))
     kernel = KERNEL.replace("STATE", str(state)).replace("LOCK", str(program))
     (folder / "roles" / "kernel" / "tasks" / "main.yml").write_text(kernel)

@@ -18,6 +18,7 @@ import pytest
 from gpuprov.apply import aftermath
 from gpuprov.apply.aftermath import Left, leave
 from gpuprov.onhost import lock
+from gpuprov.plan import host_lock
 from gpuprov.spec.model import RawHost
 
 OWNER = {
@@ -36,8 +37,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The lock's folder on the host is a temporary one; so is the home of who logs in."""
     program = tmp_path / "lock.py"
     program.write_text(
-        Path(str(lock.__file__))
-        .read_text()
+        host_lock.program()
         .replace("/run/gpuprov", str(tmp_path / "run"))
         .replace("/var/lib/gpuprov", str(tmp_path / "lib"))
     )

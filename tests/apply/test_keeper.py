@@ -7,13 +7,18 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpuprov.apply.keeper import Keeper
+from gpuprov.gather.script import compose
 from gpuprov.onhost import lock
+from gpuprov.plan import host_lock
+from gpuprov.probe.base import Probe
 from gpuprov.spec.model import RawHost
 
 OWNER: dict[str, Any] = {
@@ -27,7 +32,7 @@ GONE = RawHost(name="gone", connection={"ansible_host": "127.0.0.1", "ansible_po
 @pytest.mark.install
 def test_a_silent_host_keeps_its_lock_until_the_run_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "lock.py"
-    text = Path(str(lock.__file__)).read_text(encoding="utf-8").replace("/run/gpuprov", str(tmp_path / "run"))
+    text = host_lock.program().replace("/run/gpuprov", str(tmp_path / "run"))
     program.write_text(text.replace("/var/lib/gpuprov", str(tmp_path / "lib")), encoding="utf-8")
     monkeypatch.setattr(lock, "__file__", str(program))
 
@@ -49,3 +54,37 @@ def test_a_silent_host_keeps_its_lock_until_the_run_ends(tmp_path: Path, monkeyp
         assert (refused["taken"], refused["left"] > 0) == (False, True)
     time.sleep(8.5)
     assert take(controller="another")["taken"], "nobody keeps it any more"
+
+
+def rounds(monkeypatch: pytest.MonkeyPatch, answer: Callable[[], bytes]) -> list[str]:
+    """The hosts that a keeper asks in two seconds, where a host answers so."""
+    asked: list[str] = []
+
+    def run(jobs: Sequence[Any], at_a_time: int) -> None:
+        for one in jobs:
+            asked.append("gpu1")
+            one.done(answer())
+
+    monkeypatch.setattr("gpuprov.apply.keeper.run_all", run)
+    monkeypatch.setattr("gpuprov.apply.keeper.job", lambda raw, script, limit, done: SimpleNamespace(done=done))
+    keeper = Keeper([HOST], OWNER, 1)
+    with keeper.keeping():
+        keeper.heard("gpu1")
+        time.sleep(2)
+    return asked
+
+
+def test_a_lock_that_was_lost_is_kept_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(held: bool) -> bytes:
+        script = compose((Probe("leave", f"echo '{json.dumps({'held': held})}'", str),), limit=9)
+        return subprocess.run(["sh"], input=script.encode(), capture_output=True, check=True).stdout
+
+    assert len(rounds(monkeypatch, lambda: answer(held=False))) == 1
+    assert len(rounds(monkeypatch, lambda: answer(held=True))) > 1
+
+
+def test_whatever_goes_wrong_in_a_round_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer() -> bytes:
+        raise RuntimeError("can't start new thread")
+
+    assert len(rounds(monkeypatch, answer)) > 1

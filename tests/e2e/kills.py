@@ -22,6 +22,7 @@ from gpuprov.simulate import container, hosts, inventory
 from gpuprov.simulate.description import Description
 from tests.e2e.lab import GPUPROV, descendants
 from tests.e2e.machine import Machine
+from tests.here import commands
 
 SPEC = "all: {vars: {gpuprov: {nouveau: {}}}}\n"
 WAYS = ("all-killed", "killed", "terminated", "interrupted")
@@ -93,8 +94,8 @@ class Trial:
         third = self.apply()
         assert "Act 1" not in third, f"the third apply had something to do:\n{third}"
         differs = [one for one in ndiff(self.whole.splitlines(), self.state().splitlines()) if one[0] in "+-"]
-        assert not differs, "the host is not as after an apply that nobody disturbed"
-        assert not list(self.temporary.iterdir())
+        assert not differs, "not as after an apply that nobody disturbed:\n" + "\n".join(differs)
+        assert not list(self.temporary.iterdir()), "a killed apply's folder stays here"
         assert not masters(self.temporary), "an ssh master lives on"
 
 
@@ -118,12 +119,7 @@ def send(pid: int, number: int) -> None:
 
 def masters(place: Path) -> list[str]:
     """ssh connections whose socket is, or was, in a folder of this place."""
-    lines = (path.read_bytes().replace(b"\0", b" ").decode(errors="replace") for path in command_lines())
-    return [line for line in lines if line.startswith("ssh: ") and str(place) in line]
-
-
-def command_lines() -> list[Path]:
-    return [path for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    return [line for line in commands() if line.startswith("ssh: ") and str(place) in line]
 
 
 def trials(machine: Machine, place: Path, rounds: int, seed: int, say: Any = print) -> None:

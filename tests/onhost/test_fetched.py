@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests import here
 from tests.onhost.modules import ran
@@ -151,3 +152,29 @@ def test_a_file_beside_the_inventory_is_measured_before_a_host_gets_it(tmp_path:
     assert said.count("changed: [gpu1]") == (2 if check else 1), "check mode brings nothing"
     assert left(tmp_path / "in") == ([] if check else ["it.tar.gz"])
     assert check or (tmp_path / "in/it.tar.gz").read_bytes() == CONTENT
+
+
+FETCHES = [
+    (str(file.relative_to(here.ROLES)), task)
+    for file in sorted(here.ROLES.glob("*/tasks/**/*.yml"))
+    for task in yaml.safe_load(file.read_text(encoding="utf-8")) or ()
+    if "gpuprov_fetch" in task
+]
+
+
+@pytest.mark.install
+@pytest.mark.parametrize("check", [False, True])
+def test_what_a_role_fetches_for_later_is_no_change_of_the_host(tmp_path: Path, check: bool) -> None:
+    """A run that only prepares reports no change for it; a plan says that it would come."""
+    (tmp_path / "it.tar.gz").write_bytes(CONTENT)
+    assert len(FETCHES) > 3
+    tasks = []
+    for number, (of, task) in enumerate(FETCHES):
+        given = {"of": of, "file": "it.tar.gz", "path": str(tmp_path / f"in/{number}"), "sha256": DIGEST}
+        kept = {key: value for key, value in task.items() if key in ("name", "register", "changed_when")}
+        tasks.append({**kept, "gpuprov_fetch": given})
+    done = here.play(tmp_path, {"tasks": tasks}, check=check)
+    assert done.returncode == 0, done.stdout
+    assert len(left(tmp_path / "in")) == (0 if check else len(FETCHES))
+    shown = sum(task.get("changed_when") is not False for _, task in FETCHES)
+    assert done.stdout.count("changed: [gpu1]") == (shown if check else 0), done.stdout

@@ -17,6 +17,8 @@ import pytest
 
 from gpuprov.onhost import guard, lock
 from gpuprov.onhost.locked import LOST, refusal
+from gpuprov.onhost.marked import running
+from gpuprov.plan.host_lock import program as text_of_the_lock
 
 RUN = f"friday-{os.getpid()}"
 """Processes of a run are looked for on the whole machine, where other tests may be at the same."""
@@ -38,16 +40,19 @@ Ask = Callable[..., dict[str, Any]]
 @pytest.fixture
 def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     """The lock's program, with its folders below a temporary one; `boot` makes it another boot."""
-    text = Path(str(lock.__file__)).read_text(encoding="utf-8")
+    text = text_of_the_lock()
     text = text.replace("/run/gpuprov", f"{tmp_path}/run").replace("/var/lib/gpuprov", f"{tmp_path}/lib")
     monkeypatch.setattr(lock, "LOCK", f"{tmp_path}/run/lock")
     monkeypatch.setattr(lock, "KEPT", f"{tmp_path}/lib/lock")
 
-    def asked(action: str, owner: dict[str, Any], *, boot: float = 0.0, **more: Any) -> dict[str, Any]:
+    def asked(
+        action: str, owner: dict[str, Any], *, boot: float = 0.0, slipped: float = 10.0, **more: Any
+    ) -> dict[str, Any]:
         # After another boot /run is empty, and the first process has started `boot` seconds ago.
         program = text.replace(
             "def _first() -> float:", "def _first() -> float:\n    if BOOT: return _uptime() - BOOT", 1
         )
+        program = program.replace("SLIPPED = 10.0", f"SLIPPED = {slipped}", 1)
         program = f"BOOT = {boot}\n" + program.replace("from __future__ import annotations\n", "", 1)
         program = "from __future__ import annotations\n" + program
         request = json.dumps({"action": action, "owner": owner, **more})
@@ -124,6 +129,19 @@ def test_what_a_run_has_started_holds_its_lease(ask: Ask) -> None:
         assert "but this still runs: sleep 61.5" in refusal(refused, (), "apply with")[0]
         assert ask("take", OTHER, broken=[RUN])["taken"], "a person who names the lock takes it"
     assert through(mine, "print(1)").returncode == 1
+
+
+def test_what_a_dead_run_has_started_keeps_the_host_from_who_takes_over(ask: Ask) -> None:
+    """Its leader was killed on the controller; dpkg, which it had begun, still works on the host."""
+    mine = ask("take", {**OWNER, "lease": 300})
+    text = ask("take", OTHER)["text"]
+    with started(mine):
+        refused = ask("take", OTHER, stale=text, slipped=0.5)
+        assert not refused["taken"]
+        assert "sleep 61.5" in refused["running"][0]
+        assert "this still runs: sleep 61.5" in refusal(refused, (), "apply with")[0]
+        assert through(mine, "print(1)").stdout == "1\n", "nothing was fenced"
+    assert ask("take", OTHER, stale=text)["over"]
 
 
 def test_of_many_at_once_one_takes_it_over(ask: Ask) -> None:
@@ -207,6 +225,7 @@ def test_a_damaged_fence_lets_nobody_pass_and_is_made_anew(ask: Ask, tmp_path: P
         assert through(mine, "print(1)").returncode == 1
         assert LOST in json.loads(through(mine, "print(1)").stdout)["msg"]
     assert not ask("take", {**OWNER, "token": mine["token"]})["taken"]
+    assert not ask("renew", OWNER)["held"], "what nobody's guard lets pass is kept by nobody"
     (tmp_path / "lib" / "lock" / "fence").unlink()
     assert "damaged or gone" in json.loads(through(mine, "print(1)").stdout)["msg"]
     fresh = ask("take", OWNER)
@@ -250,7 +269,7 @@ def test_who_logs_in_comes_to_the_guard_whatever_folders_were_closed(ask: Ask, t
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small file system")
 def test_a_full_disk_is_told_and_takes_nothing(tmp_path: Path) -> None:
     """In a mount namespace of its own: /var/lib/gpuprov on a file system that is full."""
-    text = Path(str(lock.__file__)).read_text(encoding="utf-8")
+    text = text_of_the_lock()
     text = text.replace("/run/gpuprov", f"{tmp_path}/run").replace("/var/lib/gpuprov", f"{tmp_path}/lib")
     (tmp_path / "lock.py").write_text(text, encoding="utf-8")
     (tmp_path / "lib").mkdir()
@@ -287,7 +306,7 @@ def test_what_began_while_the_host_was_taken_over_is_waited_for(
     def late(*given: Any) -> str:
         if not children:
             children.append(subprocess.Popen([path, "--", "sleep", "61.5"]))
-            while not lock.running(RUN):
+            while not running(RUN):
                 time.sleep(0.05)
         return fenced(*given)
 

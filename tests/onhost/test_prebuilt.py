@@ -88,6 +88,8 @@ def test_the_cache_is_one_file_of_its_folder_whatever_hosts_say() -> None:
         "/h/.cache/gpuprov/modules/debian12-x86_64-.._.._etc_b-m-1~2"
     )
     assert prebuilt.cache({"HOME": "/h", "XDG_CACHE_HOME": "/c"}, "a").startswith("/c/gpuprov/")
+    for relative in ("", "cache", "./cache", "~/cache"):
+        assert prebuilt.cache({"HOME": "/h", "XDG_CACHE_HOME": relative}, "a").startswith("/h/.cache/gpuprov/")
 
 
 def test_a_package_that_is_not_as_it_was_made_is_made_again(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ reset-failed*) echo inactive > "$STATE/state" ;;
 disable*) [ ! -e "$STATE/masked" ] || { echo 'Access denied' >&2; exit 1; }
   rm -f "$STATE/enabled"; echo inactive > "$STATE/state" ;;
 is-active*) [ "$(cat "$STATE/state")" = active ] ;;
-is-enabled*) [ -e "$STATE/enabled" ] ;;
-enable*) [ ! -e "$STATE/masked" ] || { echo 'Unit is masked.' >&2; exit 1; }; touch "$STATE/enabled" ;;
+is-enabled*) [ ! -e "$STATE/enabled" ] && echo disabled && exit 1; cat "$STATE/enabled" ;;
+enable*) [ ! -e "$STATE/masked" ] || { echo 'Unit is masked.' >&2; exit 1; }; echo enabled > "$STATE/enabled" ;;
 daemon-reload) echo no > "$STATE/reload"; echo reload >> "$STATE/log" ;;
 restart* | reload-or-restart*) echo "$1" >> "$STATE/log"
   [ ! -e "$STATE/after" ] || cp "$STATE/after" "$STATE/main"
@@ -185,6 +185,13 @@ def test_it_is_enabled_with_its_file_as_it_is_now(place: Path, ask: Ask, process
     assert (place / "enabled").exists()
     assert log(place) == ["reload"]
     assert not ask(state="alive", enabled=True)["changed"]
+    put(place, "enabled", "enabled-runtime")
+    assert ask(state="alive", enabled=True, check=True)["changed"], "/run is empty at the next boot"
+    assert ask(state="alive", enabled=True)["changed"]
+    assert (place / "enabled").read_text() == "enabled\n"
+    for said in ("static", "alias", "indirect", "generated"):
+        put(place, "enabled", said)
+        assert not ask(state="alive", enabled=True)["changed"], said
     (place / "enabled").unlink()
     (place / "masked").touch()
     assert "thing.service cannot be enabled: Unit is masked." in ask(state="alive", enabled=True)["msg"]
@@ -269,14 +276,14 @@ def test_units_of_files_are_on_or_off(place: Path, capsys: pytest.CaptureFixture
     def files(**asked: Any) -> dict[str, Any]:
         return ran(capsys, "gpuprov_files", **asked)
 
-    (place / "enabled").touch()
+    put(place, "enabled", "enabled")
     would = files(disabled=["thing.service"], check=True)
     assert (would["changed"], would["units"]) == (True, ["thing.service"])
     assert would["diff"][0]["before"] == "thing.service on\n"
     assert files(disabled=["thing.service"])["changed"] is True
     assert not (place / "enabled").exists()
     assert files(disabled=["thing.service"])["changed"] is False
-    (place / "enabled").touch()
+    put(place, "enabled", "enabled")
     (place / "absent").touch()
     assert files(disabled=["thing.service"])["changed"] is False, "one that is not there is off"
     (place / "absent").unlink()

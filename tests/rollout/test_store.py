@@ -44,6 +44,20 @@ def test_events_are_read_as_they_were_recorded(tmp_path: Path) -> None:
     assert (tmp_path / "rollouts.sqlite").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_rollouts_files_are_its_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0o000)
+    try:
+        store = Store(tmp_path)
+        store.place("friday").mkdir(mode=0o755)  # a start that was killed
+        (store.place("friday") / "fleet.json").touch(mode=0o644)
+        store.begin(kept("friday"), HOSTS, FIRST, {"fleet.json": b"{}", "policy.yaml": b""})
+    finally:
+        os.umask(before)
+    assert store.place("friday").stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in store.place("friday").iterdir()} == {0o600}
+    assert (store.place("friday") / "fleet.json").read_bytes() == b"{}"
+
+
 def test_who_has_not_seen_the_last_event_records_nothing(tmp_path: Path) -> None:
     one, other = Store(tmp_path), Store(tmp_path)
     one.begin(kept("friday"), HOSTS, FIRST)

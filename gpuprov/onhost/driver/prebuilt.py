@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any, Mapping
 
+from ..caches import caches
 from ..fetched import digest
 
 SUFFIX = "-prebuilt"
@@ -35,8 +36,7 @@ def wanted_version(driver: Known) -> str:
 def cache(environment: Mapping[str, str], *words: str) -> str:
     """Where package and description lie here, without their endings. Its name is made of what hosts say: it is one file of that
     folder, whatever they say."""
-    home = environment.get("XDG_CACHE_HOME") or f"{environment.get('HOME', '')}/.cache"
-    return f"{home}/gpuprov/modules/" + re.sub("[^A-Za-z0-9.+~@%_-]", "_", "-".join(words))
+    return f"{caches(environment)}/gpuprov/modules/" + re.sub("[^A-Za-z0-9.+~@%_-]", "_", "-".join(words))
 
 
 def known(path: str) -> dict[str, Any]:

@@ -1,0 +1,55 @@
+"""What is to be done on a host, by what was read of it; and why not, where something stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from gpuprov.apply.model import HostOutcome, Options
+from gpuprov.errors import UnreachableError
+from gpuprov.gather.unreached import Unreached
+from gpuprov.plan.decide import decide
+from gpuprov.plan.read import Pair, Reading
+from gpuprov.verify.evaluate import Result, broken, is_broken
+
+
+def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
+    """The host before anything is changed; `ran` names what is to be done."""
+    name = pair[0].name
+    if reading.lost:
+        message, hint = lost(reading.lost)
+        return HostOutcome(host=name, state="unreachable", message=message, hint=hint)
+    results = list(reading.results)
+    try:
+        decision = decide(pair, results, reading.facts, full=options.full, reboot=options.reboot, only=options.only)
+    except Exception as error:
+        results.append(told := broken(name, "the decision what to apply", error, "preflight"))
+        return HostOutcome(
+            host=name, results=results, state="blocked", task=told.check, message=told.found, hint=told.hint
+        )
+    outcome = HostOutcome(host=name, results=results, ran=decision.run, skipped=decision.skipped)
+    outcome.reboot_permitted = options.reboot or pair[1].reboot == "if-needed"
+    obstacle = next((r for r in results if _stops(r, decision.run, options)), None)
+    if obstacle and (decision.run or is_broken(obstacle)):
+        outcome.state, outcome.task = "blocked", obstacle.check
+        outcome.message, outcome.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
+        outcome.ran = {}
+    elif decision.run:
+        outcome.state = "not-started"
+    return outcome
+
+
+def _stops(result: Result, run: Collection[str], options: Options) -> bool:
+    """Whether a result keeps the host from being touched. A drain command takes care of GPU clients, whom a run that only prepares
+    leaves alone."""
+    if is_broken(result):
+        return result.moment == "preflight"
+    if not result.stops or result.status != "fail" or result.capability not in {*run, "host"}:
+        return False
+    return not ((options.drain or options.act == "prepare") and result.drained)
+
+
+def lost(error: UnreachableError) -> tuple[str, str]:
+    """Message and hint without the host's name, so that an outage of many hosts is told once."""
+    if isinstance(error, Unreached):
+        return error.reason, f"{error.advice}: gpuprov verify shows how" if error.command else error.advice
+    return error.message, error.hint

@@ -1,0 +1,40 @@
+"""Locks that a killed run of this machine has left on hosts with nothing to do, where no other run would come to take them over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov.apply.aftermath import leave
+from gpuprov.onhost import process
+from gpuprov.plan.read import Reading
+from gpuprov.probe import house
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.spec.model import RawHost
+
+
+def give_back(
+    hosts: Sequence[RawHost], readings: Mapping[str, Reading], mine: Mapping[str, object], at_a_time: int
+) -> None:
+    """Give them back, as their runs would have. A host that is not reached any more keeps its own, until its lease is over."""
+    of_owner: dict[str, tuple[dict[str, Any], list[RawHost]]] = {}
+    for raw in hosts:
+        owner = _dead(readings[raw.name], mine)
+        if owner:
+            of_owner.setdefault(str(owner), (owner, []))[1].append(raw)
+    for owner, theirs in of_owner.values():
+        leave(theirs, owner, at_a_time=at_a_time)
+
+
+def _dead(reading: Reading, mine: Mapping[str, object]) -> dict[str, Any]:
+    """Who holds the lock, if that was a process of this machine and is no more; else nothing."""
+    try:
+        found = reading.facts.get(house.LOCK)
+    except ProbeFailed:
+        return {}
+    if found is None or found.damaged or not found.run:
+        return {}
+    owner = msgspec.structs.asdict(found)
+    return owner if process.is_dead(owner, mine) else {}

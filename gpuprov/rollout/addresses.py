@@ -1,0 +1,45 @@
+"""Where hosts are reached, so that one that two inventories call by two names is found to be one host."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+
+from gpuprov.gather.settings import Settings
+from gpuprov.spec.model import RawHost
+
+AT_A_TIME = 64
+LIMIT = 20.0
+"""Seconds for all names; one that is not answered by then is known by its text alone."""
+PORT = "22"
+AWAY = ("proxyjump", "proxycommand", "-j")
+"""By which an address is another machine's to look up, and may be another host's there."""
+
+
+def reached(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str]]:
+    """Each host with its address as the inventory writes it, and with each number and port that the name stands for here."""
+    known = [(raw.name, Settings(raw)) for raw in hosts]
+    asked = {(one.host, one.text("port", PORT)) for _, one in known if _direct(one)}
+    with ThreadPoolExecutor(min(AT_A_TIME, len(asked)) or 1) as pool:
+        found = {where: pool.submit(_numbers, *where) for where in asked}
+        done = wait(found.values(), timeout=LIMIT).done
+        pool.shutdown(wait=False, cancel_futures=True)
+    for name, one in known:
+        answer = found.get((one.host, one.text("port", PORT))) if _direct(one) else None
+        numbers = answer.result() if answer and answer in done else ()
+        for address in dict.fromkeys((one.address, *numbers)):
+            yield name, address
+
+
+def _direct(one: Settings) -> bool:
+    words = " ".join(one.text(option) for option in ("ssh_args", "common_args", "extra_args")).lower()
+    return one.kind not in ("local", "podman", "docker") and not any(word in words for word in AWAY)
+
+
+def _numbers(host: str, port: str) -> tuple[str, ...]:
+    try:
+        answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    return tuple(f"{answer[4][0]} port {port}" for answer in answers)
