@@ -25,6 +25,7 @@ from gpuprov.cli import cli, manual
 from gpuprov.errors import EXIT_CODES
 from gpuprov.explain import fields
 from gpuprov.plan import saved
+from gpuprov.pull import model
 from gpuprov.render import checkout
 from gpuprov.render.variables import fleet_variables
 from gpuprov.report.as_json import schema as verify_schema
@@ -130,6 +131,7 @@ def pages() -> dict[str, str]:
         "* [JSON Schema of a saved plan](plan.schema.json)",
         "* JSON Schema of the files of a fleet: " + ", ".join(f"[{kind}]({kind}.schema.json)" for kind in stored.KINDS),
         "* [JSON Schema of a roll-out's policy](rollout.schema.json)",
+        "* [JSON Schema of the manifest of `gpuprov bundle --pull`](bundle.schema.json)",
         "* [JSON Schema of `gpuprov rollout status --json`](rollout-status.schema.json)",
         *index,
     ]
@@ -142,6 +144,7 @@ def pages() -> dict[str, str]:
     generated["plan.schema.json"] = saved.schema_text() + "\n"
     generated |= {f"{kind}.schema.json": stored.schema_text(kind) + "\n" for kind in stored.KINDS}
     generated["rollout.schema.json"] = policy.schema_text() + "\n"
+    generated["bundle.schema.json"] = model.schema_text() + "\n"
     generated["rollout-status.schema.json"] = status.schema_text() + "\n"
     return generated
 

@@ -12,6 +12,7 @@ from gpuprov import __version__
 from gpuprov.cli import options
 from gpuprov.cli.about import about
 from gpuprov.cli.accept import accept
+from gpuprov.cli.bundle import bundle
 from gpuprov.cli.capture import capture
 from gpuprov.cli.change import apply, plan
 from gpuprov.cli.diff import diff
@@ -259,4 +260,5 @@ cli.add_command(freeze)
 cli.add_command(slice_)
 cli.add_command(work)
 cli.add_command(fold)
+cli.add_command(bundle)
 cli.add_command(schema)

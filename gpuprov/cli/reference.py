@@ -78,6 +78,7 @@ def _files(command: Any) -> Any:
 @click.command(short_help="Print a JSON Schema: of the spec, or of a file.")
 @click.option("--inventory", "kind", flag_value="inventory", help="The schema of a whole inventory file in YAML.")
 @click.option("--rollout", "kind", flag_value="rollout", help="The schema of the policy of a roll-out.")
+@click.option("--bundle", "kind", flag_value="bundle", help="Of the manifest of gpuprov bundle --pull.")
 @_files
 def schema(kind: str | None) -> int:
     """Print the JSON Schema of the `gpuprov` variable, of a whole inventory, of a roll-out's policy, or of a file that gpuprov writes.
@@ -97,6 +98,10 @@ def schema(kind: str | None) -> int:
         from gpuprov.rollout import policy
 
         console.result(policy.schema_text())
+    elif kind == "bundle":
+        from gpuprov.pull import model
+
+        console.result(model.schema_text())
     else:
         console.result(specs.inventory_schema_text() if kind else specs.schema_text())
     return 0

@@ -10,6 +10,7 @@ from tests.contracts.test_imports import FILES, PACKAGE, dotted, nodes
 
 NOT_FOR_ANSIBLE = {
     "capabilities/kubernetes/documents.py": "files for Kubernetes, which are values of variables",
+    "pull/cloud_init.py": "user-data for cloud-init",
     "report/specs.py": "the mig-parted file",
     "render/checkout.py": "tasks of gpuprov's own, of its registry",
 }

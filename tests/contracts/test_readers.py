@@ -15,6 +15,8 @@ OURS = {
     "simulate": "runs on simulated hosts, and reads its own files",
     "shared/engines.py": "below the readers, with limits of its own",
     "shared/engine_files.py": "the same: what nvidia-ctk wrote, and what it was made of",
+    "pull/bundles.py": "writes the archive of a bundle",
+    "pull/program.py": "writes the archive of the puller",
     "render/reach.py": "reads the project's own roles and playbooks",
     "inventory/duplicates.py": "composes a file that was read before, within the limits",
 }

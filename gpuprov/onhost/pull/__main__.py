@@ -1,0 +1,170 @@
+"""One pull: fetch, judge, accept, do, report. Exit codes are gpuprov's; 4: a bundle cannot be fetched, or a result not sent."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import sys
+import time
+from typing import Any
+
+from . import bundle as bundles
+from . import config as configs
+from . import kept, results, run, signed, state, web, wheels
+from .limits import BUNDLE
+from .refused import Refused
+
+CONTINUE = "continue"
+"""There while a reboot is under way: the next boot goes on at once."""
+
+
+def pull(config: configs.Config) -> int:
+    """Raises Refused where the state cannot be used; whatever else ends it becomes a result, too."""
+    number, started = f"pull-{secrets.token_hex(4)}", results.now()
+    known = state.State()
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(config.state, CONTINUE))
+    try:
+        known = state.read(config.state)
+        bundle, known = _accepted(config, known)
+        code, told = _done(config, known, bundle, number)
+    except Refused as why:
+        _say(why)
+        code, told = why.code, results.refusal(config, known, number, started, why)
+    except OSError as error:
+        broken = Refused(f"{config.state}: {error.strerror or error}", "make room, or mend the disk")
+        _say(broken)
+        code, told = broken.code, results.refusal(config, known, number, started, broken)
+    return _reported(config, told, code)
+
+
+def _accepted(config: configs.Config, known: state.State) -> tuple[bundles.Bundle, state.State]:
+    data = web.get(config, f"{config.result[: -len('.json')]}.bundle", BUNDLE)
+    bundle = bundles.read(signed.archive(data, config.signers))
+    manifest = bundle.manifest
+    bundles.judge(manifest, config, known, time.time())
+    accepted = known._replace(serial=manifest["serial"], job=manifest["job"], fleet=manifest["fleet"])
+    if accepted != known:
+        state.write(config.state, accepted)
+    return bundle, accepted
+
+
+def _done(
+    config: configs.Config, known: state.State, bundle: bundles.Bundle, number: str
+) -> tuple[int, dict[str, Any]]:
+    manifest = bundle.manifest
+    least = (manifest["python"][0], manifest["python"][1])
+    python, chosen = wheels.find(manifest["wheels"], least, config.python)
+    place = wheels.folder(config.state, python, chosen)
+    if not os.path.isdir(place):
+        wheels.install(
+            place,
+            chosen,
+            lambda one: web.get(config, f"wheels/{one['name']}", one["size"]),
+            lambda fresh: run.tried(python, fresh, config.state),
+        )
+    wheels.clear(config.state, but=place)
+    act = "apply" if "report" not in (manifest["mode"], config.mode) else "verify"
+    code = run.work(python, place, config.state, number, act, bundle.job)
+    told = run.result(config.state, config.result, number)
+    if not told:
+        raise Refused(
+            f"gpuprov work ended with {code} and wrote no result",
+            "see above in the journal: journalctl -u gpuprov-pull",
+        )
+    if act == "apply" and told.get("reboot") and manifest["reboot"]:
+        _reboot(config, known, python, place, manifest, told)
+    return code, told
+
+
+def _reboot(
+    config: configs.Config,
+    known: state.State,
+    python: wheels.Python,
+    place: str,
+    manifest: dict[str, Any],
+    told: dict[str, Any],
+) -> None:
+    """Once for a bundle. What was found goes out before it; the next boot goes on where this one ended."""
+    if known.rebooted >= known.serial:
+        _not_rebooted(told, "it was rebooted for this bundle before, and a reboot is still required")
+        return
+    with contextlib.suppress(Refused):
+        results.upload(config, _text(told))
+    state.write(config.state, known._replace(rebooted=known.serial))
+    kept.whole(os.path.join(config.state, CONTINUE), b"")
+    why = run.reboot(python, place, config.state, str(told["run"]), manifest["services"], told["reboot"])
+    if why:
+        state.write(config.state, known)
+        os.unlink(os.path.join(config.state, CONTINUE))
+        _not_rebooted(told, why)
+
+
+def _not_rebooted(told: dict[str, Any], why: str) -> None:
+    told["message"] = f"not rebooted: {why}"
+    _say(Refused(told["message"], f"wanted for: {'; '.join(map(str, told['reboot']))}"))
+
+
+def _reported(config: configs.Config, told: dict[str, Any], code: int) -> int:
+    try:
+        folder = os.path.join(config.state, run.RESULTS)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        kept.whole(os.path.join(folder, config.result), _text(told))
+        results.upload(config, _text(told))
+    except Refused as why:
+        _say(why)
+        return code or why.code
+    except OSError as error:
+        _say(
+            Refused(
+                f"the result cannot be kept in {config.state}: {error.strerror or error}", "make room, or mend the disk"
+            )
+        )
+        return code or Refused.code
+    return code
+
+
+def _text(told: dict[str, Any]) -> bytes:
+    return json.dumps(told).encode() + b"\n"
+
+
+def _say(why: Refused) -> None:
+    for line in (f"gpuprov-pull: {why.message}", f"hint: {why.hint}"):
+        print("".join(one if one.isprintable() else "?" for one in line), file=sys.stderr)
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    if len(words) > 1 or (words and words[0].startswith("-")):
+        print("usage: gpuprov-pull.pyz [CONFIG]", file=sys.stderr)
+        return 2
+    os.umask(0o022)  # packages and files that are brought about inherit it
+    try:
+        config = configs.read(words[0] if words else configs.PLACE)
+        os.makedirs(config.state, mode=0o700, exist_ok=True)
+        os.makedirs(os.path.join(config.state, run.HOME), mode=0o700, exist_ok=True)
+        about = os.lstat(config.state)
+        if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+            raise Refused(
+                f"{config.state} belongs to another user, or others may write it", "remove it, or chmod go-w it"
+            )
+        with open(os.path.join(config.state, ".lock"), "wb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                print("gpuprov-pull: another pull is at work on this host", file=sys.stderr)
+                return 5
+            return pull(config)
+    except Refused as why:
+        _say(why)
+        return why.code
+    except OSError as error:
+        _say(Refused(f"the puller's state cannot be used: {error}", "run it as root, and see that the disk has room"))
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What a signed archive says, judged: format, host, time, serial. It is read in memory; nothing of it becomes a file here."""
+
+from __future__ import annotations
+
+import calendar
+import io
+import re
+import tarfile
+import time
+from typing import Any, NamedTuple
+
+from . import identity, kept
+from .config import Config
+from .limits import FILES, WHEEL, WHEELS
+from .refused import Refused
+from .signed import AGAIN
+from .state import State
+
+FORMAT = 1
+KIND = "pull"
+MANIFEST, JOB = "manifest.json", "job.json"
+CLOCK = 86_400
+"""Seconds that a host's clock may be behind the one that made the bundle."""
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_WHEEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,250}\.whl")
+
+
+class Bundle(NamedTuple):
+    """A bundle that may be done on this host."""
+
+    manifest: dict[str, Any]
+    job: bytes
+
+
+def read(archive: bytes) -> Bundle:
+    """Raises Refused for what is no archive of a manifest and a job, of this format."""
+    found = _members(archive)
+    if set(found) != {MANIFEST, JOB}:
+        raise Refused(f"the bundle lacks {MANIFEST} or {JOB}", AGAIN)
+    manifest = kept.mapping(found[MANIFEST], MANIFEST, AGAIN)
+    if manifest.get("gpuprov_bundle") != FORMAT or manifest.get("kind") != KIND:
+        said = f"{str(manifest.get('gpuprov_bundle'))[:20]}, kind {str(manifest.get('kind'))[:20]}"
+        hint = "the puller and gpuprov bundle must be of versions that fit: install the puller again, or make the bundle again"
+        raise Refused(f"the bundle has format {said}; allowed: {FORMAT}, kind {KIND}", hint)
+    _typed(manifest)
+    return Bundle(manifest, found[JOB])
+
+
+def _members(archive: bytes) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as opened:
+            for member in opened:
+                if member.name not in (MANIFEST, JOB) or member.name in found:
+                    raise Refused(
+                        f"the bundle holds {member.name[:100]!r}; allowed: {MANIFEST} and {JOB}, each once", AGAIN
+                    )
+                if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
+                    raise Refused(f"{member.name} in the bundle is no plain file", AGAIN)
+                if member.size > len(archive):
+                    raise Refused(f"{member.name} in the bundle says that it has {member.size} bytes", AGAIN)
+                file = opened.extractfile(member)
+                found[member.name] = file.read() if file else b""
+                if len(found[member.name]) != member.size:
+                    raise Refused(f"{member.name} in the bundle is cut off", AGAIN)
+    except (tarfile.TarError, ValueError, EOFError, OSError, RecursionError) as error:
+        raise Refused(f"the bundle is no archive: {str(error)[:200]}", AGAIN) from None
+    return found
+
+
+def _typed(manifest: dict[str, Any]) -> None:
+    kinds = {
+        "host": str,
+        "identity": dict,
+        "serial": int,
+        "made_at": str,
+        "expires_at": str,
+        "mode": str,
+        "reboot": bool,
+    }
+    kinds.update({"job": str, "fleet": str, "python": list, "services": list, "wheels": list, "gpuprov_version": str})
+    for name, kind in kinds.items():
+        if type(manifest.get(name)) is not kind:
+            raise Refused(f"{MANIFEST} has no {name} that is {kind.__name__}", AGAIN)
+    good = manifest["mode"] in ("report", "apply") and 0 < manifest["serial"] < 1 << 53 and manifest["identity"]
+    good = good and len(manifest["python"]) == 2 and all(type(one) is int for one in manifest["python"])
+    good = good and all(isinstance(one, str) for one in (*manifest["services"], *manifest["identity"].values()))
+    if not good or not all(map(is_wheel, manifest["wheels"])) or not 0 < len(manifest["wheels"]) <= FILES:
+        raise Refused(f"{MANIFEST} has a mode, serial, identity, python or wheel that is not allowed", AGAIN)
+    if sum(one["size"] for one in manifest["wheels"]) > WHEELS:
+        raise Refused(f"the wheels of the bundle have more than {WHEELS >> 20} MiB", AGAIN)
+
+
+def is_wheel(one: Any) -> bool:
+    if not isinstance(one, dict) or set(one) != {"name", "sha256", "size"}:
+        return False
+    name, digest, size = one["name"], one["sha256"], one["size"]
+    good = isinstance(name, str) and bool(_WHEEL.fullmatch(name)) and ".." not in name
+    good = good and isinstance(digest, str) and bool(re.fullmatch(r"[0-9a-f]{64}", digest))
+    return good and type(size) is int and 0 < size <= WHEEL
+
+
+def judge(manifest: dict[str, Any], config: Config, state: State, now: float) -> None:
+    """Raise Refused unless it is this host's, of this time, and not older than what was accepted before."""
+    if manifest["host"] != config.name:
+        raise Refused(f"the bundle is of {manifest['host'][:100]!r}, and this is {config.name}", AGAIN)
+    for what, wanted in sorted(manifest["identity"].items()):
+        there = identity.read(what, config)
+        if there != wanted.strip().lower():
+            hint = "correct the host's variables in the inventory and make the bundle again, if this is the host; nothing was run"
+            raise Refused(
+                f"the bundle is of a host with {what} {wanted[:100]}, and this one has {there or 'none'}", hint
+            )
+    made, expires = (_seconds(manifest, name) for name in ("made_at", "expires_at"))
+    if now < made - CLOCK:
+        raise Refused(
+            f"the bundle was made at {manifest['made_at']}, and this clock is before that", "set the clock (chrony)"
+        )
+    if now >= expires:
+        raise Refused(f"the bundle expired at {manifest['expires_at']}", AGAIN)
+    if manifest["serial"] < state.serial:
+        message = f"the bundle has serial {manifest['serial']}, and {state.serial} was accepted before"
+        raise Refused(message, "make a new bundle; gpuprov bundle gives it a serial that is higher")
+
+
+def _seconds(manifest: dict[str, Any], name: str) -> float:
+    try:
+        return float(calendar.timegm(time.strptime(manifest[name], _TIME)))
+    except (ValueError, OverflowError):
+        raise Refused(
+            f"{name} of the bundle is {manifest[name][:40]!r}; allowed: 2026-11-23T18:00:00Z", AGAIN
+        ) from None

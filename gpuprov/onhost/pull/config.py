@@ -1,0 +1,70 @@
+"""/etc/gpuprov/pull.json: what this host is called, where its bundle is, who may sign it, and where results go."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from . import kept
+from .limits import CONFIG
+from .refused import Refused
+
+PLACE = "/etc/gpuprov/pull.json"
+HINT = "gpuprov bundle --pull writes it, into cloud-init/HOST.yaml"
+RSYNC = "rsync:"
+_NAME = re.compile(r"[\w][\w.:%@+-]*")
+_FILE = re.compile(r"[\w%~@+][\w.%~@+-]*")
+
+
+class Config(NamedTuple):
+    """`mode`: what this host permits at most. `declared`: the word that says which host this is, where the inventory has
+    one. `result`: the name of its result. `token_file`: a bearer token for https. `python`: instead of the one that is found."""
+
+    name: str
+    source: str
+    signers: str = "/etc/gpuprov/allowed_signers"
+    results: str = ""
+    result: str = ""
+    mode: str = "apply"
+    declared: str = ""
+    ca_file: str = ""
+    token_file: str = ""
+    password_file: str = ""
+    python: str = ""
+    state: str = "/var/lib/gpuprov/pull"
+
+
+def read(path: str) -> Config:
+    """Raises Refused where it is not there, not root's own, or says something else."""
+    try:
+        data = kept.contents(path, CONFIG, own=True)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}", HINT) from None
+    found = kept.mapping(data, path, HINT)
+    unknown = sorted(set(found) - set(Config._fields))
+    wrong = sorted(name for name, value in found.items() if not isinstance(value, str))
+    if unknown or wrong:
+        allowed = f"allowed: {', '.join(Config._fields)}, each a text"
+        raise Refused(f"{path}: {(unknown or wrong)[0]!r} is unknown, or no text; {allowed}", HINT)
+    missing = [name for name in ("name", "source") if not found.get(name)]
+    if missing:
+        raise Refused(f"{path} has no {missing[0]}", HINT)
+    config = Config(**found)
+    _judge(config, path)
+    return config._replace(result=config.result or f"{config.name}.json")
+
+
+def _judge(config: Config, path: str) -> None:
+    if not _NAME.fullmatch(config.name) or (config.result and not _FILE.fullmatch(config.result)):
+        raise Refused(f"{path}: name or result is no name of a host or a file", HINT)
+    if config.mode not in ("report", "apply"):
+        raise Refused(f"{path}: mode is {config.mode!r}; allowed: report, apply", HINT)
+    if not config.source.startswith(("/", "https://")):
+        raise Refused(f"{path}: source is {config.source!r}; allowed: an absolute path, or https://", HINT)
+    if config.results and not config.results.startswith(("/", "https://", RSYNC)):
+        allowed = f"an absolute path, https:// (PUT), or {RSYNC}DESTINATION"
+        raise Refused(f"{path}: results is {config.results!r}; allowed: {allowed}", HINT)
+    for name in ("signers", "ca_file", "token_file", "password_file", "python", "state"):
+        if getattr(config, name) and not os.path.isabs(getattr(config, name)):
+            raise Refused(f"{path}: {name} is {getattr(config, name)!r}; allowed: an absolute path", HINT)

@@ -1,0 +1,29 @@
+"""Which host this is, by what the host itself has."""
+
+from __future__ import annotations
+
+from .config import Config
+from .refused import Refused
+
+FILES = {
+    "machine_id": "/etc/machine-id",
+    "product_uuid": "/sys/class/dmi/id/product_uuid",
+    "product_serial": "/sys/class/dmi/id/product_serial",
+}
+"""https://www.freedesktop.org/software/systemd/man/machine-id.html; of DMI: the kernel's Documentation/ABI/testing/sysfs-class-dmi"""
+DECLARED = "declared"
+"""The word in the puller's configuration, for hosts that nobody knows before they boot."""
+
+
+def read(what: str, config: Config) -> str:
+    """One of them, in lower case; empty where the host has none."""
+    if what == DECLARED:
+        return config.declared.strip().lower()
+    if what not in FILES:
+        known = ", ".join([*FILES, DECLARED])
+        raise Refused(f"the bundle asks for {what[:40]!r} of the host; allowed: {known}", "install the puller again")
+    try:
+        with open(FILES[what], encoding="utf-8", errors="replace") as file:
+            return file.read(4096).strip().lower()
+    except OSError:
+        return ""

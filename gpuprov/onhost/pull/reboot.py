@@ -1,0 +1,46 @@
+"""The reboot of a host that applied itself: only while no other run holds the host, and no user's process holds a GPU.
+
+Run from the unpacked gpuprov, as a program; stdin: run, services that may hold GPUs, and reasons, as JSON. Exit code 1: why not, on
+standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Callable
+
+from .. import clients, lock, process
+from ..systemd import systemctl
+
+LEASE = 300
+
+
+def refused(asked: dict[str, Any], reboot: Callable[[], tuple[int, str, str]]) -> str:
+    """Why the host is not rebooted; empty once the reboot was asked for."""
+    owner = {**process.describe(f"{asked['run']}-reboot", ""), "lease": LEASE}
+    taken = lock.take(owner)
+    if not taken["taken"]:
+        return f"another run holds the host: {taken.get('id', 'unknown')}"
+    try:
+        try:
+            held = clients.holders(asked["services"])
+        except OSError as error:
+            return f"the processes that hold a GPU cannot be listed: {error}"
+        if held:
+            return f"{len(held)} process(es) hold a GPU: {', '.join(held[:10])}"
+        status, _, errors = reboot()
+        return "" if status == 0 else f"systemctl reboot ended with {status}: {errors}"
+    finally:
+        lock.release(owner)
+
+
+def main() -> None:
+    why = refused(json.load(sys.stdin), lambda: systemctl("reboot", "--no-wall"))
+    if why:
+        print(" ".join(why.split()))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

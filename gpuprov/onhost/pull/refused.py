@@ -1,0 +1,19 @@
+"""Why a pull ends before anything has changed."""
+
+from __future__ import annotations
+
+
+class Refused(Exception):
+    """What was found, what is allowed, and the fix. The exit code is that of a usage or specification error."""
+
+    code = 2
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+
+class Unfetched(Refused):
+    """The place of bundles, or of results, does not answer: another time it may."""
+
+    code = 4

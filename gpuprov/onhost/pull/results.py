@@ -1,0 +1,84 @@
+"""Results on their way: what `gpuprov work` wrote, or that nothing was begun, to a folder, an https server or rsync."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from typing import Any
+
+from . import kept, web
+from .config import RSYNC, Config
+from .refused import Refused, Unfetched
+from .run import RESULTS
+from .state import State
+
+FORMAT = 1
+CHECK = "host.act"
+LIMIT = 300.0
+
+
+def now() -> str:
+    """In UTC, to the millisecond, as gpuprov writes it."""
+    at = time.time()
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at * 1000) % 1000:03d}Z"
+
+
+def refusal(config: Config, state: State, run: str, started: str, why: Refused) -> dict[str, Any]:
+    """The result of a host on which nothing was begun. It is of the fleet whose bundle was accepted last."""
+    row = {
+        "check": CHECK,
+        "status": "error",
+        "expected": "the bundle is accepted",
+        "found": f"blocked: {why.message}",
+        "hint": why.hint,
+    }
+    told = {
+        "gpuprov_result": FORMAT,
+        "gpuprov_version": "",
+        "run": run,
+        "job": state.job,
+        "fleet": state.fleet,
+        "host": config.name,
+    }
+    told.update(
+        {"act": "verify", "state": "blocked", "verdict": "not as wanted", "counts": {"error": 1}, "failures": [row]}
+    )
+    told.update({"message": f"pull: {why.message}", "hint": why.hint, "started": started, "ended": now()})
+    return told
+
+
+def upload(config: Config, data: bytes) -> None:
+    """Raises Refused or Unfetched where it does not get there; it stays on the host in any case."""
+    name, to = config.result, config.results
+    if not to:
+        return
+    if to.startswith("https://"):
+        web.put(config, name, data)
+        return
+    try:
+        if to.startswith("/"):
+            kept.whole(os.path.join(to, name), data, mode=0o644)
+        else:
+            _rsync(config, os.path.join(config.state, RESULTS, name), to[len(RSYNC) :])
+    except OSError as error:
+        raise Unfetched(f"the result cannot be put into {to}: {error.strerror or error}", web.AGAIN) from None
+
+
+def _rsync(config: Config, file: str, to: str) -> None:
+    password = ["--password-file", config.password_file] if config.password_file else []
+    command = ["rsync", "--timeout=60", "--perms", "--chmod=F644", *password, "--", file, f"{to.rstrip('/')}/"]
+    try:
+        ran = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=LIMIT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unfetched(f"rsync did not end within {LIMIT:g} s", web.AGAIN) from None
+    if ran.returncode:
+        said = " ".join(ran.stderr.decode(errors="replace").split())[-300:]
+        raise Unfetched(f"rsync ended with {ran.returncode}: {said}", web.AGAIN)

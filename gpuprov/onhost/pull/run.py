@@ -1,0 +1,94 @@
+"""`gpuprov work` on this host: its job, with gpuprov as it was unpacked from the bundle's wheels."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from typing import Any, Sequence
+
+from . import kept
+from .wheels import Python
+
+RESULTS, LOGS, HOME = "results", "logs", "home"
+KEPT_LOGS = 20
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+TRY = 120.0
+RESULT = 4 << 20
+
+
+def environment(place: str, state: str) -> dict[str, str]:
+    """Nothing of what started the puller."""
+    home = os.path.join(state, HOME)
+    return {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8", "PYTHONPATH": place, "XDG_CACHE_HOME": f"{home}/.cache"}
+
+
+def command(python: Python, *words: str) -> list[str]:
+    return [python.program, "-P", "-m", *words]
+
+
+def tried(python: Python, place: str, state: str) -> str:
+    """Why gpuprov in this folder does not start; empty if it does."""
+    try:
+        ran = subprocess.run(
+            command(python, "gpuprov", "work", "--help"), env=environment(place, state), cwd=state, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=TRY, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)[:200]
+    said = ran.stderr.decode(errors="replace").strip().splitlines()
+    return (said[-1][:200] if said else f"it ended with {ran.returncode}") if ran.returncode else ""
+
+
+def work(python: Python, place: str, state: str, run: str, act: str, job: bytes) -> int:
+    """Do the job, and return the exit code; the result lies in RESULTS."""
+    path = os.path.join(state, "job.json")
+    kept.whole(path, job)
+    words = [
+        "gpuprov",
+        "work",
+        path,
+        "--results",
+        os.path.join(state, RESULTS),
+        "--act",
+        act,
+        "--run",
+        run,
+        "--without-secrets",
+    ]
+    if act == "apply":
+        words += ["--log-dir", _logs(state)]
+    return subprocess.call(command(python, *words), env=environment(place, state), cwd=state, stdin=subprocess.DEVNULL)
+
+
+def _logs(state: str) -> str:
+    folder = os.path.join(state, LOGS)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    for name in sorted(os.listdir(folder))[: -KEPT_LOGS or None]:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, name))
+    return folder
+
+
+def result(state: str, name: str, run: str) -> dict[str, Any]:
+    """What gpuprov wrote in this run; nothing where it wrote none."""
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(kept.contents(os.path.join(state, RESULTS, name), RESULT))
+        if isinstance(found, dict) and found.get("run") == run:
+            return found
+    return {}
+
+
+def reboot(python: Python, place: str, state: str, run: str, services: Sequence[str], reasons: Sequence[str]) -> str:
+    """Ask for the reboot of this host. Returns why it is not done; empty if it begins."""
+    asked = json.dumps({"run": run, "services": list(services), "reasons": list(reasons)}).encode()
+    try:
+        ran = subprocess.run(
+            command(python, "gpuprov.onhost.pull.reboot"), input=asked, env=environment(place, state), cwd=state, timeout=TRY,
+            capture_output=True, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        return str(error)[:200]
+    said = (ran.stdout if ran.returncode == 1 else ran.stderr).decode(errors="replace").strip().splitlines()
+    return "" if ran.returncode == 0 else (said[-1] if said else f"it ended with {ran.returncode}")[:500]

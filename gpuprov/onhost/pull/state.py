@@ -1,0 +1,42 @@
+"""What a puller keeps: the highest serial that it accepted, against roll-back, and for what it has rebooted."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import NamedTuple
+
+from . import kept
+from .limits import CONFIG
+from .refused import Refused
+
+NAME = "state.json"
+
+
+class State(NamedTuple):
+    """`job` and `fleet`: of the bundle that was accepted last; a result names them. `rebooted`: the serial that a reboot was for."""
+
+    serial: int = 0
+    job: str = ""
+    fleet: str = ""
+    rebooted: int = 0
+
+
+def read(folder: str) -> State:
+    """Raises Refused where it is damaged: to begin anew would accept what is old."""
+    path = os.path.join(folder, NAME)
+    hint = f"see what happened to the disk; then remove {path}, after which any serial is accepted once"
+    try:
+        found = kept.mapping(kept.contents(path, CONFIG, own=True), path, hint)
+        state = State(**found)
+    except FileNotFoundError:
+        return State()
+    except (OSError, TypeError) as error:
+        raise Refused(f"{path} cannot be read: {error}", hint) from None
+    if [type(one) for one in state] != [int, str, str, int]:
+        raise Refused(f"{path} is damaged", hint)
+    return state
+
+
+def write(folder: str, state: State) -> None:
+    kept.whole(os.path.join(folder, NAME), json.dumps(state._asdict()).encode())

@@ -1,0 +1,218 @@
+"""gpuprov on a host: the wheels that a bundle names, chosen for a Python of this host, and unpacked into a folder of their own.
+
+A wheel is a zip archive whose root is what `import` finds (https://packaging.python.org/en/latest/specifications/binary-distribution-format/);
+gpuprov needs no scripts of it, so neither pip nor venv has to be on the host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+import zipfile
+import zlib
+from typing import Any, Callable, Iterable, NamedTuple, Sequence
+
+from .limits import FILES, ROOM, UNPACKED
+from .refused import Refused
+
+CANDIDATES = ("python3", "python3.14", "python3.13", "python3.12", "python3.11")
+PROBE = """import json, os, platform, sys
+print(json.dumps([sys.version_info[:2], platform.machine(), os.confstr("CS_GNU_LIBC_VERSION") or ""]))"""
+_NAME = re.compile(r"(?P<name>[^-]+)-[^-]+(-[0-9][^-]*)?-(?P<python>[^-]+)-(?P<abi>[^-]+)-(?P<platform>[^-]+)\.whl")
+_OLD = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
+_BLOCK = 1 << 20
+AGAIN = "build the wheels again, and make the bundle again; nothing was left on the host"
+
+
+class Python(NamedTuple):
+    """An interpreter of this host."""
+
+    program: str
+    version: tuple[int, int]
+    machine: str
+    glibc: tuple[int, int]
+
+
+def find(
+    wheels: Sequence[dict[str, Any]], least: tuple[int, int], wanted: str = ""
+) -> tuple[Python, list[dict[str, Any]]]:
+    """The first Python that is new enough and has a wheel of each package, with these wheels. Raises Refused."""
+    why = []
+    for name in [wanted] if wanted else CANDIDATES:
+        program = shutil.which(name)
+        python = _asked(program) if program else None
+        if python is None:
+            why += [f"{name} does not start"] if program or wanted else []
+        elif python.version < least:
+            why.append(f"{name} is {python.version[0]}.{python.version[1]}")
+        else:
+            chosen, missing = choose(wheels, python)
+            if not missing:
+                return python, chosen
+            why.append(
+                f"for {name} ({python.version[0]}.{python.version[1]}, {python.machine}) no wheel of {', '.join(missing[:5])} fits"
+            )
+    told = f"gpuprov and ansible-core need Python {least[0]}.{least[1]} or newer, with wheels for it"
+    hint = "install one (python3.12 on EL 9), name it as `python` in pull.json, or put its wheels into the folder of --wheels"
+    raise Refused(
+        f"this host has no Python that can do it: {'; '.join(why) or 'there is none'}. {told}",
+        f"{hint}; nothing was changed",
+    )
+
+
+def _asked(program: str) -> Python | None:
+    try:
+        ran = subprocess.run(
+            [program, "-I", "-c", PROBE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=True
+        )
+        version, machine, libc = json.loads(ran.stdout.decode())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    numbers = re.fullmatch(r"glibc (\d+)\.(\d+).*", libc)
+    glibc = (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+    return Python(program, (version[0], version[1]), machine, glibc)
+
+
+def choose(wheels: Iterable[dict[str, Any]], python: Python) -> tuple[list[dict[str, Any]], list[str]]:
+    """One wheel of each package, the most specific that fits; and the packages of which none does."""
+    found: dict[str, tuple[int, dict[str, Any]]] = {}
+    names = set()
+    for one in sorted(wheels, key=lambda one: str(one["name"])):
+        parts = _NAME.fullmatch(one["name"])
+        name = parts["name"].lower().replace("_", "-") if parts else str(one["name"])
+        names.add(name)
+        rank = _fits(parts["python"], parts["abi"], parts["platform"], python) if parts else 0
+        if rank and rank >= found.get(name, (1, {}))[0]:
+            found[name] = (rank, one)
+    return [found[name][1] for name in sorted(found)], sorted(names - set(found))
+
+
+def _fits(tags: str, abi: str, platforms: str, python: Python) -> int:
+    """0 where it does not; more for what is made for this very Python."""
+    mine = f"cp{python.version[0]}{python.version[1]}"
+    if not any(_platform(one, python) for one in platforms.split(".")):
+        return 0
+    for tag in tags.split("."):
+        known = re.fullmatch(r"(cp|py)3(\d*)", tag)
+        minor = int(known[2] or 0) if known else 1000
+        if tag == mine and abi in (mine, "none", "abi3"):
+            return 3
+        if minor <= python.version[1] and "abi3" in abi.split("."):
+            return 2
+        if minor <= python.version[1] and abi == "none" and tag.startswith("py"):
+            return 1
+    return 0
+
+
+def _platform(tag: str, python: Python) -> bool:
+    if tag in ("any", f"linux_{python.machine}"):
+        return True
+    known = re.fullmatch(r"(manylinux(?:1|2010|2014)|manylinux_(\d+)_(\d+))_" + re.escape(python.machine), tag)
+    if not known:
+        return False
+    needed = (int(known[2]), int(known[3])) if known[2] else _OLD[known[1]]
+    return needed <= python.glibc
+
+
+def folder(state: str, python: Python, chosen: Sequence[dict[str, Any]]) -> str:
+    """Where it is, once it is there: by what it is made of."""
+    told = json.dumps([python.version, [one["sha256"] for one in chosen]])
+    return os.path.join(state, f"gpuprov-{hashlib.sha256(told.encode()).hexdigest()[:16]}")
+
+
+def install(
+    place: str, chosen: Sequence[dict[str, Any]], fetch: Callable[[dict[str, Any]], bytes], try_it: Callable[[str], str]
+) -> None:
+    """Have the folder hold the wheels, whole or not at all. Each is compared with the manifest before it is opened.
+
+    try_it: why what was unpacked does not start, or nothing. Raises Refused.
+    """
+    above = os.path.dirname(place)
+    clear(above)
+    fresh = tempfile.mkdtemp(prefix=".new-", dir=above)
+    try:
+        left, count = UNPACKED, FILES
+        for one in chosen:
+            data = fetch(one)
+            if len(data) != one["size"] or hashlib.sha256(data).hexdigest() != one["sha256"]:
+                raise Refused(
+                    f"{one['name']} is not the file that the bundle names",
+                    "copy the folder of gpuprov bundle to the server again",
+                )
+            free = os.statvfs(fresh)
+            left, count = unpack(data, fresh, one["name"], min(left, free.f_bavail * free.f_frsize - ROOM), count)
+        if complaint := try_it(fresh):
+            raise Refused(f"gpuprov of the bundle does not start on this host: {complaint}", AGAIN)
+        os.rename(fresh, place)
+    except OSError as error:
+        raise Refused(
+            f"the wheels cannot be unpacked into {above}: {error.strerror}",
+            "make room, or mend the disk; nothing was left",
+        ) from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def clear(above: str, but: str = "") -> None:
+    """Remove what a killed run has left; with `but`, older ones, too."""
+    for name in os.listdir(above):
+        if name.startswith(".new-") or (but and name.startswith("gpuprov-") and name != os.path.basename(but)):
+            shutil.rmtree(os.path.join(above, name), ignore_errors=True)
+
+
+def unpack(data: bytes, place: str, name: str, most: int, files: int) -> tuple[int, int]:
+    """Unpack one wheel: plain files below the folder, no more bytes than `most`. Returns what is left of both numbers."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            members = archive.infolist()
+            if len(members) > files:
+                raise Refused(f"{name} holds more than {files} files", AGAIN)
+            if (said := sum(one.file_size for one in members)) > most:
+                raise Refused(
+                    f"{name} has {said} bytes when it is unpacked; there is room for {max(most, 0)}",
+                    f"make room; or {AGAIN}",
+                )
+            for one in members:
+                to = _target(one, place, name)
+                if to:
+                    most -= _copied(archive, one, to, name)
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
+        raise Refused(f"{name} is no wheel: {str(error)[:200]}", AGAIN) from None
+    return most, files - len(members)
+
+
+def _target(one: zipfile.ZipInfo, place: str, name: str) -> str:
+    """Where a member goes; nothing for folders and for what import does not need."""
+    kind = stat.S_IFMT(one.external_attr >> 16)
+    parts = one.filename.split("/")
+    odd = one.filename.startswith("/") or "\\" in one.filename or "\0" in one.filename or ".." in parts
+    if odd or "" in parts[:-1] or "." in parts or kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+        what = "a link or a device" if kind not in (0, stat.S_IFREG, stat.S_IFDIR) else "a name that leaves its folder"
+        raise Refused(f"{name} holds {one.filename[:100]!r}, {what}", AGAIN)
+    if one.is_dir():
+        return ""
+    if parts[0].endswith(".data"):
+        if parts[1:2] not in (["purelib"], ["platlib"]):
+            return ""
+        parts = parts[2:]
+    return os.path.join(place, *parts)
+
+
+def _copied(archive: zipfile.ZipFile, one: zipfile.ZipInfo, to: str, name: str) -> int:
+    os.makedirs(os.path.dirname(to), mode=0o755, exist_ok=True)
+    done = 0
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with archive.open(one) as source, os.fdopen(os.open(to, flags, 0o644), "wb") as file:
+        while block := source.read(_BLOCK):
+            done += len(block)
+            if done > one.file_size:
+                raise Refused(f"{name} holds {one.filename[:100]!r}, which is longer than it says", AGAIN)
+            file.write(block)
+    return done

@@ -1,0 +1,169 @@
+"""A bundle for each host of an inventory: its job, cut down to what the host itself needs, under a signed manifest."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gpuprov.catalog.driver_sets import GPU_SERVICES
+from gpuprov.errors import GpuprovError
+from gpuprov.fleet import Fleet
+from gpuprov.onhost.pull import bundle as onhost
+from gpuprov.onhost.pull.identity import DECLARED, FILES
+from gpuprov.pull import cloud_init, signing, wheels
+from gpuprov.pull.files import put
+from gpuprov.pull.model import Manifest, Mode, Wheel
+from gpuprov.slices import cut, frozen, stored
+from gpuprov.slices.model import Host, Job, digest_of, spec_id
+from gpuprov.slices.results import END, file_name
+from gpuprov.spec.model import RACK, SITE_VARIABLES, HostSpec, RawHost
+from gpuprov.spec.repository import files_of
+
+IDENTITY = {f"pull_{what}": what for what in (*FILES, DECLARED)}
+"""Variables of a host that say by what it is known."""
+OLDEST_PYTHON = (3, 11)
+"""requires-python of pyproject.toml, which a test compares."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What all bundles have in common. `reboot`: whatever a spec says. `days`: until they expire. `serial` 0: the time."""
+
+    out: Path
+    key: Path
+    wheels: Path
+    source: str
+    results: str = ""
+    mode: Mode = "report"
+    reboot: bool = False
+    days: float = 30.0
+    serial: int = 0
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """What was written. `files`: what specs name and a host must have at the same place, by host."""
+
+    hosts: int
+    serial: int
+    expires_at: str
+    files: Mapping[str, Sequence[str]]
+
+
+def make(fleet: Fleet, options: Options, now: float) -> Made:
+    """Write bundles, wheels and user-data. Raises GpuprovError before anything is written, where something is missing."""
+    known = {raw.name: identity(raw) for raw, _ in fleet.pairs}
+    if nameless := [name for name, one in known.items() if not one]:
+        hint = f"give it one of the variables {', '.join(IDENTITY)}: a name alone can be taken by another machine"
+        raise GpuprovError(f"{nameless[0]}: nothing says by what the host is known ({len(nameless)} hosts)", hint)
+    found = wheels.read(options.wheels)
+    signers = signing.allowed_signers(options.key)
+    signing.signature(options.key, b"")
+    fleet = msgspec.structs.replace(fleet, pairs=tuple((_without_identity(raw), spec) for raw, spec in fleet.pairs))
+    jobs = cut.cut(frozen.freeze(fleet), size=1)
+    serial = options.serial or int(now)
+    made_at, expires_at = (
+        time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)) for at in (now, now + options.days * 86_400)
+    )
+    manifests = []
+    for (raw, spec), job in zip(fleet.pairs, jobs, strict=True):
+        mine = local(job, spec)
+        services = raw.connection.get("host_gpu_services", GPU_SERVICES)
+        manifest = Manifest(
+            host=raw.name,
+            identity=known[raw.name],
+            serial=serial,
+            made_at=made_at,
+            expires_at=expires_at,
+            mode=options.mode,
+            reboot=options.mode == "apply" and (options.reboot or spec.reboot == "if-needed"),
+            services=tuple(map(str, services if isinstance(services, list | tuple) else GPU_SERVICES)),
+            job=mine.digest,
+            fleet=mine.fleet,
+            python=OLDEST_PYTHON,
+            wheels=tuple(found),
+        )
+        data = cloud_init.user_data(_config(manifest, options), signers)
+        manifests.append((manifest, mine, data))
+    _write(manifests, found, signers, options)
+    files = {raw.name: sorted(set(_files(spec))) for raw, spec in fleet.pairs if any(_files(spec))}
+    return Made(hosts=len(manifests), serial=serial, expires_at=expires_at, files=files)
+
+
+def identity(raw: RawHost) -> dict[str, str]:
+    """By what the host is known, as the inventory says it."""
+    found = {}
+    for variable, what in IDENTITY.items():
+        value = raw.connection.get(variable, "")
+        if not isinstance(value, str):
+            raise GpuprovError(f"{raw.name}: {variable} is {value!r}, which is no text", "quote it")
+        if value.strip():
+            found[what] = value.strip()
+    return found
+
+
+def _without_identity(raw: RawHost) -> RawHost:
+    """So that the fleet's digest is the one that gpuprov freeze writes."""
+    return msgspec.structs.replace(
+        raw, connection={name: one for name, one in raw.connection.items() if name not in IDENTITY}
+    )
+
+
+def local(job: Job, spec: HostSpec) -> Job:
+    """The job as the host itself does it: over no connection, without secrets, and without a reboot inside of the run.
+
+    The puller reboots when the run has ended, where the bundle permits it.
+    """
+    (host,), (values,) = job.hosts, job.specs.values()
+    plain = {name: value for name, value in values.items() if name != "reboot"}
+    name = spec_id(plain)
+    reached = {key: value for key, value in host.connection.items() if key in SITE_VARIABLES or key == RACK}
+    mine = Host(
+        name=host.name,
+        groups=host.groups,
+        spec=name,
+        connection={**reached, "ansible_connection": "local"},
+        domains=host.domains,
+    )
+    named = set(_files(spec))
+    files = {path: digest for path, digest in job.files.items() if path in named}
+    made = msgspec.structs.replace(job, hosts=(mine,), specs={name: plain}, files=files, number=1, of=1)
+    return msgspec.structs.replace(made, digest=digest_of(made))
+
+
+def _files(spec: HostSpec) -> Iterator[str]:
+    for fragment in spec.capabilities.values():
+        yield from files_of(fragment)
+
+
+def _config(manifest: Manifest, options: Options) -> dict[str, str]:
+    config = {"name": manifest.host, "source": options.source, "results": options.results}
+    config |= {"result": file_name(manifest.host), "declared": manifest.identity.get(DECLARED, "")}
+    return {name: value for name, value in config.items() if value}
+
+
+def _write(made: Sequence[tuple[Manifest, Job, str]], found: Sequence[Wheel], signers: str, options: Options) -> None:
+    """Wheels first: a host that sees a bundle finds what it names."""
+    wheels.lay(found, options.wheels, options.out / "wheels")
+    put(options.out / "allowed_signers", signers.encode())
+    for manifest, job, data in made:
+        stem = file_name(manifest.host).removesuffix(END)
+        archive = packed(manifest, job)
+        put(options.out / f"{stem}.bundle", signing.signature(options.key, archive) + archive)
+        put(options.out / "cloud-init" / f"{stem}.yaml", data.encode(), mode=0o600)
+        put(options.out / "cloud-init" / f"{stem}.yaml.gz", cloud_init.compressed(data), mode=0o600)
+
+
+def packed(manifest: Manifest, job: Job) -> bytes:
+    """The archive: manifest first, then the job."""
+    files = {onhost.MANIFEST: msgspec.json.encode(manifest), onhost.JOB: stored.text(job).encode()}
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mode = len(data), 0o600
+            archive.addfile(member, io.BytesIO(data))
+    return made.getvalue()

@@ -1,0 +1,61 @@
+"""What makes a host a puller, as user-data of cloud-init: program, configuration, units, and the commands that enable them.
+
+https://docs.cloud-init.io/en/latest/reference/modules.html#write-files
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from gpuprov.errors import GpuprovError
+from gpuprov.pull import program
+
+PROGRAM = "/usr/local/lib/gpuprov/gpuprov-pull.pyz"
+CONFIG = "/etc/gpuprov/pull.json"
+SIGNERS = "/etc/gpuprov/allowed_signers"
+UNITS = "/etc/systemd/system"
+LARGEST = 16 << 10
+"""Bytes of user-data that every cloud takes: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html"""
+COMMANDS = (
+    ("systemctl", "daemon-reload"),
+    ("systemctl", "enable", "--now", "gpuprov-pull.timer"),
+    ("systemctl", "enable", "gpuprov-pull-boot.service"),
+    ("systemctl", "start", "--no-block", "gpuprov-pull.service"),
+)
+
+
+def user_data(config: Mapping[str, str], signers: str) -> str:
+    """The snippet of one host. Raises GpuprovError where it is larger than a cloud takes, also once it is compressed."""
+    import yaml
+
+    texts = {CONFIG: json.dumps(config, indent=2) + "\n", SIGNERS: signers, **_units()}
+    files = [{"path": PROGRAM, "permissions": "0755", "encoding": "gz+b64", "content": _program()}]
+    for path, text in texts.items():
+        files.append({"path": path, "permissions": "0600" if path == CONFIG else "0644", "content": text})
+    told = {"write_files": files, "runcmd": [list(words) for words in COMMANDS]}
+    made = "#cloud-config\n" + yaml.safe_dump(told, sort_keys=False, width=160)
+    if (size := len(compressed(made))) > LARGEST:
+        message = f"the user-data of {config['name']} has {size} bytes, compressed; clouds take {LARGEST}"
+        raise GpuprovError(message, "shorten --source or --results")
+    return made
+
+
+def compressed(text: str) -> bytes:
+    """As cloud-init takes user-data, too; the same bytes for the same text."""
+    return gzip.compress(text.encode(), 9, mtime=0)
+
+
+@cache
+def _program() -> str:
+    return base64.b64encode(gzip.compress(program.archive(), 9, mtime=0)).decode()
+
+
+@cache
+def _units() -> dict[str, str]:
+    folder = Path(__file__).parent / "units"
+    return {f"{UNITS}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(folder.iterdir())}

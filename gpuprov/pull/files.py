@@ -1,0 +1,18 @@
+"""Files of a folder that a server gives to hosts: there whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpuprov.errors import GpuprovError
+from gpuprov.onhost.pull import kept
+
+
+def put(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Replace the file in one step, unless it is this already."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not (path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data):
+            kept.whole(str(path), data, mode)
+    except OSError as error:
+        raise GpuprovError(f"{path} cannot be written: {error.strerror}", "name another folder with --out") from error

@@ -1,0 +1,59 @@
+"""What a bundle says of itself: the first file of its archive."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.onhost.pull.bundle import FORMAT
+from gpuprov.spec.schema import IDENTIFIER
+
+Mode = Literal["report", "apply"]
+TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
+
+
+class Wheel(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python package that the host may need, in the folder `wheels` beside the bundles."""
+
+    name: str
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    size: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose bundle it is, until when, and what may be done. `identity`: all of it must be the host's."""
+
+    gpuprov_bundle: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    kind: Literal["pull"] = "pull"
+    gpuprov_version: str = __version__
+    host: str
+    identity: Annotated[
+        dict[str, str],
+        msgspec.Meta(description="machine_id, product_uuid, product_serial of the host, or declared", min_length=1),
+    ]
+    serial: Annotated[int, msgspec.Meta(ge=1, description="A host takes none that is lower than the one before")]
+    made_at: Annotated[str, msgspec.Meta(pattern=TIME, description="In UTC")]
+    expires_at: Annotated[str, msgspec.Meta(pattern=TIME, description="In UTC; not accepted from then on")]
+    mode: Annotated[Mode, msgspec.Meta(description="report: gpuprov verify; apply: apply, then verify")]
+    reboot: Annotated[bool, msgspec.Meta(description="Whether an apply may be followed by one reboot")]
+    services: Annotated[
+        tuple[str, ...], msgspec.Meta(description="Units that may hold a GPU while the host is rebooted")
+    ]
+    job: Annotated[str, msgspec.Meta(description="Digest of the job, the other file of the archive")]
+    fleet: Annotated[str, msgspec.Meta(description="Digest of the fleet, as gpuprov freeze writes it")]
+    python: Annotated[
+        tuple[int, int], msgspec.Meta(description="The oldest Python that gpuprov and ansible-core work with")
+    ]
+    wheels: tuple[Wheel, ...]
+
+
+def schema_text() -> str:
+    """The JSON Schema of the manifest."""
+    found = msgspec.json.schema(Manifest)
+    for one in found["$defs"].values():
+        one["description"] = inspect.cleandoc(one["description"])
+    whole = {"$schema": IDENTIFIER, "title": "gpuprov bundle --pull, manifest.json", **found}
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()

@@ -1,0 +1,45 @@
+"""Signatures by ssh-keygen: the key is an ssh key, in a file or in an agent."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from gpuprov.errors import GpuprovError
+from gpuprov.onhost.pull.signed import BEGIN, NAMESPACE, PRINCIPAL
+
+HINT = "ssh-keygen -t ed25519 -f KEY makes one; with a passphrase, add it to an agent and give KEY.pub"
+
+
+def signature(key: Path, data: bytes) -> bytes:
+    """The signature of a bundle's archive."""
+    made = _keygen("-Y", "sign", "-f", str(key), "-n", NAMESPACE, data=data)
+    if not made.startswith(BEGIN):
+        raise GpuprovError(f"ssh-keygen made no signature with {key}", HINT)
+    return made
+
+
+def allowed_signers(key: Path) -> str:
+    """The line by which hosts know the key: for bundles, and for nothing else."""
+    public = key if key.suffix == ".pub" else key.with_name(f"{key.name}.pub")
+    try:
+        text = (
+            public.read_text(encoding="utf-8") if public.is_file() else _keygen("-y", "-P", "", "-f", str(key)).decode()
+        )
+    except (OSError, UnicodeDecodeError) as error:
+        raise GpuprovError(f"{public} cannot be read: {error}", HINT) from error
+    words = text.split()
+    if len(words) < 2 or not words[0].startswith(("ssh-", "ecdsa-", "sk-")):
+        raise GpuprovError(f"{public} is no public ssh key", HINT)
+    return f'{PRINCIPAL} namespaces="{NAMESPACE}" {words[0]} {words[1]}\n'
+
+
+def _keygen(*words: str, data: bytes = b"") -> bytes:
+    try:
+        ran = subprocess.run(["ssh-keygen", *words], input=data, capture_output=True, check=False)
+    except FileNotFoundError as error:
+        raise GpuprovError("ssh-keygen is not installed, which signs bundles", "install openssh-client") from error
+    if ran.returncode:
+        said = " ".join(ran.stderr.decode(errors="replace").split())[-300:]
+        raise GpuprovError(f"ssh-keygen cannot sign with it: {said}", HINT)
+    return ran.stdout

@@ -1,0 +1,52 @@
+"""The wheels that hosts need: judged, and laid beside the bundles."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpuprov import __version__, reading
+from gpuprov.errors import GpuprovError
+from gpuprov.onhost.pull.bundle import is_wheel
+from gpuprov.onhost.pull.limits import WHEEL, WHEELS
+from gpuprov.pull.model import Wheel
+
+HINT = f'pip download --only-binary :all: --dest DIR "gpuprov=={__version__}", once for each Python of the hosts (--python-version)'
+NEEDED = ("gpuprov", "ansible_core", "ansible_runner", "msgspec")
+
+
+def read(folder: Path) -> list[Wheel]:
+    """The wheels of a folder. Raises GpuprovError where they are not gpuprov of this version with what it needs, or are too much."""
+    try:
+        paths = sorted(path for path in folder.iterdir() if path.suffix == ".whl")
+        found = [_wheel(path, reading.contents(str(path), WHEEL)) for path in paths]
+    except (OSError, reading.Unreadable) as error:
+        raise GpuprovError(f"--wheels {folder} cannot be read: {error}", HINT) from error
+    names = [wheel.name.split("-")[0].lower() for wheel in found]
+    if missing := [name for name in NEEDED if name not in names]:
+        raise GpuprovError(f"--wheels {folder} has no wheel of {', '.join(missing)}", HINT)
+    versions = {wheel.name.split("-")[1] for wheel in found if wheel.name.startswith("gpuprov-")}
+    if versions != {__version__}:
+        raise GpuprovError(f"--wheels {folder} has gpuprov {', '.join(sorted(versions))}; this is {__version__}", HINT)
+    if sum(wheel.size for wheel in found) > WHEELS:
+        raise GpuprovError(f"--wheels {folder} has more than {WHEELS >> 20} MiB", "take out what hosts do not need")
+    return found
+
+
+def _wheel(path: Path, data: bytes) -> Wheel:
+    made = Wheel(name=path.name, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+    if not is_wheel({"name": made.name, "sha256": made.sha256, "size": made.size}):
+        raise GpuprovError(f"{path} is empty, or its name is no wheel's", HINT)
+    return made
+
+
+def lay(wheels: Sequence[Wheel], source: Path, out: Path) -> None:
+    """Copy those that are not there yet. What older bundles name stays."""
+    from gpuprov.pull.files import put
+
+    for wheel in wheels:
+        data = reading.contents(str(source / wheel.name), WHEEL)
+        if hashlib.sha256(data).hexdigest() != wheel.sha256:
+            raise GpuprovError(f"{source / wheel.name} changed while it was read", "run it again")
+        put(out / wheel.name, data)
