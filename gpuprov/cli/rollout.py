@@ -60,6 +60,7 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
     from gpuprov import inventory
     from gpuprov.rollout import command
     from gpuprov.rollout import policy as policies
+    from gpuprov.rollout.embedded import Embedded
     from gpuprov.slices import frozen, secrets
 
     if reading["ask_vault_pass"]:
@@ -87,7 +88,7 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
             found += [word for one in reading["vault_password_files"] for word in ("--vault-password-file", one)]
         return found
 
-    return command.start(made, policy, name, words, yes=yes, as_json=as_json)
+    return command.start(Embedded(), made, policy, name, words, yes=yes, as_json=as_json)
 
 
 @rollout.command(short_help="Show where roll-outs stand.")
@@ -101,8 +102,10 @@ def status(rollout: str, everything: bool, as_json: bool, **_given: Any) -> int:
     Example: gpuprov rollout status friday --json
     """
     from gpuprov.rollout import command
+    from gpuprov.rollout.embedded import Embedded
 
-    return command.listed(as_json=as_json) if everything else command.show(rollout, as_json=as_json)
+    engine = Embedded()
+    return command.listed(engine, as_json=as_json) if everything else command.show(engine, rollout, as_json=as_json)
 
 
 @rollout.command(short_help="Show what happens, as it happens.")
@@ -115,8 +118,9 @@ def watch(rollout: str, as_json: bool, **_given: Any) -> int:
     Example: gpuprov rollout watch friday
     """
     from gpuprov.rollout import command
+    from gpuprov.rollout.embedded import Embedded
 
-    return command.watch(rollout, as_json=as_json)
+    return command.watch(Embedded(), rollout, as_json=as_json)
 
 
 @rollout.command(short_help="Start nothing new.")
@@ -128,9 +132,12 @@ def pause(rollout: str, why: str, **_given: Any) -> int:
     \b
     Example: gpuprov rollout pause friday --why "storage is slow"
     """
-    from gpuprov.rollout import command
+    from gpuprov.rollout import command, said
+    from gpuprov.rollout.embedded import Embedded
+    from gpuprov.rollout.project import user
 
-    return command.pause(rollout, why)
+    command.say(Embedded(), rollout, said.Pause(by=user(), why=why))
+    return 0
 
 
 @rollout.command(short_help="Go on with a roll-out.")
@@ -145,10 +152,11 @@ def resume(rollout: str, retry: bool, forgive: bool, as_json: bool, **_given: An
     Example: gpuprov rollout resume friday --retry
     """
     from gpuprov.rollout import command
+    from gpuprov.rollout.embedded import Embedded
 
     if retry and forgive:
         raise click.UsageError("--retry and --forgive: one of them")
-    return command.resume(rollout, retry=retry, forgive=forgive, as_json=as_json)
+    return command.resume(Embedded(), rollout, retry=retry, forgive=forgive, as_json=as_json)
 
 
 @rollout.command(short_help="End a roll-out early.")
@@ -162,8 +170,9 @@ def abort(rollout: str, why: str, as_json: bool, **_given: Any) -> int:
     Example: gpuprov rollout abort friday --why "another driver was released"
     """
     from gpuprov.rollout import command
+    from gpuprov.rollout.embedded import Embedded
 
-    return command.abort(rollout, why, as_json=as_json)
+    return command.abort(Embedded(), rollout, why, as_json=as_json)
 
 
 @rollout.command(short_help="Approve a step that waits for it.")
@@ -176,6 +185,9 @@ def approve(rollout: str, step: str, **_given: Any) -> int:
     \b
     Example: gpuprov rollout approve friday "batch 3"
     """
-    from gpuprov.rollout import command
+    from gpuprov.rollout import command, said
+    from gpuprov.rollout.embedded import Embedded
+    from gpuprov.rollout.project import user
 
-    return command.approve(rollout, step)
+    command.say(Embedded(), rollout, said.Approve(by=user(), step=step))
+    return 0

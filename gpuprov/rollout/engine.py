@@ -21,6 +21,7 @@ import msgspec
 
 from gpuprov.errors import GpuprovError
 from gpuprov.rollout import decide, events
+from gpuprov.rollout.base import Now
 from gpuprov.rollout.drains import Drains
 from gpuprov.rollout.events import Event
 from gpuprov.rollout.jobs import Worker
@@ -35,16 +36,6 @@ TICK = 0.5
 LOCK, NOW = "engine.lock", "now.json"
 INTERRUPTED = "Ctrl-C"
 """Why it is paused, where its own process was interrupted."""
-
-
-class Now(msgspec.Struct, kw_only=True):
-    """What an engine is at, for `rollout status`: nothing is decided by it."""
-
-    at: float = 0.0
-    pid: int = 0
-    waits: list[str] = []
-    until: float | None = None
-    hosts: dict[str, str] = {}
 
 
 class Engine:

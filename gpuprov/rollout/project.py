@@ -14,9 +14,10 @@ from gpuprov.errors import GpuprovError
 from gpuprov.gather.settings import Settings
 from gpuprov.rollout import policy as policies
 from gpuprov.rollout.events import Act, Started
+from gpuprov.rollout.kept import Kept
 from gpuprov.rollout.planned import Member, Plan, planned
 from gpuprov.rollout.policy import Policy
-from gpuprov.rollout.store import Kept, Store
+from gpuprov.rollout.store import Store
 from gpuprov.slices import cut, stored
 from gpuprov.slices.frozen import raw_hosts
 from gpuprov.slices.model import Fleet

@@ -17,9 +17,9 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
-from gpuprov.inventory.names import folded as names
 from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.rollout.events import Event
+from gpuprov.rollout.kept import Kept, chosen, overlaps, used
 
 FORMAT = 1
 FILE = "rollouts.sqlite"
@@ -38,17 +38,6 @@ CREATE TABLE events (
 CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'events are never changed'); END;
 CREATE TRIGGER events_remain BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'events are never removed'); END;
 """
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """A roll-out as the list of them has it."""
-
-    id: str
-    fleet: str
-    begun: float
-    by: str
-    open: bool
-    hosts: int
 
 
 class Store:
@@ -117,8 +106,7 @@ class Store:
             raise GpuprovError(f"a roll-out cannot be called {kept.id[:80]!r}", told)
         with self._writing():
             if self._db.execute("SELECT 1 FROM rollouts WHERE id = ?", (kept.id,)).fetchone():
-                hint = f"go on with it: gpuprov rollout resume {kept.id}; or take another --id"
-                raise GpuprovError(f"there is a roll-out {kept.id} already", hint)
+                raise used(kept.id)
             self._refuse_overlap([address for _, address in hosts])
             row = (kept.id, kept.fleet, kept.begun, kept.by, 1)
             self._db.execute("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?)", row)
@@ -150,9 +138,7 @@ class Store:
         ).fetchall()
         if found:
             other = found[0][0]
-            mine = names(host for rollout, host in found if rollout == other)
-            hint = f"let it end, or end it: gpuprov rollout abort {other}; or leave these hosts out with --limit"
-            raise GpuprovError(f"the roll-out {other} is open and has {mine} too; nothing was started", hint)
+            raise overlaps(other, [host for rollout, host in found if rollout == other])
 
     def record(self, rollout: str, seen: int, events: Sequence[Event], *, over: bool = False) -> bool:
         """Record events after the first `seen`, all or none; False where others have been meanwhile. `over`: the last ones."""
@@ -188,19 +174,4 @@ class Store:
 
     def one(self, rollout: str = "") -> Kept:
         """The roll-out of this id; without one, the only one that is open. Raises GpuprovError."""
-        known = self.all()
-        if rollout:
-            if found := next((one for one in known if one.id == rollout), None):
-                return found
-            there = ", ".join(one.id for one in known[-5:])
-            hint = f"the last ones: {there}" if there else "begin one: gpuprov rollout start"
-            raise GpuprovError(f"there is no roll-out {rollout}", hint)
-        is_open = [one for one in known if one.open]
-        if len(is_open) != 1:
-            told = (
-                f"{len(is_open)} roll-outs are open: {', '.join(one.id for one in is_open)}"
-                if is_open
-                else "no roll-out is open"
-            )
-            raise GpuprovError(told, "name one; gpuprov rollout status lists them")
-        return is_open[0]
+        return chosen(self.all(), rollout)
