@@ -22,6 +22,7 @@ from gpuprov.cli.reference import catalog, explain, schema
 from gpuprov.cli.rollout import rollout
 from gpuprov.cli.slices import fold, freeze, slice_, work
 from gpuprov.cli.topology import topology
+from gpuprov.cli.worker import worker
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -242,6 +243,7 @@ def export(
 
 
 cli.add_command(rollout)
+cli.add_command(worker)
 cli.add_command(diff)
 cli.add_command(explain)
 cli.add_command(catalog)

@@ -27,7 +27,7 @@ from gpuprov.rollout.events import Event
 from gpuprov.rollout.jobs import Worker
 from gpuprov.rollout.policy import seconds
 from gpuprov.rollout.project import Project
-from gpuprov.rollout.state import OUT, State, folded
+from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.store import Store
 from gpuprov.rollout.text import line
 
@@ -121,10 +121,7 @@ class Engine:
             return "on"
         self._note([one for one in actions if isinstance(one, decide.Wait)], now)
         ends = self.state.stopped or (self._asked_to_end and self.state.paused)
-        return "over" if ends and not self._busy() else "idle"
-
-    def _busy(self) -> bool:
-        return bool(self.state.jobs) or any(one.stage in OUT - {"ready"} for one in self.state.hosts.values())
+        return "over" if ends and not self.state.busy else "idle"
 
     def _catch_up(self) -> None:
         """What other processes have recorded."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from gpuprov.errors import GpuprovError
 from gpuprov.inventory.names import folded as names
+
+ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?")
+"""A roll-out's id is also the run's, by which locks, drains and results know what is theirs."""
+FILE = "rollouts.sqlite"
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -45,3 +51,10 @@ def overlaps(other: str, hosts: list[str]) -> GpuprovError:
     """The refusal of a roll-out that has hosts of one that is open."""
     hint = f"let it end, or end it: gpuprov rollout abort {other}; or leave these hosts out with --limit"
     return GpuprovError(f"the roll-out {other} is open and has {names(hosts)} too; nothing was started", hint)
+
+
+def checked_id(rollout: str) -> None:
+    """Raise GpuprovError where no roll-out can be called so."""
+    if not ID.fullmatch(rollout) or rollout.startswith(FILE):
+        told = f"allowed: at most 42 letters, digits, dots, - and _, with a letter or digit at both ends; not {FILE}"
+        raise GpuprovError(f"a roll-out cannot be called {rollout[:80]!r}", told)

@@ -19,12 +19,9 @@ from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.rollout.events import Event
-from gpuprov.rollout.kept import Kept, chosen, overlaps, used
+from gpuprov.rollout.kept import FILE, Kept, checked_id, chosen, overlaps, used
 
 FORMAT = 1
-FILE = "rollouts.sqlite"
-ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?")
-"""A roll-out's id is also the run's, by which locks, drains and results know what is theirs."""
 PATIENCE = 30.0
 """Seconds that a process waits for another to have recorded."""
 LARGEST = 64 << 20
@@ -99,11 +96,7 @@ class Store:
         """A new roll-out over these hosts, each with the address at which it is reached, with these files in its folder.
 
         Raises GpuprovError for an id that was used, and where an open roll-out has one of the hosts."""
-        if not ID.fullmatch(kept.id) or kept.id.startswith(FILE):
-            told = (
-                f"allowed: at most 42 letters, digits, dots, - and _, with a letter or digit at both ends; not {FILE}"
-            )
-            raise GpuprovError(f"a roll-out cannot be called {kept.id[:80]!r}", told)
+        checked_id(kept.id)
         with self._writing():
             if self._db.execute("SELECT 1 FROM rollouts WHERE id = ?", (kept.id,)).fetchone():
                 raise used(kept.id)
