@@ -41,6 +41,11 @@ def chosen(known: list[Kept], rollout: str = "") -> Kept:
     return is_open[0]
 
 
+def is_over(rollout: str) -> GpuprovError:
+    """The refusal of what is said of a roll-out that has ended."""
+    return GpuprovError(f"the roll-out {rollout} is over", f"gpuprov rollout status {rollout} shows it")
+
+
 def used(rollout: str) -> GpuprovError:
     """The refusal of an id that there was already."""
     hint = f"go on with it: gpuprov rollout resume {rollout}; or take another --id"

@@ -7,6 +7,7 @@ import msgspec
 from gpuprov.errors import GpuprovError
 from gpuprov.rollout import events
 from gpuprov.rollout.events import Event
+from gpuprov.rollout.kept import is_over
 from gpuprov.rollout.state import State
 
 
@@ -43,7 +44,7 @@ Said = Pause | Resume | Abort | Approve
 def event_of(said: Said, rollout: str, state: State, at: float) -> Event | None:
     """What is recorded of it; None: nothing is to be. Raises GpuprovError where it may not be said now."""
     if state.finished:
-        raise GpuprovError(f"the roll-out {rollout} is over", f"gpuprov rollout status {rollout} shows it")
+        raise is_over(rollout)
     match said:
         case Pause(by=by, why=why):
             return events.Paused(at=at, by=by, why=why)

@@ -30,7 +30,7 @@ from gpuprov import console
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.rollout.base import Now, Tell
 from gpuprov.rollout.events import Event
-from gpuprov.rollout.kept import Kept, checked_id, chosen, overlaps, used
+from gpuprov.rollout.kept import Kept, checked_id, chosen, is_over, overlaps, used
 from gpuprov.rollout.planned import Plan
 from gpuprov.rollout.project import Project
 from gpuprov.rollout.said import Said
@@ -194,6 +194,8 @@ class Temporal:
             raise used(name) from error
 
     def say(self, rollout: str, said: Said) -> Event | None:
+        if not self.one(rollout).open:
+            raise is_over(rollout)
         call = self._handle(rollout).execute_update("say", messages.plain(said), rpc_timeout=PATIENCE)
         try:
             found = self._asked(call)
