@@ -61,7 +61,7 @@ tools: setup           ## the programs that simulated hosts need (root)
 
 lock: setup            ## the newest versions that pyproject.toml allows, with their hashes, into requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check uv
-	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --extra dev \
+	$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --extra dev --extra fleet \
 		--custom-compile-command 'make lock' --output-file requirements.lock pyproject.toml
 
 audit: setup           ## known vulnerabilities of what requirements.lock names; ADVISORIES=FOLDER reads a stored database

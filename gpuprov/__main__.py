@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from io import StringIO
 
 
 def main() -> None:
+    """Run the command line. Temporal's SDK has threads of its own, which may abort Python as it ends: then nothing is left to end."""
+    try:
+        _main()
+    except SystemExit as ended:
+        if "temporalio" not in sys.modules:
+            raise
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+
+
+def _main() -> None:
     """Run the command line. Errors that a user can act on are told without a traceback; `--debug` shows it."""
     import click
 

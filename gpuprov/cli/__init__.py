@@ -25,6 +25,7 @@ from gpuprov.cli.reference import catalog, explain, schema
 from gpuprov.cli.rollout import rollout
 from gpuprov.cli.slices import fold, freeze, slice_, work
 from gpuprov.cli.topology import topology
+from gpuprov.cli.worker import worker
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -246,6 +247,7 @@ def export(
 
 cli.add_command(health)
 cli.add_command(rollout)
+cli.add_command(worker)
 cli.add_command(diff)
 cli.add_command(drift)
 cli.add_command(explain)

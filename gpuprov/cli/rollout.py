@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpuprov.cli import complete, options
+from gpuprov.cli import complete, engine, options
 
 if TYPE_CHECKING:
     from gpuprov.slices.model import Fleet
@@ -30,7 +30,7 @@ def rollout() -> None:
 
 def known(command: C) -> C:
     """ID of a roll-out; without one, the only one that is open."""
-    return options.common(click.argument("rollout", metavar="[ID]", required=False, default="")(command))
+    return click.argument("rollout", metavar="[ID]", required=False, default="")(engine.engine(options.common(command)))
 
 
 def why(command: C) -> C:
@@ -46,6 +46,7 @@ def why(command: C) -> C:
 @click.option("-u", "--user", metavar="NAME", help="Log in as this user, where the inventory names none.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
+@engine.engine
 def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json: bool, **reading: Any) -> int:
     """Freeze the inventory, begin a roll-out of it by the policy, and carry it out in this process.
 
@@ -65,9 +66,10 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
     if reading["ask_vault_pass"]:
         raise click.UsageError("--ask-vault-pass: the processes of a roll-out ask nobody; give --vault-password-file")
     rules = policies.load(policy)
+    carrier = engine.chosen(reading)
     if not yes:
         options.must_be_able_to_ask("rollout start asks before it begins", "--yes")
-    also = dict.fromkeys([*frozen.DOMAINS, *([rules.domain] if rules.domain else [])])
+    also = dict.fromkeys([*frozen.DOMAINS, *(by for by in (rules.domain, rules.site) if by)])
     fleet = options.load(sources, {**reading, "ask_become_pass": False}, also=tuple(also))
     made = frozen.freeze(fleet, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     if reading["extra_vars"] and any(host.secrets for host in made.hosts):
@@ -87,14 +89,14 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
             found += [word for one in reading["vault_password_files"] for word in ("--vault-password-file", one)]
         return found
 
-    return command.start(made, policy, name, words, yes=yes, as_json=as_json)
+    return command.start(carrier, made, policy, name, words, yes=yes, as_json=as_json)
 
 
 @rollout.command(short_help="Show where roll-outs stand.")
 @known
 @click.option("--all", "everything", is_flag=True, help="A line for each roll-out that there was.")
 @options.json_flag
-def status(rollout: str, everything: bool, as_json: bool, **_given: Any) -> int:
+def status(rollout: str, everything: bool, as_json: bool, **given: Any) -> int:
     """Show where a roll-out stands: its batches, and the hosts that need a look. ID may be left out where one is open.
 
     \b
@@ -102,13 +104,14 @@ def status(rollout: str, everything: bool, as_json: bool, **_given: Any) -> int:
     """
     from gpuprov.rollout import command
 
-    return command.listed(as_json=as_json) if everything else command.show(rollout, as_json=as_json)
+    found = engine.chosen(given)
+    return command.listed(found, as_json=as_json) if everything else command.show(found, rollout, as_json=as_json)
 
 
 @rollout.command(short_help="Show what happens, as it happens.")
 @known
 @options.json_flag
-def watch(rollout: str, as_json: bool, **_given: Any) -> int:
+def watch(rollout: str, as_json: bool, **given: Any) -> int:
     """Show what has happened and what happens, until the roll-out is over or no process carries it out; then its status.
 
     \b
@@ -116,21 +119,23 @@ def watch(rollout: str, as_json: bool, **_given: Any) -> int:
     """
     from gpuprov.rollout import command
 
-    return command.watch(rollout, as_json=as_json)
+    return command.watch(engine.chosen(given), rollout, as_json=as_json)
 
 
 @rollout.command(short_help="Start nothing new.")
 @known
 @why
-def pause(rollout: str, why: str, **_given: Any) -> int:
+def pause(rollout: str, why: str, **given: Any) -> int:
     """Start nothing new. What is under way comes to its end, and hosts that are green are given back.
 
     \b
     Example: gpuprov rollout pause friday --why "storage is slow"
     """
-    from gpuprov.rollout import command
+    from gpuprov.rollout import command, said
+    from gpuprov.rollout.project import user
 
-    return command.pause(rollout, why)
+    command.say(engine.chosen(given), rollout, said.Pause(by=user(), why=why))
+    return 0
 
 
 @rollout.command(short_help="Go on with a roll-out.")
@@ -138,7 +143,7 @@ def pause(rollout: str, why: str, **_given: Any) -> int:
 @click.option("--retry", is_flag=True, help="Do hosts again that failed, or wait for a reboot.")
 @click.option("--forgive", is_flag=True, help="Leave hosts that failed as they are, and count them no more.")
 @options.json_flag
-def resume(rollout: str, retry: bool, forgive: bool, as_json: bool, **_given: Any) -> int:
+def resume(rollout: str, retry: bool, forgive: bool, as_json: bool, **given: Any) -> int:
     """Go on with a roll-out that was paused, was stopped by its policy, or whose process is gone, and carry it out.
 
     \b
@@ -148,14 +153,14 @@ def resume(rollout: str, retry: bool, forgive: bool, as_json: bool, **_given: An
 
     if retry and forgive:
         raise click.UsageError("--retry and --forgive: one of them")
-    return command.resume(rollout, retry=retry, forgive=forgive, as_json=as_json)
+    return command.resume(engine.chosen(given), rollout, retry=retry, forgive=forgive, as_json=as_json)
 
 
 @rollout.command(short_help="End a roll-out early.")
 @known
 @why
 @options.json_flag
-def abort(rollout: str, why: str, as_json: bool, **_given: Any) -> int:
+def abort(rollout: str, why: str, as_json: bool, **given: Any) -> int:
     """End a roll-out: nothing new is started, what is under way comes to its end, drained hosts that were not touched are given back.
 
     \b
@@ -163,19 +168,22 @@ def abort(rollout: str, why: str, as_json: bool, **_given: Any) -> int:
     """
     from gpuprov.rollout import command
 
-    return command.abort(rollout, why, as_json=as_json)
+    return command.abort(engine.chosen(given), rollout, why, as_json=as_json)
 
 
 @rollout.command(short_help="Approve a step that waits for it.")
 @click.argument("rollout", metavar="ID")
 @click.argument("step", required=False, default="")
+@engine.engine
 @options.common
-def approve(rollout: str, step: str, **_given: Any) -> int:
+def approve(rollout: str, step: str, **given: Any) -> int:
     """Approve a step, as the policy asks the user who runs this: "canary", "batches" or "batch 3"; without a STEP the next one.
 
     \b
     Example: gpuprov rollout approve friday "batch 3"
     """
-    from gpuprov.rollout import command
+    from gpuprov.rollout import command, said
+    from gpuprov.rollout.project import user
 
-    return command.approve(rollout, step)
+    command.say(engine.chosen(given), rollout, said.Approve(by=user(), step=step))
+    return 0

@@ -146,7 +146,8 @@ def _batch(state: State, batch: Batch, now: float) -> list[Action]:
     if not waits:
         actions, waits = _start(state, () if unapproved else batch.hosts, now)
     if all(host.stage == "done" for _, host in state.of(batch)):
-        slots = state.plan.policy.limits.jobs - len(state.jobs) - sum(isinstance(one, Work) for one in actions)
+        slots = _Slots(state)
+        slots.taken += Counter(slots.site(one.hosts) for one in actions if isinstance(one, Work))
         actions += _soaked(state, batch, now, slots)
     waits += unapproved
     if (
@@ -179,8 +180,7 @@ def _closed(plan: Plan, now: float) -> Iterator[Wait]:
 
 def _start(state: State, batch: Sequence[str], now: float) -> tuple[list[Action], list[Wait]]:
     """What may begin now, and what is waited for: on hosts that are out already, of whatever batch, then on others of this batch."""
-    policy, limits = state.plan.policy, state.plan.policy.limits
-    slots = limits.jobs - len(state.jobs)
+    policy, slots = state.plan.policy, _Slots(state)
     pause = seconds(policy.retry.after)
     mine = [(name, host) for name, host in state.hosts.items() if host.held or host.stage in OUT]
     mine += [(name, host) for name in batch for host in [state.hosts[name]] if not (host.held or host.stage in OUT)]
@@ -199,11 +199,27 @@ def _start(state: State, batch: Sequence[str], now: float) -> tuple[list[Action]
     unprepared = [name for name, host in due if host.stage == "waiting"] if policy.prepare else []
     acts: tuple[tuple[Act, list[str]], ...] = (("apply", ready), ("prepare", unprepared))
     for act, wanted in acts:
-        while wanted and slots > 0:
-            actions.append(Work(act, tuple(wanted[: limits.job_size])))
-            del wanted[: limits.job_size]
-            slots -= 1
+        actions += slots.jobs(act, wanted)
     return actions, [*waits, *([held_back] if held_back else [])]
+
+
+class _Slots:
+    """Jobs that may begin now. No job has hosts of two sites, and each site has its own `limits.jobs`."""
+
+    def __init__(self, state: State) -> None:
+        self._plan = state.plan
+        self.taken = Counter(self.site(job.hosts) for job in state.jobs.values())
+
+    def site(self, hosts: Sequence[str]) -> str:
+        return self._plan.sites.get(hosts[0], "")
+
+    def jobs(self, act: Act, wanted: Iterable[str]) -> Iterator[Work]:
+        limits = self._plan.policy.limits
+        for site, hosts in self._plan.by_site(wanted).items():
+            for start in range(0, len(hosts), limits.job_size):
+                if self.taken[site] < limits.jobs:
+                    self.taken[site] += 1
+                    yield Work(act, tuple(hosts[start : start + limits.job_size]))
 
 
 def _room(state: State, fresh: list[tuple[str, Host]]) -> tuple[list[str], Wait | None]:
@@ -229,7 +245,7 @@ def _room(state: State, fresh: list[tuple[str, Host]]) -> tuple[list[str], Wait 
     return chosen, Wait(f"{full}: {because} at most {limits.per_domain} may be out at once")
 
 
-def _soaked(state: State, batch: Batch, now: float, slots: int) -> list[Action]:
+def _soaked(state: State, batch: Batch, now: float, slots: _Slots) -> list[Action]:
     """After the last host of a batch: wait, verify again, end it."""
     hosts = state.of(batch)
     if not batch.soak:
@@ -247,6 +263,4 @@ def _soaked(state: State, batch: Batch, now: float, slots: int) -> list[Action]:
     due = [name for name, host in unproved if not host.tries or host.since + pause <= now]
     if not due:
         return [Wait(f"{names(n for n, _ in unproved)}: verified again", min(h.since + pause for _, h in unproved))]
-    limits = state.plan.policy.limits
-    cuts = range(0, min(len(due), max(slots, 0) * limits.job_size), limits.job_size)
-    return [Work("verify", tuple(due[cut : cut + limits.job_size])) for cut in cuts]
+    return [*slots.jobs("verify", due)]

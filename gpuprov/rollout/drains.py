@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Literal
 
 from gpuprov.drain import Adapter, Step
 from gpuprov.rollout import events
@@ -14,6 +15,32 @@ from gpuprov.rollout.results import LONGEST
 from gpuprov.rollout.state import State
 
 AT_ONCE = 8
+Ask = Literal["drain", "drained", "return", "keep"]
+
+
+def asked(adapter: Adapter, ask: Ask, host: str, run: str) -> Step:
+    """The adapter's answer to one question."""
+    if ask in ("return", "keep"):
+        return adapter.returned(host, run, ask == "return")
+    return adapter.drain(host, run) if ask == "drain" else adapter.drained(host, run)
+
+
+def follows(ask: Ask, host: str, step: Step, now: float) -> Event | None:
+    """What is recorded of an answer; None: it is asked again, and once a host is out, whether it is free."""
+    told = step.message or step.read
+    if ask in ("return", "keep"):
+        if step.state not in ("done", "refused"):
+            return None
+        refused = ask == "return" and step.state == "refused"
+        return events.Returned(at=now, hosts=(host,), message=f"not given back: {told}"[:LONGEST] if refused else "")
+    if step.state == "refused":
+        return events.NotDrained(at=now, host=host, message=f"not drained: {told}"[:LONGEST])
+    return events.Drained(at=now, hosts=(host,)) if (ask, step.state) == ("drained", "done") else None
+
+
+def waited_for(step: Step) -> str:
+    """What holds a host, in a line."""
+    return (", ".join(step.waits_for[:5]) or step.message or step.read)[:LONGEST]
 
 
 @dataclass(slots=True)
@@ -58,51 +85,44 @@ class Drains:
         if self.adapter is None:
             return events.Drained(at=now, hosts=(name,))
         host = self._hosts.setdefault(name, _Host())
-        asked = "drained" if host.is_out else "drain"
-        call = self.adapter.drained if host.is_out else self.adapter.drain
-        step = self._ask(host, asked, lambda: call(name, self.run), now)
+        ask: Ask = "drained" if host.is_out else "drain"
+        step = self._ask(host, ask, name, now)
         if step is None:
             return None
-        if step.state == "refused":
-            return events.NotDrained(at=now, host=name, message=f"not drained: {step.message or step.read}"[:LONGEST])
-        if step.state == "done" and asked == "drained":
-            return events.Drained(at=now, hosts=(name,))
+        if event := follows(ask, name, step, now):
+            return event
         if step.state == "done":
             host.is_out, host.due = True, 0.0
-        self._waits(name, step)
+        self.waits[name] = waited_for(step)
         return None
 
     def _returned(self, name: str, green: bool, now: float) -> Event | None:
         if self.adapter is None:
             return events.Returned(at=now, hosts=(name,))
-        adapter, host = self.adapter, self._hosts.setdefault(name, _Host())
-        step = self._ask(host, f"returned {green}", lambda: adapter.returned(name, self.run, green), now)
+        ask: Ask = "return" if green else "keep"
+        step = self._ask(self._hosts.setdefault(name, _Host()), ask, name, now)
         if step is None:
             return None
-        if step.state in ("done", "refused"):
-            told = f"not given back: {step.message or step.read}"[:LONGEST] if green and step.state == "refused" else ""
-            return events.Returned(at=now, hosts=(name,), message=told)
-        self._waits(name, step)
-        return None
+        if (event := follows(ask, name, step, now)) is None:
+            self.waits[name] = waited_for(step)
+        return event
 
-    def _waits(self, name: str, step: Step) -> None:
-        self.waits[name] = (", ".join(step.waits_for[:5]) or step.message or step.read)[:LONGEST]
-
-    def _ask(self, host: _Host, asked: str, call: Callable[[], Step], now: float) -> Step | None:
+    def _ask(self, host: _Host, ask: Ask, name: str, now: float) -> Step | None:
         """The answer to this question, once; None while there is none. A call that broke is asked again."""
         if host.call is not None:
             if not host.call.done():
                 return None
             ended, host.call = host.call, None
-            if host.asked == asked:
+            if host.asked == ask:
                 host.due = now + self.poll
                 broke = ended.exception()
                 if broke is None:
                     return ended.result()
                 return Step(host="", node="", state="unknown", message=str(broke))
-        if host.asked != asked or now >= host.due:
+        if host.asked != ask or now >= host.due:
             self._pool = self._pool or ThreadPoolExecutor(AT_ONCE, "drain")
-            host.asked, host.call = asked, self._pool.submit(call)
+            assert self.adapter is not None
+            host.asked, host.call = ask, self._pool.submit(asked, self.adapter, ask, name, self.run)
         return None
 
     def close(self) -> None:

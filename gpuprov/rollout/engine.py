@@ -21,12 +21,13 @@ import msgspec
 
 from gpuprov.errors import GpuprovError
 from gpuprov.rollout import decide, events
+from gpuprov.rollout.base import Now
 from gpuprov.rollout.drains import Drains
 from gpuprov.rollout.events import Event
 from gpuprov.rollout.jobs import Worker
 from gpuprov.rollout.policy import seconds
 from gpuprov.rollout.project import Project
-from gpuprov.rollout.state import OUT, State, folded
+from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.store import Store
 from gpuprov.rollout.text import line
 
@@ -35,16 +36,6 @@ TICK = 0.5
 LOCK, NOW = "engine.lock", "now.json"
 INTERRUPTED = "Ctrl-C"
 """Why it is paused, where its own process was interrupted."""
-
-
-class Now(msgspec.Struct, kw_only=True):
-    """What an engine is at, for `rollout status`: nothing is decided by it."""
-
-    at: float = 0.0
-    pid: int = 0
-    waits: list[str] = []
-    until: float | None = None
-    hosts: dict[str, str] = {}
 
 
 class Engine:
@@ -130,10 +121,7 @@ class Engine:
             return "on"
         self._note([one for one in actions if isinstance(one, decide.Wait)], now)
         ends = self.state.stopped or (self._asked_to_end and self.state.paused)
-        return "over" if ends and not self._busy() else "idle"
-
-    def _busy(self) -> bool:
-        return bool(self.state.jobs) or any(one.stage in OUT - {"ready"} for one in self.state.hosts.values())
+        return "over" if ends and not self.state.busy else "idle"
 
     def _catch_up(self) -> None:
         """What other processes have recorded."""

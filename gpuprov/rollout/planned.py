@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -13,11 +13,12 @@ from gpuprov.rollout.windows import Span, Zone, parsed, zone
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A host of the fleet. `domain` is empty where the policy names none."""
+    """A host of the fleet. `domain` and `site` are empty where the policy names none."""
 
     name: str
     groups: tuple[str, ...] = ()
     domain: str = ""
+    site: str = ""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -40,8 +41,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     domains: dict[str, str]
     batches: tuple[Batch, ...]
+    sites: dict[str, str] = {}
     spans: tuple[Span, ...] = ()
     zone: Zone | None = None
+
+    def by_site(self, hosts: Iterable[str]) -> dict[str, list[str]]:
+        """The hosts of each site, in their order."""
+        found: dict[str, list[str]] = {}
+        for name in hosts:
+            found.setdefault(self.sites.get(name, ""), []).append(name)
+        return found
 
     def approvals(self, batch: Batch) -> list[tuple[str, Approval]]:
         """Steps that must be approved before the batch begins."""
@@ -57,12 +66,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
-def planned(policy: Policy, members: Sequence[Member]) -> Plan:
-    """Raises GpuprovError where the canary names nobody, or a host is in no failure domain."""
-    if lost := [one.name for one in members if policy.domain and not one.domain]:
-        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-        hint = f"put it below the group {policy.domain}, or set the variable {policy.domain} of it"
-        raise GpuprovError(f"{lost[0]}{more}: in no failure domain ({policy.domain})", hint)
+def planned(policy: Policy, members: Sequence[Member], pinned: Zone | None = None) -> Plan:
+    """Raises GpuprovError where the canary names nobody, or a host is in no failure domain, or at no site.
+
+    `pinned`: the policy's time zone, where it is not to be looked up on this machine."""
+    _refuse_lost([one.name for one in members if not one.domain], "in no failure domain", policy.domain)
+    _refuse_lost([one.name for one in members if not one.site], "at no site", policy.site)
     first = _canaries(policy, members)
     rest = [one for one in members if one.name not in first]
     batches = (
@@ -85,10 +94,18 @@ def planned(policy: Policy, members: Sequence[Member]) -> Plan:
     return Plan(
         policy=policy,
         domains={one.name: one.domain for one in members},
+        sites={one.name: one.site for one in members if one.site},
         batches=tuple(batches),
         spans=tuple(map(parsed, windows.open)) if windows else (),
-        zone=zone(windows.time_zone) if windows else None,
+        zone=(pinned or zone(windows.time_zone)) if windows else None,
     )
+
+
+def _refuse_lost(lost: Sequence[str], where: str, by: str | None) -> None:
+    if by and lost:
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        hint = f"put it below the group {by}, or set the variable {by} of it"
+        raise GpuprovError(f"{lost[0]}{more}: {where} ({by})", hint)
 
 
 def _canaries(policy: Policy, members: Sequence[Member]) -> set[str]:

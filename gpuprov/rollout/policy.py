@@ -62,7 +62,7 @@ class Limits(Fragment, frozen=True):
         ]
         | None
     ) = None
-    jobs: Annotated[int, msgspec.Meta(ge=1, le=64, description="Processes (`gpuprov work`) at once")] = 2
+    jobs: Annotated[int, msgspec.Meta(ge=1, le=64, description="Processes (`gpuprov work`) at once, at each site")] = 2
     job_size: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Hosts of one process, at most")] = 50
 
 
@@ -139,6 +139,12 @@ class Policy(Fragment, frozen=True):
         str | None,
         msgspec.Meta(
             description="The failure domain: a group, whose child groups are the domains, or a host variable (rack)"
+        ),
+    ] = None
+    site: Annotated[
+        str | None,
+        msgspec.Meta(
+            description="From where hosts are reached: a group, whose child groups are the sites, or a host variable (site)"
         ),
     ] = None
     canary: Canary = Canary()

@@ -14,9 +14,10 @@ from gpuprov.errors import GpuprovError
 from gpuprov.rollout import policy as policies
 from gpuprov.rollout.addresses import reached
 from gpuprov.rollout.events import Act, Started
+from gpuprov.rollout.kept import Kept
 from gpuprov.rollout.planned import Member, Plan, planned
 from gpuprov.rollout.policy import Policy
-from gpuprov.rollout.store import Kept, Store
+from gpuprov.rollout.store import Store
 from gpuprov.slices import cut, stored
 from gpuprov.slices.frozen import raw_hosts
 from gpuprov.slices.model import Fleet
@@ -56,14 +57,19 @@ class Project:
 
 
 def members(fleet: Fleet, policy: Policy) -> list[Member]:
-    """The hosts with their failure domains."""
-    domains = cut.domains(fleet, policy.domain or "")
-    return [Member(host.name, host.groups, domain) for host, domain in zip(fleet.hosts, domains, strict=True)]
+    """The hosts with their failure domains and sites."""
+    told = [cut.domains(fleet, by or "") for by in (policy.domain, policy.site)]
+    return [Member(host.name, host.groups, *where) for host, *where in zip(fleet.hosts, *told, strict=True)]
+
+
+def addresses(fleet: Fleet) -> list[tuple[str, str]]:
+    """Each host's addresses, by which it is one in all inventories, and its name."""
+    return [(address, name) for name, address in reached(raw_hosts(fleet.hosts, fleet.specs))]
 
 
 def begin(store: Store, project: Project, policy_text: bytes, at: float) -> None:
     """Keep a new roll-out. Raises GpuprovError where it may not be."""
-    hosts = [*reached(raw_hosts(project.fleet.hosts, project.fleet.specs))]
+    hosts = [(name, address) for address, name in addresses(project.fleet)]
     kept = Kept(project.id, project.fleet.digest, at, project.user, True, len(project.fleet.hosts))
     files = {
         FLEET: stored.text(project.fleet).encode(),

@@ -84,6 +84,11 @@ class State:
         """The first that is not over."""
         return next((one for one in self.plan.batches if one.number not in self.over), None)
 
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way, which comes to its end whatever people say."""
+        return bool(self.jobs) or any(one.stage in OUT - {"ready"} for one in self.hosts.values())
+
     def add(self, event: Event) -> None:
         """What follows from one more event."""
         self.seen += 1

@@ -17,14 +17,11 @@ import msgspec
 
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
-from gpuprov.inventory.names import folded as names
 from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.rollout.events import Event
+from gpuprov.rollout.kept import FILE, Kept, checked_id, chosen, overlaps, used
 
 FORMAT = 1
-FILE = "rollouts.sqlite"
-ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?")
-"""A roll-out's id is also the run's, by which locks, drains and results know what is theirs."""
 PATIENCE = 30.0
 """Seconds that a process waits for another to have recorded."""
 LARGEST = 64 << 20
@@ -38,17 +35,6 @@ CREATE TABLE events (
 CREATE TRIGGER events_stay BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'events are never changed'); END;
 CREATE TRIGGER events_remain BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'events are never removed'); END;
 """
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """A roll-out as the list of them has it."""
-
-    id: str
-    fleet: str
-    begun: float
-    by: str
-    open: bool
-    hosts: int
 
 
 class Store:
@@ -110,15 +96,10 @@ class Store:
         """A new roll-out over these hosts, each with an address at which it is reached, or several, with these files in its folder.
 
         Raises GpuprovError for an id that was used, and where an open roll-out has one of the hosts."""
-        if not ID.fullmatch(kept.id) or kept.id.startswith(FILE):
-            told = (
-                f"allowed: at most 42 letters, digits, dots, - and _, with a letter or digit at both ends; not {FILE}"
-            )
-            raise GpuprovError(f"a roll-out cannot be called {kept.id[:80]!r}", told)
+        checked_id(kept.id)
         with self._writing():
             if self._db.execute("SELECT 1 FROM rollouts WHERE id = ?", (kept.id,)).fetchone():
-                hint = f"go on with it: gpuprov rollout resume {kept.id}; or take another --id"
-                raise GpuprovError(f"there is a roll-out {kept.id} already", hint)
+                raise used(kept.id)
             self._refuse_overlap([address for _, address in hosts])
             row = (kept.id, kept.fleet, kept.begun, kept.by, 1)
             self._db.execute("INSERT INTO rollouts VALUES (?, ?, ?, ?, ?)", row)
@@ -154,9 +135,7 @@ class Store:
         ).fetchall()
         if found:
             other = found[0][0]
-            mine = names(host for rollout, host in found if rollout == other)
-            hint = f"let it end, or end it: gpuprov rollout abort {other}; or leave these hosts out with --limit"
-            raise GpuprovError(f"the roll-out {other} is open and has {mine} too; nothing was started", hint)
+            raise overlaps(other, [host for rollout, host in found if rollout == other])
 
     def record(self, rollout: str, seen: int, events: Sequence[Event], *, over: bool = False) -> bool:
         """Record events after the first `seen`, all or none; False where others have been meanwhile. `over`: the last ones."""
@@ -193,19 +172,4 @@ class Store:
 
     def one(self, rollout: str = "") -> Kept:
         """The roll-out of this id; without one, the only one that is open. Raises GpuprovError."""
-        known = self.all()
-        if rollout:
-            if found := next((one for one in known if one.id == rollout), None):
-                return found
-            there = ", ".join(one.id for one in known[-5:])
-            hint = f"the last ones: {there}" if there else "begin one: gpuprov rollout start"
-            raise GpuprovError(f"there is no roll-out {rollout}", hint)
-        is_open = [one for one in known if one.open]
-        if len(is_open) != 1:
-            told = (
-                f"{len(is_open)} roll-outs are open: {', '.join(one.id for one in is_open)}"
-                if is_open
-                else "no roll-out is open"
-            )
-            raise GpuprovError(told, "name one; gpuprov rollout status lists them")
-        return is_open[0]
+        return chosen(self.all(), rollout)

@@ -54,6 +54,60 @@ def zone(name: str) -> Zone | None:
         return None
 
 
+class Pinned(tzinfo):
+    """A zone by its changes: from each moment on, so many seconds east of UTC. It is the same wherever, and whenever, it is asked."""
+
+    def __init__(self, changes: Sequence[tuple[float, int]]) -> None:
+        self._changes = changes
+
+    def utcoffset(self, moment: datetime | None) -> timedelta:
+        """Of a local time; `fold` tells which one of an hour that comes twice is meant."""
+        offset = self._changes[0][1]
+        if moment is None:
+            return timedelta(seconds=offset)
+        wall = moment.replace(tzinfo=UTC).timestamp()
+        for at, after in self._changes[1:]:
+            edge = min(offset, after) if moment.fold else max(offset, after)
+            if wall < at + edge:
+                break
+            offset = after
+        return timedelta(seconds=offset)
+
+    def fromutc(self, moment: datetime) -> datetime:
+        """Local time; the second one of an hour that comes twice is told by `fold`."""
+        plain = moment.replace(tzinfo=UTC)
+        now = plain.timestamp()
+        past = [change for change in self._changes if change[0] <= now] or [self._changes[0]]
+        local = (plain + timedelta(seconds=past[-1][1])).replace(tzinfo=self)
+        again = len(past) > 1 and now - past[-1][0] < past[-2][1] - past[-1][1]
+        return local.replace(fold=int(again))
+
+    def tzname(self, moment: datetime | None) -> str:
+        return str(self.utcoffset(moment))
+
+    def dst(self, _moment: datetime | None) -> timedelta:
+        return timedelta(0)
+
+
+def changes(of: Zone, begin: float, end: float) -> list[tuple[float, int]]:
+    """A zone's offset at the beginning, and each change of it until the end, to the second."""
+
+    def offset(at: float) -> int:
+        return int((datetime.fromtimestamp(at, of).utcoffset() or timedelta(0)).total_seconds())
+
+    first = int(begin)
+    found = [(float(first), offset(first))]
+    for day in range(first, int(end), 86400):
+        before, after = day, day + 86400
+        if offset(before) == offset(after):
+            continue
+        while after - before > 1:
+            middle = (before + after) // 2
+            before, after = (middle, after) if offset(middle) == offset(before) else (before, middle)
+        found.append((float(after), offset(after)))
+    return found
+
+
 def is_open(spans: Sequence[Span], zone: Zone, now: float, margin: int = 0) -> bool:
     """Whether a window is open at this moment (seconds since 1970, UTC) and for `margin` seconds more."""
     return any(begin <= now and now + margin < end for begin, end in _around(spans, zone, now))

@@ -18,7 +18,8 @@ import msgspec
 import pytest
 
 from gpuprov.__main__ import main
-from gpuprov.rollout import command, engine, events, project, store
+from gpuprov.rollout import command, engine, events, project, said, store
+from gpuprov.rollout.embedded import Embedded
 from gpuprov.rollout.jobs import Worker
 from gpuprov.rollout.state import Job
 from gpuprov.rollout.status import schema_text
@@ -154,19 +155,19 @@ def test_who_may_approve_does(site: Path, monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.delenv("SUDO_USER", raising=False)
     policy = f"gpuprov_rollout: 1\ncanary: {{count: 1}}\napprovals: [{{before: batches, by: [{getpass.getuser()}]}}]\n"
     (site / "rollout.yaml").write_text(policy)
-    answers: list[int] = []
+    answers: list[bool] = []
 
     def other() -> None:
         kept = store.Store(site / "state" / "gpuprov" / "rollout")
         while not any(isinstance(one, events.BatchOver) for one in kept.events("friday")):
             time.sleep(0.05)
-        answers.append(command.approve("friday", ""))
+        answers.append(bool(command.say(Embedded(), "friday", said.Approve(by=getpass.getuser()))))
 
     thread = threading.Thread(target=other)
     thread.start()
     assert start(monkeypatch) == 0
     thread.join()
-    assert answers == [0]
+    assert answers == [True]
     assert f'waits for the approval of "batches" by 1 of {getpass.getuser()}' in capsys.readouterr().err
 
 

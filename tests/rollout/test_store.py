@@ -14,7 +14,8 @@ import pytest
 
 from gpuprov.errors import GpuprovError
 from gpuprov.rollout import events
-from gpuprov.rollout.store import Kept, Store
+from gpuprov.rollout.kept import Kept
+from gpuprov.rollout.store import Store
 
 HOSTS = [("gpu001", "192.0.2.1"), ("gpu002", "192.0.2.2"), ("gpu003", "192.0.2.3")]
 FIRST = events.Started(at=1.0, by="alice")

@@ -1,0 +1,42 @@
+"""The command worker: a site's hands, for roll-outs on Temporal."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gpuprov.cli import engine, options
+
+
+@click.command(short_help="Do a site's jobs of roll-outs on Temporal.")
+@click.option("--site", default="default", show_default=True, metavar="NAME", help="As the policy's site has it.")
+@engine.temporal
+@options.inventories("secrets", "Take the secrets that jobs name from this inventory; repeatable.", "--secrets")
+@click.option("--without-secrets", is_flag=True, help="Go on without them: keys or an agent are enough.")
+@click.option("--vault-password-file", "vault_files", multiple=True, type=click.Path(), help="As Ansible's.")
+@click.option("-f", "--forks", type=click.IntRange(min=1), help="Hosts that one process reaches at a time, at most.")
+@click.option("-u", "--user", metavar="NAME", help="Log in as this user, where the inventory names none.")
+@options.common
+def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **given: Any) -> int:
+    """Do the jobs of one site, until SIGTERM or Ctrl-C. It reaches its hosts over ssh, and dials out to Temporal; nothing dials in.
+
+    Each job is a process of its own (gpuprov work). One that is under way when its worker ends goes on, and the next worker on this
+    machine waits for it. Needs pip install 'gpuprov[fleet]'.
+
+    \b
+    Example: gpuprov worker --site berlin --address temporal.example.com:7233
+    """
+    reached = engine.connection(given)
+    from gpuprov.rollout.temporal import worker as working
+    from gpuprov.rollout.temporal.files import default_folder
+
+    words = [sys.executable, "-P", "-m", "gpuprov", "work"]
+    for option, value in (("--forks", given["forks"]), ("--user", given["user"])):
+        words += [option, str(value)] if value else []
+    words += ["--without-secrets"] if given["without_secrets"] else []
+    words += [word for one in secrets for word in ("--secrets", str(Path(one).absolute()))]
+    words += [word for one in vault_files for word in ("--vault-password-file", str(Path(one).absolute()))]
+    return working.run(reached, site, given["folder"] or default_folder(), words)

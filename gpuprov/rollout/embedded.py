@@ -1,0 +1,74 @@
+"""The embedded engine as the commands see it: this machine, this user, SQLite and a folder for each roll-out."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+
+from gpuprov import reading
+from gpuprov.drain import check_client
+from gpuprov.rollout import project
+from gpuprov.rollout.base import Now, Tell
+from gpuprov.rollout.engine import NOW, Engine, is_carried_out
+from gpuprov.rollout.events import Event
+from gpuprov.rollout.kept import Kept
+from gpuprov.rollout.planned import Plan
+from gpuprov.rollout.project import Project
+from gpuprov.rollout.said import Said, event_of
+from gpuprov.rollout.state import folded
+from gpuprov.rollout.store import Store
+
+
+class Embedded:
+    """The roll-outs of this user on this machine."""
+
+    def __init__(self) -> None:
+        self._store = Store()
+
+    def all(self) -> list[Kept]:
+        return self._store.all()
+
+    def one(self, rollout: str = "") -> Kept:
+        return self._store.one(rollout)
+
+    def plan(self, rollout: str) -> Plan:
+        return project.load(self._store, rollout).plan
+
+    def policy(self, rollout: str) -> str:
+        return hashlib.sha256((self._store.place(rollout) / project.POLICY).read_bytes()).hexdigest()
+
+    def events(self, rollout: str, seen: int = 0) -> list[Event]:
+        return self._store.events(rollout, seen)
+
+    def now(self, rollout: str) -> Now | None:
+        place = self._store.place(rollout)
+        if not is_carried_out(place):
+            return None
+        try:
+            return reading.typed_json(reading.contents(str(place / NOW)), Now)
+        except (OSError, reading.Unreadable):
+            return Now()
+
+    def results(self, rollout: str) -> str:
+        return str(self._store.place(rollout) / "results")
+
+    def check(self, made: Project) -> None:
+        if made.policy.drain:
+            check_client(made.policy.drain.adapter)
+
+    def begin(self, made: Project, policy_text: bytes) -> None:
+        project.begin(self._store, made, policy_text, time.time())
+
+    def say(self, rollout: str, said: Said) -> Event | None:
+        plan = self.plan(rollout)
+        while True:
+            state = folded(plan, self._store.events(rollout))
+            event = event_of(said, rollout, state, time.time())
+            if event is None or self._store.record(rollout, state.seen, [event]):
+                return event
+
+    def carry_out(self, rollout: str, tell: Tell) -> bool:
+        if is_carried_out(self._store.place(rollout)):
+            return False
+        Engine(self._store, project.load(self._store, rollout), tell=tell).run()
+        return True

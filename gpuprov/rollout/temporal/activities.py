@@ -1,0 +1,139 @@
+"""What a worker does: jobs and questions of its site; files and claims for the workflows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from temporalio import activity
+from temporalio.client import Client, WithStartWorkflowOperation, WorkflowExecutionStatus
+from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from gpuprov.drain import Adapter, Step
+from gpuprov.errors import GpuprovError
+from gpuprov.rollout import drains
+from gpuprov.rollout.events import HostEnd
+from gpuprov.rollout.jobs import Worker
+from gpuprov.rollout.project import Project, addresses
+from gpuprov.rollout.state import Job
+from gpuprov.rollout.temporal import messages
+from gpuprov.rollout.temporal.files import Files
+from gpuprov.rollout.temporal.hosts import Hosts
+from gpuprov.rollout.temporal.messages import Answers, JobAsked, JobEnded, Questions, Refusal
+
+TICK = 0.5
+"""Seconds between two looks at a job's results; each look is a heartbeat, which the SDK sends less often."""
+BEAT = 5.0
+
+
+class Activities:
+    """Of one worker. `words`: the program that does a job, with the options that this worker gives it."""
+
+    def __init__(self, client: Client, files: Files, words: Sequence[str]) -> None:
+        self._client, self._files, self._words = client, files, tuple(words)
+        self._at_once = asyncio.Semaphore(drains.AT_ONCE)
+
+    @activity.defn(name="load")
+    async def load(self, fleet: str, policy: str) -> Any:
+        """The members of a fleet, and a policy."""
+        try:
+            return messages.plain(await asyncio.to_thread(self._files.loaded, fleet, policy))
+        except GpuprovError as error:
+            raise ApplicationError(error.message, type="files") from error
+
+    @activity.defn(name="claim")
+    async def claim(self, rollout: str, fleet: str) -> Any:
+        """Have the hosts of a fleet for a roll-out; or who has some of them. What a roll-out had that was terminated is free."""
+        try:
+            hosts = messages.packed(await asyncio.to_thread(self._hosts, fleet))
+        except GpuprovError as error:
+            raise ApplicationError(error.message, type="files") from error
+        while found := await self._registry(Hosts.claim, [rollout, hosts]):
+            if await self._is_open(msgspec.convert(found, Refusal).rollout):
+                return found
+            await self._registry(Hosts.release, [msgspec.convert(found, Refusal).rollout])
+        return None
+
+    def _hosts(self, fleet: str) -> list[tuple[str, str]]:
+        return addresses(self._files.fleet_of(fleet))
+
+    @activity.defn(name="release")
+    async def release(self, rollout: str) -> None:
+        """Its hosts are free for another one."""
+        await self._registry(Hosts.release, [rollout])
+
+    async def _registry(self, update: Any, words: list[str]) -> Any:
+        begin: Any = WithStartWorkflowOperation(
+            Hosts.run,
+            {},
+            id=messages.HOSTS,
+            task_queue=messages.HOSTS_QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
+        return await self._client.execute_update_with_start_workflow(update, args=words, start_workflow_operation=begin)
+
+    async def _is_open(self, rollout: str) -> bool:
+        try:
+            found = await self._client.get_workflow_handle(messages.workflow_id(rollout)).describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return found.status == WorkflowExecutionStatus.RUNNING
+
+    @activity.defn(name="work")
+    async def work(self, words: dict[str, Any]) -> Any:
+        """Do a job, as a process of its own. One that an earlier worker here has begun and that lives is waited for."""
+        asked = msgspec.convert(words, JobAsked)
+        try:
+            made = await self._made(asked.rollout, asked.fleet, asked.policy)
+        except GpuprovError as error:
+            return messages.plain(JobEnded(ends=(), message=error.message))
+        return messages.plain(await self._worked(asked, made))
+
+    async def _worked(self, asked: JobAsked, made: Project) -> JobEnded:
+        job = Job(asked.number, asked.act, asked.hosts, {*asked.hosts})
+        place = self._files.place(asked.rollout)
+        words = [*self._words, "--run", asked.rollout, *made.words(asked.act)]
+        worker, begun = Worker(place, asked.rollout, job, words), False
+        ends: dict[str, HostEnd] = {}
+        while True:
+            lives = worker.lives()  # before its results are read: what it wrote last is among them then
+            ends |= {one.host: one for one in worker.new()}
+            activity.heartbeat(len(ends), len(job.hosts))
+            if not lives and (begun or len(ends) == len(job.hosts)):
+                message = "" if len(ends) == len(job.hosts) else worker.last_words()
+                return JobEnded(ends=tuple(ends.values()), message=message)
+            if not lives:
+                job.left -= ends.keys()
+                await asyncio.to_thread(worker.start, made.fleet)
+                begun = True
+            await asyncio.sleep(TICK)
+
+    @activity.defn(name="ask")
+    async def ask(self, words: dict[str, Any]) -> Any:
+        """Drain hosts, look whether they are free, give them back."""
+        given = msgspec.convert(words, Questions)
+        try:
+            adapter = (await self._made(given.rollout, given.fleet, given.policy)).adapter
+        except GpuprovError as error:
+            raise ApplicationError(error.message, type="files") from error
+        assert adapter is not None, "only a policy with an adapter drains"
+        calls = asyncio.gather(*(self._one(adapter, ask, host, given.rollout) for ask, host in given.asked))
+        while not (await asyncio.wait([calls], timeout=BEAT))[0]:
+            activity.heartbeat()
+        return messages.plain(Answers(tuple(calls.result())))
+
+    async def _one(self, adapter: Adapter, ask: drains.Ask, host: str, run: str) -> Step:
+        async with self._at_once:
+            try:
+                return await asyncio.to_thread(drains.asked, adapter, ask, host, run)
+            except GpuprovError as error:
+                return Step(host="", node="", state="unknown", message=error.message)
+
+    async def _made(self, rollout: str, fleet: str, policy: str) -> Project:
+        return await asyncio.to_thread(self._files.project, rollout, fleet, policy)

@@ -1,0 +1,97 @@
+"""Draining and returning hosts, in the workflow: what is due is asked of a site's worker at once; between two looks a timer runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    import msgspec
+
+    from gpuprov.drain import Step
+    from gpuprov.rollout import decide
+    from gpuprov.rollout.drains import Ask, follows, waited_for
+    from gpuprov.rollout.events import Event
+    from gpuprov.rollout.planned import Plan
+    from gpuprov.rollout.policy import seconds
+    from gpuprov.rollout.state import State
+    from gpuprov.rollout.temporal import messages
+    from gpuprov.rollout.temporal.messages import Answers, Begin, Questions
+
+LONGEST = timedelta(hours=1)
+AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
+
+
+class Asking:
+    """One call at a time for a host."""
+
+    def __init__(self, begin: Begin, plan: Plan, add: Callable[[Event], None], wake: Callable[[], None]) -> None:
+        self._begin, self._plan, self._add, self._wake = begin, plan, add, wake
+        self._poll = float(seconds(plan.policy.drain.poll)) if plan.policy.drain else 0.0
+        self._out: set[str] = set()
+        self._asked: dict[str, tuple[Ask, float]] = {}
+        self._calls: dict[str, asyncio.Task[None]] = {}
+        self.waits: dict[str, str] = {}
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is waited for."""
+        return bool(self._calls)
+
+    def go_on(self, state: State, returns: Iterable[decide.Return], now: float) -> float | None:
+        """Ask what is due; when something more will be."""
+        wanted: dict[str, Ask] = {one.host: "return" if one.green else "keep" for one in returns}
+        for name, host in state.hosts.items():
+            if host.stage == "draining" and name not in wanted:
+                wanted[name] = "drained" if name in self._out else "drain"
+        for name in [one for one in self._asked if one not in wanted and one not in self._calls]:
+            del self._asked[name]
+            self.waits.pop(name, None)
+            self._out.discard(name)
+        due: dict[str, Ask] = {}
+        later: list[float] = []
+        for name, ask in wanted.items():
+            if name in self._calls:
+                continue
+            before, at = self._asked.get(name, (ask, now))
+            if before != ask or at <= now:
+                due[name] = ask
+            else:
+                later.append(at)
+        for site, hosts in self._plan.by_site(due).items():
+            task = asyncio.create_task(self._ask(site, [(due[name], name) for name in hosts]))
+            self._calls.update(dict.fromkeys(hosts, task))
+        return min(later, default=None)
+
+    async def _ask(self, site: str, asked: list[tuple[Ask, str]]) -> None:
+        begin = self._begin
+        words = Questions(rollout=begin.rollout, fleet=begin.fleet, policy=begin.policy, asked=tuple(asked))
+        try:
+            told = await workflow.execute_activity(
+                "ask",
+                messages.plain(words),
+                task_queue=messages.queue(site),
+                start_to_close_timeout=LONGEST,
+                heartbeat_timeout=timedelta(seconds=begin.heartbeat),
+                retry_policy=AGAIN,
+            )
+            steps = msgspec.convert(told, Answers).steps
+        except ActivityError as error:
+            broken = Step(host="", node="", state="unknown", message=str(error.cause or error))
+            steps = (broken,) * len(asked)
+        now = workflow.now().timestamp()
+        for (ask, name), step in zip(asked, steps, strict=True):
+            del self._calls[name]
+            self._asked[name] = (ask, now + self._poll)
+            if event := follows(ask, name, step, now):
+                self._add(event)
+                continue
+            if (ask, step.state) == ("drain", "done"):
+                self._out.add(name)
+            self.waits[name] = waited_for(step)
+        self._wake()

@@ -1,0 +1,72 @@
+"""Payloads encrypted before they leave a machine (AES-256-GCM): the server and its database keep what they cannot read."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import PayloadCodec
+
+from gpuprov import reading
+from gpuprov.errors import GpuprovError
+
+ENCODING, KEY = b"binary/gpuprov-aes256gcm", "gpuprov-key"
+"""The encoding that a payload says it has, and where it names its key."""
+NONCE = 12
+
+
+class Encrypted(PayloadCodec):
+    """The first key encrypts; each of them decrypts, so that a key can be replaced while roll-outs are open."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._keys = {hashlib.sha256(key).hexdigest()[:16].encode(): AESGCM(key) for key in keys}
+        self._first = next(iter(self._keys))
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """Each of them as an encrypted one."""
+        return [self._encrypted(one) for one in payloads]
+
+    def _encrypted(self, one: Payload) -> Payload:
+        nonce = os.urandom(NONCE)
+        data = nonce + self._keys[self._first].encrypt(nonce, one.SerializeToString(), self._first)
+        return Payload(metadata={"encoding": ENCODING, KEY: self._first}, data=data)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        """What was encrypted. One that is not encrypted is refused: nobody who lacks the key has anything to say."""
+        return [self._decrypted(one) for one in payloads]
+
+    def _decrypted(self, one: Payload) -> Payload:
+        name = one.metadata.get(KEY, b"")
+        if one.metadata.get("encoding") != ENCODING:
+            raise ValueError("a payload is not encrypted, and this side has a --payload-key")
+        if name not in self._keys:
+            raise ValueError(f"a payload is encrypted with the key {name.decode(errors='replace')}, which is not here")
+        try:
+            found = Payload.FromString(self._keys[name].decrypt(one.data[:NONCE], one.data[NONCE:], name))
+        except InvalidTag:
+            raise ValueError("a payload was altered after it was encrypted") from None
+        assert isinstance(found, Payload)
+        return found
+
+
+def key(path: Path) -> bytes:
+    """The key in a file: 32 random bytes in base64. Raises GpuprovError where it has none, or others may read it."""
+    hint = f"openssl rand -base64 32 > {path}; chmod 600 {path}"
+    try:
+        data = reading.own_contents(str(path), 4096)
+        if path.stat().st_mode & 0o077:
+            raise GpuprovError(f"{path}: others may read the key", f"chmod 600 {path}")
+        found = base64.b64decode(data, validate=False) if data else b""
+    except (OSError, reading.NotOwn, reading.Unreadable, binascii.Error) as error:
+        told = getattr(error, "strerror", None) or error
+        raise GpuprovError(f"{path}: the key cannot be read: {told}", hint) from error
+    if len(found) != 32:
+        raise GpuprovError(f"{path} has no key of 32 bytes in base64", hint)
+    return found

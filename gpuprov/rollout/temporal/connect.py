@@ -1,0 +1,88 @@
+"""How a Temporal server is reached: options first, then what Temporal's own environment variables and configuration file say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpuprov.errors import GpuprovError, UnreachableError
+
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+DEFAULT = "localhost:7233"
+HINT = "pip install 'gpuprov[fleet]'"
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command line says; empty: what Temporal's environment says."""
+
+    address: str = ""
+    namespace: str = ""
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_name: str = ""
+    payload_keys: tuple[Path, ...] = ()
+
+
+def check_installed() -> None:
+    """Raise GpuprovError where Temporal's SDK is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("temporalio") is None:
+        raise GpuprovError("Temporal's SDK (temporalio) is not installed, which this engine needs", HINT)
+
+
+def _settings(given: Connection) -> dict[str, Any]:
+    from temporalio.envconfig import ClientConfigProfile
+    from temporalio.service import TLSConfig
+
+    try:
+        found: dict[str, Any] = {**ClientConfigProfile.load().to_client_connect_config()}
+    except RuntimeError as error:
+        raise GpuprovError(f"Temporal's configuration cannot be read: {error}") from error
+    found["target_host"] = given.address or found.get("target_host", DEFAULT)
+    found["namespace"] = given.namespace or found.get("namespace", "default")
+    if given.tls_ca or given.tls_cert or given.tls_name:
+        if (given.tls_cert is None) != (given.tls_key is None):
+            raise GpuprovError("--tls-cert and --tls-key go together", "name both files")
+        found["tls"] = TLSConfig(
+            server_root_ca_cert=_bytes(given.tls_ca),
+            domain=given.tls_name or None,
+            client_cert=_bytes(given.tls_cert),
+            client_private_key=_bytes(given.tls_key),
+        )
+    return found
+
+
+def _bytes(path: Path | None) -> bytes | None:
+    try:
+        return path.read_bytes() if path else None
+    except OSError as error:
+        raise GpuprovError(f"{path} cannot be read: {error.strerror}") from error
+
+
+async def connected(given: Connection) -> Client:
+    """A client. Raises GpuprovError where the server is not reached."""
+    import dataclasses
+
+    from temporalio.client import Client
+    from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes
+
+    settings = _settings(given)
+    converter = DataConverter.default
+    if given.payload_keys:
+        from gpuprov.rollout.temporal.codec import Encrypted, key
+
+        codec = Encrypted([key(one) for one in given.payload_keys])
+        failures = DefaultFailureConverterWithEncodedAttributes
+        converter = dataclasses.replace(converter, payload_codec=codec, failure_converter_class=failures)
+    try:
+        return await Client.connect(**settings, data_converter=converter)
+    except (RuntimeError, ValueError) as error:
+        told = f"Temporal at {settings['target_host']} is not reached: {error}"
+        hint = "--address HOST:PORT; --tls-ca, --tls-cert and --tls-key where the server wants TLS"
+        raise UnreachableError(told, hint) from error

@@ -1,0 +1,259 @@
+"""Temporal as the commands see it: what was begun stays with the server, and workers carry it out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from gpuprov import console
+from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.rollout.base import Now, Tell
+from gpuprov.rollout.events import Event
+from gpuprov.rollout.kept import Kept, checked_id, chosen, is_over, overlaps, used
+from gpuprov.rollout.planned import Plan
+from gpuprov.rollout.project import Project
+from gpuprov.rollout.said import Said
+from gpuprov.rollout.state import State
+from gpuprov.rollout.temporal import messages
+from gpuprov.rollout.temporal.connect import Connection, connected
+from gpuprov.rollout.temporal.files import Files
+from gpuprov.rollout.temporal.messages import Begin, Loaded, Refusal, Site
+from gpuprov.rollout.temporal.workflow import Rollout
+from gpuprov.rollout.text import line
+
+PATIENCE = timedelta(seconds=30)
+LOOKED = 1.0
+"""Seconds between two looks of whoever waits for a roll-out."""
+MOST = 20_000
+"""Hosts of one roll-out: what is known of them is handed on in one payload, of 2 MB at most, where a long history is begun anew."""
+T = TypeVar("T")
+GONE = (WorkflowExecutionStatus.CONTINUED_AS_NEW, WorkflowExecutionStatus.FAILED)
+
+
+class Temporal:
+    """The roll-outs of one namespace."""
+
+    def __init__(self, given: Connection, folder: Path) -> None:
+        self._given, self._files = given, Files(folder)
+        self._runner = asyncio.Runner()
+        self._client: Client = self._asked(connected(given))
+        self._plans: dict[str, Plan] = {}
+        self.heartbeat = 60.0
+
+    def _asked(self, call: Coroutine[Any, Any, T]) -> T:
+        try:
+            return self._runner.run(call)
+        except WorkflowQueryFailedError as error:
+            raise GpuprovError(f"Temporal: {error}") from error
+        except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+            raise UnreachableError(*_told(error)) from error
+
+    def _handle(self, rollout: str) -> WorkflowHandle[Any, Any]:
+        return self._client.get_workflow_handle(messages.workflow_id(rollout))
+
+    def _query(self, rollout: str, name: str, *words: Any) -> Any:
+        call = self._handle(rollout).query(name, *words, rpc_timeout=PATIENCE)
+        return self._asked(call)
+
+    def all(self) -> list[Kept]:
+        async def listed() -> list[Kept]:
+            found = self._client.list_workflows(f'WorkflowType = "{messages.ROLLOUT}"')
+            return [await _kept(one) async for one in found if one.status not in GONE]
+
+        return sorted(self._asked(listed()), key=lambda one: (one.begun, one.id))
+
+    def one(self, rollout: str = "") -> Kept:
+        if not rollout:
+            return chosen(self.all())
+
+        async def described() -> Kept | None:
+            try:
+                found = await self._handle(rollout).describe()
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND:
+                    return None
+                raise
+            return None if found.status in GONE else await _kept(found)
+
+        return self._asked(described()) or chosen(self.all(), rollout)
+
+    def plan(self, rollout: str) -> Plan:
+        if rollout not in self._plans:
+            found = self._query(rollout, "plan")
+            if found is None:
+                told = f"the roll-out {rollout} has not begun yet: no worker has read its files"
+                raise GpuprovError(told, "gpuprov worker says what it lacks; then ask again")
+            self._plans[rollout] = msgspec.convert(found, Loaded).plan()
+        return self._plans[rollout]
+
+    def policy(self, rollout: str) -> str:
+        async def memo() -> str:
+            return str((await (await self._handle(rollout).describe()).memo())["policy"])
+
+        return self._asked(memo())
+
+    def events(self, rollout: str, seen: int = 0) -> list[Event]:
+        found: list[Event] = []
+        while True:
+            some = messages.unpacked(self._query(rollout, "events", seen + len(found)), list[Event])
+            found += some
+            if len(some) < messages.EVENTS_AT_ONCE:
+                return found
+
+    def now(self, rollout: str) -> Now | None:
+        is_open = self.one(rollout).open
+        if not is_open or not self._has_worker(messages.QUEUE, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW):
+            return None
+        found = msgspec.convert(self._query(rollout, "now"), Site)
+        lacking = [*self._without_worker(self.plan(rollout))]
+        return Now(waits=[*found.waits, *lacking], until=found.until, hosts=found.hosts)
+
+    def _without_worker(self, plan: Plan) -> list[str]:
+        """Sites of which nobody asks for work."""
+        activity = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+        sites = dict.fromkeys(plan.sites.get(name, "") or "default" for name in plan.domains)
+        return [
+            f"no worker of site {site} is there: gpuprov worker --site {site}"
+            for site in sites
+            if not self._has_worker(messages.queue(site), activity)
+        ]
+
+    def _has_worker(self, queue: str, kind: TaskQueueType.ValueType) -> bool:
+        asked = DescribeTaskQueueRequest(
+            namespace=self._client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
+        )
+        return bool(self._asked(self._client.workflow_service.describe_task_queue(asked)).pollers)
+
+    def results(self, rollout: str) -> str:
+        folder = self._files.place(rollout) / "results"
+        return str(folder) if folder.is_dir() else ""
+
+    def check(self, made: Project) -> None:
+        checked_id(made.id)
+        if len(made.fleet.hosts) > MOST:
+            told = f"{len(made.fleet.hosts):,} hosts in one roll-out: at most {MOST:,} on this engine"
+            raise GpuprovError(told, "one roll-out for each part of them: --limit")
+        if not self._has_worker(messages.QUEUE, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW):
+            told = f"no worker of this version is there ({messages.QUEUE}): nothing was begun"
+            raise GpuprovError(
+                told, "gpuprov worker --site SITE, at each site, with the same --address and --namespace"
+            )
+        for one in self._without_worker(made.plan):
+            console.progress(one)
+
+    def begin(self, made: Project, policy_text: bytes) -> None:
+        checked_id(made.id)
+        digest = self._files.keep(made, policy_text)
+        fleet, name = made.fleet.digest, made.id
+        begin = Begin(rollout=name, fleet=fleet, policy=digest, by=made.user, heartbeat=self.heartbeat)
+        about = {
+            "fleet": fleet,
+            "policy": digest,
+            "begun": time.time(),
+            "by": made.user,
+            "hosts": len(made.fleet.hosts),
+        }
+
+        async def started() -> Refusal | None:
+            handle = await self._client.start_workflow(
+                Rollout.run,
+                messages.plain(begin),
+                id=messages.workflow_id(name),
+                task_queue=messages.QUEUE,
+                id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+                memo=about,
+            )
+            found = await handle.execute_update(Rollout.begun, id=f"begun-{name}", rpc_timeout=PATIENCE)
+            return msgspec.convert(found, Refusal) if found else None
+
+        try:
+            if refused := self._asked(started()):
+                raise overlaps(refused.rollout, refused.hosts)
+        except WorkflowAlreadyStartedError as error:
+            raise used(name) from error
+
+    def say(self, rollout: str, said: Said) -> Event | None:
+        if not self.one(rollout).open:
+            raise is_over(rollout)
+        call = self._handle(rollout).execute_update("say", messages.plain(said), rpc_timeout=PATIENCE)
+        try:
+            found = self._asked(call)
+        except WorkflowUpdateFailedError as error:
+            raise _refusal(error) from error
+        return msgspec.convert(found, Event) if found else None
+
+    def carry_out(self, rollout: str, tell: Tell) -> bool:
+        """Workers do: this one only waits, until it is over or stopped, and what is not reached meanwhile is asked again."""
+        state: State | None = None
+        said: list[str] = []
+        while True:
+            try:
+                state = state or State(self.plan(rollout))
+                for event in self.events(rollout, state.seen):
+                    state.add(event)
+                    if words := line(event, state):
+                        tell(words)
+                waits = (self.now(rollout) or Now()).waits if not state.finished else []
+            except UnreachableError as error:
+                waits = [f"{error.message}; the roll-out goes on without this process"]
+            for why in waits:
+                if why not in said:
+                    tell(why)
+            said = waits
+            if state and (state.finished or (state.stopped and not state.busy)):
+                return True
+            self._pause(rollout, tell)
+
+    @staticmethod
+    def _pause(rollout: str, tell: Tell) -> None:
+        try:
+            time.sleep(LOOKED)
+        except KeyboardInterrupt:
+            tell(f"the roll-out goes on without this process; gpuprov rollout pause {rollout} stops new work")
+            raise
+
+
+async def _kept(found: WorkflowExecution) -> Kept:
+    memo = await found.memo()
+    name = found.id.removeprefix(messages.workflow_id(""))
+    is_open = found.status == WorkflowExecutionStatus.RUNNING
+    return Kept(name, memo["fleet"], float(memo["begun"]), memo["by"], is_open, int(memo["hosts"]))
+
+
+def _refusal(error: WorkflowUpdateFailedError) -> GpuprovError:
+    cause = error.cause
+    if isinstance(cause, ApplicationError):
+        return GpuprovError(cause.message, str(cause.details[0]) if cause.details else "")
+    return GpuprovError(f"Temporal: {cause or error}")
+
+
+def _told(error: Exception) -> tuple[str, str]:
+    """What went wrong between here and a worker."""
+    status = getattr(error, "status", None)
+    if status == RPCStatusCode.NOT_FOUND:
+        return "Temporal does not know this roll-out", "gpuprov rollout status --all lists what it knows"
+    if status == RPCStatusCode.UNAVAILABLE:
+        return f"Temporal is not reached: {error}", "see whether the server runs; then the same again"
+    hint = "see whether a worker runs: gpuprov worker --site SITE; then the same again"
+    return f"no worker has answered in {PATIENCE.seconds} s: {error}", hint

@@ -1,0 +1,93 @@
+"""The files of roll-outs on a worker's machine, by their digests: a fleet and a policy; jobs and results below a roll-out's id."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from functools import lru_cache
+from pathlib import Path
+
+from gpuprov import reading
+from gpuprov.errors import GpuprovError
+from gpuprov.report.files import refuse_anothers, state_folder, write_atomic
+from gpuprov.rollout import policy as policies
+from gpuprov.rollout import project
+from gpuprov.rollout.policy import Policy
+from gpuprov.rollout.project import Given, Project
+from gpuprov.rollout.temporal.messages import Loaded, packed, plain
+from gpuprov.rollout.windows import changes
+from gpuprov.slices import stored
+from gpuprov.slices.model import Fleet
+
+AHEAD = 10 * 366 * 86400
+"""Seconds for which changes of a time zone are known."""
+
+
+def default_folder() -> Path:
+    """Of this user."""
+    return state_folder("temporal")
+
+
+class Files:
+    """A folder of this user's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            refuse_anothers(folder)
+        except OSError as error:
+            hint = "name another folder with --folder"
+            raise GpuprovError(f"{folder}: roll-outs cannot be kept there: {error.strerror}", hint) from error
+        self.project = lru_cache(4)(self._project)
+
+    def fleet(self, digest: str) -> Path:
+        return self.folder / f"fleet-{digest}.json"
+
+    def policy(self, digest: str) -> Path:
+        return self.folder / f"policy-{digest}.yaml"
+
+    def place(self, rollout: str) -> Path:
+        """The folder of one roll-out: what its processes said, and results."""
+        return self.folder / rollout
+
+    def keep(self, made: Project, policy_text: bytes) -> str:
+        """Write both, and return the policy's digest."""
+        digest = hashlib.sha256(policy_text).hexdigest()
+        stored.save(made.fleet, self.fleet(made.fleet.digest))
+        write_atomic(self.policy(digest), policy_text.decode(), mode=0o600)
+        return digest
+
+    def fleet_of(self, digest: str) -> Fleet:
+        """The fleet of this digest. Raises GpuprovError where it is not here."""
+        found = stored.load_fleet(self._there(self.fleet(digest)))
+        if found.digest != digest:
+            raise GpuprovError(f"{self.fleet(digest)} is another fleet: its digest does not fit", "copy it again")
+        return found
+
+    def _project(self, rollout: str, fleet: str, policy: str) -> Project:
+        return Project(rollout, self.fleet_of(fleet), self._policy(policy), Given(words=()))
+
+    def _there(self, path: Path) -> Path:
+        if not path.is_file():
+            raise GpuprovError(f"{path} is not here", "copy it from the folder of whoever began the roll-out")
+        return path
+
+    def _policy(self, digest: str) -> Policy:
+        path = self._there(self.policy(digest))
+        try:
+            data = reading.own_contents(str(path), policies.LARGEST)
+        except (OSError, reading.NotOwn, reading.Unreadable) as error:
+            raise GpuprovError(f"{path} cannot be read: {error}") from error
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise GpuprovError(f"{path} was changed: its digest does not fit", "copy it again")
+        return policies.read(data, str(path))
+
+    def loaded(self, fleet: str, policy: str) -> Loaded:
+        """What a workflow needs of both."""
+        found = self.project("any", fleet, policy)
+        zone, now = found.plan.zone, time.time()
+        pinned = changes(zone, now - 366 * 86400, now + AHEAD) if zone else []
+        return Loaded(
+            members=packed(project.members(found.fleet, found.policy)), policy=plain(found.policy), zone=pinned
+        )

@@ -1,0 +1,48 @@
+"""The workflow that knows which open roll-out has which hosts: claims come one after another, and none is half done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from gpuprov.rollout.temporal import messages
+    from gpuprov.rollout.temporal.messages import Refusal
+
+
+@workflow.defn(name=messages.HOSTS)
+class Hosts:
+    """It stays open; where its history grows long it begins anew with what it knows."""
+
+    @workflow.init
+    def __init__(self, known: dict[str, str]) -> None:
+        self._known = dict(known)
+
+    @workflow.run
+    async def run(self, _known: dict[str, str]) -> None:
+        """Until its history is long."""
+        await workflow.wait_condition(
+            lambda: workflow.info().is_continue_as_new_suggested() and workflow.all_handlers_finished()
+        )
+        workflow.continue_as_new(self._known)
+
+    @workflow.update
+    def claim(self, rollout: str, hosts: str) -> dict[str, Any] | None:
+        """Have these hosts, packed pairs of address and name; or who has some of them."""
+        mine = dict(messages.unpacked(hosts, list[tuple[str, str]]))
+        for other, theirs in self._known.items():
+            if other == rollout:
+                continue
+            if shared := [
+                name for address, name in messages.unpacked(theirs, list[tuple[str, str]]) if address in mine
+            ]:
+                found: dict[str, Any] = messages.plain(Refusal(other, shared))
+                return found
+        self._known[rollout] = hosts
+        return None
+
+    @workflow.update
+    def release(self, rollout: str) -> None:
+        """It has ended."""
+        self._known.pop(rollout, None)

@@ -1,0 +1,78 @@
+"""`gpuprov worker`: does the jobs of one site, and has a part in carrying out roll-outs. It dials out; nothing dials in."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from gpuprov import console
+from gpuprov.rollout.temporal import messages
+from gpuprov.rollout.temporal.activities import Activities
+from gpuprov.rollout.temporal.connect import Connection, connected
+from gpuprov.rollout.temporal.files import Files
+from gpuprov.rollout.temporal.hosts import Hosts
+from gpuprov.rollout.temporal.workflow import Rollout
+
+JOBS = 64
+"""At once, of all roll-outs: the policies say how many each has."""
+
+
+def run(given: Connection, site: str, folder: Path, words: Sequence[str]) -> int:
+    """Until it is asked to end (SIGTERM, Ctrl-C). Jobs that run go on, and the next worker here waits for them."""
+    return asyncio.run(_run(given, site, Files(folder), words))
+
+
+async def _run(given: Connection, site: str, files: Files, words: Sequence[str]) -> int:
+    client = await connected(given)
+    over = asyncio.Event()
+    for one in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(one, over.set)
+    working = [asyncio.create_task(one.run()) for one in workers(client, site, files, words)]
+    console.progress(f"the worker of site {site} is at work; it keeps what it does in {files.folder}")
+    ending = asyncio.create_task(over.wait())
+    await asyncio.wait([ending, *working], return_when=asyncio.FIRST_COMPLETED)
+    for task in (ending, *working):
+        task.cancel()
+    for task in working:
+        with suppress(asyncio.CancelledError):
+            await task
+    return 0
+
+
+def sandbox() -> SandboxedWorkflowRunner:
+    """Where workflows run. gpuprov is loaded once: what a workflow uses of it is pure."""
+    return SandboxedWorkflowRunner(
+        restrictions=SandboxRestrictions.default.with_passthrough_modules("gpuprov", "msgspec")
+    )
+
+
+def workers(client: Client, site: str, files: Files, words: Sequence[str]) -> list[Worker]:
+    """Of the site's own queue, of the roll-outs', and of that which knows their hosts."""
+    does = Activities(client, files, words)
+    runner, end = sandbox(), timedelta(seconds=0)
+    return [
+        Worker(
+            client,
+            task_queue=messages.queue(site),
+            activities=[does.work, does.ask],
+            max_concurrent_activities=JOBS,
+            graceful_shutdown_timeout=end,
+        ),
+        Worker(
+            client,
+            task_queue=messages.QUEUE,
+            workflows=[Rollout],
+            activities=[does.load, does.claim, does.release],
+            workflow_runner=runner,
+            graceful_shutdown_timeout=end,
+        ),
+        Worker(client, task_queue=messages.HOSTS_QUEUE, workflows=[Hosts], workflow_runner=runner),
+    ]
