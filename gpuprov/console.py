@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpuprov.errors import GpuprovError
-from gpuprov.shown import cleaned, painted
+from gpuprov.shown import cleaned, painted, wrapped
 
 if TYPE_CHECKING:
     import threading
@@ -246,9 +246,7 @@ class Progress:
         waiting = list(self._waiting.items())
         shown = waiting[: max(rows - 5, 1)]
         room = min(max((len(host) for host, _ in shown), default=0), max(columns // 3, 8))
-        from textwrap import wrap
-
-        told = wrap(self._headline(now), max(columns, 20), break_long_words=False)
+        told = wrapped(self._headline(now), max(columns, 20))
         told += [f"  {_cut(host, room):<{room}} {clock(now - since):>5} {text}" for host, (text, since) in shown]
         if len(waiting) > len(shown):
             told.append(f"  and {len(waiting) - len(shown)} more")

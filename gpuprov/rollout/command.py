@@ -22,7 +22,8 @@ from gpuprov.rollout.project import Given, Project
 from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.status import Status, moment, standing, status
 from gpuprov.rollout.store import Kept, Store
-from gpuprov.rollout.text import as_text, count, line, wrapped
+from gpuprov.rollout.text import as_text, count, line
+from gpuprov.shown import hanging
 from gpuprov.slices.model import Fleet
 
 WATCHED = 1.0
@@ -93,7 +94,7 @@ def about(made: Project) -> list[str]:
         told.append(_batch(batch))
     if len(made.plan.batches) > SHOWN:
         told.append(f"  and {len(made.plan.batches) - SHOWN} more batches")
-    return [part for one in told for part in (wrapped(one, width) if width else [one])]
+    return [part for one in told for part in hanging(one, width)]
 
 
 SHOWN = 6
