@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpuprov.errors import GpuprovError
-from gpuprov.shown import cleaned, painted
+from gpuprov.shown import cleaned, painted, wrapped
 
 if TYPE_CHECKING:
     import threading
@@ -248,9 +248,7 @@ class Progress:
         words = max((len(text) for _, (text, _) in shown), default=0)
         room = min(max((len(host) for host, _ in shown), default=0), max(columns // 3, columns - 10 - words, 8))
         names = _apart([host for host, _ in shown], room)
-        from textwrap import wrap
-
-        told = wrap(self._headline(now), max(columns, 20), break_long_words=False)
+        told = wrapped(self._headline(now), max(columns, 20))
         told += [
             f"  {name:<{room}} {clock(now - at):>5} {text}" for name, (_, (text, at)) in zip(names, shown, strict=True)
         ]

@@ -7,6 +7,8 @@ prints or writes for people passes through `cleaned`: the console, the reports, 
 from __future__ import annotations
 
 import re
+import sys
+import textwrap
 from html import escape
 
 _HIDDEN = re.compile(
@@ -38,6 +40,26 @@ def cleaned(text: str, encoding: str = "") -> str:
 def painted(text: str, encoding: str = "") -> str:
     """The same for a text in gpuprov's own colours: these stay. Its parts that come from elsewhere are cleaned before."""
     return "".join(part if number % 2 else cleaned(part, encoding) for number, part in enumerate(_COLOUR.split(text)))
+
+
+def wrapped(text: str, width: int, first: str = "", hang: str = "") -> list[str]:
+    """One line in pieces of at most `width` (0: in one piece), broken between words alone: a name with hyphens stays a name.
+
+    `first` and `hang` stand before its first line and before the others.
+    """
+    return textwrap.wrap(
+        text,
+        width or sys.maxsize,
+        initial_indent=first,
+        subsequent_indent=hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def hanging(text: str, width: int) -> list[str]:
+    """The same for a line that has its own indent: what follows is set in below it. 0: as it is."""
+    return wrapped(text, max(width, 20), hang=" " * (len(text) - len(text.lstrip()) + 2)) or [""] if width else [text]
 
 
 def in_markup(text: str) -> str:

@@ -172,6 +172,7 @@ def test_lengths_of_time(seconds: float, expected: str) -> None:
     ("task", "module", "expected"),
     [
         ("host : Take the lock", "gpuprov_lock", "its lock"),
+        ("host : Release the lock of this host", "gpuprov_lock", ""),
         ("host : Reboot the host", "ansible.builtin.reboot", "its reboot"),
         ("nvidia_driver : Install", "gpuprov_packages", "its package manager, and any other that is at work there"),
         ("host : Drain the host", "gpuprov_drain", "the drain"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -22,7 +21,7 @@ from gpuprov.inventory.names import folded as names
 from gpuprov.report import junit
 from gpuprov.report.files import check_writable, write_atomic
 from gpuprov.report.page import About
-from gpuprov.shown import cleaned
+from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.evaluate import Result
 
 _COLOURS = {"unreachable": "35", "fail": "31", "error": "33", "skip": "36", "pass": "32"}
@@ -113,10 +112,10 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
                 (test, one.found.rpartition(": ")[2] if one.measurement and one.measurement.peer else one.found), []
             ).append(one.host)
     for (test, why), hosts in skipped.items():
-        lines += textwrap.wrap(
+        lines += wrapped(
             f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(names(dict.fromkeys(hosts)))}]",
             console.width(),
-            subsequent_indent="      ",
+            hang=" " * 6,
         )
     lines += [""] if skipped else []
     if verbose:
@@ -133,7 +132,7 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
 def _outlier(one: Outlier) -> list[str]:
     head = {"pass": "SLOW"}.get(one.status, one.status.upper())
     told = f"{head}  {cleaned(one.test)}{': ' * bool(one.test)}{cleaned(one.sentence)}"
-    first, *rest = textwrap.wrap(told, max(console.width(), 40), subsequent_indent="      ", break_long_words=False)
+    first, *rest = wrapped(told, max(console.width(), 40), hang=" " * 6)
     painted = first.replace(head, _paint(head, "error" if one.status == "pass" else one.status), 1)
     return [painted, *rest, *_labelled((("see", one.evidence), ("fix", one.hint)))]
 
@@ -153,7 +152,7 @@ def _labelled(pairs: Sequence[tuple[str, str]]) -> list[str]:
             continue
         whole = label == "see"
         wide = max(console.width() - _MARGIN, 30)
-        parts = [cleaned(value)] if whole else textwrap.wrap(cleaned(value), wide, break_long_words=False) or [""]
+        parts = [cleaned(value)] if whole else wrapped(cleaned(value), wide) or [""]
         lines += [f"  {label:<{_MARGIN - 2}}{parts[0]}", *(" " * _MARGIN + part for part in parts[1:])]
     return lines
 

@@ -39,7 +39,11 @@ def run(
         confirm=partial(confirm, act=options.act) if asked else None,
         agreed=agreed,
     )
-    console.result(as_json(outcome) if options.as_json else as_text(outcome, verbose=options.verbose))
+    console.result(
+        as_json(outcome)
+        if options.as_json
+        else as_text(outcome, verbose=options.verbose, width=console.room(sys.stdout))
+    )
     if html is not None:
         from gpuprov.apply.page import render
         from gpuprov.report.known import known as known_of

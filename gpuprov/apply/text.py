@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.apply.model import ApplyRun, HostOutcome
+from gpuprov.apply.model import DONE, ApplyRun, HostOutcome
 from gpuprov.inventory.names import folded as names
 from gpuprov.report.text import unproven
+from gpuprov.shown import hanging
 
 WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started", "prepared")
 
@@ -24,13 +25,13 @@ def as_json(run: ApplyRun) -> str:
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
 
 
-def as_text(run: ApplyRun, *, verbose: bool = False) -> str:
-    """A block per host, hosts that fared alike told once; the last line sums up."""
+def as_text(run: ApplyRun, *, verbose: bool = False, width: int = 0) -> str:
+    """A block per host, hosts that fared alike told once; the last line sums up. Broken between words at `width`; 0: not at all."""
     folded: dict[bytes, list[HostOutcome]] = {}
     for outcome in run.hosts:
         folded.setdefault(_likeness(outcome, verbose), []).append(outcome)
-    blocks = ["\n".join(_block(group, verbose)) for group in folded.values()]
-    return "\n".join([*blocks, *_end(run)])
+    lines = [line for group in folded.values() for line in _block(group, verbose)]
+    return "\n".join(piece for line in [*lines, *_end(run)] for piece in hanging(line, width))
 
 
 def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
@@ -102,23 +103,24 @@ def _end(run: ApplyRun) -> Iterable[str]:
 
 
 def summary(run: ApplyRun) -> str:
-    """`4 hosts: 3 changed, 1 failed`."""
+    """`4 hosts: 3 changed, 1 failed; of these 1 not as wanted`: each host once before `of these`, and after it only those that were
+    brought to their end."""
     states = [outcome.state for outcome in run.hosts]
-    words = [f"{states.count(word)} {word}" for word in WORDS if word in states]
+    states_told = ", ".join(f"{states.count(word)} {word}" for word in WORDS if word in states)
+    words: list[str] = []
     waiting = [outcome.reboot_permitted for outcome in run.hosts if outcome.reboot and outcome.state != "prepared"]
     if held := waiting.count(False):
         words.append(f"{held} waiting for a reboot (apply --reboot, or reboot: if-needed)")
     if still := waiting.count(True):
         words.append(f"{still} still waiting for a reboot, which this run was permitted (reboot by hand, then verify)")
-    failing = sum(outcome.wrong and not outcome.reboot for outcome in run.hosts)
+    failing = sum(one.wrong and not one.reboot for one in run.hosts if one.state in DONE)
     words += [f"{failing} not as wanted"] if failing else []
-    words += (
-        [f"{partly} not proven in all"]
-        if (partly := sum(bool(o.unproven) for o in run.hosts if o.state != "prepared"))
-        else []
-    )
+    if partly := sum(bool(one.unproven) for one in run.hosts if one.state in DONE and one.state != "prepared"):
+        words.append(f"{partly} not fully proven")
     count = len(run.hosts)
-    return f"{count} host{'s' if count != 1 else ''}: {', '.join(words)}"
+    return f"{count} host{'s' if count != 1 else ''}: {states_told}" + (
+        f"; of these {', '.join(words)}" if words else ""
+    )
 
 
 def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 LOGGED_IN = "gpuprov-login"
 """A line of standard error that the first shell of ours prints before it starts sudo: what comes after it is sudo's."""
 BY_HAND = "try it by hand"
+AWAY = f"check ansible_host and ansible_port, that the host is up and that its sshd listens there, then {BY_HAND}"
 
 
 class Login(NamedTuple):
@@ -142,6 +143,10 @@ _SSH = (
     _Rule(
         r"[Cc]ould not resolve|[Nn]ame or service not known|nodename nor servname|[Nn]ame resolution",
         "set ansible_host to the host's address",
+    ),
+    _Rule(
+        r"Connection refused|No route to host|Network is unreachable|Unable to connect to port|[Cc]onnection timed out|timed out\Z",
+        AWAY,
     ),
     _Rule(
         r"[Bb]ad configuration option|command-line: line|unknown option|Bad owner or permissions",

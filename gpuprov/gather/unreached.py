@@ -24,7 +24,9 @@ class Unreached(UnreachableError):
         dropped: bool = False,
     ) -> None:
         where = host if place in ("", host) else f"{host} ({place})"
-        super().__init__(f"{where}: {reason}", f"{advice}: {command}" if advice.endswith("by hand") else advice)
+        super().__init__(
+            f"{where}: {reason.rstrip('.')}", f"{advice}: {command}" if advice.endswith("by hand") else advice
+        )
         self.reason, self.advice, self.command, self.dropped = reason, advice, command, dropped
 
 

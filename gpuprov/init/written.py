@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -11,6 +10,7 @@ from gpuprov import inert
 from gpuprov.capabilities import BY_NAME
 from gpuprov.explain import fields
 from gpuprov.init.draft import Draft, Group
+from gpuprov.shown import wrapped
 from gpuprov.spec.inventory_schema import CONNECTION
 
 WIDTH = 110
@@ -76,9 +76,7 @@ def _comment(text: str, indent: int) -> list[str]:
     plain = " ".join(text.split())
     deep = "  " if plain.startswith("* ") else ""
     space = " " * indent
-    return textwrap.wrap(
-        plain, WIDTH, initial_indent=f"{space}# ", subsequent_indent=f"{space}# {deep}", break_on_hyphens=False
-    )
+    return wrapped(plain, WIDTH, f"{space}# ", f"{space}# {deep}")
 
 
 def _meaning(path: tuple[str, ...]) -> str:

@@ -13,6 +13,8 @@ from gpuprov.onhost.locked import LOST
 from gpuprov.plan.diffs import differences
 
 LONGEST = 700
+RELEASE = "Release the lock of this host"
+"""The task of acts/closed.yml that gives the lock back."""
 BOOKKEEPING = {"gpuprov_reason"}
 """Modules that change nothing but gpuprov's own records, also where a capability's role uses them."""
 GIVING_UP, STAYS_FAILED = "Keep why the act failed", "Stay failed"
@@ -23,7 +25,7 @@ _QUIET = ("", "non-zero return code", "One or more items failed", "All items com
 
 WAITS = {
     "gpuprov_drain": "the drain",
-    "gpuprov_lock": "its lock",
+    "gpuprov_lock": "its lock",  # where it is taken: to give it back waits for nobody
     "gpuprov_packages": "its package manager, and any other that is at work there",
     "reboot": "its reboot",
 }
@@ -149,7 +151,7 @@ class Ledger:
         if kind == "runner_on_start":
             tally.gave_up += text == GIVING_UP
             tally.last = text
-            return Step("start", data["host"], text, WAITS.get(_module(data), ""))
+            return Step("start", data["host"], text, _waits(_module(data), task))
         if kind == "runner_on_ok":
             if not result.get("changed"):
                 return Step("ok", data["host"], text)
@@ -214,6 +216,10 @@ def _timed_out(result: dict[str, Any]) -> bool:
     """Whether Ansible ended the task, or an item of its loop, by the time limit that the playbook gives it."""
     items = [item for item in result.get("results") or [] if isinstance(item, dict)]
     return "timedout" in result or any("timedout" in item for item in items)
+
+
+def _waits(module: str, task: str) -> str:
+    return "" if task == RELEASE else WAITS.get(module, "")
 
 
 def _module(data: dict[str, Any]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +12,7 @@ from gpuprov.inventory.names import folded as names
 from gpuprov.plan.fold import Group, cuts, groups, listed, sets, settings, sign
 from gpuprov.plan.model import SECTIONS, HostPlan
 from gpuprov.plan.summary import counts, sentence
-from gpuprov.shown import cleaned
+from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.evaluate import Result
 
 GREEN, RED, YELLOW, CYAN, BOLD = "32", "31", "33", "36", "1"
@@ -71,10 +69,7 @@ def _written(line: Line, colour: bool, width: int) -> Iterator[str]:
         return
     first = f"{margin}{line.sign} " if line.sign else margin
     hang = margin + "  "
-    room = max(width, line.indent + LEAST) if width else sys.maxsize
-    pieces = textwrap.wrap(
-        text, room, initial_indent=first, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False
-    )
+    pieces = wrapped(text, max(width, line.indent + LEAST) if width else 0, first, hang)
     left = line.bold
     for number, piece in enumerate(pieces or [first.rstrip()]):
         start = len(piece) - len(piece.lstrip())

@@ -11,6 +11,7 @@ import msgspec
 from gpuprov import console, inert
 from gpuprov.errors import GpuprovError
 from gpuprov.report.files import write_atomic
+from gpuprov.shown import wrapped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,10 +98,7 @@ def _explained(explanation: Explanation, width: int, *, blank: bool) -> Iterator
 
 
 def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    from textwrap import wrap
-
-    space = " " * indent
-    return wrap(text, max(width, 20), subsequent_indent=space, break_long_words=False, break_on_hyphens=False)
+    return wrapped(text, max(width, 20), hang=" " * indent)
 
 
 KEYS = {"gpus": "key", "drivers": "branch", "cuda": "cuda", "mig": "name"}

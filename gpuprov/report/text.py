@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 from gpuprov.inventory.names import folded as names
 from gpuprov.report.fold import Finding, HostLine, Summed, brief, findings, host_lines, summed
 from gpuprov.report.many import Many
-from gpuprov.shown import cleaned
+from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.evaluate import Result, ResultStatus
 
 _COLOURS = {"unreachable": "35", "fail": "31", "error": "33", "skip": "36", "pass": "32", "n/a": "2"}
@@ -81,7 +80,7 @@ def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]
     result = finding.result
     head = f"{result.status}  {cleaned(result.check)}"
     text = f"{head}  {cleaned(result.found)}" + (f"  [{where}]" if where else "")
-    first, *rest = textwrap.wrap(text, max(width, 40), subsequent_indent="      ", break_long_words=False) or [head]
+    first, *rest = wrapped(text, max(width, 40), hang=" " * 6) or [head]
     return [first.replace(result.status, paint(result.status, result.status), 1), *rest]
 
 
@@ -102,11 +101,7 @@ def labelled(label: str, value: str, width: int) -> list[str]:
     if not value:
         return []
     space = max(width - _MARGIN, 30)
-    pieces = [
-        part
-        for line in cleaned(value).splitlines()
-        for part in textwrap.wrap(line, space, break_long_words=False) or [""]
-    ]
+    pieces = [part for line in cleaned(value).splitlines() for part in wrapped(line, space) or [""]]
     first = f"  {label:<{_MARGIN - 2}}{pieces[0]}"
     return [first, *(" " * _MARGIN + piece for piece in pieces[1:])]
 

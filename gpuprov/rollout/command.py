@@ -23,7 +23,8 @@ from gpuprov.rollout.project import Given, Project, user
 from gpuprov.rollout.said import Abort, Resume, Said
 from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.status import Status, moment, standing, status
-from gpuprov.rollout.text import as_text, count, line, wrapped
+from gpuprov.rollout.text import as_text, count, line
+from gpuprov.shown import hanging
 from gpuprov.slices.model import Fleet
 
 WATCHED = 1.0
@@ -94,7 +95,7 @@ def about(made: Project) -> list[str]:
         told.append(_batch(batch))
     if len(made.plan.batches) > SHOWN:
         told.append(f"  and {len(made.plan.batches) - SHOWN} more batches")
-    return [part for one in told for part in (wrapped(one, width) if width else [one])]
+    return [part for one in told for part in hanging(one, width)]
 
 
 SHOWN = 6

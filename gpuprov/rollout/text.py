@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
@@ -11,6 +10,7 @@ from gpuprov.rollout import events as kinds
 from gpuprov.rollout.events import Event
 from gpuprov.rollout.state import State
 from gpuprov.rollout.status import HostStatus, Status, by_state
+from gpuprov.shown import hanging
 
 ACTS = {"prepare": "preparing", "apply": "applying to", "verify": "verifying again"}
 VERDICTS = {"green": "green", "waits": "waits for a reboot", "failed": "failed", "again": "tried again"}
@@ -80,14 +80,7 @@ def count(number: int, thing: str = "host") -> str:
 
 def as_text(status: Status, width: int = 80) -> str:
     """Where a roll-out stands, in lines of this width."""
-    return "\n".join(part for one in _lines(status) for part in wrapped(one, width))
-
-
-def wrapped(text: str, width: int) -> list[str]:
-    """A line broken between words, with what follows set in below it."""
-    indent = " " * (len(text) - len(text.lstrip()) + 2)
-    options = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(text, max(width, 20), subsequent_indent=indent, **options) or [""]  # type: ignore[arg-type]
+    return "\n".join(part for one in _lines(status) for part in hanging(one, width))
 
 
 def _lines(status: Status) -> Iterator[str]:

@@ -175,7 +175,7 @@ def test_the_report_tells_hosts_that_fared_alike_once() -> None:
         "  fail kernel.sysctl: 1; wanted: 2",
         "gpu6: blocked: host.root: user id 1; wanted: root",
         "  fix: become",
-        "6 hosts: 2 changed, 3 unchanged, 1 blocked, 1 waiting for a reboot (apply --reboot, or reboot: if-needed), "
+        "6 hosts: 2 changed, 3 unchanged, 1 blocked; of these 1 waiting for a reboot (apply --reboot, or reboot: if-needed), "
         "1 not as wanted; 4.2 s",
         "log: /log",
     ]
@@ -351,3 +351,26 @@ def test_a_run_has_a_name_that_a_host_and_a_file_can_bear(name: str) -> None:
     with pytest.raises(GpuprovError, match="--run is"):
         checked_run(name)
     assert checked_run("Friday-2.1_b") == "Friday-2.1_b"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_gets_whole_words_and_a_pipe_whole_lines(width: int) -> None:
+    found = (
+        "GPUs without nvidia-container-toolkit-base, libnvidia-container-tools and nvidia-legacy-check: see the plan"
+    )
+    wrong = HostOutcome(host="gpu5", state="blocked", task="container_toolkit.resolvable", message=found, hint=found)
+    run = ApplyRun(run="r", hosts=[wrong])
+    shown = applying.as_text(run, width=width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert shown.split() == applying.as_text(run).split()
+    assert len(applying.as_text(run).splitlines()) == 3
+
+
+def test_a_host_that_nothing_was_done_on_is_counted_once() -> None:
+    """It was read, and differs from its spec as before: that is no second host."""
+    rows = [result("fail"), result("skip")]
+    blocked = HostOutcome(host="gpu1", state="blocked", message="no engine", results=rows)
+    run = ApplyRun(run="r", hosts=[blocked], seconds=1.0)
+    assert applying.as_text(run).splitlines()[-1] == "1 host: 1 blocked; 1.0 s"
+    run.hosts = [HostOutcome(host="gpu1", state="changed", changed=["a"], results=[result("skip")])]
+    assert applying.as_text(run).splitlines()[-1] == "1 host: 1 changed; of these 1 not fully proven; 1.0 s"

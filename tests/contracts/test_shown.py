@@ -128,3 +128,8 @@ def test_html_templates_clean_what_they_are_given() -> None:
     assert finalize("\x1b[2J") == "\\u001b[2J"
     folder = Path(page.__file__).parent / "templates"
     assert not [path.name for path in folder.glob("*.j2") if "|safe" in path.read_text().replace(" ", "")]
+
+
+def test_lines_are_broken_in_one_place() -> None:
+    """textwrap breaks a package's name at its hyphens unless it is told not to; `gpuprov.shown.wrapped` tells it."""
+    assert [path.name for path in FILES if "textwrap" in path.read_text(encoding="utf-8")] == ["shown.py"]

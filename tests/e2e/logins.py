@@ -112,7 +112,11 @@ UNREACHED = (
         variables={"ansible_ssh_private_key_file": "/no/such/key"},
         said=("the key file /no/such/key cannot be read: No such file", "correct ansible_ssh_private_key_file"),
     ),
-    Login("port", variables={"ansible_port": 1}, said=("ssh: connect to port 1: Connection refused", "try it by hand")),
+    Login(
+        "port",
+        variables={"ansible_port": 1},
+        said=("ssh: connect to port 1: Connection refused", "check ansible_host"),
+    ),
 )
 """Named in the same words whoever asks."""
 BLOCKED = (

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.errors import UnreachableError
-from gpuprov.gather import gather
+from gpuprov.gather import gather, reasons
 from gpuprov.gather.gather import HostFacts
 from gpuprov.gather.script import TIMED_OUT, UID, compose, split
 from gpuprov.gather.transport import close_shared, run, site_host
@@ -220,7 +220,7 @@ def test_an_outage_has_one_reason() -> None:
     assert {one.reason for one in found if isinstance(one, Unreached)} == {
         f"ssh: connect to port {ports}: Connection refused"
     }
-    assert {one.advice for one in found if isinstance(one, Unreached)} == {"try it by hand"}
+    assert {one.advice for one in found if isinstance(one, Unreached)} == {reasons.AWAY}
     assert "127.0.0.2" in found[1].hint
     assert found[1].message.startswith(f"gpu02 (127.0.0.2:{ports}): ssh: connect")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gpuprov.gather.reasons import LOGGED_IN, Login, reason
-from gpuprov.gather.unreached import without_host
+from gpuprov.gather.unreached import Unreached, without_host
 
 NOISE = (
     "Warning: Permanently added '192.0.2.7' (ED25519) to the list of known hosts.\n"
@@ -91,9 +91,9 @@ SUDO = (
     Row("", "sudo ended with status 1 without a word", "try it by hand"),
 )  # fmt: skip
 SSH = (
-    Row("ssh: connect to host 192.0.2.7 port 22: Connection refused", "ssh: connect to port 22: Connection refused", "try it"),
-    Row("ssh: connect to host 192.0.2.7 port 22: No route to host", "ssh: connect to port 22: No route to host", "try it"),
-    Row("ssh: connect to host gpu7 port 22: Connection timed out", "ssh: connect to port 22: Connection timed out", "try it"),
+    Row("ssh: connect to host 192.0.2.7 port 22: Connection refused", "ssh: connect to port 22: Connection refused", "check ansible"),
+    Row("ssh: connect to host 192.0.2.7 port 22: No route to host", "ssh: connect to port 22: No route to host", "check ansible"),
+    Row("ssh: connect to host gpu7 port 22: Connection timed out", "ssh: connect to port 22: Connection timed out", "check ansible"),
     Row("ssh: Could not resolve hostname gpu7: Name or service not known", "ssh: Could not resolve the host's name: Name", "set"),
     Row("ssh: Could not resolve hostname gpu7: Temporary failure in name resolution", "ssh: Could not resolve the host's", "set"),
     Row("ops@192.0.2.7: Permission denied (publickey).", "Permission denied (publickey).", "check ansible_user"),
@@ -154,7 +154,7 @@ PARAMIKO = (
     Row(
         "[Errno None] Unable to connect to port 22 on 192.0.2.7",
         "[Errno None] Unable to connect to port 22",
-        "try it by hand",
+        "check ansible_host",
     ),
     Row("Server 'gpu7' not found in known_hosts", "Server 'gpu7' not found in known_hosts", "look at the host's key"),
     Row("Private key file is encrypted", "the key file  has a passphrase", "correct ansible_ssh"),
@@ -237,7 +237,7 @@ def test_what_ansible_says() -> None:
         ("Missing su password", "gpu7 | FAILED | rc=-1 >>\nTask failed: Missing su password\n", "Missing su", "set ansible", True),
         ("Incorrect su password", "", "su does not accept ansible_become_password", "correct ansible_become_password", True),
         ("Failed to connect to the host via ssh: ssh: connect to host gpu7 port 22: Connection refused", "",
-         "ssh: connect to port 22: Connection refused", "try it by hand", False),
+         "ssh: connect to port 22: Connection refused", "check ansible", False),
         ("Action failed: non-zero return code", "gpu7 | FAILED | rc=1 >>\nThis account is currently not available.\n"
          "Warning: Permanently added 'gpu7' (ED25519) to the list of known hosts.\nnon-zero return code\n",
          "This account is currently not available.", "give ops a login shell", False),
@@ -245,3 +245,8 @@ def test_what_ansible_says() -> None:
         error = f"[ERROR]: Task failed: {line}\n{body}"
         told(Row("", said, advice), login, error, 2, out)
         assert reason(login, out.encode(), error.encode(), 2).become is become
+
+
+def test_a_full_stop_of_theirs_is_not_followed_by_another_mark() -> None:
+    error = Unreached("gpu7", "Host key verification failed.", "look at the host's key")
+    assert error.message == "gpu7: Host key verification failed"

@@ -261,3 +261,16 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
         write_atomic(target, "four")
     assert target.read_text() == "two"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "report.xml"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_name_is_broken_at_its_hyphens(width: int) -> None:
+    packages = [f"libnvidia-{part}-pkcs11-openssl3" for part in ("cfg1", "compute", "decode", "encode", "extra", "gl")]
+    told = f"not installed: {' '.join(packages)}"
+    rows = [
+        Result(host="gpu1", capability="a", check="a.bad", status="fail", expected="2", found=told, hint=told),
+        Result(host="gpu1", capability="a", check="a.skip", status="skip", found=told),
+    ]
+    shown = text.render(rows, width=width)
+    assert {word: shown.split().count(word) for word in packages} == dict.fromkeys(packages, 3)
+    assert max(map(len, shown.splitlines())) <= width
