@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import cache
 from typing import Any, TypeVar, get_args
 
 import msgspec
@@ -17,10 +19,20 @@ RENDERED = "gpuprov_version"
 F = TypeVar("F", bound=Fragment)
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """The variables that `spec_of` reads, as far as a host has them."""
     own = [RENDERED, "gpuprov_capabilities", "gpuprov_reboot", "gpuprov_gpu"]
-    return own + sorted(SITE_VARIABLES) + [name for one in CAPABILITIES for name, _ in _fields(one.name, one.fragment)]
+    fields = (name for one in CAPABILITIES for name, _ in _fields(one.name, one.fragment))
+    return (*own, *sorted(SITE_VARIABLES), *fields)
+
+
+def prepare() -> None:
+    """Have msgspec learn the types of all blocks, as it does where one is first converted: forked processes then know them."""
+    names()
+    for one in CAPABILITIES:
+        with suppress(msgspec.ValidationError):
+            msgspec.convert({}, one.fragment)
 
 
 def spec_of(host: str, groups: Iterable[str], variables: Mapping[str, Any]) -> HostSpec:
@@ -49,6 +61,7 @@ def spec_of(host: str, groups: Iterable[str], variables: Mapping[str, Any]) -> H
     )
 
 
+@cache
 def _fields(name: str, fragment: type[Fragment]) -> list[tuple[str, str]]:
     """Each variable of a role, and the field that it holds."""
     return [(f"{name}_{item.encode_name}", item.encode_name) for item in msgspec.structs.fields(fragment)]

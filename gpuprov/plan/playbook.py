@@ -101,7 +101,12 @@ def run(
 
 
 def narrow(project: Path, only: object) -> None:
-    """Have the acts of this run alone. `only`: by host what is applied there, where that is known."""
+    """Have the acts of this run alone. `only`: by host what is applied there, where that is known.
+
+    Specifications of roles' arguments go: Ansible reads and copies them for each act, and holds only those of `main` against them.
+    """
+    for file in project.glob("roles/*/meta/argument_specs.yml"):
+        file.unlink()
     if isinstance(only, Mapping):
         for name, text in acts_of(only.values()).items():
             (project / name).write_text(text, encoding="utf-8")

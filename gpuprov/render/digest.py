@@ -4,8 +4,6 @@ nothing. It covers what can change the role's result, and no more; in three part
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -15,7 +13,7 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.render.reach import Reach, of_role
+from gpuprov.render.reached import Reached, hash_of, of_roles
 from gpuprov.spec.model import HostSpec
 
 SCHEME = "2"
@@ -54,9 +52,10 @@ def difference(before: Digest, now: Digest) -> str:
 def of_host(spec: HostSpec, variables: Mapping[str, Any]) -> dict[str, Digest]:
     """By capability. `variables` are all of the host's."""
     made = {}
-    for name in spec.capabilities:
-        reach = of_role(name)
-        made[name] = Digest(_hash(asked(name, spec, variables, reach)), _hash_of_tables(name, spec, reach), _role(name))
+    for name, reach in of_roles(spec.capabilities).items():
+        made[name] = Digest(
+            hash_of(asked(name, spec, variables, reach)), _hash_of_tables(name, spec, reach), reach.text
+        )
     return made
 
 
@@ -65,18 +64,18 @@ _tables: dict[tuple[str, int], tuple[Mapping[str, object], object, str]] = {}
 MOST_TABLES = 4096
 
 
-def _hash_of_tables(name: str, spec: HostSpec, reach: Reach) -> str:
+def _hash_of_tables(name: str, spec: HostSpec, reach: Reached) -> str:
     """Once for all hosts that share a spec: the tables of a driver take tens of milliseconds."""
     key = (name, id(spec.capabilities))
     known = _tables.get(key)
     if known is None or known[0] is not spec.capabilities or known[1] != spec.gpu:
         if len(_tables) >= MOST_TABLES:
             _tables.clear()
-        known = _tables[key] = (spec.capabilities, spec.gpu, _hash(tables(name, spec, reach)))
+        known = _tables[key] = (spec.capabilities, spec.gpu, hash_of(tables(name, spec, reach)))
     return known[2]
 
 
-def asked(name: str, spec: HostSpec, variables: Mapping[str, Any], reach: Reach) -> dict[str, object]:
+def asked(name: str, spec: HostSpec, variables: Mapping[str, Any], reach: Reached) -> dict[str, object]:
     """The role's own variables, and those of others that it names, or that what is worked out for it reads; which capabilities it has
     beside it, as far as it asks; what the site set for it."""
     own = {key: value for key, value in variables.items() if key.startswith(f"{name}_") or key in reach.words}
@@ -89,7 +88,7 @@ def asked(name: str, spec: HostSpec, variables: Mapping[str, Any], reach: Reach)
     return {"variables": own, "beside": beside, "site": site}
 
 
-def tables(name: str, spec: HostSpec, reach: Reach) -> dict[str, object]:
+def tables(name: str, spec: HostSpec, reach: Reached) -> dict[str, object]:
     """The catalogue's tables that the role names; of those by PCI id the rows of the GPU that the spec names, if it names one. And
     what of the catalogue is decided by where something is worked out for the role."""
     known = catalog()
@@ -127,12 +126,3 @@ def catalog() -> dict[str, object]:
     for capability in BY_NAME.values():
         found |= capability.tables()
     return dict(sorted(found.items()))
-
-
-@cache
-def _role(name: str) -> str:
-    return _hash(of_role(name).texts)
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:20]

@@ -30,8 +30,9 @@ from ansible.module_utils.gpuprov_onhost import missing
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.errors import GpuprovError
     from gpuprov.judge.judging import facts_of, judge, script, waiting
-    from gpuprov.judge.variables import names, spec_of
+    from gpuprov.judge.variables import names, prepare, spec_of
 
+    prepare()
     MISSING = ""
 except ImportError as error:
     MISSING = str(error)

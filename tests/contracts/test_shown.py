@@ -49,6 +49,7 @@ WRITING = {
     "apply/log.py": "the log of a run, which cleans",
     "plan/child.py": "its process id",
     "plan/playbook.py": "what Ansible reads",
+    "plan/warm.py": "packed modules, for Ansible",
     "plan/workspace.py": "what Ansible reads",
 }
 

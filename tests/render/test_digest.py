@@ -17,7 +17,7 @@ from gpuprov.capabilities.mig.fragment import LayoutEntry, Mig
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import gpus, toolkits
 from gpuprov.catalog.reader import Source
-from gpuprov.render import code, digest, digests, reach
+from gpuprov.render import code, digest, digests, reach, reached
 from gpuprov.render.digest import Digest
 from gpuprov.render.variables import host_variables
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
@@ -51,9 +51,10 @@ def forget(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "monkeypatch" not in request.fixturenames:
         return
-    for kept in (reach.of_role, reach.of_entry, code._module, digest._role, digest.catalog):
+    for kept in (reach.of_role, reach.of_entry, code._module, digest.catalog):
         kept.cache_clear()
     digest._tables.clear()
+    reached._known.clear()
 
 
 @pytest.fixture
@@ -70,7 +71,9 @@ def edit(monkeypatch: pytest.MonkeyPatch) -> Edit:
             return text.replace(old, new, 1) if file == place else text
 
         monkeypatch.setattr(Path, "read_text", read)
-        for kept in (reach.of_role, reach.of_entry, code._module, digest._role):
+        monkeypatch.setattr(reached, "files_as_they_are", lambda: f"{path} {new}")
+        reached._known.clear()
+        for kept in (reach.of_role, reach.of_entry, code._module):
             kept.cache_clear()
         digest._tables.clear()
         return between(before, digests(host()))

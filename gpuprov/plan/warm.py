@@ -1,0 +1,163 @@
+"""What Ansible would do again in the process of each task, or in each run, done once: in the process of `ansible-playbook`, before
+there are processes for tasks, which inherit it; and kept from run to run.
+
+* A module is packed with all that it imports, and Ansible parses the same sixty files of its own for every module anew.
+* The first filter that a task names has Ansible load all the filters that there are.
+* A module that was packed by an earlier run of the same gpuprov and the same Ansible is packed already (`Packed`).
+* Whether a host has answered is looked for less often the longer it takes (`Patience`).
+
+An Ansible that does one of these in another way is left to do it.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import importlib
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from gpuprov import keep
+
+ROOM = "packed"
+LARGEST = 64 * 1024 * 1024
+
+
+def parse_once() -> None:
+    """Have what every module imports parsed."""
+    from ansible.executor import module_common
+
+    parse = getattr(module_common, "_compile_module_ast", None)
+    if parse is None:
+        return
+    importlib.import_module("ansible.module_utils.basic")  # what every module imports
+    known: dict[bytes, Any] = {}
+
+    def parsed(name: str, source: Any) -> Any:
+        return known[source] if source in known else parse(name, source)
+
+    for name, module in list(sys.modules.items()):
+        file = str(getattr(module, "__file__", None) or "")
+        if name.startswith("ansible.module_utils.") and file.endswith(".py"):
+            with open(file, "rb") as source:
+                text = source.read()
+            known[text] = parse(name, text)
+    module_common._compile_module_ast = parsed
+
+
+def load_filters() -> None:
+    """Have filters and tests loaded when a process for a task starts; a role that brings some has Ansible forget them all."""
+    from ansible.executor.process.worker import WorkerProcess
+    from ansible.plugins import loader
+
+    loaders: list[Any] = [getattr(loader, f"{kind}_loader", None) for kind in ("filter", "test")]
+    if not all(hasattr(one, "_ensure_non_collection_wrappers") for one in loaders):
+        return
+    start = WorkerProcess.start
+
+    def ready(worker: Any) -> None:
+        for one in loaders:
+            one._ensure_non_collection_wrappers()
+        start(worker)
+
+    WorkerProcess.start = ready
+
+
+class Patience:
+    """The module `time` for Ansible's loop over tasks that run: it sleeps the longer, the longer nothing has come of them."""
+
+    SHORTEST, LONGEST, SHARE, WORK = 0.002, 0.05, 0.04, 0.005
+    """Seconds; of the time that was waited; and what the loop takes between two sleeps where something has come."""
+
+    def __init__(self) -> None:
+        self._since = self._until = 0.0
+
+    def sleep(self, _seconds: float) -> None:
+        now = time.monotonic()
+        if now - self._until > self.WORK:
+            self._since = now
+        time.sleep(min(max(self.SHORTEST, (now - self._since) * self.SHARE), self.LONGEST))
+        self._until = time.monotonic()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+def wait_patiently() -> None:
+    """Have Ansible's default interval, which keeps a tenth of a core busy for as long as a host works, grow. Another that ansible.cfg
+    says stays (internal_poll_interval)."""
+    from ansible import constants
+    from ansible.plugins import strategy
+
+    if constants.DEFAULT_INTERNAL_POLL_INTERVAL == 0.001 and getattr(strategy, "time", None) is time:
+        strategy.time = Patience()
+
+
+class Packed:
+    """The modules that earlier runs have packed. They go by all that could be packed: the files of the project and of Ansible."""
+
+    def __init__(self, project: Path) -> None:
+        from ansible import constants
+
+        self._place = Path(constants.DEFAULT_LOCAL_TMP) / "ansiballz_cache"
+        self._name = f"{_digest(project, constants)}.msgpack"
+        self._kept: dict[str, bytes] = {}
+
+    def bring(self) -> None:
+        """Lay them where Ansible looks for what it has packed."""
+        body = keep.read(ROOM, self._name)
+        try:
+            self._kept = msgspec.msgpack.decode(body, type=dict[str, bytes]) if body else {}
+        except msgspec.MsgspecError:
+            return
+        self._place.mkdir(mode=0o700, exist_ok=True)
+        for name, packed in self._kept.items():
+            (self._place / Path(name).name).write_bytes(packed)
+
+    def keep(self) -> None:
+        """Keep what this run has packed, too."""
+        there = sorted(self._place.glob("*-none")) if self._place.is_dir() else []
+        fresh = {file.name: file.read_bytes() for file in there if file.name not in self._kept}
+        if fresh and sum(map(len, (found := self._kept | fresh).values())) < LARGEST:
+            keep.write(ROOM, self._name, msgspec.msgpack.encode(found))
+
+
+def _digest(project: Path, constants: ModuleType) -> str:
+    """Of the project's files by their content, which is rendered for each run; of others, that are installed, by when they changed."""
+    import ansible
+
+    digest = hashlib.sha256(f"{sys.version}\0{ansible.__file__}\0{ansible.__version__}\0".encode())
+    for folder in ("library", "module_utils"):
+        for file in _files([project / folder]):
+            digest.update(f"{file.relative_to(project)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    installed = [Path(ansible.__file__).parent / name for name in ("module_utils", "modules")]
+    others = [Path(path) for kind in ("MODULE", "MODULE_UTILS") for path in getattr(constants, f"DEFAULT_{kind}_PATH")]
+    for file in _files([*installed, *others]):
+        status = file.stat()
+        digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()[:32]
+
+
+def _files(folders: Iterable[Path]) -> Iterator[Path]:
+    seen: set[str] = set()
+    for folder in folders:
+        for place, inner, names in os.walk(folder, followlinks=True):
+            real = os.path.realpath(place)
+            inner[:] = [] if real in seen else sorted(name for name in inner if name != "__pycache__")
+            seen.add(real)
+            yield from (file for name in sorted(names) if (file := Path(place) / name).is_file())
+
+
+def warm() -> None:
+    """All that is done before there are tasks; at last, what is there by now is nothing that a garbage collection looks at."""
+    wait_patiently()
+    parse_once()
+    load_filters()
+    gc.freeze()
