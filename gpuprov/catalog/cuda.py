@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -74,6 +75,11 @@ def floor(cuda: str) -> str:
 
 def floors() -> dict[str, str]:
     """`floor` of every CUDA version that the catalogue knows: majors, minors and full versions."""
+    return dict(_floors())
+
+
+@cache
+def _floors() -> dict[str, str]:
     cells = [row.cuda.split(".") for row in toolkits()]
     known = {".".join(parts[:n]) for parts in cells for n in range(1, len(parts) + 1)}
     return {version: floor(version) for version in sorted(known, key=lambda v: [int(n) for n in v.split(".")])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -107,27 +108,40 @@ def fold(text: str) -> str:
     return " ".join(text.translate(QUOTES).split()).casefold()
 
 
+class _Signature(NamedTuple):
+    """A signature, to be compared."""
+
+    text: str
+    first: str
+    words: frozenset[str]
+    several: bool
+
+
+@cache
+def _signatures(symptom: Symptom) -> tuple[_Signature, ...]:
+    said = ((text, _words(text)) for text in map(fold, symptom.signatures))
+    return tuple(_Signature(text, words[0], frozenset(words), len(words) > 1) for text, words in said)
+
+
 @cache
 def _folded(symptom: Symptom) -> tuple[str, ...]:
-    return tuple(map(fold, symptom.signatures))
+    return tuple(one.text for one in _signatures(symptom))
 
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[a-z0-9_]+", text)
 
 
-def _score(wanted: str, symptom: Symptom) -> int:
+def _score(wanted: str, asked: list[str], symptom: Symptom) -> int:
     """3: it is a signature or the key; 2: one holds the other, a signature of one word as a whole word; 1: all words are in one
     signature; 0: no match."""
     best = 3 if wanted == symptom.key else 0
-    asked = _words(wanted)
-    for signature in _folded(symptom):
-        said = _words(signature)
-        if wanted == signature:
+    for one in _signatures(symptom):
+        if wanted == one.text:
             best = max(best, 3)
-        elif (len(asked) > 1 and wanted in signature) or (signature in wanted if len(said) > 1 else said[0] in asked):
+        elif (len(asked) > 1 and wanted in one.text) or (one.text in wanted if one.several else one.first in asked):
             best = max(best, 2)
-        elif asked and set(asked) <= set(said):
+        elif asked and one.words.issuperset(asked):
             best = max(best, 1)
     return best
 
@@ -146,10 +160,11 @@ def find_symptom(words: str) -> list[Symptom]:
         return [symptom for symptom in symptoms() if number in symptom.xids]
     if is_whole(wanted):
         exact = [symptom for symptom in symptoms() if int(wanted) in symptom.xids]
-        spoken = [s for s in symptoms() if not s.xids and any(wanted in _words(text) for text in _folded(s))]
+        spoken = [s for s in symptoms() if not s.xids and any(wanted in one.words for one in _signatures(s))]
         return exact + spoken
     held = [(symptom.key, text) for symptom in symptoms() for text in _folded(symptom) if text in wanted]
-    scored = [(symptom, _score(wanted, symptom)) for symptom in symptoms() if not _outdone(symptom, held)]
+    asked = _words(wanted)
+    scored = [(symptom, _score(wanted, asked, symptom)) for symptom in symptoms() if not _outdone(symptom, held)]
     return [symptom for symptom, score in sorted(scored, key=lambda pair: -pair[1]) if score]
 
 

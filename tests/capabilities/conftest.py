@@ -5,10 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from gpuprov.capabilities import HOUSE
 from gpuprov.capabilities.base import Check, Context, Outcome
 from gpuprov.explain import all_checks
 from tests.capabilities.silent import asked_again
+
+HERE: list[pytest.Item] = []
+"""The test of this folder that runs now: others have checks judged by the thousand, on the same hosts."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    HERE.append(item)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    HERE.clear()
 
 
 def heard(check: Check) -> None:
@@ -18,7 +33,7 @@ def heard(check: Check) -> None:
 
     def run(ctx: Context[Any]) -> Outcome:
         outcome = bare.run(ctx)
-        if outcome.status == "pass" and (seen := repr((ctx.host, ctx.fragment))) not in known:
+        if HERE and outcome.status == "pass" and (seen := repr((ctx.host, ctx.fragment))) not in known:
             known.add(seen)
             asked_again(bare, ctx)
         return outcome

@@ -38,6 +38,7 @@ def run(cluster: Cluster, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.install
 def test_drain_waits_no_longer_than_it_should(cluster: Cluster) -> None:
     cluster.put("MIXED", jobs=("7 RUNNING",))
     done = run(cluster, "drain", "gpu1", "--run", "fri", "--wait", "0.3")
@@ -59,6 +60,7 @@ def test_drain_refuses_and_says_why(cluster: Cluster) -> None:
     assert "give them back" not in done.stderr
 
 
+@pytest.mark.install
 def test_a_host_that_cannot_be_verified_stays_out(cluster: Cluster) -> None:
     cluster.put("IDLE+DRAIN", "gpuprov fri")
     done = run(cluster, "undrain", "gpu1", "--run", "fri")

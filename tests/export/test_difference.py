@@ -65,6 +65,7 @@ def test_a_file_of_several_hosts_is_refused(tmp_path: Path) -> None:
         of_file(file)
 
 
+@pytest.mark.install
 def test_the_command_reads_hosts_and_ends_with_1_where_they_differ(tmp_path: Path) -> None:
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     inventory = tmp_path / "inventory.yaml"

@@ -66,7 +66,7 @@ class Listed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @cache
 def listed() -> Listed:
     """bugs.yaml, read strictly."""
-    return msgspec.convert(yaml.safe_load(FILE.read_text(encoding="utf-8")), Listed)
+    return msgspec.convert(yaml.load(FILE.read_bytes(), Loader=yaml.CSafeLoader), Listed)
 
 
 def bug(identifier: str) -> Bug:

@@ -56,6 +56,7 @@ def evaluated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     return seen
 
 
+@pytest.mark.install
 def test_results_are_ansibles_own(evaluated: list[str]) -> None:
     lay({"inventory.yaml": INVENTORY, "host_vars/gpu03.yml": "color: black\n", "group_vars/two.yml": "rail: 5\n"})
     wanted = _from_ansible("inventory.yaml")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from gpuprov.catalog.symptoms import find_symptom
 from gpuprov.probe.base import ProbeFailed
 from tests.real.commands import COMMANDS
@@ -28,10 +30,13 @@ def test_every_capture_says_where_it_is_from_and_what_is_true() -> None:
             )
 
 
-def test_what_the_parsers_say_is_true() -> None:
+@pytest.mark.parametrize("scripts", [False, pytest.param(True, marks=pytest.mark.install)])
+def test_what_the_parsers_say_is_true(scripts: bool) -> None:
     wrong = []
     for capture in captures():
         for file, reading, output in capture.readings():
+            if file.startswith("script of ") != scripts:
+                continue
             try:
                 found = reading.facts(output)
             except ProbeFailed as error:

@@ -97,6 +97,7 @@ def test_a_capture_that_cannot_be_read_costs_only_its_own_host(tmp_path: Path) -
     assert "its capture cannot be read" in bad.found
 
 
+@pytest.mark.install
 def test_what_a_host_may_print_can_be_captured_and_read_back(tmp_path: Path) -> None:
     """A control character is one byte of a host's and six of a capture's."""
     made = captured.made("gpu017", Facts({"x": Output("\x01" * (5 << 20))}), "0.1.0")

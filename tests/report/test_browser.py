@@ -18,7 +18,10 @@ from gpuprov.verify.evaluate import Result, ResultStatus
 from tests.report.browser import Browser
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which is not installed")
+pytestmark = [
+    pytest.mark.install,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which is not installed"),
+]
 EVIL = "</script x><img src=x onerror=document.title='owned'></script><!--<script \u2028\u202e \x1b[2J ]]> {{ 7*7 }} \"'&amp;"
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><style>rect{fill:red}</style>'

@@ -31,7 +31,10 @@ from tests.plan.test_summary import JOB, ROOT
 from tests.report.browser import Browser
 from tests.report.test_browser import CHROMIUM, CONTRAST, EVIL, one
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which is not installed")
+pytestmark = [
+    pytest.mark.install,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which is not installed"),
+]
 ABOUT = About(
     at="2026-01-31 12:00 UTC", inventory="site.yaml", command="gpuprov it site.yaml --html page.html " + "x" * 300
 )

@@ -271,6 +271,7 @@ main()
 """
 
 
+@pytest.mark.install
 def test_memory_does_not_grow_with_hosts(tmp_path: Path) -> None:
     """What is kept of a host is a few hundred bytes: 6,000 more cost less than 12 MiB."""
     peaks = []
