@@ -28,7 +28,7 @@ MOST = 4
 
 def as_json(hosts: Sequence[HostDrift]) -> str:
     """`{"gpuprov_drift": 1, "hosts": [...], "summary": {...}}`."""
-    counts = {state: sum(one.state == state for one in hosts) for state in ORDER}
+    counts: dict[str, int] = {state: sum(one.state == state for one in hosts) for state in ORDER}
     told = {"gpuprov_drift": 1, "hosts": hosts, "summary": {**counts, "lost_at_next_boot": len(_lost(hosts))}}
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
 

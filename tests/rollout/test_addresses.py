@@ -13,7 +13,8 @@ from gpuprov.errors import GpuprovError
 from gpuprov.rollout import addresses
 from gpuprov.rollout.addresses import reached
 from gpuprov.rollout.events import Started
-from gpuprov.rollout.store import Kept, Store
+from gpuprov.rollout.kept import Kept
+from gpuprov.rollout.store import Store
 from gpuprov.spec.model import RawHost
 
 NAMES = {"gpu1.example": "192.0.2.1", "alias.example": "192.0.2.1", "other.example": "192.0.2.2"}
