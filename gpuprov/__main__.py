@@ -13,7 +13,7 @@ def main() -> None:
     try:
         _main()
     except SystemExit as ended:
-        if "temporalio" not in sys.modules:
+        if "gpuprov.rollout.temporal.connect" not in sys.modules:
             raise
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
@@ -10,7 +9,7 @@ import msgspec
 
 from gpuprov.drift.model import Cause, Difference, HostDrift, State
 from gpuprov.inventory.names import folded
-from gpuprov.shown import cleaned
+from gpuprov.shown import cleaned, wrapped
 
 ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied", "spec changed", "as applied")
 WORDS: dict[State, str] = {
@@ -129,10 +128,6 @@ def _summary(hosts: Sequence[HostDrift]) -> str:
 
 
 def _labelled(label: str, value: str, width: int) -> Iterator[str]:
-    pieces = [
-        piece
-        for line in cleaned(value).splitlines()
-        for piece in textwrap.wrap(line, max(width - MARGIN, 30), break_long_words=False) or [""]
-    ]
+    pieces = [piece for line in cleaned(value).splitlines() for piece in wrapped(line, max(width - MARGIN, 30)) or [""]]
     for number, piece in enumerate(pieces):
         yield f"  {label if not number else '':<{MARGIN - 2}}{piece}"

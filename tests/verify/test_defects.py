@@ -174,7 +174,7 @@ def decided(pair: Any, *given: Any, **named: Any) -> Any:
 
 
 def test_a_broken_decision_blocks_the_host_in_apply(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["gpuprov.apply.rollout"], "decide", decided)
+    monkeypatch.setattr(sys.modules["gpuprov.apply.first_look"], "decide", decided)
     monkeypatch.setattr(_Rollout, "roll", lambda self, work: self.__dict__.update(worked=work))
     run = apply(judged().pairs, Options(yes=True))
     states = {one.host: one.state for one in run.hosts}
