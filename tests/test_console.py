@@ -21,7 +21,7 @@ from gpuprov.errors import GpuprovError
 for _ in range(3):
     console.progress("under way")
     console.warning("look out")
-    console.error(GpuprovError("broken", "mend it"))
+    console.error(GpuprovError("broken", "fix it"))
     console.result("x" * 100_000)
 with console.Progress(["a", "b"], "doing") as progress:
     progress.update("a", "half")

@@ -65,7 +65,7 @@ def fail(
     evidence: str = "",
     action: str = "",
 ) -> Outcome:
-    """The host differs. `reboot` is the reason, when only a reboot can mend it."""
+    """The host differs. `reboot` is the reason, when only a reboot can fix it."""
     return Outcome(
         status="fail",
         expected=str(expected),

@@ -20,7 +20,7 @@ PORTAL = "install the guest driver of NVIDIA's licensing portal: the package nvi
 WAY_OUT = f"nvidia_driver: false for these hosts, and before apply {PORTAL}"
 OTHER_HYPERVISOR = "the VM needs UEFI firmware and a 64-bit window for memory-mapped I/O that holds the GPUs' memory"
 BARE_METAL = 'set "Above 4G Decoding" (MMIO above 4 GiB) in the machine\'s firmware'
-CLOUD = "stop and start the instance, so that it moves; if that does not help, it is the provider's to mend: {name}"
+CLOUD = "stop and start the instance, so that it moves; if that does not help, it is the provider's to fix: {name}"
 
 
 class Release(BranchFact, frozen=True, kw_only=True, forbid_unknown_fields=True):

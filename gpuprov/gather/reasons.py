@@ -57,7 +57,7 @@ _SUDO = (
     _Rule(
         r"(parse|syntax) error|invalid configuration|no valid sudoers sources|unable to (open|stat) .*sudoers|is world writable"
         r"|is owned by [ug]id|bad permissions.*sudoers",
-        "mend the sudoers files: visudo -c, as root on the host, shows where",
+        "fix the sudoers files: visudo -c, as root on the host, shows where",
     ),
     _Rule(
         r"incorrect (password|authentication) attempt|[Ss]orry, try again|failed, try again|no password was provided"
@@ -83,7 +83,7 @@ _SUDO = (
     ),
     _Rule(
         r"setuid bit|effective uid is not 0|no new privileges|nosuid",
-        "sudo has lost its rights: mend its owner and mode (root, 4755), or the nosuid of its file system",
+        "sudo has lost its rights: fix its owner and mode (root, 4755), or the nosuid of its file system",
     ),
     _Rule(
         r"not found\Z|No such file or directory\Z",

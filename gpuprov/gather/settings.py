@@ -193,5 +193,5 @@ def _read_config(path: Path, _changed: int) -> dict[str, str]:
     try:
         parser.read_string(path.read_text(encoding="utf-8"))
     except (Error, OSError, UnicodeDecodeError) as error:
-        raise GpuprovError(f"{path} cannot be read: {' '.join(str(error).split())}", "mend or remove it") from error
+        raise GpuprovError(f"{path} cannot be read: {' '.join(str(error).split())}", "fix or remove it") from error
     return {f"{section}.{key}": parser[section][key] for section in parser.sections() for key in parser[section]}

@@ -58,7 +58,9 @@ def plan(wanted: Wanted, key: str, family: str) -> dict[str, Any]:
     """What is to be written (see `sources.plan`). Raises Refused where somebody else has the source."""
     ran = run(["sh", "-c", source_files.SCRIPTS[family] + source_files.END])
     if lost := source_files.unread(ran.out):
-        raise Refused(f"{wanted['of']}: the package sources could not be read: {lost}. Fix: mend it, then apply again")
+        raise Refused(
+            f"{wanted['of']}: the package sources could not be read: {lost}. Fix: correct it, then apply again"
+        )
     fingerprints = openpgp.judge(key, wanted["fingerprint"])["fingerprints"]
     text = openpgp.armoured(key, each=family != "debian")
     found = sources.plan(openpgp.rpm_keys(ran.out), wanted, text, fingerprints, family)
@@ -78,7 +80,7 @@ def tried(wanted: Wanted, planned: Mapping[str, Any], family: str) -> None:
         way_out = (
             "the key that its owner signs it with now (key_file or key_url, and fingerprint)"
             if UNPROVEN.search(said)
-            else f"mend the URL, the network or the host's proxy ({PROXIES[family]}), or name a mirror that the host can reach"
+            else f"fix the URL, the network or the host's proxy ({PROXIES[family]}), or name a mirror that the host can reach"
         )
         raise Refused(
             f"{wanted['of']}: this host cannot use {wanted['url']} with the key {', '.join(planned['fingerprints'])}; nothing was "
@@ -106,7 +108,7 @@ def put(manager: Manager, wanted: Wanted, planned: Mapping[str, Any], family: st
                     os.unlink(file["path"])
         raise Refused(
             f"{wanted['of']}: {wanted['url']} could not be put among the package sources, and was taken away again: "
-            f"{shortened(str(error), 600)}. Fix: mend what it says, then apply again"
+            f"{shortened(str(error), 600)}. Fix: correct what it reports, then apply again"
         ) from error
 
 

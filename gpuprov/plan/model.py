@@ -26,7 +26,7 @@ SECTIONS = {
 class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan for one host; nothing in it has been done.
 
-    run, skipped: capabilities with the reason. blocked: what must be mended before apply touches the host. changes:
+    run, skipped: capabilities with the reason. blocked: what must be fixed before apply touches the host. changes:
     what the checks say. diffs: what Ansible's `--check --diff` says of files. tasks: tasks that Ansible says would
     change something, without a diff. unpredicted: what nobody can know before. reboot "unknown": see reboot_reasons.
     last_apply_seconds: None where it is not known; last_apply says why. versions: the exact version that the host has after

@@ -205,7 +205,7 @@ class _Rehearsing:
             self._note(one.name, act, "differs", seconds, judged.summary, details)
 
     def _only_waits(self, one: Rehearsal, results: Sequence[Result]) -> bool:
-        """Whether the spec forbids the reboot that mends all that fails."""
+        """Whether the spec forbids the reboot that fixes all that fails."""
         failing = [r for r in results if r.status in ("fail", "error")]
         judged = one.judged
         alone = judged is not None and not judged.unproved and not judged.contradicted

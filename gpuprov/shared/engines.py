@@ -110,7 +110,7 @@ def _cri(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def refused(name: str, engine: Engine) -> str:
-    """Why no runtime can be registered before somebody mends the configuration; empty where one can."""
+    """Why no runtime can be registered before somebody fixes the configuration; empty where one can."""
     try:
         config = configuration(name, engine)
         if name == "containerd":

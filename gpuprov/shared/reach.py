@@ -173,7 +173,7 @@ def not_writable(answer: Heard) -> Refusal | None:
     """Whether root can write where gpuprov and packages write. Says nothing of another user, who never can."""
     if not answer.readonly or answer.user != "0":
         return None
-    hint = "see why (dmesg, findmnt): a file system that had an error is mounted read-only; mend it, then mount -o remount,rw"
+    hint = "see why (dmesg, findmnt): a file system that had an error is mounted read-only; fix it, then mount -o remount,rw"
     return Refusal(f"read-only: {', '.join(answer.readonly)}", f"{', '.join(MUST_WRITE)} can be written", hint)
 
 
@@ -197,7 +197,7 @@ def no_python(answer: Heard, ansible: str) -> Refusal | None:
         return Refusal(told, wanted, NEWER)
     existing = [line for line in answer.failed if "not found" not in line and "No such file" not in line]
     if existing:
-        return Refusal(f"no Python starts: {existing[0]}", wanted, "mend it: reinstall python3 on the host")
+        return Refusal(f"no Python starts: {existing[0]}", wanted, "fix it: reinstall python3 on the host")
     return Refusal("no Python", wanted, "install python3 on the host")
 
 

@@ -80,7 +80,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one check said, where it did not pass; as a row of `gpuprov verify --json`. `reboot`: why a reboot mends it."""
+    """What one check said, where it did not pass; as a row of `gpuprov verify --json`. `reboot`: why a reboot fixes it."""
 
     check: str
     status: ResultStatus

@@ -65,7 +65,7 @@ def of_apply(told: Told, outcome: HostOutcome) -> HostResult:
 
 
 def of_plan(told: Told, plan: HostPlan) -> HostResult:
-    """From its plan: what would be applied is the failure that apply mends; what blocks it stands as it was found."""
+    """From its plan: what would be applied is the failure that apply fixes; what blocks it stands as it was found."""
     if plan.unreachable:
         row = _ended("unreachable", plan.unreachable, "")
         return told.result(

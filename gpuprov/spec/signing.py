@@ -65,7 +65,7 @@ def _findings(block: Signing) -> Iterable[Finding]:
         yield "certificate_file", ended, f"a new key pair, enrolled on the hosts: {MAKE}"
     if certificate.not_valid_before_utc > today:
         begins = f"{block.certificate_file} is valid only from {certificate.not_valid_before_utc:%Y-%m-%d} on"
-        yield "certificate_file", begins, "mend this machine's clock, or wait"
+        yield "certificate_file", begins, "fix this machine's clock, or wait"
     if key is not None and key.public_key() != certificate.public_key():
         told = f"{block.key_file} is not the key of the certificate {block.certificate_file}"
         yield "key_file", told, "name the two files of one pair"

@@ -121,8 +121,8 @@ MENDED_BY_BOOT = ("restart", "reset", "reboot")
 def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
     """The next-boot verdict of every host, from its `next-boot` results and what fails now.
 
-    A check that fails now and that a reboot mends counts as right; one that a reboot does not mend leaves the verdict
-    open, since whoever starts the service or mends the file may do so before or after the reboot. It counts as right, too, where
+    A check that fails now and that a reboot fixes counts as right; one that a reboot does not fix leaves the verdict
+    open, since whoever starts the service or fixes the file may do so before or after the reboot. It counts as right, too, where
     a unit brings it about at each boot, and that is proven. What only follows from another failure is not told beside it. What
     asks nothing of the host (n/a) says nothing of its next boot.
     """

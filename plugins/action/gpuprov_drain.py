@@ -43,7 +43,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             return work(*words)
         except kubernetes_node.Failed as error:
-            raise AnsibleActionFail(f"{error}. Fix: mend what it says, and apply again") from error
+            raise AnsibleActionFail(f"{error}. Fix: correct what it reports, and apply again") from error
 
     def _module(self, name: str, given: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(module_name=name, module_args=given, task_vars=known)

@@ -96,7 +96,7 @@ def main() -> None:
     problem = "" if module.check_mode else clients.stop(units)
     if problem:
         module.fail_json(
-            msg=f"{problem}. Fix: systemctl status says why, on the host; mend it, and apply again", clients=held
+            msg=f"{problem}. Fix: systemctl status says why, on the host; fix it, and apply again", clients=held
         )
     module.exit_json(changed=bool(units), clients=held, stopped=units, diff=_diff("running", units))
 
@@ -108,7 +108,7 @@ def _start(module: AnsibleModule) -> None:
         names, does = " ".join(failed), "does" if len(failed) == 1 else "do"
         module.fail_json(
             msg=f"{', '.join(failed)}, stopped for the change of the driver, {does} not start again: {'; '.join(failed.values())}. "
-            f"Fix: systemctl status {names}, on the host; mend what it says, and apply again",
+            f"Fix: systemctl status {names}, on the host; correct what it reports, and apply again",
             started=started,
             not_started=list(failed),
         )

@@ -19,7 +19,7 @@ options:
   hint:
     description: The way out, if it fails.
     type: str
-    default: mend what it says, then apply again
+    default: correct what it reports, then apply again
   tolerate:
     description: What it means that it failed, which is then a warning and no error; empty where it is one.
     type: str
@@ -50,7 +50,7 @@ from ansible.module_utils.basic import AnsibleModule
 def main() -> None:
     options = {
         "argv": {"type": "list", "elements": "str", "required": True},
-        "hint": {"type": "str", "default": "mend what it says, then apply again"},
+        "hint": {"type": "str", "default": "correct what it reports, then apply again"},
         "tolerate": {"type": "str", "default": ""},
     }
     module = AnsibleModule(options, supports_check_mode=True)

@@ -63,7 +63,7 @@ options:
   hint:
     description: The way out where the transaction cannot be done.
     type: str
-    default: mend what it says
+    default: correct what it reports
   hold:
     description: Packages to hold. What dnf locks packages with is installed along, where it is missing.
     type: list
@@ -175,7 +175,7 @@ ARGUMENTS = {
             "hint": {"type": "str", "default": ""},
         },
     },
-    "hint": {"type": "str", "default": "mend what it says"},
+    "hint": {"type": "str", "default": "correct what it reports"},
     "related": {"type": "str", "default": ""},
     "source": {"type": "str", "default": ""},
     "max_age": {"type": "int", "default": 86400},

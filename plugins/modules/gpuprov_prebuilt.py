@@ -103,7 +103,7 @@ def main() -> None:
     try:
         packed = packing.pack(module.params["driver"], module.params["sums"])
     except Failed as error:
-        module.fail_json(msg=f"nvidia_driver.build_host: {error}. Fix: mend what it says, and apply again")
+        module.fail_json(msg=f"nvidia_driver.build_host: {error}. Fix: correct what it reports, and apply again")
     except OSError as error:
         module.fail_json(msg=f"{error.filename}: {error.strerror}. Fix: see the file system of the host")
     module.exit_json(changed=packed)

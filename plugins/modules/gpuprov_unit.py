@@ -63,7 +63,7 @@ options:
   way_out:
     description: What to do where it fails.
     type: str
-    default: mend what it says, and apply again
+    default: correct what it reports, and apply again
 """
 EXAMPLES = """
 - name: Have the exporter alive, with its present settings
@@ -96,7 +96,7 @@ SPEC = {
     "unanswered": {"type": "str", "default": ""},
     "differs": {"type": "str", "default": ""},
     "program": {"type": "str", "default": ""},
-    "way_out": {"type": "str", "default": "mend what it says, and apply again"},
+    "way_out": {"type": "str", "default": "correct what it reports, and apply again"},
 }
 
 

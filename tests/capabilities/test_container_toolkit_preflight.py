@@ -73,7 +73,7 @@ ROWS = [
         "installs no container engine",
     ),
     row("an old podman", "engines", POD, engines(podman("3.4.4")), "fail", "podman 3.4.4", "upgrade podman"),
-    row("broken JSON", "engines", DOCKER, engines(docker("{")), "fail", "not valid JSON", "mend it"),
+    row("broken JSON", "engines", DOCKER, engines(docker("{")), "fail", "not valid JSON", "fix it"),
     row(
         "the CRI plugin is off",
         "engines",
@@ -90,7 +90,7 @@ ROWS = [
         engines(containerd(dump="version = 3\ndisabled_plugins = ['io.containerd.grpc.v1.cri']\n", version="2.1.4")),
         "fail",
         "disabled_plugins: io.containerd.grpc.v1.cri",
-        "mend it in /etc/containerd/config.toml",
+        "fix it in /etc/containerd/config.toml",
     ),
     row(
         "containerd 2.1 passes over a file of version 1",
@@ -106,7 +106,7 @@ ROWS = [
         ),
         "fail",
         "containerd 2.1.4 does not take runtime kata from /etc/containerd/config.toml, which is of version 1",
-        "mend it",
+        "fix it",
     ),
     row("nothing old", "leftovers", None, {}, "pass", "nothing of an older"),
     row(

@@ -70,7 +70,7 @@ AZURE = vm.machine("microsoft", vendor="Microsoft Corporation", tag="7783-7084-3
             {"machine": AZURE, "gpu_functions": vm.function(bars=vm.UNBOUND)},
             "fail",
             "Azure (Hyper-V)",
-            "the provider's to mend: Azure",
+            "the provider's to fix: Azure",
         ),
         (
             {"machine": vm.machine("none", efi=False), "gpu_functions": vm.function("physical", bars=vm.UNBOUND)},

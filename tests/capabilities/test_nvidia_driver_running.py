@@ -27,7 +27,7 @@ ROWS = [
         change="module nvidia: 535.261.03 -> 535.309.01",
     ),
     Row(
-        "a library moved on alone, which no reboot mends",
+        "a library moved on alone, which no reboot fixes",
         LOADED,
         None,
         {"packages": packages(libcuda1=("ii ", NEWER))},

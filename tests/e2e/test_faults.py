@@ -1,4 +1,4 @@
-"""verify finds each planted fault by name, and apply mends what it may."""
+"""verify finds each planted fault by name, and apply fixes what it may."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_fault_is_found(lab: Lab, newest: str, fault: str) -> None:
 
 
 def test_apply_mends_faults(lab: Lab, newest: str, versions: tuple[str, str]) -> None:
-    machine = lab.simulated("mended", newest)
+    machine = lab.simulated("fixed", newest)
     for fault in MENDED:
         machine.sh(f"exec >/dev/null 2>&1\n{FAULTS[fault][0]}")
     ran = lab.run("apply", lab.inventory(SPEC, machine), "--yes")

@@ -50,9 +50,9 @@ def test_rendered_project_runs_with_plain_ansible(lab: Lab, newest: str, bare: l
     assert refused.code == 2, refused
     assert "the Python that runs Ansible has no package gpuprov (No module named 'gpuprov" in refused.out
     assert recap(refused.out)["changed"] == 0, refused
-    mended = lab.finish(lab.start(*command, program=ANSIBLE))
-    assert mended.code == 0, mended
-    assert recap(mended.out)["changed"] >= 3, mended
+    fixed = lab.finish(lab.start(*command, program=ANSIBLE))
+    assert fixed.code == 0, fixed
+    assert recap(fixed.out)["changed"] >= 3, fixed
     told = lab.run("verify", folder)
     assert told.code == 0, told
     second = lab.finish(lab.start(*command, program=ANSIBLE))

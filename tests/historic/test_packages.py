@@ -47,7 +47,7 @@ def test_01_an_automatic_upgrade_moves_one_package() -> None:
         driver_libraries=NEWER_CUDA + OLDER_NVML,
     )
     assert "libcuda1=535.309.01" in told["nvidia_driver.packages"].found
-    assert not any(result.reboot for result in told.values()), "a reboot mends nothing here"
+    assert not any(result.reboot for result in told.values()), "a reboot fixes nothing here"
 
 
 def test_02_one_part_has_another_version_of_the_same_branch() -> None:

@@ -98,10 +98,10 @@ def test_a_fault_that_is_not_found_or_not_mended(stage: Stage) -> None:
         "verify green": [GREEN],
         "verify another-check": [GREEN, fails("nvidia_driver.loaded")],
         "verify no-hint": [GREEN, fails(right, hint="")],
-        "verify not-mended": [GREEN, fails(right), fails(right)],
+        "verify not-fixed": [GREEN, fails(right), fails(right)],
         "verify failed-before": [fails(right)],
     }
-    names = ("green", "another-check", "no-hint", "not-mended", "failed-before")
+    names = ("green", "another-check", "no-hint", "not-fixed", "failed-before")
     code, output = stage.run("side_effect.yml", says, hosts=names, simulated_faults=["gpu-lost"])
     assert code == 2, output
     recap = {row.split()[0]: row for row in output.partition("PLAY RECAP")[2].splitlines()[1:] if row.strip()}
@@ -110,7 +110,7 @@ def test_a_fault_that_is_not_found_or_not_mended(stage: Stage) -> None:
     assert task["green"].startswith("Run gpuprov verify]")
     assert task["another-check"].startswith("The right check fails, with a hint]")
     assert task["no-hint"].startswith("The right check fails, with a hint]")
-    assert task["not-mended"].startswith("Run gpuprov verify once more]")
+    assert task["not-fixed"].startswith("Run gpuprov verify once more]")
     assert task["failed-before"].startswith(
         "It is one that verify must find, and nothing yet fails that is taken for it]"
     )

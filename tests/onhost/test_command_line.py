@@ -141,7 +141,7 @@ def test_a_line_that_cannot_be_written_anew_is_refused_before_anything_is_change
             act(WORDS)
     assert Path(program.DEFAULTS).read_text(encoding="utf-8") == f"{line}\n"
     assert (tmp_path / "boot/loader/entries/b.conf").read_text(encoding="utf-8") == EL9
-    assert checked(program, []) == [], "who asks for nothing need not mend it"
+    assert checked(program, []) == [], "who asks for nothing need not fix it"
 
 
 def test_without_grubby_the_menu_is_made_anew(

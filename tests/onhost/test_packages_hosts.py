@@ -1,4 +1,4 @@
-"""Packages on hosts with the real apt and the real dnf: read, tried, refused, installed, held, removed, mended."""
+"""Packages on hosts with the real apt and the real dnf: read, tried, refused, installed, held, removed, fixed."""
 
 from __future__ import annotations
 

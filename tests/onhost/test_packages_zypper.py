@@ -101,7 +101,7 @@ class TestReal:
     def test_somebody_elses_lock_stands(self, manager: Zypper) -> None:
         manager.hold(["gp-lib"], [], check=False)
         before = Path(zypper_locks.LOCKS).read_text()
-        with pytest.raises(Refused, match=r"^zypper cannot install it: .*gp-lib.*Fix: mend what it says"):
+        with pytest.raises(Refused, match=r"^zypper cannot install it: .*gp-lib.*Fix: correct what it reports"):
             tried(manager, Transaction("it", ("gp-user",)))
         assert Path(zypper_locks.LOCKS).read_text() == before
 

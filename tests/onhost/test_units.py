@@ -43,7 +43,7 @@ ROCE = {
     "name": "gpuprov-roce.service",
     "state": "ran",
     "program": "roce",
-    "way_out": "mend what it says and apply again",
+    "way_out": "correct what it reports and apply again",
 }
 Ask = Callable[..., dict[str, Any]]
 
@@ -227,14 +227,16 @@ def test_what_was_run_is_asked_whether_it_lives(ask: Ask, monkeypatch: pytest.Mo
     heard = {"ask": ["echo", "opensm"], "answer": "opensm"}
     assert ask(**ROCE, **heard, differs="opensm")["changed"]
     refused = ask(**ROCE, **{**heard, "ask": ["echo", "nothing"]}, differs="opensm")
-    assert "does not answer echo nothing: nothing. Fix: mend" in refused["msg"]
+    assert "does not answer echo nothing: nothing. Fix: correct" in refused["msg"]
     assert ask(**ROCE, **{**heard, "ask": ["false"]}, differs="opensm", check=True)["changed"]
 
 
 def test_a_failure_is_told_with_what_the_program_said_last(place: Path, ask: Ask) -> None:
     put(place, "status", 1)
     refused = ask(**ROCE, differs="pfc: none -> 3")
-    assert refused["msg"].startswith("gpuprov-roce.service failed: roce: mlx5_0 port 1 is not as asked for. Fix: mend")
+    assert refused["msg"].startswith(
+        "gpuprov-roce.service failed: roce: mlx5_0 port 1 is not as asked for. Fix: correct"
+    )
     assert " --since @" in (place / "asked").read_text()
 
 

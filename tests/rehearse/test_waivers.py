@@ -36,7 +36,7 @@ KNOWN = (
 
 
 def row(check: str, status: str, found: str = "found") -> Row:
-    return Row(host="h", check=check, status=status, found=found, hint="mend it")  # type: ignore[arg-type]
+    return Row(host="h", check=check, status=status, found=found, hint="fix it")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def mode(ctx: Ctx) -> Outcome:
     """The runtime works in the mode that is asked for; no-cgroups, which is for rootless use in legacy mode, is off."""
     toolkit, wanted = ctx.facts.get(TOOLKIT), ctx.fragment.mode
     if toolkit.complaint:
-        return fail(f"mode {wanted}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"mend it, then {APPLY}")
+        return fail(f"mode {wanted}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"fix it, then {APPLY}")
     found = files.at(toolkit.settings, "nvidia-container-runtime", "mode")
     if found != wanted:
         change = Change(kind="file", name=catalogue.CONFIG, before=f"mode = {found}", after=f"mode = {wanted}")

@@ -64,7 +64,7 @@ def present(ctx: Ctx) -> Outcome:
         return fail(f"podman {needed} or newer, which knows CDI", f"podman {podman['version']}", "upgrade podman")
     for name, engine in found.items():
         if why := files.refused(name, engine or {"version": "", "files": {}}) if name != "podman" else "":
-            hint = f"mend it in {files.MAIN[name]}, or take {name} out of runtimes"
+            hint = f"fix it in {files.MAIN[name]}, or take {name} out of runtimes"
             return fail("a configuration to register a runtime in", f"{name}: {why}", hint)
     return ok(", ".join(f"{name} {engine['version']}" for name, engine in found.items() if engine) or "rootless only")
 

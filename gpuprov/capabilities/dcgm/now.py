@@ -33,7 +33,7 @@ def version(ctx: Ctx) -> Outcome:
         return fail(expected, f"not installed: {', '.join(missing)}", "gpuprov apply")
     broken = [name for name, one in found.items() if not one.whole]
     if broken:
-        return fail(expected, f"not whole: {', '.join(broken)}", "mend the package database, then gpuprov apply")
+        return fail(expected, f"not whole: {', '.join(broken)}", "fix the package database, then gpuprov apply")
     versions = {resolve.upstream(found[name].version) for name in names}
     core = resolve.upstream(found[names[0]].version)
     if len(versions) > 1 or not resolve.satisfies(core, ctx.fragment.version):

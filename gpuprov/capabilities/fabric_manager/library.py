@@ -20,7 +20,7 @@ from gpuprov.shared import resolve
 from gpuprov.shared.followers import LIBRARIES
 
 Ctx = Context[FabricManager]
-WHOLE = "mend the package database, then gpuprov apply"
+WHOLE = "fix the package database, then gpuprov apply"
 
 
 @check(

@@ -29,7 +29,7 @@ class Health(Fragment, frozen=True):
             ),
             description=(
                 "boot, a span (90m, 24h, 7d) or a time (2026-11-20T14:02, in the time zone of who runs gpuprov, or with Z or +01:00). "
-                "From when on the kernel log is judged; errors that a reboot has mended since then are past"
+                "From when on the kernel log is judged; errors that a reboot has fixed since then are past"
             ),
         ),
     ] = "boot"

@@ -80,7 +80,7 @@ MENDED: tuple[Action, ...] = ("reset", "reboot")
 
 
 def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
-    """Xids that still matter, the most severe first: of those that a reset or a reboot mends, the ones since then."""
+    """Xids that still matter, the most severe first: of those that a reset or a reboot fixes, the ones since then."""
     events, left = xids(log), set(ignored)
     well = {one.device: one.at for one in events if one.number == 154 and "(None)" in one.text.rpartition(" to ")[2]}
     found = [judge(one) for one in events if one.number not in left]

@@ -63,7 +63,7 @@ def runtime(ctx: Ctx) -> Outcome:
         try:
             told = engines.registered(name, engines.configuration(name, engine))
         except ValueError as error:
-            return fail(expected, str(error), "mend it; see container_toolkit.configured")
+            return fail(expected, str(error), "fix it; see container_toolkit.configured")
         if told["path"] not in engines.PROGRAMS:
             hint = f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
             return fail(expected, f"{name} has no runtime {engines.NAME}", hint)

@@ -80,7 +80,7 @@ def is_offered(driver: NvidiaDriver, facts: Facts) -> bool:
 
 
 def repository(ctx: Ctx) -> dict[str, object]:
-    """The package source that is put in place, or mended; empty where the host's own are to do."""
+    """The package source that is put in place, or fixed; empty where the host's own are to do."""
     asked, kind = repositories_checks.driver_block(ctx.fragment, ctx.facts), family(ctx.facts.get(system.OS_RELEASE))
     if asked is None or kind is None:
         return {}

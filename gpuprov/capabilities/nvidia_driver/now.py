@@ -227,7 +227,7 @@ def user_space(ctx: Ctx) -> Outcome:
     wrong = [f"{name} {version}" for name, version in libraries.items() if version != wanted]
     if wrong:
         elsewhere = "another installation's libraries win: " + nvidia.LIBRARIES.evidence
-        mixed = "the packages are of several versions, which no reboot mends: gpuprov apply"
+        mixed = "the packages are of several versions, which no reboot fixes: gpuprov apply"
         return fail(wanted, " ".join(wrong), mixed if len(present) > 1 else elsewhere)
     return _answers(ctx, wanted) or ok("; ".join((found, *ctx.facts.get(nvidia.SMI).warnings)))
 

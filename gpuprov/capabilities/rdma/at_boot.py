@@ -28,7 +28,7 @@ class AtBoot(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str]
     differs: str
     speaks: str
-    way_out: str = "mend what it says, and apply again"
+    way_out: str = "correct what it reports, and apply again"
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):

@@ -116,7 +116,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
         },
         differs=", ".join(f"{name} {block.soft.driver}" for name in wanting),
         speaks="rdma-soft",
-        way_out="mend what it says and apply again; dmesg | grep -E 'rxe|siw', on the host",
+        way_out="correct what it reports and apply again; dmesg | grep -E 'rxe|siw', on the host",
     )
 
 

@@ -80,7 +80,7 @@ def problem(builder: str, host: str, driver: Known, theirs: Known) -> str:
 
 def gone(builder: str, host: str, *, failed: bool) -> str:
     """What is said where the build host of this run has given nothing out."""
-    fix = "Fix: mend what stopped it, and apply again"
+    fix = "Fix: correct what stopped it, and apply again"
     if failed:
         return f"nvidia_driver.build_host {builder} failed in this run; nothing was installed on {host}. {fix}"
     return f"nvidia_driver.build_host {builder} has packed no modules in this run; nothing was installed. {fix}"

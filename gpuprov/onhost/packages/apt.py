@@ -86,7 +86,7 @@ def _answer(argv: Sequence[str], environment: dict[str, str] | None = None) -> s
     """What the program prints. Raises Refused where it fails."""
     ran = run(argv, environment)
     if ran.status:
-        raise Refused(f"{' '.join(argv[:2])} fails: {ran.said[-300:]}. Fix: mend what it says, then apply again")
+        raise Refused(f"{' '.join(argv[:2])} fails: {ran.said[-300:]}. Fix: correct what it reports, then apply again")
     return ran.out
 
 

@@ -1,4 +1,4 @@
-"""The state of dpkg's database and of apt's lists, judged and mended before anything is decided by them."""
+"""The state of dpkg's database and of apt's lists, judged and fixed before anything is decided by them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def prepare(patience: int, max_age: int, check: bool) -> Prepared:
         return Prepared(changed)
     if not there:
         raise Refused(
-            f"apt-get update failed, and the host has no package lists: {shortened(ran.err, 300)}. Fix: mend what it says (the "
+            f"apt-get update failed, and the host has no package lists: {shortened(ran.err, 300)}. Fix: correct what it reports (the "
             "network, the host's proxy, or the archive), then apply again"
         )
     return Prepared(changed, [f"apt-get update failed, the older package lists are used: {shortened(ran.err, 300)}"])
 
 
 def _repaired(waiting: list[str], check: bool) -> list[str]:
-    """Complete what a cut-off apply left half-way. Raises Refused for what it cannot mend, or what is not gpuprov's."""
+    """Complete what a cut-off apply left half-way. Raises Refused for what it cannot fix, or what is not gpuprov's."""
     # apt-get check waits for another apt to finish, so that nobody's work looks half done.
     broken = run(["apt-get", "-qq", *waiting, "check"]).status != 0
     complaint = " ".join([*(["broken"] if broken else []), *run(["dpkg", "--audit"]).lines])

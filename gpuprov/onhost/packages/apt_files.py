@@ -48,7 +48,7 @@ def file(package: str, environment: Mapping[str, str]) -> str:
         ran = run(["apt-get", "-qq", "download", package], environment, folder=folder)
         if ran.status:
             raise Refused(
-                f"{package} cannot be downloaded: {shortened(ran.said, 300)}. Fix: mend what it says, then apply again"
+                f"{package} cannot be downloaded: {shortened(ran.said, 300)}. Fix: correct what it reports, then apply again"
             )
     found = sorted(glob.glob(form))
     if not found:

@@ -98,7 +98,7 @@ class Dnf:
         told = self._ask(request)
         if told["problem"]:
             raise Refused(
-                f"dnf: {told['problem']}. Fix: mend what it says (dnf -v repolist shows the repositories), then apply again"
+                f"dnf: {told['problem']}. Fix: correct what it reports (dnf -v repolist shows the repositories), then apply again"
             )
         return told
 

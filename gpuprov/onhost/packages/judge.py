@@ -29,7 +29,7 @@ def downloaded(manager: Manager, wanted: Transaction) -> None:
     """Have all its packages on the host. Raises Refused."""
     if problem := manager.download(wanted):
         raise Refused(
-            f"the packages of {wanted.of} could not be downloaded, nothing was changed: {problem}. Fix: mend the mirror or the "
+            f"the packages of {wanted.of} could not be downloaded, nothing was changed: {problem}. Fix: correct the mirror or the "
             "network, then apply again"
         )
 
@@ -39,7 +39,7 @@ def committed(manager: Manager, wanted: Transaction) -> Done:
     done = manager.commit(wanted)
     if done.problem:
         raise Refused(
-            f"{manager.name} could not install {wanted.of}: {done.problem}. Fix: mend what it says and apply again, which "
+            f"{manager.name} could not install {wanted.of}: {done.problem}. Fix: correct what it reports and apply again, which "
             "completes the transaction"
         )
     return done

@@ -52,7 +52,7 @@ class Transaction:
     may_remove: tuple[str, ...] = ()
     pin: Pin | None = None
     stream: str = ""
-    hint: str = "mend what it says"
+    hint: str = "correct what it reports"
     refusal: Refusal | None = None
 
     @property

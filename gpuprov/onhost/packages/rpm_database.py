@@ -1,4 +1,4 @@
-"""rpm's database: judged and mended, and what is in it; for managers that have no Python module of their own."""
+"""rpm's database: judged and fixed, and what is in it; for managers that have no Python module of their own."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ def drop(nevras: list[str]) -> None:
     """Remove installations that are there twice. Raises Refused."""
     ran = run(["rpm", "-e", "--nodeps", *nevras])
     if ran.status:
-        raise Refused(f"rpm -e fails: {ran.said[-300:]}. Fix: mend what it says, then apply again")
+        raise Refused(f"rpm -e fails: {ran.said[-300:]}. Fix: correct what it reports, then apply again")

@@ -46,7 +46,7 @@ class Zypper:
         problem = "" if check or fresh else zypper_answer.problem(self._zypper(["refresh"], refresh=True))
         if problem and not lists:
             raise Refused(
-                f"zypper refresh failed, and the host has no package lists: {shortened(problem, 300)}. Fix: mend what it says "
+                f"zypper refresh failed, and the host has no package lists: {shortened(problem, 300)}. Fix: correct what it reports "
                 "(the network, the host's proxy, or the repository), then apply again"
             )
         warning = f"zypper refresh failed, the older package lists are used: {shortened(problem, 300)}"
@@ -96,7 +96,7 @@ class Zypper:
             if names and not check:
                 ran = self._zypper([word, "--type", "package", *names])
                 if problem := zypper_answer.problem(ran):
-                    raise Refused(f"zypper {word}: {problem}. Fix: mend what it says, then apply again")
+                    raise Refused(f"zypper {word}: {problem}. Fix: correct what it reports, then apply again")
         return [f"hold {name}" for name in new] + [f"release {name}" for name in loose]
 
     def files(self, packages: Sequence[str]) -> list[str]:
@@ -109,7 +109,7 @@ class Zypper:
         for package in packages:
             if not os.path.exists(found.get(package, "")):
                 why = zypper_answer.problem(ran) or "it is not among what was downloaded"
-                raise Refused(f"{package} cannot be downloaded: {why}. Fix: mend what it says, then apply again")
+                raise Refused(f"{package} cannot be downloaded: {why}. Fix: correct what it reports, then apply again")
         return [found[package] for package in packages]
 
     def _offered(self, names: Sequence[str]) -> dict[str, list[str]]:
@@ -117,7 +117,7 @@ class Zypper:
             return {}
         ran = self._zypper(["search", "--details", "--match-exact", "--type", "package", *names])
         if ran.status != zypper_answer.NOT_FOUND and (problem := zypper_answer.problem(ran)):
-            raise Refused(f"zypper search: {problem}. Fix: mend what it says (zypper repos), then apply again")
+            raise Refused(f"zypper search: {problem}. Fix: correct what it reports (zypper repos), then apply again")
         return zypper_answer.offered(zypper_answer.tree(ran), (platform.machine(), "noarch"))
 
     def _transaction(self, wanted: Transaction, *options: str) -> Ran:

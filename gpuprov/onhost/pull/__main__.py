@@ -35,7 +35,7 @@ def pull(config: configs.Config) -> int:
         _say(why)
         code, told = why.code, results.refusal(config, known, number, started, why)
     except OSError as error:
-        broken = Refused(f"{config.state}: {error.strerror or error}", "make room, or mend the disk")
+        broken = Refused(f"{config.state}: {error.strerror or error}", "make room, or fix the disk")
         _say(broken)
         code, told = broken.code, results.refusal(config, known, number, started, broken)
     return _reported(config, told, code)
@@ -120,7 +120,7 @@ def _reported(config: configs.Config, told: dict[str, Any], code: int) -> int:
     except OSError as error:
         _say(
             Refused(
-                f"the result cannot be kept in {config.state}: {error.strerror or error}", "make room, or mend the disk"
+                f"the result cannot be kept in {config.state}: {error.strerror or error}", "make room, or fix the disk"
             )
         )
         return code or Refused.code

@@ -154,7 +154,7 @@ def install(
     except OSError as error:
         raise Refused(
             f"the wheels cannot be unpacked into {above}: {error.strerror}",
-            "make room, or mend the disk; nothing was left",
+            "make room, or fix the disk; nothing was left",
         ) from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
