@@ -73,7 +73,7 @@ LOG = b"""[ 11.0] usb 1-1: new device
 @pytest.mark.parametrize(
     ("log", "code", "said"),
     [
-        (LOG, 0, "symptom: Xid 79\n  seen    2 times in standard input: [ 12.3] NVRM: Xid"),
+        (LOG, 0, "symptom: Xid 79\n  seen         2 times in standard input: [ 12.3] NVRM: Xid"),
         (b"all is well\n", 2, "error: standard input holds no message that gpuprov knows"),
         (b"", 2, "error: standard input holds no message that gpuprov knows"),
         (b"x" * ((64 << 20) + 1), 2, "error: standard input is too large; allowed: 64 MiB"),

@@ -39,12 +39,12 @@ def parse(output: Output) -> Hardware:
 HARDWARE = Probe(
     "hardware",
     """for t in /sys/devices/system/cpu/cpu[0-9]*/topology; do
-  [ ! -r "$t/physical_package_id" ] || echo "core|$(cat "$t/physical_package_id")|$(cat "$t/core_id")"
+  [ -r "$t/physical_package_id" ] && read -r p < "$t/physical_package_id" && read -r c < "$t/core_id" && echo "core|$p|$c"
 done
-awk '$1 == "MemTotal:" { print "memory|" $2 } $1 == "SwapTotal:" { print "swap|" $2 }' /proc/meminfo
+while read -r k v _; do case $k in MemTotal:) echo "memory|$v" ;; SwapTotal:) echo "swap|$v" ;; esac; done < /proc/meminfo
 n=0; for d in /sys/class/nvme/nvme*; do [ ! -e "$d" ] || n=$((n + 1)); done; echo "nvme|$n"
 for i in /sys/class/net/*; do
-  [ ! -r "$i/operstate" ] || [ "${i##*/}" = lo ] || echo "interface|${i##*/}|$(cat "$i/operstate")"
+  [ "${i##*/}" = lo ] || { [ -r "$i/operstate" ] && read -r s < "$i/operstate" && echo "interface|${i##*/}|$s"; }
 done
 true""",
     parse,
