@@ -97,7 +97,7 @@ UNREACHED = (
         said=("you must have a tty", "let notty use sudo without a terminal"),
     ),
     Login(
-        "nologin", "/usr/sbin/nologin", said=("This account is currently not available.", "give nologin a login shell")
+        "nologin", "/usr/sbin/nologin", said=("This account is currently not available", "give nologin a login shell")
     ),
     Login(
         "silent",
