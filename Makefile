@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: fuzz setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
+.PHONY: faults fuzz setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,9 @@ test: lint check tools ## all but the slow tests: also the wheel, and simulated 
 
 fuzz: setup            ## a million mutated outputs, inventories, specs and command lines; CASES=N for another number
 	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),1000000)
+
+faults: tools          ## applies disturbed in every way on simulated hosts, judged from outside; RUNS=N, SEED=S; its table into the docs (root, podman)
+	$(BIN)/python -m tests.campaign --runs $(or $(RUNS),300) $(if $(SEED),--seed $(SEED))
 
 test-slow: tools       ## what takes minutes each: real driver builds, machines, a hundred hosts, and what a scenario shows the core of
 	$(BIN)/pytest -m slow --durations=0

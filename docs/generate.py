@@ -29,6 +29,7 @@ from gpuprov.pull import model
 from gpuprov.render import checkout
 from gpuprov.render.variables import fleet_variables
 from gpuprov.report.as_json import schema as verify_schema
+from gpuprov.report.health import schema as health_schema
 from gpuprov.report.specs import inventory_schema_text, schema_text
 from gpuprov.rollout import policy, status
 from gpuprov.slices import stored
@@ -128,6 +129,7 @@ def pages() -> dict[str, str]:
         "* [JSON Schema](gpuprov.schema.json)",
         "* [JSON Schema of a whole inventory](inventory.schema.json)",
         "* [JSON Schema of `gpuprov verify --json`](verify.schema.json)",
+        "* [JSON Schema of `gpuprov health --json`](health.schema.json)",
         "* [JSON Schema of a saved plan](plan.schema.json)",
         "* JSON Schema of the files of a fleet: " + ", ".join(f"[{kind}]({kind}.schema.json)" for kind in stored.KINDS),
         "* [JSON Schema of a roll-out's policy](rollout.schema.json)",
@@ -141,6 +143,7 @@ def pages() -> dict[str, str]:
     generated["gpuprov.schema.json"] = schema_text() + "\n"
     generated["inventory.schema.json"] = inventory_schema_text() + "\n"
     generated["verify.schema.json"] = json.dumps(verify_schema(), indent=2) + "\n"
+    generated["health.schema.json"] = json.dumps(health_schema(), indent=2) + "\n"
     generated["plan.schema.json"] = saved.schema_text() + "\n"
     generated |= {f"{kind}.schema.json": stored.schema_text(kind) + "\n" for kind in stored.KINDS}
     generated["rollout.schema.json"] = policy.schema_text() + "\n"

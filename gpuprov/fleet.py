@@ -87,7 +87,7 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         spec, found = known[id(raw.values)]
         problems += [msgspec.structs.replace(problem, hosts=(raw.name,)) for problem in found]
         if spec is not None:
-            pairs.append((raw, _for_host(spec, raw)))
+            pairs.append((raw, with_site(spec, raw)))
     origins = {raw.name: raw.origins for raw, _ in pairs}
     for capability in CAPABILITIES:
         try:
@@ -114,12 +114,14 @@ def _marked(spec: HostSpec, told: tuple[str, str]) -> HostSpec:
     return msgspec.structs.replace(spec, defects=(*spec.defects, told))
 
 
-def _for_host(spec: HostSpec, raw: RawHost) -> HostSpec:
+def with_site(spec: HostSpec, raw: RawHost) -> HostSpec:
+    """The spec of one of the hosts that share it: with its name, its places and what its site has set."""
     return HostSpec(
         name=raw.name,
         groups=raw.groups,
         gpu=spec.gpu,
         reboot=spec.reboot,
+        on_failure=spec.on_failure,
         capabilities=spec.capabilities,
         origins=raw.origins,
         site=site_variables(raw.connection),
@@ -152,7 +154,14 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
             blocks[capability.name] = located(block, capability.name, raw.origins)
     problems = [Problem(path=path, message=message, hint=hint) for path, message, hint in findings]
     judged: Any = house or HOUSE.fragment()  # a bad one is told of; the capabilities' rules still find what they find
-    spec = HostSpec(name=raw.name, groups=raw.groups, gpu=judged.gpu, reboot=judged.reboot, capabilities=blocks)
+    spec = HostSpec(
+        name=raw.name,
+        groups=raw.groups,
+        gpu=judged.gpu,
+        reboot=judged.reboot,
+        on_failure=judged.on_failure,
+        capabilities=blocks,
+    )
     spec, conflicts = with_contributions(spec)
     told, defects = ruled(spec)
     problems += [*conflicts, *told]

@@ -218,6 +218,9 @@ OFFERED = [
     ("gpuprov plan -i inv", ["file,inv"]),
     ("gpuprov plan -o fri", ["file,fri"]),
     ("gpuprov verify inventory.yaml --limit gpu", ["plain,gpu01", "plain,gpu02"]),
+    ("gpuprov verify other.yaml --limit inf", ["plain,inference", "plain,infer01"]),
+    ("gpuprov plan other.yaml -o friday.plan -l training,inf", ["plain,training,inference", "plain,training,infer01"]),
+    ("gpuprov rehearse --kind machine -i other.yaml --limit inf", ["plain,inference", "plain,infer01"]),
     ("gpuprov verify --limit tr", ["plain,training"]),
     (
         "gpuprov verify -i inventory.yaml --limit training,!gpu02,!g",
@@ -238,6 +241,9 @@ OFFERED = [
 def test_completion_offers(line: str, expected: list[str], tmp_path: Path) -> None:
     text = "all: {children: {training: {hosts: {'gpu[01:02]': {}}}}, vars: {gpuprov: {nouveau: {}}}}\n"
     (tmp_path / "inventory.yaml").write_text(text)
+    (tmp_path / "other.yaml").write_text(
+        "all: {children: {inference: {hosts: {infer01: {}}}}, vars: {gpuprov: {nouveau: {}}}}\n"
+    )
     (tmp_path / "again.retry").write_text("gpu01\n")
     assert offered(line, tmp_path) == expected
 

@@ -1,9 +1,20 @@
 """Make the hosts what their specs say, then verify. Ansible is entered only where there is something to do."""
 
-from gpuprov.apply.command import run
+from gpuprov.apply.command import run, run_rollback
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
-from gpuprov.apply.rollout import apply
+from gpuprov.apply.on_failure import apply
 from gpuprov.apply.text import as_json, as_text
 from gpuprov.plan.show import Show, Terminal
 
-__all__ = ["ApplyRun", "HostOutcome", "Options", "Show", "Terminal", "apply", "as_json", "as_text", "run"]
+__all__ = [
+    "ApplyRun",
+    "HostOutcome",
+    "Options",
+    "Show",
+    "Terminal",
+    "apply",
+    "as_json",
+    "as_text",
+    "run",
+    "run_rollback",
+]

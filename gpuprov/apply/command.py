@@ -9,7 +9,9 @@ from pathlib import Path
 
 from gpuprov import console
 from gpuprov.apply.model import Act, Options
-from gpuprov.apply.rollout import Agreed, apply
+from gpuprov.apply.on_failure import apply
+from gpuprov.apply.rollback import rollback
+from gpuprov.apply.rollout import Agreed
 from gpuprov.apply.text import as_json, as_text
 from gpuprov.plan import HostPlan
 from gpuprov.plan import as_text as plan_text
@@ -18,6 +20,7 @@ from gpuprov.plan.show import Terminal
 from gpuprov.report import retry
 from gpuprov.report.files import check_writable, write_atomic
 from gpuprov.report.page import About
+from gpuprov.spec.model import RawHost
 
 
 def run(
@@ -53,6 +56,17 @@ def run(
     retry.offer("apply", outcome.again, len(pairs))
     if outcome.locked != outcome.again:
         retry.offer("apply-locked", outcome.locked, len(pairs), to_do="that another run works on, to do later")
+    return outcome.exit_code
+
+
+def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> int:
+    """Roll back, print the result, return the exit code."""
+    asked = sys.stdin.isatty() and sys.stderr.isatty()
+    ask = partial(confirm, act=options.act) if asked else None
+    outcome = rollback(hosts, options, Terminal(verbose=options.verbose), to=to, confirm=ask)
+    width = console.room(sys.stdout)
+    console.result(as_json(outcome) if options.as_json else as_text(outcome, verbose=options.verbose, width=width))
+    retry.offer("rollback", outcome.again, len(hosts))
     return outcome.exit_code
 
 

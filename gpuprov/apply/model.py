@@ -18,7 +18,7 @@ it. not-started: the run ended before its turn. prepared: what the next apply do
 changed."""
 DONE = frozenset(("changed", "unchanged", "prepared"))
 """What a host is that was brought to the end of its run."""
-Act = Literal["apply", "prepare"]
+Act = Literal["apply", "prepare", "rollback"]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +27,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     act: prepare ends where something in service would be changed. reboot: permission for this run, whatever the spec says.
     full: run every role, also where every check passes. break_lock: ids of locks that are taken over. timeout: seconds that one act
     may take on a host. run: its name, by which it goes on elsewhere; default, a new one. lease: seconds that a host stays locked for
-    a run that is not heard of any more.
+    a run that is not heard of any more. checkpoint: keep, on hosts that verify calls green, what they can be brought back to.
     """
 
     act: Act = "apply"
@@ -47,6 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     forks: int = 0
     verbose: bool = False
     as_json: bool = False
+    checkpoint: bool = True
 
     @classmethod
     def of(cls, given: Mapping[str, Any], only: frozenset[str] | None = None) -> Options:
@@ -59,6 +60,7 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     """What became of one host. results: verify, after; message and hint: why it was not done.
 
     ran, skipped: capabilities with the reason. changed: tasks that changed something. reboot_permitted: by the spec or the run.
+    rolled_back: where a rollback brought it, and how that ended.
     """
 
     host: str
@@ -72,6 +74,7 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     results: list[Result] = []
     seconds: float = 0.0
     reboot_permitted: bool = False
+    rolled_back: str = ""
 
     @property
     def reboot(self) -> list[str]:
@@ -148,5 +151,6 @@ class ApplyRun(msgspec.Struct, kw_only=True):
         if any(host.wrong for host in self.hosts):
             return 1
         return int(
-            self.act == "apply" and any(host.unproven and verdict(host.verified) == "not proven" for host in self.hosts)
+            self.act != "prepare"
+            and any(host.unproven and verdict(host.verified) == "not proven" for host in self.hosts)
         )

@@ -60,6 +60,7 @@ def render(
             [one for one in run.hosts if one.state not in DONE],
             lambda one: [one.state, one.task, one.message, one.hint],
         ),
+        returned=_cards([one for one in run.hosts if one.rolled_back], lambda one: [one.rolled_back, one.state]),
         waiting=_cards([one for one in run.hosts if one.reboot], lambda one: [one.reboot, one.reboot_permitted]),
         changed=_cards([one for one in run.hosts if one.changed], lambda one: [one.changed, one.ran]),
         left_out=_cards([one for one in run.hosts if one.skipped], lambda one: [one.skipped]),

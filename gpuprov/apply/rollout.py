@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpuprov import checkpoints
 from gpuprov.apply.aftermath import leave, told_interrupted
 from gpuprov.apply.batches import batches, proved_first, size, too_many
 from gpuprov.apply.first_look import first_look, lost
@@ -31,6 +32,7 @@ from gpuprov.plan.read import AFTER, Pair, Reading, for_ansible, read
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import remove_leftovers, workspace
 from gpuprov.spec.model import is_secret
+from gpuprov.verify.verify import verdict
 
 Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], None]
 
@@ -67,6 +69,7 @@ def apply(
             if work:
                 rollout.roll(work)
                 rollout.verify([raw.name for raw, _ in pairs])
+            rollout.keep()
         except KeyboardInterrupt:
             rollout.interrupted = True
     return ApplyRun(
@@ -248,6 +251,27 @@ class _Rollout:
             if reading.lost and outcome.state in ("changed", "unchanged"):
                 outcome.state = "unreachable"
                 outcome.message, outcome.hint = lost(reading.lost)
+
+    def keep(self) -> None:
+        """Have hosts that are green as a whole keep what they can be brought back to, where their last checkpoint is another."""
+        options = self.options
+        if options.act != "apply" or options.only is not None or not options.checkpoint or self.interrupted:
+            return
+        green = [pair for pair in self.pairs if _is_green(self.outcomes[pair[0].name])]
+        due = [
+            one
+            for one in green
+            if self.outcomes[one[0].name].ran or not checkpoints.is_kept(self.readings[one[0].name])
+        ]
+        if not due:
+            return
+        self.show.say(f"keeping a checkpoint on {names([raw.name for raw, _ in due])}")
+        for name, problem in checkpoints.keep(due, self.run, self.pace).items():
+            self.show.say(f"{name}: no checkpoint was kept, so that rollback goes to an earlier one: {problem}")
+
+
+def _is_green(outcome: HostOutcome) -> bool:
+    return outcome.state in ("changed", "unchanged") and verdict(outcome.verified) == "as wanted"
 
 
 PREPARING = ("Reach the hosts", "Act 1,")

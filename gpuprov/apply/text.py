@@ -40,6 +40,8 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
     yield f"{title}: {_headline(group)}"
     if outcome.hint:
         yield f"  fix: {outcome.hint}"
+    if outcome.rolled_back:
+        yield f"  {outcome.rolled_back}"
     if verbose:
         yield from (f"  changed {task}" for task in outcome.changed)
         yield from (f"  left out {name}: {why}" for name, why in outcome.skipped.items())
@@ -130,6 +132,7 @@ def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
         outcome.task,
         outcome.message,
         outcome.hint,
+        outcome.rolled_back,
         told,
         [[r.check, r.found if verbose else ""] for r in outcome.unproven],
         bool(outcome.results),

@@ -22,6 +22,7 @@ from gpuprov.capabilities import (
     pcie,
     persistence,
     rdma,
+    readings,
     topology,
     vgpu_guest,
 )
@@ -49,6 +50,7 @@ CAPABILITIES: tuple[Capability, ...] = (
     cgpu.CAPABILITY,
     acceptance.CAPABILITY,
     health.CAPABILITY,
+    readings.CAPABILITY,
 )
 HOUSE: Capability = host.capability(CAPABILITIES)
 BY_NAME: dict[str, Capability] = {capability.name: capability for capability in (HOUSE, *CAPABILITIES)}
@@ -56,4 +58,4 @@ BY_NAME: dict[str, Capability] = {capability.name: capability for capability in 
 
 def house_fragment(spec: HostSpec) -> Fragment:
     """The house's fragment of a spec, so that its checks run as any capability's do."""
-    return host.House(gpu=spec.gpu, reboot=spec.reboot)
+    return host.House(gpu=spec.gpu, reboot=spec.reboot, on_failure=spec.on_failure)

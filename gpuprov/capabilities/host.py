@@ -20,7 +20,7 @@ from gpuprov.probe.family import words
 from gpuprov.probe.login import LOGIN, PYTHON
 from gpuprov.shared import reach
 from gpuprov.spec import overrides
-from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, Reboot
+from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, OnFailure, Reboot
 from gpuprov.spec.problem import Problem
 
 SNAPSHOTS = ("sle-micro", "sl-micro", "sle-micro-rancher", "opensuse-microos", "opensuse-leap-micro")
@@ -33,6 +33,13 @@ class House(Fragment, frozen=True):
 
     gpu: Annotated[GpuSpec | None, msgspec.Meta(description="which GPUs the host has: model and count")] = None
     reboot: Annotated[Reboot, msgspec.Meta(description="whether apply may reboot the host")] = "never"
+    on_failure: Annotated[
+        OnFailure,
+        msgspec.Meta(
+            description="what apply does with a host that it has changed and that is not green then: nothing, or rollback "
+            "to what it was when verify was last green"
+        ),
+    ] = "nothing"
 
 
 Ctx = Context[House]
@@ -258,6 +265,9 @@ def capability(capabilities: Sequence[Capability]) -> Capability:
             receipt,
         ),
         rules=rules,
-        unproved={"reboot": "a permission, not a state of the host"},
+        unproved={
+            "reboot": "a permission, not a state of the host",
+            "on_failure": "what apply does, not a state of the host",
+        },
         tables=lambda: tables(capabilities),
     )

@@ -11,7 +11,7 @@ from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fa
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import repositories as catalogue
 from gpuprov.catalog.driver_sets import default_source
-from gpuprov.onhost import openpgp, sources
+from gpuprov.onhost import checkpoints, openpgp, sources
 from gpuprov.probe import system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.family import Family, family
@@ -138,7 +138,7 @@ def package_sources(ctx: Context[Any]) -> Outcome:
     ours: list[str] = []
     foreign: list[str] = []
     for row in told["sources"]:
-        for weakness in sources.weaknesses(row):
+        for weakness in () if _is_kept(row) else sources.weaknesses(row):
             mine = "nvidia" in row["url"].casefold() or sources.own_name(row["file"])
             (ours if mine else foreign).append(f"{row['file']}: {weakness} for {row['url']}")
     for retired in catalogue.retired_keys():
@@ -155,6 +155,12 @@ def package_sources(ctx: Context[Any]) -> Outcome:
     number = len(told["sources"])
     also = f"; not of NVIDIA's packages, and unproven: {'; '.join(dict.fromkeys(foreign))}" if foreign else ""
     return ok(f"{number} source{'' if number == 1 else 's'}{also}", "signed package sources")
+
+
+def _is_kept(row: Mapping[str, Any]) -> bool:
+    """Whether it is the source of the files that the host itself keeps, whose digests rollback has compared."""
+    place: tuple[str, str] = row["file"], row["url"].rstrip("/")
+    return place == (checkpoints.SOURCE, f"file:{checkpoints.POOL}")
 
 
 def _fingerprints(data: str) -> list[str]:

@@ -46,7 +46,7 @@ class SymptomsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     symptoms: tuple[Symptom, ...]
 
 
-XID = re.compile(r"(?<!\w)xid\s*(?:\([^)]*\))?\s*:?\s*(\d+)", re.IGNORECASE)
+XID = re.compile(r"(?<!\w)xid\s*+(?:\([^)]{0,100}+\)\s*+)?(?::\s*+)?(\d+)", re.IGNORECASE)
 
 
 FILES = ("symptoms_programs", "symptoms_services", "symptoms")

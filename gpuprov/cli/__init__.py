@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpuprov import __version__
-from gpuprov.cli import options
+from gpuprov.cli import carried, options
 from gpuprov.cli.about import about
 from gpuprov.cli.accept import accept
 from gpuprov.cli.bundle import bundle
@@ -22,12 +22,16 @@ from gpuprov.cli.health import health
 from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
+from gpuprov.cli.rollback import rollback
 from gpuprov.cli.rollout import rollout
 from gpuprov.cli.slices import fold, freeze, slice_, work
 from gpuprov.cli.topology import topology
 from gpuprov.cli.worker import worker
 
 FILE = click.Path(dir_okay=False, path_type=Path)
+
+if TYPE_CHECKING:
+    from gpuprov.fleet import Fleet
 
 
 class Ordered(click.Group):
@@ -60,19 +64,29 @@ cli.add_command(init)
 
 @cli.command(short_help="Judge the inventory offline. Touches no host.")
 @options.inventory
+@carried.bundle
 @options.json_flag
-def check(sources: tuple[str, ...], as_json: bool, **reading: Any) -> int:
+def check(sources: tuple[str, ...], bundle: Path | None, signers: Path, as_json: bool, **reading: Any) -> int:
     """Judge the inventory offline: is it valid, and can this hardware do it? Touches no host.
 
     An executable file that is an inventory, or lies in an inventory folder, is a dynamic inventory script:
-    it is run with --list, as Ansible does.
+    it is run with --list, as Ansible does. With --bundle: is that folder signed, whole, in its time, and made for these specs?
 
     \b
     Example: gpuprov check inventory.yaml --limit training
+             gpuprov check inventory.yaml --bundle usb/bundle --signers allowed_signers
     """
     from gpuprov.report import specs
 
-    return specs.show_check(lambda: options.load(sources, reading), as_json=as_json, verbose=reading["verbose"])
+    def fleet() -> Fleet:
+        found = options.load(sources, reading)
+        if bundle:
+            from gpuprov.offline import opened
+
+            opened.made_for(opened.opened(bundle, signers), found.pairs)
+        return found
+
+    return specs.show_check(fleet, as_json=as_json, verbose=reading["verbose"])
 
 
 @cli.command(short_help="Write the plain Ansible project that apply runs.")
@@ -100,6 +114,7 @@ def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
 
 cli.add_command(plan)
 cli.add_command(apply)
+cli.add_command(rollback)
 
 
 @cli.command(short_help="Prove that hosts are what their specs say, also after a boot.")

@@ -12,52 +12,100 @@ from gpuprov.cli import options
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
+OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
 
 
-@click.command(short_help="Write signed bundles for hosts that pull.")
+@click.command(short_help="Write signed bundles: packages for hosts without internet, or jobs for hosts that pull.")
 @options.inventory
 @click.option("--pull", is_flag=True, help="A bundle for each host, which fetches it, judges it and does it by itself.")
 @click.option("--key", required=True, type=FILE, help="The ssh key that signs; its .pub, where an agent has the key.")
-@click.option("--wheels", required=True, type=FOLDER, metavar="DIR", help="Wheels of gpuprov and of what it needs.")
-@click.option("-o", "--out", required=True, type=FOLDER, help="Folder to write, which a server gives to the hosts.")
-@click.option("--source", required=True, metavar="PLACE", help="Where hosts find that folder: https://..., or a path.")
+@click.option("-o", "--out", required=True, type=FOLDER, help="Folder to write.")
 @click.option(
-    "--results", default="", metavar="PLACE", help="Where results go: https://... (PUT), a path, or rsync:DEST."
+    "--expires", type=click.FloatRange(0.01, 3650), default=30.0, show_default=True, help="Days until it expires."
+)
+@click.option(
+    "--accept-licence",
+    "accepted",
+    multiple=True,
+    type=click.Choice(["nvidia-sdk", "unknown"]),
+    help="Packages: the site may copy what is under this licence.",
+)
+@options.reaching
+@click.option("--wheels", type=FOLDER, metavar="DIR", help="With --pull: wheels of gpuprov and of what it needs.")
+@click.option("--source", metavar="PLACE", help="With --pull: where hosts find that folder: https://..., or a path.")
+@click.option(
+    "--results", metavar="PLACE", help="With --pull: where results go: https://... (PUT), a path, or rsync:DEST."
 )
 @click.option(
     "--mode",
     type=click.Choice(["report", "apply"]),
-    default="report",
-    show_default=True,
-    help="Report what differs, or apply.",
+    help="With --pull: report what differs (default), or apply.",
 )
-@click.option("--reboot", is_flag=True, help="Permit one reboot for this bundle, whatever the spec says.")
+@click.option("--reboot", is_flag=True, help="With --pull: permit one reboot for this bundle, whatever the spec says.")
 @click.option(
-    "--expires", type=click.FloatRange(0.01, 3650), default=30.0, show_default=True, help="Days until it expires."
+    "--serial", type=click.IntRange(1, (1 << 53) - 1), help="With --pull: higher than any before; else the time is it."
 )
-@click.option("--serial", type=click.IntRange(1, (1 << 53) - 1), help="Higher than any before; else the time is it.")
 def bundle(sources: tuple[str, ...], pull: bool, **given: Any) -> int:
-    """Write a signed bundle for each host, the wheels that it needs, and user-data of cloud-init that makes it a puller.
+    """Write what hosts without the internet need; or, with --pull, what hosts need that work by themselves.
 
+    Without --pull: the packages that the specs need with all that they depend on, resolved now on the hosts themselves, at exact
+    versions, in a signed repository; gpuprov apply --bundle DIR takes packages from there and from nowhere else.
+
+    With --pull: a signed bundle for each host, the wheels that it needs, and user-data of cloud-init that makes it a puller.
     The host is known by the variables pull_machine_id, pull_product_uuid, pull_product_serial or pull_declared. It refuses what is not
     signed by the key, is another host's, has expired, or is older than what it had, before anything is unpacked.
 
     \b
-    Example: gpuprov bundle inventory.yaml --pull --key bundle_key --wheels wheels --out www \\
+    Example: gpuprov bundle staging.yaml --key bundle_key --out usb/bundle
+             gpuprov apply inventory.yaml --bundle usb/bundle --signers allowed_signers
+             gpuprov bundle inventory.yaml --pull --key bundle_key --wheels wheels --out www \\
                  --source https://mirror.example/gpuprov --results https://mirror.example/results
              gpuprov fold results
     """
+    return _pull(sources, given) if pull else _packages(sources, given)
+
+
+def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
+    """Packages, for gpuprov apply --bundle."""
+    from gpuprov import console
+    from gpuprov.offline import bundles, licences
+
+    if wrong := [name for name in OF_PULL if given[name]]:
+        raise click.UsageError(
+            f"--{wrong[0]} goes with --pull; without it, a bundle holds packages for gpuprov apply --bundle"
+        )
+    fleet = options.load(sources, given)
+    chosen = bundles.Options(
+        out=given["out"], key=given["key"], days=given["expires"], accepted=given["accepted"], forks=given["forks"] or 0
+    )
+    made = bundles.make(fleet, chosen, time.time())
+    for one in licences.ALL:
+        if one.key in made.licences:
+            console.warning(f"not free, {one.key}: {one.told} ({one.source})")
+    for each in made.manifest.repositories:
+        console.progress(f"{each.folder}: {len(each.packages)} packages")
+    size = sum(file.size for file in made.manifest.files.values())
+    console.progress(
+        f"{chosen.out}: {size / 1e6:.0f} MB, for {len(made.manifest.specs)} specs; expires at {made.manifest.expires_at}"
+    )
+    return 0
+
+
+def _pull(sources: tuple[str, ...], given: dict[str, Any]) -> int:
+    """Jobs, for hosts that pull."""
     from gpuprov import console
     from gpuprov.pull import bundles
     from gpuprov.slices import frozen
 
-    if not pull:
-        raise click.UsageError("say what the bundle is for: --pull")
+    options.reaches_nobody("bundle --pull", given)
+    if given["accepted"]:
+        raise click.UsageError("--accept-licence goes with a bundle of packages: leave out --pull")
+    if missing := [name for name in ("wheels", "source") if not given[name]]:
+        raise click.UsageError(f"--pull needs --{missing[0]}")
+    given = {**given, "mode": given["mode"] or "report", "results": given["results"] or ""}
     if given["reboot"] and given["mode"] != "apply":
         raise click.UsageError("--reboot goes with --mode apply")
-    fleet = options.load(
-        sources, {**given, "user": None, "ask_become_pass": False}, also=(*frozen.DOMAINS, *bundles.IDENTITY)
-    )
+    fleet = options.load(sources, given, also=(*frozen.DOMAINS, *bundles.IDENTITY))
     names = ("out", "key", "wheels", "source", "results", "mode", "reboot")
     chosen = bundles.Options(
         **{name: given[name] for name in names}, days=given["expires"], serial=given["serial"] or 0

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuprov.cli import options, saved
+from gpuprov.cli import carried, options, saved
 from gpuprov.cli.about import about
 from gpuprov.limits import LEASE
+
+if TYPE_CHECKING:
+    from gpuprov.fleet import Fleet
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -101,6 +104,7 @@ def plan(
     help="Run on a host whose GPUs are in use, before its driver changes; "
     "kubernetes [OPTION]...: kubectl, run here, takes pods and GPU operands off the node, and puts them back.",
 )
+@carried.bundle
 @options.break_lock
 @click.option(
     "--run", metavar="ID", help="Name the run, so that it can go on from another machine; default, a new name."
@@ -139,6 +143,10 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     if html:
         page = about("apply", sources, given, options.only(given["only"]), {"html": html})
     approved = saved.read(sources, given)
+    if approved and given["bundle"]:
+        raise click.UsageError(
+            "--bundle goes with an inventory: a saved plan was made from the hosts' own package sources"
+        )
     if approved:
         sources, given = saved.as_asked(approved, given)
     fleet = options.load(sources, given)
@@ -152,8 +160,23 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     chosen |= {"act": given["act"] or "apply"}
     chosen |= {"run": given["run"] or "", "lease": given["lease"]}
     chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
+    if given["bundle"]:
+        fleet = _with_packages(fleet, given)
     agreed = partial(agree, approved) if approved else None
     return applying.run(fleet.pairs, applying.Options(**chosen), agreed, html=html, about=page)
+
+
+def _with_packages(fleet: Fleet, given: dict[str, Any]) -> Fleet:
+    """The hosts with the bundle's packages on them: they are a cache there, and nothing else is changed by it."""
+    import msgspec
+
+    from gpuprov import console
+    from gpuprov.offline import opened, placed
+
+    manifest = opened.opened(given["bundle"], given["signers"])
+    repositories = opened.matching(manifest, fleet.pairs, given["forks"] or 0)
+    console.progress(f"{given['bundle']}: signed, whole, of {manifest.made_at}; carried to {len(repositories)} hosts")
+    return msgspec.structs.replace(fleet, pairs=placed.place(given["bundle"], manifest, fleet.pairs, repositories))
 
 
 def _alone(given: dict[str, Any]) -> None:

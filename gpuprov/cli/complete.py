@@ -56,13 +56,18 @@ def _names(ctx: click.Context) -> list[str]:
 
     given = ctx.params
     with suppress(GpuprovError, OSError):
-        sources = (*(given.get("sources") or ()), *(given.get("inventories") or ())) or default_sources()
+        sources = (*(given.get("sources") or _left(ctx)), *(given.get("inventories") or ())) or default_sources()
         if given.get("ask_vault_pass") or any(map(_runs, sources)):
             return []
         found = load(sources, vault_password_files=given.get("vault_password_files") or ()).hosts
         groups = dict.fromkeys(group for host in found for group in host.groups)
         return [*groups, *(host.name for host in found)]
     return []
+
+
+def _left(ctx: click.Context) -> list[str]:
+    """Inventories before the option that is completed: click takes no argument apart where an option still lacks its value."""
+    return [word for word in ctx.args if "sources" in ctx.params and os.path.exists(word)]
 
 
 def _runs(source: str) -> bool:

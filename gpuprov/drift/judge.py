@@ -10,6 +10,7 @@ from typing import Any
 from gpuprov.drift.model import Cause, Difference, HostDrift, State
 from gpuprov.probe import history, house
 from gpuprov.probe.base import Facts, Probe, ProbeFailed, T
+from gpuprov.probe.readings import READINGS, Noted
 from gpuprov.records.masking import masked
 from gpuprov.render import digests
 from gpuprov.render.digest import difference, read
@@ -17,9 +18,9 @@ from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.verify import next_boot, verdict
 
-PROBES: tuple[Probe[Any], ...] = (house.RECEIPT, house.MARKER, history.HISTORY)
+PROBES: tuple[Probe[Any], ...] = (house.RECEIPT, house.MARKER, history.HISTORY, READINGS)
 """What is read beside what the checks need."""
-VERSION = re.compile(r"\d+(?:\.\d+)+(?:-\d[\w.]*(?:-[a-z]\w*)?)?")
+VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9})+(?:-\d[\w.]*(?:-[a-z]\w*)?)?")
 """A version of a driver or a release of a kernel, in what a check found."""
 CLOSE = 3
 """Commands that are named for one difference: the latest."""
@@ -39,13 +40,18 @@ def judge(
     log = _known(facts, history.HISTORY)
     begin = since or _time(receipt.applied_at if receipt else "")
     events = [one for one in log.events if begin is None or one.at > begin] if log else []
+    kept = _known(facts, READINGS)
+    noted = [one for one in kept.noted if begin is None or (one.at or one.end) > begin] if kept else []
     minded: set[tuple[datetime, str]] = set()
+    placed: list[Noted] = []
     differences = []
     for one in results:
         if one.status not in FAILING or one.moment == "preflight":
             continue
         mine = _events_of(one, events)
         minded |= {(event.at, event.package) for event in mine}
+        near = _near(one, noted, {event.package for event in mine})
+        placed += near
         differences.append(
             Difference(
                 capability=one.capability,
@@ -58,7 +64,7 @@ def judge(
                 reboot_fixes=bool(one.reboot),
                 spec_changed=one.capability in changed,
                 follows=one.follows,
-                causes=_causes(mine),
+                causes=(*_causes(mine), *_as_causes(near)),
             )
         )
     boot = next_boot(results).get(spec.name)
@@ -75,6 +81,7 @@ def judge(
         harmless=len({one.package for one in events if (one.at, one.package) not in minded})
         if log and log.logs and begin
         else None,
+        noted=_as_causes([one for one in noted if one not in placed and _matters(one)]),
         why=f"the receipt is damaged ({receipt.damaged})" if receipt and receipt.damaged else "",
     )
 
@@ -139,6 +146,52 @@ def _causes(events: Sequence[history.Event]) -> tuple[Cause, ...]:
             packages=tuple(dict.fromkeys(_told(one) for one in found)),
         )
         for found in list(commands.values())[-CLOSE:]
+    )
+
+
+def _near(result: Result, noted: Iterable[Noted], logged: Collection[str]) -> list[Noted]:
+    """What the host's own readings have of a difference: of packages only those that no log names."""
+    said = f"{result.expected} {result.found} {result.hint}"
+    versions = set(VERSION.findall(said))
+    words = {word.strip(".,:;()") for word in said.split()} | {change.name for change in result.changes}
+    names = {word.removesuffix(".service") for word in words}
+    return [
+        one
+        for one in noted
+        if not (one.kind == "package" and one.name in logged)
+        and (
+            one.name.removesuffix(".service") in names
+            or (one.kind in ("module", "kernel") and {one.before, one.after} & versions)
+        )
+    ]
+
+
+def _as_causes(noted: Sequence[Noted]) -> tuple[Cause, ...]:
+    """Each the time at which a file was written, or the two readings between which it happened; together what has the same times."""
+    times: dict[tuple[str, str], list[Noted]] = {}
+    for one in noted:
+        after = "" if one.at else one.begin.isoformat(timespec="minutes")
+        times.setdefault(((one.at or one.end).isoformat(timespec="minutes"), after), []).append(one)
+    return tuple(
+        Cause(at=at, after=after, packages=tuple(_noted(one) for one in found))
+        for (at, after), found in list(times.items())[-CLOSE:]
+    )
+
+
+def _matters(one: Noted) -> bool:
+    """Packages are counted from the logs; that a unit has run and ended, or runs again, is no change of what was set up."""
+    if one.kind == "unit":
+        return one.before.split(" ")[0] != one.after.split(" ")[0] or one.after.endswith("failed")
+    return one.kind != "package"
+
+
+def _noted(one: Noted) -> str:
+    """`/etc/modprobe.d/x.conf written by uid 0`, `docker.service enabled active → enabled inactive`."""
+    if one.kind == "file":
+        owner = f", which is of uid {one.owner}" if one.owner else ""
+        return f"{one.name} {'written' if one.before and one.after else 'made' if one.after else 'removed'}{owner}"
+    return f"{one.kind} {one.name} {one.before or 'absent'} → {one.after or 'absent'}".replace(
+        "kernel kernel", "kernel"
     )
 
 

@@ -12,9 +12,11 @@ is of capabilities whose spec changed. unknown: nothing differs, but not all cou
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """One command of a package manager, with the packages of it that concern a difference. `at` in the host's own time, ISO 8601."""
+    """One command of a package manager, with the packages of it that concern a difference. `at` in the host's own time, ISO 8601.
+    Of a reading of the host's own: what changed before `at` and `after` the reading before it."""
 
     at: str
+    after: str = ""
     command: str = ""
     user: str = ""
     packages: tuple[str, ...] = ()
@@ -41,7 +43,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class HostDrift(msgspec.Struct, frozen=True, kw_only=True):
     """What a host's drift comes to. `applied_at` and `applied_with`: of its receipt. `spec_changed`: by capability, what is another.
     `harmless`: packages that were changed since then, and that no check minds; None where the host has no log of them that is read.
-    `why`: of a host that cannot be judged."""
+    `noted`: what the host's own readings say beside that, of files, units, modules and the kernel. `why`: of a host that cannot be
+    judged."""
 
     host: str
     state: State
@@ -53,4 +56,5 @@ class HostDrift(msgspec.Struct, frozen=True, kw_only=True):
     spec_changed: dict[str, str] = {}
     differences: tuple[Difference, ...] = ()
     harmless: int | None = None
+    noted: tuple[Cause, ...] = ()
     why: str = ""

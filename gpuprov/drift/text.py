@@ -84,6 +84,9 @@ def _group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
             f"{count} other package{'s' * (count != 1)} changed since; no check minds {'it' if count == 1 else 'them'}",
             width,
         )
+    of = f" ({first.host})" if group[1:] else ""
+    for cause in first.noted:
+        yield from _labelled("noted", cause_in_words(cause) + of, width)
     verdict = {
         "right": "right: a reboot leaves or makes it as the spec asks",
         "wrong": "WRONG: the host will not come back as the spec asks",
@@ -102,7 +105,11 @@ def _difference(one: Difference, followers: Sequence[str], group: Sequence[HostD
     for cause in one.causes:
         yield from _labelled("by", cause_in_words(cause) + of, width)
     if not one.causes and not one.unread:
-        said = "the spec changed" if one.spec_changed else "no log of the host's package managers names it"
+        said = (
+            "the spec changed"
+            if one.spec_changed
+            else "no log of the host's package managers names it, and no reading of its own"
+        )
         yield from _labelled("by", said, width)
     if followers:
         yield from _labelled(f"and {len(followers)}", f"that follow: {', '.join(followers)}", width)
@@ -113,10 +120,11 @@ def cause_in_words(cause: Cause) -> str:
     """`Tue 2026-11-17 14:02 +01:00, by alice (1000): apt upgrade: libnvidia-compute-570 570.1 → 570.2 and 3 more`."""
     at = datetime.fromisoformat(cause.at)
     zone = at.isoformat()[-6:]
+    since = f"between {datetime.fromisoformat(cause.after):%a %Y-%m-%d %H:%M} and " if cause.after else ""
     more = f" and {len(cause.packages) - MOST} more" if len(cause.packages) > MOST else ""
     user = f", by {cause.user}" if cause.user else ""
     command = f": {cause.command}" if cause.command else ""
-    return f"{at:%a %Y-%m-%d %H:%M} {zone}{user}{command}: {', '.join(cause.packages[:MOST])}{more}"
+    return f"{since}{at:%a %Y-%m-%d %H:%M} {zone}{user}{command}: {', '.join(cause.packages[:MOST])}{more}"
 
 
 def _summary(hosts: Sequence[HostDrift]) -> str:

@@ -12,14 +12,15 @@ from gpuprov import console
 from gpuprov.errors import GpuprovError, UnreachableError, defect
 from gpuprov.gather.children import Job, Process, run_all
 from gpuprov.gather.pace import Pace
-from gpuprov.gather.script import PROBE_LIMIT, TIMED_OUT, compose, split
+from gpuprov.gather.script import PROBE_LIMIT, TIMED_OUT, compose, split, with_environment
 from gpuprov.gather.settings import Settings
 from gpuprov.gather.transport import Answer, job
 from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import HOST_LIMIT
 from gpuprov.probe.base import Facts, Probe, ProbeFailed
 from gpuprov.probe.login import PYTHON, python
-from gpuprov.spec.model import RawHost
+from gpuprov.shared import reach
+from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
 
 T = TypeVar("T")
 Gathered = dict[str, Facts | UnreachableError]
@@ -96,6 +97,7 @@ def gather_each(
         try:
             probes = _of_host(raw, probes)
             script = scripts.get(probes) or scripts.setdefault(probes, compose(probes))
+            script = with_environment(script, reach.of_bundle(str(raw.connection.get(PACKAGE_BUNDLE) or "")))
             jobs[raw.name] = _noting_start(job(raw, script, timeout, noted(raw.name)), raw.name, begun)
         except GpuprovError as error:
             note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.hint))

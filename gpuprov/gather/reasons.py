@@ -193,7 +193,7 @@ _NOISE = (
     "** This session may be vulnerable",
     "** The server may need to be upgraded",
 )
-_WARNINGS = re.compile(r"warning: setlocale|cannot change locale|unknown defaults entry|[_a-z]+ unknown option\Z")
+_WARNINGS = re.compile(r"warning: setlocale|cannot change locale|unknown defaults entry|[_a-z] unknown option\Z")
 _STATUS_OF_SSH = 255
 _ANSIBLES_BECOME = re.compile(r"(Missing|Incorrect) \w+ password")
 _ANSIBLE = re.compile(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import secrets
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpuprov.probe.base import Output, Probe
@@ -78,6 +78,11 @@ def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
     head = _HEAD.replace("RUN", _RUN, 2).replace("LIMIT", str(limit), 1).replace("TIMED_OUT", str(TIMED_OUT))
     calls = "".join(f"probe {shlex.quote(name)} {shlex.quote(script)}\n" for name, script in scripts.items())
     return head + calls + _TAIL
+
+
+def with_environment(script: str, environment: Mapping[str, str]) -> str:
+    """The script with more in the environment of its snippets."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()) + script
 
 
 def complete(stream: bytes | bytearray) -> bool:

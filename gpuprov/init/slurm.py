@@ -15,8 +15,8 @@ from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_n
 from gpuprov.init.hostlist import expanded
 from gpuprov.inventory.names import folded
 
-PARAMETER = re.compile(r"""(\w+)\s*\+?=\s*("[^"]*"|\S+)""")
-GRES = re.compile(r"(\w+)((?::[^:,()\s]+)*)(?:\([^)]*\))?")
+PARAMETER = re.compile(r"""\b(\w++)\s*+\+?=\s*+("[^"]*"|\S+)""")
+GRES = re.compile(r"(\w+)((?::[^:,()\s]+)*)(?:\([^)]{0,1000}\))?")
 """`gpu:a100:4(S:0-1)` of a list: https://slurm.schedmd.com/slurm.conf.html#OPT_Gres"""
 PROFILE = re.compile(r"\d+[gc]\.\d+gb", re.IGNORECASE)
 """A MIG profile in a type: what is counted are instances."""

@@ -58,18 +58,19 @@ def applied(
 ) -> dict[str, Any]:
     """Merge what was applied, as far as it has a digest, into the receipt, and take it out of the mark.
 
-    The receipt is written only when a digest differs. One that cannot be read is kept as receipt.json.damaged.
+    `fresh`: those whose digest differs; the others have the time of this apply, too. A receipt that cannot be read is kept as
+    receipt.json.damaged.
     """
     entries, damaged = known()
     given = {name: digests[name] for name in names if name in digests}
     fresh = {name: digest for name, digest in given.items() if entries.get(name, {}).get("digest") != digest}
     if check:
         return {"fresh": sorted(fresh), "damaged": damaged}
-    if fresh:
+    if given:
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         if damaged:
             os.replace(RECEIPT, f"{RECEIPT}.damaged")
-        entries.update({name: {"digest": digest, "applied_at": now} for name, digest in fresh.items()})
+        entries.update({name: {"digest": digest, "applied_at": now} for name, digest in given.items()})
         receipt = {
             "schema": 1,
             "applied_at": now,

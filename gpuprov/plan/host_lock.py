@@ -24,5 +24,9 @@ def program() -> str:
 
 def command(action: str, owner: Mapping[str, object], **more: object) -> str:
     """Shell that runs the program as root; it prints one line of JSON. `action` and `more`: see gpuprov/onhost/lock.py."""
-    request = json.dumps({"action": action, "owner": owner, **more})
-    return f'{_PYTHON}\nprintf %s {shlex.quote(request)} | "$python" -IS -c {shlex.quote(program())}'
+    return with_python(program(), {"action": action, "owner": owner, **more})
+
+
+def with_python(text: str, request: Mapping[str, object]) -> str:
+    """Shell that runs a program with the host's Python, the request on its standard input."""
+    return f'{_PYTHON}\nprintf %s {shlex.quote(json.dumps(request))} | "$python" -IS -c {shlex.quote(text)}'

@@ -18,6 +18,7 @@ from gpuprov.gather.settings import Settings
 from gpuprov.plan.decide import PROBES
 from gpuprov.probe import house, nvidia
 from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.checkpoints import CHECKPOINTS
 from gpuprov.probe.login import PYTHON
 from gpuprov.shared import reach
 from gpuprov.spec.model import HostSpec, RawHost
@@ -25,7 +26,7 @@ from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
 Pair = tuple[RawHost, HostSpec]
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
-KEPT = (*PROBES, house.LOCK, nvidia.DRIVER, PYTHON, *partitions.READS)
+KEPT = (*PROBES, house.LOCK, CHECKPOINTS, nvidia.DRIVER, PYTHON, *partitions.READS)
 """What deciding, planning and Ansible's way to the host read once the checks have been evaluated; a fleet's other facts are let go."""
 AFTER: tuple[Moment, ...] = ("now", "next-boot")
 
@@ -61,7 +62,8 @@ def read(
 ) -> dict[str, Reading]:
     """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay)."""
     asked = [
-        (raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *PROBES, house.LOCK]))) for raw, spec in pairs
+        (raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *PROBES, house.LOCK, CHECKPOINTS])))
+        for raw, spec in pairs
     ]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}

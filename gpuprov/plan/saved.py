@@ -129,7 +129,7 @@ def _without_secrets(plain: Any, pairs: Sequence[Pair]) -> Any:
 def is_one(path: str) -> bool:
     """Whether a file is a saved plan."""
     try:
-        return os.path.isfile(path) and Path(path).read_bytes().startswith(MARK)
+        return os.path.isfile(path) and reading.beginning(path, len(MARK)) == MARK
     except OSError:
         return False
 

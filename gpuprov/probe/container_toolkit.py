@@ -95,8 +95,8 @@ def parse_specifications(output: Output) -> tuple[Specification, ...]:
     made: list[Specification] = []
     for block in output.text.split("@spec ")[1:]:
         path, _, body = block.partition("\n")
-        kinds = re.findall(r"^[\s{,]*\"?kind\"?:\s*\"?([^\s\",]+)", body, re.MULTILINE)
-        names = re.findall(r"^[\s{,-]*\"?name\"?:\s*\"?([^\s\",]+)", body, re.MULTILINE)
+        kinds = re.findall(r"^[ \t{,]*+\"?kind\"?:\s*\"?([^\s\",]+)", body, re.MULTILINE)
+        names = re.findall(r"^[ \t{,-]*+\"?name\"?:\s*\"?([^\s\",]+)", body, re.MULTILINE)
         versions = re.findall(r"\.so\.(\d{3}(?:\.\d+)+)", body)
         spec = Specification(
             path=path,
@@ -117,14 +117,14 @@ def parse_devices(output: Output) -> Devices:
     gpu = ""
     count = 0
     for line in output.text.splitlines():
-        if match := re.match(r"GPU (\d+): .*\(UUID: (GPU-[^)]+)\)", line):
+        if match := re.match(r"GPU (\d+): .*\(UUID: (GPU-[^)]{1,100})\)", line):
             gpu, count = match[1], 0
             if gpu in mig:
                 parents += [gpu, match[2]]
             else:
                 names.append(gpu)
                 uuids.append(match[2])
-        elif match := re.match(r"\s+MIG .*\(UUID: (MIG-[^)]+)\)", line):
+        elif match := re.match(r"\s+MIG .*\(UUID: (MIG-[^)]{1,100})\)", line):
             names.append(f"{gpu}:{count}")
             uuids.append(match[1])
             count += 1

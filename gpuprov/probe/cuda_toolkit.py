@@ -105,7 +105,7 @@ dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --ava
 """Versions of the packages that a toolkit, cuDNN and NCCL are asked for by; from what the host has fetched, never the network."""
 Requires = dict[str, dict[str, dict[str, str]]]
 """By package name and version: the least version of each component that it depends on, by name."""
-_BOUND = re.compile(r"([^\s(|]+)\s*\(?\s*>?=\s*([^\s)]+)")
+_BOUND = re.compile(r"([^\s(|]+)\s*+(?:\(\s*+)?>?=\s*([^\s)]+)")
 
 
 def parse_requires(output: Output) -> Requires:

@@ -148,8 +148,8 @@ def parse_state(output: Output) -> tuple[GpuFabric, ...]:
             inside = False
         elif gpus and line.strip() == "Health":
             inside = True
-        elif gpus and (match := re.match(r"\s+(\S.*?)\s*:\s*(.*)", line)):
-            name, value, last = match[1], match[2].strip(), gpus[-1]
+        elif gpus and (match := re.match(r"\s+([^\s:][^:]*):(.*)", line)):
+            name, value, last = match[1].rstrip(), match[2].strip(), gpus[-1]
             if name in FIELDS:
                 gpus[-1] = msgspec.structs.replace(last, **{FIELDS[name]: value})
             elif inside:

@@ -37,7 +37,7 @@ class History(msgspec.Struct, frozen=True):
 
 _APT = {"install": "installed", "reinstall": "reinstalled", "upgrade": "upgraded", "downgrade": "downgraded"}
 _APT |= {"remove": "removed", "purge": "removed"}
-_APT_PACKAGE = re.compile(r"([^\s,:()]+)(?::([^\s()]+))? \(([^()]*)\)")
+_APT_PACKAGE = re.compile(r"(?<![^\s,()])([^\s,:()]++)(?::([^\s,()]++))? \(([^()]*+)\)")
 _RPM = re.compile(
     r"(?P<name>.+)-(?:(?P<epoch>\d+):)?(?P<version>[^-:]+-[^-]+?)(?:\.(?:x86_64|aarch64|noarch|i[3-6]86))?\Z"
 )
@@ -117,8 +117,8 @@ def _of_dnf(lines: list[str]) -> Iterator[Event]:
         if (at := _stamped(stamp)) and with_kind[1]:
             told.append((at, with_kind[0], with_kind[2].strip()))
     command = ""
-    old: dict[tuple[str, str], str] = {}
     events: list[Event] = []
+    without: dict[tuple[str, str], list[int]] = {}
     for at, kind, value in sorted(told, key=lambda one: (one[0], one[1] != "Command")):
         if kind == "Command":
             command = command if _DNF_READS.match(value) else value
@@ -127,14 +127,12 @@ def _of_dnf(lines: list[str]) -> Iterator[Event]:
             continue
         version = (f"{found['epoch']}:" if found["epoch"] not in (None, "0") else "") + found["version"]
         if kind in _DNF_OLD:
-            old[found["name"], _DNF_OLD[kind]] = version
-            for number in range(len(events) - 1, -1, -1):
-                one = events[number]
-                if one.package == found["name"] and one.action == _DNF_OLD[kind] and not one.before:
-                    events[number] = msgspec.structs.replace(one, before=version)
-                    break
+            if waiting := without.get((found["name"], _DNF_OLD[kind])):
+                number = waiting.pop()
+                events[number] = msgspec.structs.replace(events[number], before=version)
         elif kind in _DNF:
             gone = _DNF[kind] == "removed"
+            without.setdefault((found["name"], _DNF[kind]), []).append(len(events))
             events.append(
                 Event(
                     at=at,

@@ -23,15 +23,17 @@ SPEAKING = frozenset(
         "dcgm", "dcgm_units", "default_hugepage", "dracut", "efa", "erdma", "fabric_manager", "gpu_health",
         "gpu_settings", "gpu_settings_boot", "gpudirect", "hardware", "kernel_log", "login", "machine", "mig", "mig_boot", "mps",
         "nccl", "ofed", "os_release", "pcie", "persistenced", "platform", "rdma_host", "repositories", "roce", "space",
-        "package_history", "sysctl", "sysctl_fixed", "units",
+        "package_history", "readings", "sysctl", "sysctl_fixed", "units",
     }
 )  # fmt: skip
 """Probes that print something on every Linux host with systemd, whatever is installed there."""
 _PACKAGES = r"native\||plugin\||conf\||dnf\||list\||redhat\||suse\|"
 BLANK: dict[str, str] = {
     "bootloader": r"there\|",
+    "debian_archives": r"archive\|",
     "dracut": r"none$",
     "package_history": r"@",
+    "readings": r"@clock |@up |@unit |@start ",
     "cgpu": r"LoadState\|",
     "acceptance_packages": _PACKAGES,
     "container": r"none$",
@@ -47,6 +49,7 @@ BLANK: dict[str, str] = {
     "port_errors": r"counter\|",
     "gpu_clocks": r"looked$",
     "gpu_computing": r"looked$",
+    "gpu_processes": r"looked$",
     "gpu_settings_boot": r"@config$",
     "gdrcopy_packages": _PACKAGES,
     "gridd": r"LoadState\|",

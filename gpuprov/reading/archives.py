@@ -143,7 +143,7 @@ def inner(data: bytes) -> bytes:
     return whole(Unpacked(io.BufferedReader(io.BytesIO(data))).read(MEMBER + 1))
 
 
-class _Member(tarfile.TarInfo):
+class Member(tarfile.TarInfo):
     """A member whose headers are bounded: tarfile reads long names and pax headers whole."""
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
@@ -156,7 +156,7 @@ class _Member(tarfile.TarInfo):
 def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
     with path.open("rb") as file:
         try:
-            with tarfile.open(fileobj=Unpacked(file), mode="r|", tarinfo=_Member) as archive:
+            with tarfile.open(fileobj=Unpacked(file), mode="r|", tarinfo=Member) as archive:
                 for count, member in enumerate(archive):
                     if count >= MEMBERS:
                         raise Unreadable(f"more than {MEMBERS} files in it")

@@ -60,6 +60,12 @@ def own_contents(path: str, largest: int = FILE) -> bytes:
     return _contents(path, largest, own=True)
 
 
+def beginning(path: str, length: int) -> bytes:
+    """The first bytes of a file, however large it is. Raises OSError as open."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return file.read(length)
+
+
 def _contents(path: str, largest: int, *, own: bool) -> bytes:
     if what := refused(path):
         raise Unreadable(f"this is {what}", "a file")

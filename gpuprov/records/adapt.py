@@ -17,6 +17,9 @@ _FUNCTION = re.compile(
     r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[10de:([0-9a-f]{4})\](?: \(|\Z)"
 )
 
+LONGEST_LINE = 2000
+"""Characters of a line of lspci that are read."""
+
 
 def uname(text: str) -> str | None:
     """`uname -a` as `uname -srm`; None where the machine is not told."""
@@ -28,7 +31,7 @@ def lspci(text: str) -> str:
     """`lspci -nn`, with or without -k or -v: the NVIDIA functions; a subsystem that is not shown is zeros."""
     rows: list[list[str]] = []
     for line in text.splitlines():
-        if match := _FUNCTION.match(line):
+        if match := _FUNCTION.match(line[:LONGEST_LINE]):
             address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
             rows.append([address, "0x10de", f"0x{match[3]}", "0x0000", "0x0000", f"0x{match[2]}00", ""])
         elif not line.startswith((" ", "\t")):
@@ -76,9 +79,9 @@ def smi_rows(text: str) -> str:
         return text
     rows = []
     for block in re.split(r"^(?=GPU [0-9A-Fa-f]{4,8}:)", text, flags=re.MULTILINE)[1:]:
-        values = dict(re.findall(r"^    (Product Name|Persistence Mode|GPU UUID)\s*: (.*?)\s*$", block, re.MULTILINE))
-        name, uuid = values.get("Product Name", "?"), values.get("GPU UUID", "")
-        rows.append(f"{block.split()[1]}, {name}, {uuid}, {driver[1]}, {values.get('Persistence Mode', '')}\n")
+        values = dict(re.findall(r"^    (Product Name|Persistence Mode|GPU UUID)[ \t]*: (.*)$", block, re.MULTILINE))
+        name, uuid = values.get("Product Name", "?").strip(), values.get("GPU UUID", "").strip()
+        rows.append(f"{block.split()[1]}, {name}, {uuid}, {driver[1]}, {values.get('Persistence Mode', '').strip()}\n")
     return "".join(rows)
 
 

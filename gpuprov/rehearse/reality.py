@@ -33,6 +33,10 @@ def _rows(one: Description) -> Iterable[Row]:
         )
         yield Row("initramfs", "real", "built and read back, never booted")
         yield Row("reboot", "simulated", "services start afresh and /run is empty; the kernel stays")
+    if one.engines or one.containerd:
+        running = [f"{name}, Debian's" for name in one.engines]
+        running += [f"containerd {one.containerd}, built from its Go module"] if one.containerd else []
+        yield Row("container engine", "real", f"{'; '.join(running)}; no container with a GPU is started")
     if one.gpu is None:
         yield Row("GPU", "none", "nothing that needs one is proved")
         yield Row("NVIDIA driver packages", "real", "Debian's, with a real DKMS build")

@@ -15,7 +15,7 @@ from gpuprov.catalog.gpus import Gpu, find_gpu
 from gpuprov.catalog.packages import offers
 from gpuprov.errors import GpuprovError
 from gpuprov.plan.read import Pair
-from gpuprov.rehearse import shape_rdma
+from gpuprov.rehearse import shape_engines, shape_rdma
 from gpuprov.rehearse.model import Options
 from gpuprov.shared.resolve import upstream
 from gpuprov.simulate import distributions, faults
@@ -107,6 +107,7 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
         count = (values.get("gpu") or {}).get("count", 0)
         values = shape_rdma.hcas(spec, values["kind"], count, notes) | values
     values.setdefault("container_toolkit", "container_toolkit" in spec.capabilities)
+    values |= shape_engines.engines(spec, str(values["distribution"]), override, notes)
     values.setdefault("cgpu", "cgpu" in spec.capabilities)
     if "driver" not in override and (driver := _driver(spec, str(values["distribution"]))):
         values["driver"] = driver

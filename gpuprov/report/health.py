@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from gpuprov import __version__
+from gpuprov.catalog.xids import Action
 from gpuprov.report.prometheus import sample
 from gpuprov.report.text import labelled
 from gpuprov.shown import cleaned
-from gpuprov.verify.evaluate import Result
-from gpuprov.verify.fitness import Fitness, fitness, health_code
+from gpuprov.verify.evaluate import Result, ResultStatus
+from gpuprov.verify.fitness import Fit, Fitness, fitness, health_code
 
 COLOURS = {"yes": "32", "until": "33", "no": "31", "not proven": "36"}
 
@@ -57,27 +59,87 @@ def _host(one: Fitness, *, colour: bool, width: int) -> list[str]:
     return lines
 
 
-def as_json(results: Sequence[Result]) -> str:
-    """The same as one document: hosts in the order of the inventory."""
+class Row(msgspec.Struct, kw_only=True):
+    """What one check says. `action`: what NVIDIA says is to be done; empty: nothing; `evidence`: the command that shows it."""
 
-    def row(one: Result) -> dict[str, Any]:
-        keys = ("check", "status", "action", "expected", "found", "evidence", "hint")
-        return {key: getattr(one, key) for key in keys}
+    check: str
+    status: ResultStatus
+    action: str
+    expected: str
+    found: str
+    evidence: str
+    hint: str
 
+
+class HealthCause(Row, kw_only=True):
+    """A failure that follows from no other one; `followers`: checks that failed only because of it."""
+
+    followers: tuple[str, ...]
+
+
+class Host(msgspec.Struct, kw_only=True):
+    """`fit`: for work; until: it is after `action`. `told`: passes, and asks for something all the same. `passed`: names of checks."""
+
+    host: str
+    fit: Fit
+    action: Action
+    words: str
+    causes: tuple[HealthCause, ...]
+    told: tuple[Row, ...]
+    unproven: tuple[Row, ...]
+    passed: tuple[str, ...]
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """The document that `gpuprov health --json` prints: hosts in the order of the inventory. `exit_code`: that of the command."""
+
+    gpuprov_health: Literal[1]
+    gpuprov: str
+    exit_code: int
+    hosts: tuple[Host, ...]
+
+
+def report(results: Sequence[Result]) -> Report:
+    """The document, from the results of health checks."""
+    passed: dict[str, list[str]] = {}
+    for one in results:
+        if one.status == "pass":
+            passed.setdefault(one.host, []).append(one.check)
     hosts = [
-        {
-            "host": one.host,
-            "fit": one.fit,
-            "action": one.action,
-            "words": str(one),
-            "causes": [{**row(cause), "followers": list(one.followers.get(cause.check, ()))} for cause in one.causes],
-            "told": [row(told) for told in one.told],
-            "unproven": [row(unproven) for unproven in one.unproven],
-            "passed": [row.check for row in results if row.host == one.host and row.status == "pass"],
-        }
+        Host(
+            host=one.host,
+            fit=one.fit,
+            action=one.action,
+            words=str(one),
+            causes=tuple(
+                HealthCause(**_fields(cause), followers=tuple(one.followers.get(cause.check, ())))
+                for cause in one.causes
+            ),
+            told=tuple(Row(**_fields(row)) for row in one.told),
+            unproven=tuple(Row(**_fields(row)) for row in one.unproven),
+            passed=tuple(passed.get(one.host, ())),
+        )
         for one in fitness(results)
     ]
-    return json.dumps({"gpuprov": __version__, "exit_code": health_code(results), "hosts": hosts}, indent=2)
+    return Report(gpuprov_health=1, gpuprov=__version__, exit_code=health_code(results), hosts=tuple(hosts))
+
+
+def _fields(one: Result) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in Row.__struct_fields__}
+
+
+def as_json(results: Sequence[Result]) -> str:
+    """The same as one document; its JSON Schema is `schema()`."""
+    return msgspec.json.format(msgspec.json.encode(report(results)), indent=2).decode()
+
+
+def schema() -> dict[str, Any]:
+    """JSON Schema of the document."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "gpuprov health --json",
+        **msgspec.json.schema(Report),
+    }
 
 
 METRICS = {

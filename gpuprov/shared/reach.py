@@ -145,6 +145,11 @@ def _complaint(line: str) -> str:
     return f"{where}: {shown[:200]} ({status}" if shown else f"{where} ({status}"
 
 
+def of_bundle(place: str) -> dict[str, str]:
+    """The environment in which apt sees the packages in this folder of the host, and no other source; none for no folder."""
+    return {"APT_CONFIG": f"{place}/apt.conf"} if place else {}
+
+
 def oldest(ansible: str) -> tuple[int, int]:
     """The oldest Python that this version of ansible-core works with on a host."""
     version = tuple(int(part) for part in re.findall(r"\d+", ansible)[:2])

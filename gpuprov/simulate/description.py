@@ -16,6 +16,7 @@ Kind = Literal["container", "machine"]
 HcaFabric = Literal["infiniband", "roce"]
 HcaRate = Literal[100, 200, 400, 800]
 """Gb/s of a port: 4X EDR, HDR, NDR and XDR."""
+Engine = Literal["docker", "podman"]
 User = Literal["gpuadmin", "root"]
 MOST_GPUS = 8
 """The stand-in NVML has at most 8 GPUs."""
@@ -53,6 +54,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     `container_toolkit`: the repository offers NVIDIA's Container Toolkit, too (built with Go).
     `containerd`: a release of containerd that runs on the host, the real daemon (built with Go), with no file of its own; without it
     there is none but a distribution's package.
+    `engines`: container engines of the distribution's own archive.
     `ofed`: the host's repositories are served with a doca-host package beside them, in /doca, for apt.
     `cgpu`: Alibaba's cGPU is there, as files only (containers with GPUs). `erdma`: one interface of Alibaba's eRDMA, `efa`: so
     many of AWS's Elastic Fabric Adapters, on an instance type that can have them (containers with GPUs).
@@ -73,6 +75,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     mirror: bool = False
     container_toolkit: bool = False
     containerd: Annotated[str, msgspec.Meta(pattern=r"^([12]\.[0-9]+\.[0-9]+)?$")] = ""
+    engines: tuple[Engine, ...] = ()
     cgpu: bool = False
     ofed: bool = False
     erdma: bool = False
@@ -116,6 +119,16 @@ def check(described: Description) -> None:
     if described.ofed and known.rpms:
         raise GpuprovError(
             f"ofed is true, and {known.key} takes no packages for apt", hint="a Debian or Ubuntu, or leave ofed out"
+        )
+    if described.engines and known.stands_in:
+        raise GpuprovError(
+            f"engines is {', '.join(described.engines)}, whose packages a simulated {known.key} has not",
+            hint=f"distribution: {' or '.join(distributions.REAL)}; or containerd: a release of it, which is built",
+        )
+    if described.containerd and "docker" in described.engines:
+        raise GpuprovError(
+            f"containerd is {described.containerd} and engines has docker, whose package brings a containerd of its own",
+            hint="leave one of them out",
         )
     _check_cloud(described)
     if described.hcas and described.gpu is None:

@@ -18,6 +18,7 @@ from gpuprov.simulate.parts import (
     cgpu,
     containerd,
     efa,
+    engines,
     erdma,
     fabric,
     identity,
@@ -33,7 +34,7 @@ from gpuprov.simulate.parts.base import CONFIGURATION, FAULTS, STATE, File, Part
 KINDS: dict[str, ModuleType] = {"container": container, "machine": machine}
 WHOLE = f"{STATE}/whole"
 """Made last: without it, the making of a host was cut off."""
-PLAIN: tuple[Callable[[str, Description], Part], ...] = (boot.part, kernel.part, containerd.part)
+PLAIN: tuple[Callable[[str, Description], Part], ...] = (boot.part, kernel.part, containerd.part, engines.part)
 """What a host without GPUs gets, too."""
 PARTS: tuple[Callable[[str, Description], Part], ...] = (
     boot.part,
@@ -49,6 +50,7 @@ PARTS: tuple[Callable[[str, Description], Part], ...] = (
     efa.part,
     ofed.part,
     containerd.part,
+    engines.part,
 )
 
 

@@ -13,6 +13,7 @@ SECRET = re.compile(
     r"pass(word|wd|phrase)?\Z|_pass_|secret|token|private_key(?!_file)|_key_content|credential", re.IGNORECASE
 )
 Reboot = Literal["never", "if-needed"]
+OnFailure = Literal["nothing", "rollback"]
 
 
 class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,6 +39,7 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     gpu: GpuSpec | None = None
     reboot: Reboot = "never"
+    on_failure: OnFailure = "nothing"
     capabilities: dict[str, Fragment] = {}
     origins: dict[Path, Origin] = {}
     site: dict[str, object] = {}
@@ -53,6 +55,7 @@ SITE_VARIABLES = frozenset(
         "host_gpu_services",
         "host_kubernetes_node",
         "host_max_clock_skew",
+        "host_package_bundle",
         "host_package_lists_max_age",
         "host_package_lock_timeout",
         "host_reboot_timeout",
@@ -61,6 +64,9 @@ SITE_VARIABLES = frozenset(
     }
 )
 """What a site may set beside `gpuprov` and no spec says: the names in the roles' defaults, which a contract test compares."""
+
+PACKAGE_BUNDLE = "host_package_bundle"
+"""Of the site's variables, the folder on the host that apt takes packages from, and from nowhere else."""
 
 SIMULATED_HOST = "simulated_host"
 """What a site may say of the simulated host that stands for a host in `gpuprov rehearse`: fields of its description."""

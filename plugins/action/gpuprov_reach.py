@@ -54,6 +54,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(f"{host} {refusal}")
         python = reach.chosen(answer, ansible_version)
         environment = {"PATH": answer.path, "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
+        bundle = str(self._templar.template(known.get("host_package_bundle") or ""))
+        environment |= reach.of_bundle(bundle)
         self._task.environment = [environment]
         read = self._execute_module(
             module_name="ansible.builtin.setup",

@@ -28,6 +28,7 @@ from tests.capabilities import (
     ofed_host,
     pcie_host,
     rdma_host,
+    readings_host,
     roce_host,
     toolkit_host,
     topology_host,
@@ -120,6 +121,7 @@ def initrd(*lines: str, fresh: bool = True, status: int = 0, release: str = "6.1
 
 
 BARE: dict[str, Output | str] = {
+    "readings": readings_host.NEVER,
     "cpu_frequency": "LoadState|not-found\nActiveState|inactive\nUnitFileState|\n",
     "efa": "product|\nkernel|6.1.0-47-amd64|1||\ncore|\n",
     "erdma": "tcp|2024\nephemeral|32768 60999\nreserved|\ncore|\n",
@@ -175,6 +177,7 @@ GOOD: dict[str, Output | str] = {
     + "".join(f"{name} 16384 0 - Live 0x0000000000000000\n" for name in RDMA_MODULES),
     "built_in_modules": "configfs\n",
     "modprobe_config": "blacklist nouveau\nblacklist nova_core\noptions nouveau modeset=0\n",
+    "dkms_failed_builds": "",
     "kernels": "6.1.0-47-amd64|1|1|535.261.03|1\n",
     "loaded_driver": captured("loaded_driver", "proprietary"),
     "driver_parameters": captured("driver_parameters", "535"),
@@ -215,6 +218,7 @@ GOOD: dict[str, Output | str] = {
     **topology_host.PROBES,
     **gpu_settings_host.PROBES,
     **health_host.PROBES,
+    "readings": readings_host.told(),
 }
 
 

@@ -130,6 +130,15 @@ def test_sources_that_prove_whose_they_are() -> None:
     assert judge("@arch amd64\n").status == "pass"
 
 
+def test_the_files_that_the_host_keeps_itself_need_no_signature_and_nothing_else_is_like_them() -> None:
+    kept, mine = "/etc/apt/sources.list.d/gpuprov-kept.sources", "file:/var/lib/gpuprov/packages"
+    form = "@file {}\n Types: deb\n URIs: {}\n Suites: ./\n Trusted: yes\n"
+    assert judge(form.format(kept, mine)).found == "1 source"
+    assert judge(form.format(kept, "https://x.nvidia.com/cuda")).status == "fail"
+    assert judge(form.format(kept, f"{mine}/../../tmp")).status == "fail"
+    assert judge(form.format("/etc/apt/sources.list.d/gpuprov-other.sources", mine)).status == "fail"
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [

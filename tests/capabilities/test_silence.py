@@ -7,7 +7,7 @@ import pytest
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
 from gpuprov.explain import all_checks
-from gpuprov.probe import boot, silence, system
+from gpuprov.probe import boot, driver_packages, silence, system
 from gpuprov.probe.base import Facts, Output, ProbeFailed
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, facts, good
@@ -71,6 +71,14 @@ def test_the_words_of_a_silent_probe() -> None:
         Facts({"os_release": Output("", 127, "sh: 1: cat: not found")}).get(system.OS_RELEASE)
     with pytest.raises(ProbeFailed, match="os_release cannot be understood; the host printed: 'junk'"):
         Facts({"os_release": Output("junk\n")}).get(system.OS_RELEASE)
+
+
+def test_archives_that_are_not_the_distributions_own_are_an_answer() -> None:
+    """A host whose only source is a flat repository of the site, as apt-get indextargets prints it."""
+    kept = "archive|file:/var/lib/gpuprov/packages/|./|$(COMPONENT)|$(SIGNED_BY)|$(ORIGIN)\n"
+    assert Facts({"debian_archives": Output(kept)}).get(driver_packages.ARCHIVES) == ()
+    with pytest.raises(ProbeFailed):
+        Facts({"debian_archives": Output("E: what nobody knows")}).get(driver_packages.ARCHIVES)
 
 
 def test_a_file_of_comments_alone_says_that_nothing_is_configured() -> None:

@@ -15,9 +15,11 @@ PACKAGE = Path(__file__).parents[2] / "gpuprov"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli", "pytest_plugin"),
+    ("offline",),
     ("rehearse", "rollout", "pull"),
     ("slices",),
     ("accept", "apply", "drain"),
+    ("checkpoints",),
     ("plan", "judge", "init", "drift"),
     ("render", "verify", "export", "explain", "report"),
     ("gather", "records"),

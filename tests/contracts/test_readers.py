@@ -17,6 +17,8 @@ OURS = {
     "shared/engine_files.py": "the same: what nvidia-ctk wrote, and what it was made of",
     "pull/bundles.py": "writes the archive of a bundle",
     "pull/program.py": "writes the archive of the puller",
+    "offline/placed.py": "writes the archive of packages for hosts",
+    "offline/resolve.py": "takes packages of any size from an archive, with the readers' bounded headers",
     "render/reach.py": "reads the project's own roles and playbooks",
     "inventory/duplicates.py": "composes a file that was read before, within the limits",
 }

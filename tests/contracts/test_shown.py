@@ -9,6 +9,7 @@ from pathlib import Path
 from tests.contracts.test_imports import FILES, dotted, nodes, room, shown
 
 ON_HOSTS = {
+    "onhost/checkpoints.py": "runs on the host; what it prints is its answer",
     "onhost/gpu_settings/__main__.py": "runs on the host at boot; what it prints is for the journal",
     "onhost/lock.py": "runs on the host; what it prints is its answer",
     "onhost/mig/__main__.py": "runs on the host; what it prints is its answer, or for the journal",
@@ -17,6 +18,7 @@ ON_HOSTS = {
     "onhost/pcie.py": "runs on the host at boot; what it prints is for the journal",
     "onhost/pull/__main__.py": "runs on the host; what it prints is for the journal, and printable",
     "onhost/pull/reboot.py": "runs on the host; what it prints is its answer",
+    "onhost/readings.py": "runs on the host; what it prints is for the journal",
     "probe/mig_reader.py": "runs on the host; a probe reads what it prints",
 }
 SAYING = {

@@ -19,6 +19,7 @@ from gpuprov.probe.base import Facts, Output
 from gpuprov.render import digests
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import evaluate
+from tests.capabilities import readings_host
 from tests.capabilities.asking import NEWER, good, packages, units
 
 APPLIED = "2026-11-10T09:00:00Z"
@@ -147,3 +148,62 @@ def test_json_has_counts_of_every_state() -> None:
         {"lost_at_next_boot": 1} if told["summary"]["lost_at_next_boot"] else {}
     )
     assert [one["state"] for one in told["hosts"]] == ["as applied", "drifted"]
+
+
+def noted(**changed: Any) -> str:
+    """A host's readings with one in which this changed; names with blanks for what is no Python."""
+    return readings_host.told("2026-11-24T11:05:00Z", 900000, "enabled", "active", {
+        "from": "2026-11-17T13:00:00Z", "to": "2026-11-17T14:00:00Z", "changed": changed,
+    })  # fmt: skip
+
+
+def test_what_nobody_logged_has_the_time_of_the_hosts_own_readings() -> None:
+    wanted = HostSpec(name="gpu1", capabilities={"persistence": Persistence()})
+    found = drifted(
+        wanted,
+        units=units(daemon=("inactive", "")),
+        readings=noted(
+            **{
+                "unit:nvidia-persistenced.service": ["enabled active", "disabled inactive"],
+                "kernel": ["5.1.2-3", "5.1.2-4"],
+            }
+        ),
+    )
+    (causes,) = {one.causes for one in found.differences if one.check == "persistence.enabled"}
+    assert [(one.after, one.at, one.packages) for one in causes] == [
+        (
+            "2026-11-17T13:00+00:00",
+            "2026-11-17T14:00+00:00",
+            ("unit nvidia-persistenced.service enabled active → disabled inactive",),
+        )
+    ]
+    told = text.as_text([found])
+    assert "between Tue 2026-11-17 13:00 and Tue 2026-11-17 14:00 +00:00: unit nvidia-persistenced.service" in " ".join(
+        told.split()
+    )
+
+
+def test_readings_before_the_apply_and_packages_of_a_log_blame_nobody() -> None:
+    readings = noted(**{"package:nvidia-kernel-dkms": ["535.261.03-1", "535.309.01-0+deb12u1"]})
+    found = drifted(readings=readings, **UPGRADED)
+    assert {len(one.causes) for one in found.differences if one.causes} == {1}, "the log says it better"
+    late = drifted(readings=readings, since=datetime(2026, 11, 18, tzinfo=UTC), **UPGRADED)
+    assert not any(one.causes for one in late.differences)
+
+
+def test_what_no_check_names_is_noted_for_the_host() -> None:
+    found = drifted(
+        readings=noted(
+            **{
+                "file:/etc/modprobe.d/x.conf": ["aa", ""],
+                "file:/etc/modprobe.d/y.conf": ["aa", "bb", 1_795_010_520, 1000],
+                "unit:docker.service": ["enabled inactive", "enabled active"],
+                "package:tzdata": ["1", "2"],
+            }
+        )
+    )
+    assert (found.state, [one.packages for one in found.noted]) == (
+        "as applied",
+        [("/etc/modprobe.d/x.conf removed",), ("/etc/modprobe.d/y.conf written, which is of uid 1000",)],
+    )
+    assert "/etc/modprobe.d/x.conf removed" in " ".join(text.as_text([found]).split())

@@ -52,6 +52,23 @@ THREADS = [
      "slurm-device-missing"),
     ("aws/aws-parallelcluster#2117", "error: gres_device_major: stat(/dev/nvidia0): No such file or directory",
      "slurm-device-missing"),
+    ("horovod/horovod#98", "machine [0] misc/ibvwrap.cu:269 WARN Call to ibv_create_qp failed", "rdma-create-cq"),
+    ("NVIDIA/nccl#1129", "misc/ibvwrap.cc:280 NCCL WARN Call to ibv_create_qp failed", "rdma-create-cq"),
+    ("NVIDIA/nccl#1191", "misc/ibvwrap.cc:190 NCCL WARN Call to ibv_create_cq failed with error Cannot allocate memory",
+     "rdma-create-cq"),
+    ("NVIDIA/nccl-tests#206", "misc/ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
+     "rdma-create-cq"),
+    ("openucx/ucx#7930", "[1644567389.121214] [hostname:183563:0] ib_md.c:340  UCX  ERROR ibv_reg_mr(address=0x7f1bae800000, "
+     "length=39845888, access=0xf) failed: Cannot allocate memory", "rdma-create-cq"),
+    ("NVIDIA/cudf-spark#7632", "ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate memory.", "rdma-create-cq"),
+    ("stackhpc/ansible-role-openhpc#13", "slurmd[21031]: fatal: Unable to determine this slurmd's NodeName", "slurm-node-name"),
+    ("aws/aws-parallelcluster#1517", "[2020-08-13T10:20:03.698] error: Node ip-10-2-1-120 has low real_memory size (63622 < 64000)",
+     "slurm-memory"),
+    ("stackhpc/ansible-role-openhpc#115", "alaska-control slurmctld[208988]: error: _slurm_rpc_node_registration "
+     "node=alaska-login-0: Invalid argument", "slurm-registration-refused"),
+    ("clustervision/trinityX#98", "[2016-09-22T15:29:43.492] error: Node node001 appears to have a different slurm.conf than the "
+     "slurmctld.", "slurm-conf-differs"),
+    ("NVIDIA/gpu-operator#1371", "NVRM: installed in this system is not supported by the", "gpu-unknown-to-driver"),
     ("ComputeCanada/puppet-magic_castle#27", "slurmd[57977]: fatal: gres.conf duplicate records for gpu", "slurm-duplicate"),
     ("NVIDIA/deepops#1214", "fatal: We were configured to autodetect nvml functionality, but we weren't able to find that lib "
      "when Slurm was configured", "slurm-without-nvml"),

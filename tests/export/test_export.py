@@ -30,6 +30,7 @@ FULL: dict[str, Output | str] = {
 WITHOUT: dict[str, Output | str] = {
     **WHOLE_GPU,
     "packages": "",
+    "readings": BARE["readings"],
     "cuda_packages": "",
     "dcgm_packages": "",
     "gpudirect": BARE["gpudirect"],
@@ -64,6 +65,7 @@ def test_the_good_host() -> None:
             "module_parameters": {"NVreg_RestrictProfilingToAdminUsers": "1"},
         },
         "persistence": {"mode": "daemon"},
+        "readings": {},
         "cuda_toolkit": {"versions": ["12.4.1"], "default": "12.4", "cudnn": "9.5.1.17", "nccl": "2.21.5"},
         "rdma": {"count": 2, "rate": 400, "opensm": {"elsewhere": True}},
         "fabric_manager": {"query_library": "never"},

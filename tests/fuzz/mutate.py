@@ -20,7 +20,8 @@ def text(random: Random, seeds: Sequence[str], words: Sequence[str] = ()) -> str
     """A seed, changed in one to six places."""
     found = random.choice(seeds)
     for _ in range(random.choice((1, 1, 1, 2, 2, 3, 6))):
-        found = _once(random, found, seeds, words)[:40_000]
+        changed = _pumped(random, found) if random.random() < 0.02 else _once(random, found, seeds, words)
+        found = changed[:40_000]
     return found
 
 
@@ -63,6 +64,16 @@ def _once(random: Random, old: str, seeds: Sequence[str], words: Sequence[str]) 
         separator = random.choice("| \t=,:")
         lines[number] = separator.join(lines[number].split(separator) * random.choice((2, 3, 40)))
     return "\n".join(lines)
+
+
+PUMPED = 30_000
+
+
+def _pumped(random: Random, old: str) -> str:
+    """A few characters of it, again and again: what takes the square of a text's length in a reader takes seconds."""
+    at = random.randrange(len(old) + 1)
+    unit = old[at : at + random.choice((1, 1, 2, 4, 9))] or " "
+    return old[:at] + unit * (PUMPED // len(unit)) + old[at:]
 
 
 VALUES: tuple[Any, ...] = (

@@ -181,6 +181,7 @@ def test_14_the_kernel_of_el_or_ubuntu_moved_on() -> None:
         "14",
         "nvidia_driver.headers",
         "nvidia_driver.modules_built",
+        along=["nvidia_driver.next_kernel"],
         initramfs=images,
         kernels=f"{now}{following}|1|0||1\n",
     )

@@ -19,11 +19,15 @@ WITHOUT_DRIVER = ("nvidia_driver.loaded", "nvidia_driver.user_space", "persisten
 NEXT = "6.1.0-48-amd64"
 
 
+TOLD_BEFORE = ["nvidia_driver.next_kernel"]
+"""What says it of the next boot's kernel alone."""
+
+
 def test_11_no_headers() -> None:
     told = caught(
         "11",
         "nvidia_driver.headers",
-        along=["nvidia_driver.modules_built"],
+        along=["nvidia_driver.modules_built", "nvidia_driver.next_kernel"],
         kernels="6.1.0-47-amd64|1|0||1\n",
     )
     assert [change.name for change in told["nvidia_driver.headers"].changes] == ["linux-headers-6.1.0-47-amd64"]
@@ -64,12 +68,19 @@ def test_14_the_kernel_moved_on() -> None:
     images = initrd() + initrd(release=NEXT)
     now = "6.1.0-47-amd64|1|1|535.261.03|1\n"
     told = caught(
-        "14", "nvidia_driver.headers", "nvidia_driver.modules_built", initramfs=images, kernels=now + f"{NEXT}|1|0||1\n"
+        "14",
+        "nvidia_driver.headers",
+        "nvidia_driver.modules_built",
+        along=TOLD_BEFORE,
+        initramfs=images,
+        kernels=now + f"{NEXT}|1|0||1\n",
     )
     assert f"none for {NEXT}" in told["nvidia_driver.headers"].found
     assert {result.moment for result in told.values()} == {"next-boot"}
-    caught("14", "nvidia_driver.modules_built", initramfs=images, kernels=now + f"{NEXT}|1|1||1\n")
-    caught("14", "nvidia_driver.modules_built", initramfs=images, kernels=now + f"{NEXT}|1|1|535.216.03|1\n")
+    one = now + f"{NEXT}|1|1||1\n"
+    caught("14", "nvidia_driver.modules_built", along=TOLD_BEFORE, initramfs=images, kernels=one)
+    one = now + f"{NEXT}|1|1|535.216.03|1\n"
+    caught("14", "nvidia_driver.modules_built", along=TOLD_BEFORE, initramfs=images, kernels=one)
     caught("14", "nvidia_driver.autobuild", dkms_no_autoinstall="1\n")
     image = "ii |linux-image-amd64|6.1.174-1|linux-signed-amd64\n"
     told = caught("14", "nvidia_driver.headers", packages=packages() + image)

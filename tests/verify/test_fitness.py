@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 from gpuprov.capabilities.health import watched
@@ -26,6 +28,7 @@ def row(check: str, status: str = "pass", action: str = "", **more: Any) -> Resu
     )  # fmt: skip
 
 
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "health.schema.json"
 PASS = row("gpus")
 
 
@@ -97,6 +100,7 @@ def test_a_lost_gpu_is_one_cause() -> None:
 
 def test_the_same_as_json() -> None:
     document = json.loads(as_json(judged(gpu_health=smi(Remapping_Failure_Occurred="Yes"), kernel_log=log(xid(13)))))
+    jsonschema.validate(document, json.loads(SCHEMA.read_text(encoding="utf-8")))
     (host,) = document["hosts"]
     assert (host["fit"], host["action"], document["exit_code"]) == ("no", "return", 1)
     assert [cause["check"] for cause in host["causes"]] == ["health.remapped_rows"]

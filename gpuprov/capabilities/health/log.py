@@ -61,7 +61,7 @@ def span(log: KernelLog) -> str:
 
 def judge(event: Event) -> Judged:
     """What is to be done after an Xid."""
-    if event.number == 154 and (match := re.search(r"to 0x[0-9a-fA-F]+ \(([^)]*)\)", event.text)):
+    if event.number == 154 and (match := re.search(r"to 0x[0-9a-fA-F]+ \(([^)]{0,200})\)", event.text)):
         wanted = catalogue.recovery(match[1])
         if wanted:
             return Judged(event, wanted.action, wanted.words)

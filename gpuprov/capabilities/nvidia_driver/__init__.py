@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.nvidia_driver import built_once, machine, now, origin, precompiled, preflight, runfile, signed
+from gpuprov.capabilities.nvidia_driver import (
+    built_once,
+    kernels,
+    machine,
+    now,
+    origin,
+    precompiled,
+    preflight,
+    runfile,
+    signed,
+)
 from gpuprov.capabilities.nvidia_driver.desired import DESIRED
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, package_names, versions
 from gpuprov.catalog import cuda, driver_data, drivers, gpus
@@ -58,6 +68,7 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     yield from source_problems(driver)
     yield from signing.problems(driver.signing, (HERE, "signing"))
     yield from precompiled.problems(driver)
+    yield from kernels.problems(host, driver)
     yield from runfile.problems(host, driver)
     yield from coherent_problems(host, driver, gpu, branch)
     for name in driver.module_parameters:
@@ -176,8 +187,23 @@ def export(facts: Facts) -> Fragment | None:
 
 
 CHECKS = (
-    *(*now.CHECKS, *signed.CHECKS, *built_once.CHECKS, *origin.CHECKS, *precompiled.CHECKS, *runfile.CHECKS),
-    *(*preflight.CHECKS, *signed.PREFLIGHT, *built_once.PREFLIGHT, *origin.PREFLIGHT, *machine.CHECKS),
+    *(
+        *now.CHECKS,
+        *signed.CHECKS,
+        *built_once.CHECKS,
+        *origin.CHECKS,
+        *precompiled.CHECKS,
+        *runfile.CHECKS,
+        *kernels.CHECKS,
+    ),
+    *(
+        *preflight.CHECKS,
+        *signed.PREFLIGHT,
+        *built_once.PREFLIGHT,
+        *origin.PREFLIGHT,
+        *machine.CHECKS,
+        *kernels.PREFLIGHT,
+    ),
 )
 CAPABILITY = Capability(
     name=HERE,

@@ -102,6 +102,13 @@ class NvidiaDriver(Fragment, frozen=True):
         ),
     ] = {}
     hold: Annotated[bool, msgspec.Meta(description="whether every package of the set is held against upgrades")] = True
+    kernel_upgrades: Annotated[
+        Literal["auto", "hold", "follow", "alert"],
+        msgspec.Meta(
+            description="what becomes of new kernels of the distribution: hold keeps them away; follow lets them come, and DKMS "
+            "builds their modules; alert lets them come, and fails until the host runs them. auto is follow with DKMS, else hold"
+        ),
+    ] = "auto"
     signing: Signing = Signing()
     build_host: Annotated[
         str,

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.nvidia_driver import builds
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
-    built_here,
     decide,
-    header_metapackages,
     installed_set,
     installed_version,
     needed,
     package_names,
-    served,
-    spares,
     versions,
 )
 from gpuprov.probe import modules, nvidia, pci, system
 from gpuprov.probe.family import words
-from gpuprov.probe.packages import NO_AUTOINSTALL, PACKAGES
-from gpuprov.shared import package_lists, reload, resolve
+from gpuprov.probe.packages import PACKAGES
+from gpuprov.shared import reload, resolve
 
 Ctx = Context[NvidiaDriver]
 LISTED = "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*'"
@@ -90,84 +87,6 @@ def flavour(ctx: Ctx) -> Outcome:
 def held(ctx: Ctx) -> Outcome:
     """Every package of the set is held, and holding works (or none is, with `hold: false`): no upgrade moves one of them alone."""
     return answers.held(ctx.facts, installed_set(ctx.fragment, ctx.facts), "the driver", wanted=ctx.fragment.hold)
-
-
-@check(
-    "nvidia_driver.headers", *BASE_PROBES, modules.KERNELS, moment="next-boot", evidence="ls -d /lib/modules/*/build"
-)
-def headers(ctx: Ctx) -> Outcome:
-    """Every kernel that can boot has its headers, and the next one brings its own: without them DKMS builds nothing."""
-    if served(ctx.host, ctx.fragment):
-        return not_asked(f"the modules come from {ctx.fragment.build_host}")
-    if ctx.fragment.build == "precompiled":
-        return not_asked("the modules are precompiled")
-    targets = built_here(ctx.fragment, ctx.facts)
-    if not targets:
-        return fail("kernel headers", "no kernel and no kernel headers found", "install the headers of the kernel")
-    missing = [kernel.release for kernel in targets if not kernel.headers]
-    next_ones = [n for n in header_metapackages(ctx.facts) if n not in ctx.facts.get(PACKAGES)]
-    if missing or next_ones:
-        told = [f"none for {' '.join(missing)}"] * bool(missing)
-        told += [f"the next kernel comes without: {' '.join(next_ones)} not installed"] * bool(next_ones)
-        forms = [form for form in package_names(ctx.fragment, ctx.facts).headers if "{kernel}" in form]
-        names = package_lists.header_packages(forms, missing) + next_ones
-        changes = [Change(kind="package", name=name, after="installed") for name in names]
-        return fail("headers for every kernel", "; ".join(told), "gpuprov apply", changes=changes)
-    return ok(" ".join(kernel.release for kernel in targets) + without(ctx))
-
-
-def without(ctx: Ctx) -> str:
-    """The kernels that are left out, in words."""
-    left = " ".join(kernel.release for kernel in spares(ctx.fragment, ctx.facts))
-    return f"; left out, without headers and neither running nor next: {left}" if left else ""
-
-
-@check(
-    "nvidia_driver.modules_built",
-    *BASE_PROBES,
-    modules.KERNELS,
-    fields=("version",),
-    moment="next-boot",
-    evidence="dkms status; modinfo -k $(uname -r) -F vermagic nvidia",
-)
-def modules_built(ctx: Ctx) -> Outcome:
-    """Every kernel that can boot has the NVIDIA module on disk, of the same version as the packages, and built for this kernel."""
-    wanted = installed_version(ctx.fragment, ctx.facts)
-    if not wanted:
-        return fail("kernel modules", "no kernel module package is installed", "gpuprov apply")
-    targets = built_here(ctx.fragment, ctx.facts)
-    if not targets:
-        return fail(f"{wanted} for every kernel", "no kernel found to build for", "install the headers of the kernel")
-    wrong = [f"{kernel.release}: {kernel.nvidia or 'none'}" for kernel in targets if kernel.nvidia != wanted]
-    if wrong:
-        hint = "dkms status; the log of a failed build is /var/lib/dkms/NAME/VERSION/build/make.log"
-        if ctx.fragment.build == "precompiled":
-            hint = "gpuprov apply, where precompiled modules of that kernel are offered; else remove the kernel"
-        return fail(f"{wanted} for every kernel", "; ".join(wrong), hint)
-    if alien := [f"{kernel.release}: {kernel.nvidia} is for {kernel.built}" for kernel in targets if kernel.alien]:
-        hint = "gpuprov apply builds it anew; this kernel refuses it, and boots without a driver"
-        return fail(f"{wanted}, built for the kernel that it lies with", "; ".join(alien), hint)
-    return ok(f"{wanted} for {' '.join(kernel.release for kernel in targets)}{without(ctx)}")
-
-
-@check(
-    "nvidia_driver.autobuild", *BASE_PROBES, NO_AUTOINSTALL, moment="next-boot", evidence="ls /etc/dkms/no-autoinstall"
-)
-def autobuild(ctx: Ctx) -> Outcome:
-    """DKMS builds for the next kernel by itself: /etc/dkms/no-autoinstall would silently switch that off."""
-    if served(ctx.host, ctx.fragment):
-        return ok(
-            f"DKMS builds nothing here: the modules come from {ctx.fragment.build_host}, and the kernels are held"
-        )
-    if ctx.fragment.build == "precompiled":
-        return not_asked("DKMS builds nothing here: the modules are precompiled")
-    if ctx.facts.get(NO_AUTOINSTALL):
-        return fail(
-            "DKMS builds for new kernels",
-            "/etc/dkms/no-autoinstall exists",
-            "rm /etc/dkms/no-autoinstall; dkms autoinstall",
-        )
-    return ok("DKMS builds for new kernels")
 
 
 @check(
@@ -297,4 +216,4 @@ def module_parameters(ctx: Ctx) -> Outcome:
     return ok(listed)
 
 
-CHECKS = (packages, flavour, held, headers, modules_built, autobuild, loaded, user_space, module_parameters)
+CHECKS = (packages, flavour, held, *builds.CHECKS, loaded, user_space, module_parameters)

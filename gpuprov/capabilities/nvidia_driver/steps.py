@@ -79,9 +79,11 @@ def _those(*steps: tuple[str, object]) -> list[str]:
 
 
 def holds_kernels(ctx: Ctx) -> bool:
-    """Whether a new kernel would boot without modules, as nothing builds them there: until they are there it has to wait."""
+    """Whether new kernels have to wait: the spec says so, or one would boot without modules, as nothing builds them there."""
     elsewhere = served(ctx.host, ctx.fragment) or ctx.fragment.build == "precompiled"
-    return ctx.fragment.hold and elsewhere and ctx.fragment.source != "runfile"
+    return (
+        ctx.fragment.hold and (elsewhere or ctx.fragment.kernel_upgrades == "hold") and ctx.fragment.source != "runfile"
+    )
 
 
 def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Any]:

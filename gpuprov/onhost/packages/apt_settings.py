@@ -30,13 +30,13 @@ def pinned(pin: Pin | None) -> Iterator[list[str]]:
     with contextlib.suppress(FileNotFoundError), open(PREFERENCES, encoding="utf-8", errors="replace") as file:
         theirs = file.read()
     with tempfile.NamedTemporaryFile("w", prefix="gpuprov-preferences-", encoding="utf-8") as mine:
-        mine.write(f"{_records(pin)}\n{theirs}")
+        mine.write(f"{records(pin)}\n{theirs}")
         mine.flush()
         os.chmod(mine.name, 0o644)
         yield ["-o", f"Dir::Etc::preferences={mine.name}"]
 
 
-def _records(pin: Pin) -> str:
+def records(pin: Pin) -> str:
     """Packages that match keep their other versions only where those are no driver's (nvidia-container-toolkit 1.18)."""
     packages = f"Package: {' '.join(pin.patterns)}\n"
     wanted = rf"Pin: version /^([0-9]+:)?{re.escape(pin.version)}-/" + "\nPin-Priority: 1001\n"
@@ -50,6 +50,9 @@ def without(names: Sequence[str]) -> Iterator[dict[str, str]]:
 
     The sources stay where they are: a run that is refused later must not have changed the host.
     """
+    if os.environ.get("APT_CONFIG"):  # of a bundle: apt sees none of the host's sources anyway
+        yield {}
+        return
     hidden = [path for path in map(source, names) if os.path.exists(path)]
     if not hidden:
         yield {}

@@ -1,0 +1,59 @@
+"""What an apply does for hosts that it has left red, where their spec says `on_failure: rollback`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from gpuprov.apply import rollback, rollout
+from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
+from gpuprov.apply.rollout import Agreed
+from gpuprov.inventory.names import folded as names
+from gpuprov.plan.interrupt import GRACE
+from gpuprov.plan.model import HostPlan
+from gpuprov.plan.read import Pair
+from gpuprov.plan.show import Show
+
+
+def apply(
+    pairs: Sequence[Pair],
+    options: Options,
+    show: Show | None = None,
+    *,
+    confirm: Callable[[list[HostPlan]], bool] | None = None,
+    agreed: Agreed | None = None,
+    grace: float = GRACE,
+) -> ApplyRun:
+    """As `rollout.apply`; then hosts that it changed and that are red go back to their last checkpoint, where their spec says so.
+
+    What became of them stays as it was, with `rolled_back`: the run is no success.
+    """
+    run = rollout.apply(pairs, options, show, confirm=confirm, agreed=agreed, grace=grace)
+    asking = {raw.name for raw, spec in pairs if spec.on_failure == "rollback"}
+    red = {one.host: one for one in run.hosts if one.host in asking and _is_red(one)}
+    if not red or options.act != "apply" or run.interrupted:
+        return run
+    shown = show or Show()
+    shown.say(f"on_failure: rolling back {names(red)}")
+    plain = msgspec.structs.replace(options, yes=True, run="", serial="", canary="", max_fail="100%", break_lock=())
+    hosts = [raw for raw, _ in pairs if raw.name in red]
+    ended = rollback.rollback(hosts, plain, shown, last=True)
+    for one in ended.hosts:
+        red[one.host].rolled_back = _told(one)
+    return msgspec.structs.replace(run, interrupted=ended.interrupted, seconds=run.seconds + ended.seconds)
+
+
+def _is_red(one: HostOutcome) -> bool:
+    """Whether the run has changed the host, and left it otherwise than its spec says. One that waits for a reboot cannot be judged."""
+    begun = bool(one.changed) and one.state in ("changed", "failed")
+    return begun and (one.state == "failed" or bool(one.wrong and not one.reboot))
+
+
+def _told(one: HostOutcome) -> str:
+    if one.state not in DONE:
+        return f"not rolled back: {one.state}: {': '.join(filter(None, (one.task, one.message)))}"
+    failing = ", ".join(each.check for each in one.failing)
+    if one.reboot:
+        return f"{one.rolled_back}, and waits for a reboot: {'; '.join(one.reboot)}"
+    return f"{one.rolled_back}; {f'verify is not green: {failing}' if failing else 'verify is green'}"

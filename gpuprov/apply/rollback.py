@@ -1,0 +1,128 @@
+"""Rollback: apply what a host keeps of the last time that verify was green there. Same checks, same acts, same question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov.apply.first_look import lost
+from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
+from gpuprov.apply.rollout import apply
+from gpuprov.checkpoints import Back, Refused, back, on_hosts, trusted
+from gpuprov.checkpoints.choose import told
+from gpuprov.errors import UnreachableError
+from gpuprov.fleet import judge
+from gpuprov.gather import gather
+from gpuprov.gather.pace import Pace
+from gpuprov.plan.extra import new_run
+from gpuprov.plan.model import HostPlan
+from gpuprov.plan.show import Show
+from gpuprov.probe import house
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.checkpoints import CHECKPOINTS
+from gpuprov.spec.model import RawHost
+
+NEVER = (
+    "not taken back: firmware and VBIOS, keys in the firmware, kernels that are gone, what others than gpuprov changed, "
+    "and what programs wrote"
+)
+STAYS = "stays as it is, for the checkpoint says nothing of it"
+GO_ON = "gpuprov rollback once more goes on with it"
+
+
+def rollback(
+    hosts: Sequence[RawHost],
+    options: Options,
+    show: Show | None = None,
+    *,
+    to: str = "",
+    last: bool = False,
+    confirm: Callable[[list[HostPlan]], bool] | None = None,
+) -> ApplyRun:
+    """Bring hosts back to their checkpoints: of the run `to`, or the last one. A host that has none is blocked; the others go on.
+
+    last: to where they were when verify was last green, unless that is what was applied.
+    """
+    show, pace = show or Show(), Pace(options.forks)
+    outcomes, targets = _targets(hosts, to, pace, last=last)
+    if not targets:
+        return ApplyRun(run=options.run or new_run(), act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
+    fleet = judge(
+        [msgspec.structs.replace(raw, values=targets[raw.name].values) for raw in hosts if raw.name in targets]
+    )
+    for name, one in targets.items():
+        show.say(f"{name}: back to {told(one.checkpoint)}" + "".join(f"; {each} {STAYS}" for each in one.stays))
+    show.say(NEVER)
+    raws = {raw.name: raw for raw, _ in fleet.pairs}
+    begun = {name: targets[name] for name in raws}
+    try:
+        _begin(raws, begun, outcomes, show, pace)
+        pairs = [pair for pair in fleet.pairs if pair[0].name in begun]
+        plain = msgspec.structs.replace(options, act="apply", only=None, checkpoint=False)
+        run = apply(pairs, plain, show, confirm=confirm)
+    except BaseException:
+        on_hosts({name: (raws[name], {"action": "end", "over": True}) for name in begun}, pace)
+        raise
+    ended = {one.host: (raws[one.host], _ended(one, begun[one.host].checkpoint.run)) for one in run.hosts}
+    for name, answer in on_hosts(ended, pace).items():
+        if "problem" in answer:
+            show.say(f"{name}: what rollback put there is still there ({answer['problem']}); {GO_ON}")
+    for ended_as in run.hosts:
+        done = "rolled back" if ended_as.state in DONE else "was to go back"
+        ended_as.rolled_back = f"{done} to {told(begun[ended_as.host].checkpoint)}"
+        outcomes[ended_as.host] = ended_as
+    return msgspec.structs.replace(run, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
+
+
+def _targets(
+    hosts: Sequence[RawHost], to: str, pace: Pace, *, last: bool
+) -> tuple[dict[str, HostOutcome], dict[str, Back]]:
+    outcomes: dict[str, HostOutcome] = {}
+    targets: dict[str, Back] = {}
+    raws = {raw.name: raw for raw in hosts}
+    for name, facts in gather([(raw, (CHECKPOINTS, house.RECEIPT)) for raw in hosts], pace=pace).items():
+        if isinstance(facts, UnreachableError):
+            message, hint = lost(facts)
+            outcomes[name] = HostOutcome(host=name, state="unreachable", message=message, hint=hint)
+            continue
+        try:
+            found = back(facts.get(CHECKPOINTS), facts.get(house.RECEIPT), to, last=last)
+        except ProbeFailed as error:
+            found = Refused(str(error), error.hint or "see what the host prints, then roll back again")
+        if isinstance(found, Back):
+            found = trusted(raws[name], found)
+        if isinstance(found, Refused):
+            outcomes[name] = HostOutcome(host=name, state="blocked", message=found.message, hint=found.hint)
+        else:
+            targets[name] = found
+    return outcomes, targets
+
+
+def _begin(
+    raws: Mapping[str, RawHost], begun: dict[str, Back], outcomes: dict[str, HostOutcome], show: Show, pace: Pace
+) -> None:
+    """Have each host note where it goes, and offer what it kept; one that cannot is left alone."""
+    asked: dict[str, tuple[RawHost, dict[str, Any]]] = {
+        name: (raws[name], {"action": "begin", "run": one.checkpoint.run}) for name, one in begun.items()
+    }
+    for name, answer in on_hosts(asked, pace).items():
+        if "problem" in answer:
+            outcomes[name] = HostOutcome(
+                host=name, state="blocked", message=str(answer["problem"]), hint="then roll back again"
+            )
+            del begun[name]
+        elif offered := answer.get("offered"):
+            show.say(
+                f"{name}: no repository has these any more, so they come from the files the host kept: {', '.join(offered)}"
+            )
+        if missing := answer.get("missing"):
+            show.say(f"{name}: in no repository, and not kept: {', '.join(map(str, missing))}")
+
+
+def _ended(outcome: HostOutcome, run: str) -> dict[str, Any]:
+    """The host is where it was to go, or was left alone: then nothing is to be gone on with."""
+    there = outcome.state in DONE and (not outcome.wrong or bool(outcome.reboot))
+    over = there or outcome.state in ("blocked", "not-started", "locked")
+    return {"action": "end", "over": over, "there": run if there else ""}

@@ -1,0 +1,137 @@
+"""`kernel_upgrades`: what becomes of the driver when the distribution brings a new kernel, told before that kernel boots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.nvidia_driver.fragment import (
+    BASE_PROBES,
+    NvidiaDriver,
+    built_here,
+    installed_version,
+    served,
+)
+from gpuprov.capabilities.nvidia_driver.steps import holds_kernels
+from gpuprov.capabilities.nvidia_driver.transaction import images
+from gpuprov.probe import modules, system
+from gpuprov.probe.base import Facts
+from gpuprov.probe.dkms_logs import DKMS_LOGS
+from gpuprov.probe.family import words
+from gpuprov.probe.modules import KernelModules
+from gpuprov.shared import package_lists
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.problem import Problem
+
+Ctx = Context[NvidiaDriver]
+HERE = "nvidia_driver"
+FIELD = "kernel_upgrades"
+
+
+def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
+    """What a policy contradicts."""
+    path, told = (HERE, FIELD), f"nvidia_driver.{FIELD} is {driver.kernel_upgrades}"
+    elsewhere = served(host, driver) or driver.build == "precompiled"
+    if driver.kernel_upgrades == "hold" and not driver.hold:
+        yield Problem(path=path, message=f"{told}, and nvidia_driver.hold is false", hint="hold: true, or follow")
+    if driver.kernel_upgrades == "hold" and driver.source == "runfile":
+        message = f"{told}, and of a driver from a runfile gpuprov holds no package"
+        yield Problem(
+            path=path, message=message, hint="alert; or hold the kernel by hand (apt-mark hold, dnf versionlock)"
+        )
+    if driver.kernel_upgrades in ("follow", "alert") and elsewhere and driver.hold:
+        message = f"{told}, and nothing on the host builds modules for a new kernel: it would boot without a driver"
+        yield Problem(path=path, message=message, hint="kernel_upgrades: auto, which holds the kernels; or build: dkms")
+
+
+def next_kernel(facts: Facts) -> KernelModules | None:
+    """The kernel that the next boot starts: the newest of those that can boot, unless the bootloader has been told another one."""
+    bootable = [one for one in facts.get(modules.KERNELS) if one.bootable]
+    return max(bootable, key=lambda one: package_lists.rpm_order(one.release), default=None)
+
+
+@check(
+    "nvidia_driver.next_kernel",
+    *(*BASE_PROBES, modules.KERNELS, system.PLATFORM, DKMS_LOGS),
+    fields=(FIELD,),
+    moment="next-boot",
+    evidence="ls /boot/vmlinuz-*; dkms status; apt-mark showhold",
+)
+def of_next_boot(ctx: Ctx) -> Outcome:
+    """The kernel of the next boot has the driver's modules, and a new one comes only as the policy has it."""
+    kernel, running = next_kernel(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
+    if kernel is None:
+        return not_asked("no kernel can boot here: a container's is the machine's")
+    policy, wanted = ctx.fragment.kernel_upgrades, installed_version(ctx.fragment, ctx.facts)
+    expected = f"{kernel.release} with {wanted or 'a driver'}"
+    if kernel.nvidia != wanted or not wanted or kernel.alien:
+        has = f"{kernel.nvidia} for {kernel.built}" if kernel.alien else kernel.nvidia or "none"
+        return fail(
+            expected, f"{kernel.release}, the next boot's, has {has}{why(ctx, kernel)}", _hint(ctx, kernel, running)
+        )
+    if holds_kernels(ctx):
+        known = images(ctx.facts)
+        loose = sorted(name for name, held in known.items() if not held)
+        command = f"{words(ctx.facts.get(system.OS_RELEASE)).hold} {' '.join(loose)}"
+        if loose:
+            change = Change(kind="setting", name=command)
+            return fail(f"{expected}, and kernels held", f"not held: {' '.join(loose)}", command, changes=[change])
+        if not known:
+            return fail(
+                f"{expected}, and kernels held",
+                "no package of a kernel is known",
+                "kernel_upgrades: alert; hold it by hand",
+            )
+        return ok(f"{kernel.release} has {wanted}; held: {' '.join(sorted(known))}", expected)
+    if policy == "alert" and kernel.release != running:
+        found = f"the next boot starts {kernel.release}, running is {running}"
+        hint = f"plan a reboot and verify after it; or remove {kernel.release}, or kernel_upgrades: follow"
+        return fail(f"{running} at the next boot, too", found, hint)
+    return ok(
+        f"{kernel.release} has {wanted}" + (", and runs" if kernel.release == running else f"; running is {running}")
+    )
+
+
+def why(ctx: Ctx, kernel: KernelModules) -> str:
+    """Of a build that failed, as its log says it."""
+    for log in ctx.facts.get(DKMS_LOGS):
+        if log.kernel == kernel.release:
+            return f": its build failed ({log.complaint or 'the log names no error'}; {log.path})"
+    if not kernel.headers and not holds_kernels(ctx) and ctx.fragment.build == "dkms":
+        return ": it has no headers, so that DKMS builds nothing"
+    return ""
+
+
+def _hint(ctx: Ctx, kernel: KernelModules, running: str) -> str:
+    others = [one for one in built_here(ctx.fragment, ctx.facts) if one.bootable and one is not kernel]
+    able = sorted((one.release for one in others if one.nvidia and not one.alien), key=package_lists.rpm_order)
+    back = running if running in able else next(reversed(able), "")
+    stay = (
+        f"; until then do not reboot, or have {back} start: grub-reboot, grubby --set-default /boot/vmlinuz-{back}"
+        if back
+        else ""
+    )
+    return f"gpuprov apply, which builds for every kernel{stay}"
+
+
+@check(
+    "nvidia_driver.kernels_held",
+    *(*BASE_PROBES, modules.KERNELS),
+    fields=(FIELD,),
+    moment="preflight",
+    evidence="dpkg -l 'linux-image*'; rpm -qa 'kernel*'",
+)
+def holdable(ctx: Ctx) -> Outcome:
+    """Where kernels are to be held, the packages that bring them are known."""
+    if ctx.fragment.kernel_upgrades != "hold":
+        return not_asked("kernels need not be held")
+    if next_kernel(ctx.facts) is None:
+        return not_asked("no kernel can boot here")
+    if not images(ctx.facts):
+        hint = "kernel_upgrades: alert, and hold the kernel by hand (zypper addlock kernel-default)"
+        return fail("packages of kernels that can be held", "none that gpuprov knows", hint)
+    return ok(" ".join(sorted(images(ctx.facts))))
+
+
+CHECKS = (of_next_boot,)
+PREFLIGHT = (holdable,)

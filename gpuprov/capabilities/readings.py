@@ -1,0 +1,171 @@
+"""`readings`: the host notes at intervals what has changed on it, without a daemon, so that `gpuprov drift` can say when."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import msgspec
+
+from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outcome, check, fail, ok
+from gpuprov.onhost import readings as onhost
+from gpuprov.onhost.files import PYTHON
+from gpuprov.probe.base import Facts
+from gpuprov.probe.readings import PROGRAM, READINGS, SERVICE, TIMER
+from gpuprov.spec.model import Fragment
+
+HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
+FOLDER = "/etc/systemd/system"
+CALENDAR: Mapping[str, tuple[str, int]] = {
+    "15min": ("*:0/15", 900),
+    "hourly": ("hourly", 3600),
+    "daily": ("daily", 86400),
+}
+"""systemd's calendar event of each interval, and its seconds."""
+LATE = 2
+"""Intervals without a reading after which something is wrong: the timer has a random delay of at most a tenth of one."""
+Every = Literal["15min", "hourly", "daily"]
+
+
+class Readings(Fragment, frozen=True):
+    """Readings of what gpuprov and a driver stand on: files, units, modules, packages, the kernel."""
+
+    every: Annotated[
+        Every, msgspec.Meta(description="how often a reading is taken: a change is known to within this time")
+    ] = "hourly"
+    keep_days: Annotated[int, msgspec.Meta(ge=1, le=3650, description="days for which the host keeps what changed")] = (
+        90
+    )
+
+
+Ctx = Context[Readings]
+
+
+def files(block: Readings) -> tuple[dict[str, str], dict[str, str]]:
+    """Programs and units, text by path."""
+    calendar, seconds = CALENDAR[block.every]
+    service = f"""{HEADER}[Unit]
+Description=A reading of this host, for gpuprov drift
+
+[Service]
+Type=oneshot
+ExecStart={PYTHON} -B {PROGRAM} {block.keep_days}
+TimeoutStartSec=300
+Nice=19
+IOSchedulingClass=idle
+PrivateNetwork=true
+ProtectHome=true
+NoNewPrivileges=true
+"""
+    timer = f"""{HEADER}[Unit]
+Description=Readings of this host, for gpuprov drift
+
+[Timer]
+OnCalendar={calendar}
+RandomizedDelaySec={seconds // 10}
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+"""
+    program = Path(onhost.__file__).read_text(encoding="utf-8")
+    return {PROGRAM: program}, {f"{FOLDER}/{SERVICE}": service, f"{FOLDER}/{TIMER}": timer}
+
+
+def _sum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@check(
+    "readings.timer",
+    READINGS,
+    fields=("every", "keep_days"),
+    moment="next-boot",
+    evidence=f"systemctl cat {TIMER} {SERVICE}",
+)
+def timer(ctx: Ctx) -> Outcome:
+    """The timer is enabled, and takes readings with this version's program as often as asked for."""
+    found = ctx.facts.get(READINGS)
+    expected = f"{TIMER} enabled, {ctx.fragment.every}"
+    programs, units = files(ctx.fragment)
+    changes = []
+    for path, text in {**programs, **units}.items():
+        if path.endswith(SERVICE) or found.files.get(path) == _sum(text):
+            continue
+        changes.append(
+            Change(kind="file", name=path, before="another" if path in found.files else "absent", after="written")
+        )
+    before = "absent" if found.keep_days is None else f"another (keeps {found.keep_days} days)"
+    if found.keep_days != ctx.fragment.keep_days:
+        changes.append(Change(kind="file", name=f"{FOLDER}/{SERVICE}", before=before, after="written"))
+    if found.timer != "enabled":
+        changes.append(Change(kind="service", name=TIMER, before=found.timer or "absent", after="enabled"))
+    if changes:
+        told = ", ".join(f"{one.name} is {one.before}" for one in changes)
+        return fail(expected, told, "gpuprov apply writes the program and its timer", changes=changes)
+    return ok(expected)
+
+
+@check(
+    "readings.taken",
+    READINGS,
+    fields=("every",),
+    evidence=f"systemctl list-timers {TIMER}; journalctl -u {SERVICE} -n 20",
+)
+def taken(ctx: Ctx) -> Outcome:
+    """The timer runs, and the last reading is not older than two intervals of the time that the host was up."""
+    found = ctx.facts.get(READINGS)
+    limit = timedelta(seconds=LATE * CALENDAR[ctx.fragment.every][1])
+    expected = f"a reading within {ctx.fragment.every} intervals"
+    hint = f"journalctl -u {SERVICE} -n 20; systemctl start {SERVICE}"
+    if found.active != "active":
+        change = Change(kind="service", name=TIMER, before=found.active or "absent", after="active")
+        return fail(expected, f"{TIMER} is {found.active or 'absent'}", f"systemctl start {TIMER}", changes=[change])
+    if found.last is None:
+        return fail(expected, "no reading yet", hint)
+    age = found.clock - found.last
+    if age > limit and found.up > limit.total_seconds():
+        return fail(expected, f"the last one was at {found.last:%Y-%m-%d %H:%M} UTC", hint)
+    if age < -limit:
+        return fail(
+            expected, f"the last one is of the future, {found.last:%Y-%m-%d %H:%M} UTC", f"set the clock; {hint}"
+        )
+    return ok(f"the last one at {found.last:%Y-%m-%d %H:%M} UTC")
+
+
+def make(ctx: Ctx) -> dict[str, Any]:
+    """`programs` and `units`: text by path. `timer`: to enable. `first`: the command of the first reading."""
+    programs, units = files(ctx.fragment)
+    first = ctx.facts.get(READINGS).last is None
+    return {
+        "programs": programs,
+        "units": units,
+        "timer": TIMER,
+        "first": ["systemctl", "start", SERVICE] if first else [],
+    }
+
+
+def export(facts: Facts) -> Fragment | None:
+    found = facts.get(READINGS)
+    if found.timer != "enabled" or found.keep_days is None:
+        return None
+    sums: dict[str, Every] = {
+        _sum(files(Readings(every=every))[1][f"{FOLDER}/{TIMER}"]): every for every in get_args(Every)
+    }
+    every = sums.get(found.files.get(f"{FOLDER}/{TIMER}", ""))
+    return Readings(every=every, keep_days=found.keep_days) if every else None
+
+
+CAPABILITY = Capability(
+    name="readings",
+    summary="readings that the host keeps of itself, by which gpuprov drift says when something changed",
+    fragment=Readings,
+    checks=(timer, taken),
+    export=export,
+    export_probes=(READINGS,),
+    desired=Desired((READINGS,), make),
+    driverless=True,
+)

@@ -1,0 +1,8 @@
+"""The states of hosts that verify called green: kept by apply on each host, and what a host would go back to."""
+
+from gpuprov.checkpoints.choose import Back, Refused, back
+from gpuprov.checkpoints.keep import is_kept, keep
+from gpuprov.checkpoints.program import on_hosts
+from gpuprov.checkpoints.trust import trusted
+
+__all__ = ["Back", "Refused", "back", "is_kept", "keep", "on_hosts", "trusted"]

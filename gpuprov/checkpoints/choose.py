@@ -1,0 +1,108 @@
+"""Which checkpoint a host goes back to, and the spec that brings it there. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gpuprov.probe.checkpoints import Checkpoint, Checkpoints
+from gpuprov.probe.house import Receipt
+from gpuprov.render.digest import read
+
+TAKES_AWAY: dict[str, dict[str, Any]] = {
+    "kernel": {},
+    "mig": {"mode": "disabled"},
+    "mps": {"scope": "none"},
+    "pcie": {},
+}
+"""What is asked of a capability that a checkpoint does not have, so that what was set up since goes."""
+SETS_NOTHING_UP = frozenset({"topology", "acceptance", "health"})
+
+
+class Back(msgspec.Struct, frozen=True):
+    """Where a host goes back to. `stays`: capabilities that were applied since, and that no spec takes away."""
+
+    checkpoint: Checkpoint
+    values: dict[str, Any]
+    stays: tuple[str, ...] = ()
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Why a host cannot go back, and the fix."""
+
+    message: str
+    hint: str
+
+
+def back(found: Checkpoints, receipt: Receipt | None, to: str = "", *, last: bool = False) -> Back | Refused:
+    """The checkpoint of the run `to`; else the one that an unfinished rollback has begun with, or the newest that is older than what
+    was applied last. last: where the host was when verify was last green, or nowhere if that is what was applied last."""
+    if not found.all:
+        more = f"; {found.damaged} cannot be read" if found.damaged else ""
+        return Refused(
+            f"no checkpoint: no apply here has ended with a green verify{more}",
+            "name the old versions in the spec, and apply: down works like up",
+        )
+    chosen = _chosen(found, receipt, to, last)
+    if isinstance(chosen, Refused):
+        return chosen
+    since = {name for name, one in (receipt.capabilities if receipt else {}).items() if one.applied_at > chosen.at}
+    added = [name for name in sorted(since | set(found.half_way)) if not _asks(chosen.spec, name)]
+    values = {**chosen.spec, **{name: TAKES_AWAY[name] for name in added if name in TAKES_AWAY}}
+    of_kernel = {"kernel"} & set(added)  # contributions of blocks that the checkpoint has bring it about, too
+    stays = tuple(name for name in added if name not in {*TAKES_AWAY, *SETS_NOTHING_UP, *of_kernel})
+    return Back(chosen, values, stays)
+
+
+def current(found: Checkpoints, receipt: Receipt | None) -> Checkpoint | None:
+    """The checkpoint that has what was applied last: the one that the host was at, before others."""
+    if receipt is None or receipt.damaged or found.half_way:
+        return None
+    applied = {name: one.digest for name, one in receipt.capabilities.items()}
+    mine = [one for one in found.all if any(_same(digests, applied) for digests in one.digests)]
+    return found.last if found.last in mine else mine[-1] if mine else None
+
+
+def known(found: Checkpoints) -> str:
+    """The checkpoints in words: `a1b2c3d4 (2026-11-17 14:02 UTC, driver 535.261.03)`."""
+    return ", ".join(told(one) for one in reversed(found.all))
+
+
+def told(one: Checkpoint) -> str:
+    """A checkpoint in words."""
+    driver = one.spec.get("nvidia_driver")
+    version = driver.get("version") if isinstance(driver, Mapping) else None
+    of_driver = f", driver {version}" if version else ""
+    return f"{one.run} ({one.at[:16].replace('T', ' ')} UTC{of_driver})"
+
+
+def _chosen(found: Checkpoints, receipt: Receipt | None, to: str, last: bool) -> Checkpoint | Refused:
+    by_run = {one.run: one for one in found.all}
+    if to:
+        return by_run.get(to) or Refused(f'no checkpoint "{to}"', f"known here: {known(found)}")
+    green, now = found.last or found.all[-1], current(found, receipt)
+    if last and now is green:
+        return Refused(f"the last checkpoint, {green.run}, is what was applied", f"known here: {known(found)}")
+    if last:
+        return green
+    if found.target in by_run:
+        return by_run[found.target]
+    if now is None:
+        return green
+    older = [one for one in found.all if one.at < now.at and one.digests != now.digests]
+    if older:
+        return older[-1]
+    hint = f"known here: {known(found)}; --to RUN goes to one by its name"
+    return Refused(f"nothing to go back to: the oldest checkpoint, {now.run}, is what was applied last", hint)
+
+
+def _asks(spec: Mapping[str, Any], name: str) -> bool:
+    return spec.get(name, False) is not False
+
+
+def _same(digests: Mapping[str, str], applied: Mapping[str, str]) -> bool:
+    """Whether all of a checkpoint was asked for in the same words; gpuprov's own code and tables do not count."""
+    pairs = [(read(digest), read(applied.get(name, ""))) for name, digest in digests.items()]
+    return bool(pairs) and all(one and other and one.asked == other.asked for one, other in pairs)

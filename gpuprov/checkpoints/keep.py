@@ -1,0 +1,83 @@
+"""After an apply, hosts that verify calls green keep what they are: the spec that was applied, with the versions that came of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.capabilities import BY_NAME
+from gpuprov.checkpoints.choose import current
+from gpuprov.checkpoints.program import on_hosts
+from gpuprov.errors import UnreachableError
+from gpuprov.fleet import build_spec, with_site
+from gpuprov.gather import gather
+from gpuprov.gather.pace import Pace
+from gpuprov.plan.read import Pair, Reading
+from gpuprov.probe import house
+from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.checkpoints import CHECKPOINTS
+from gpuprov.render import digests
+from gpuprov.spec.model import HostSpec, RawHost
+
+
+def is_kept(reading: Reading) -> bool:
+    """Whether the host is at the checkpoint that it was at when verify was last green."""
+    try:
+        found, receipt = reading.facts.get(CHECKPOINTS), reading.facts.get(house.RECEIPT)
+    except ProbeFailed:
+        return True  # nobody knows: nothing is written
+    now = current(found, receipt)
+    return now is not None and now is found.last
+
+
+def keep(pairs: Sequence[Pair], run: str, pace: Pace | None = None) -> dict[str, str]:
+    """Write a checkpoint on each host; by host, why there is none."""
+    versioned = {raw.name: _versioned(spec) for raw, spec in pairs}
+    asked = [
+        (raw, tuple(dict.fromkeys(probe for name in versioned[raw.name] for probe in BY_NAME[name].export_probes)))
+        for raw, _ in pairs
+    ]
+    found = gather([one for one in asked if one[1]], pace=pace)
+    requests: dict[str, tuple[RawHost, dict[str, Any]]] = {}
+    problems: dict[str, str] = {}
+    for raw, spec in pairs:
+        facts = found.get(raw.name, Facts({}))
+        if isinstance(facts, UnreachableError):
+            problems[raw.name] = facts.message
+            continue
+        exact = pinned(raw, spec, facts)
+        made = [{name: str(one) for name, one in digests(each).items()} for each in (spec, exact[1])]
+        checkpoint = {"schema": 1, "gpuprov_version": __version__, "spec": exact[0].values, "digests": made}
+        requests[raw.name] = raw, {"action": "keep", "run": run, "checkpoint": checkpoint}
+    answers = on_hosts(requests, pace)
+    return problems | {name: str(one["problem"]) for name, one in answers.items() if "problem" in one}
+
+
+def pinned(raw: RawHost, spec: HostSpec, facts: Facts) -> Pair:
+    """The host with the versions that it has in its spec: a branch, or any, says too little to come back to."""
+    values = dict(raw.values)
+    for name, version in _versions(spec, facts):
+        block = values.get(name)
+        tried = {**values, name: {**(block if isinstance(block, dict) else {}), "version": version}}
+        if build_spec(msgspec.structs.replace(raw, values=tried))[0] is not None:
+            values = tried
+    exact = msgspec.structs.replace(raw, values=msgspec.to_builtins(values))
+    built = build_spec(exact)[0]
+    return (exact, with_site(built, exact)) if built else (raw, spec)
+
+
+def _versions(spec: HostSpec, facts: Facts) -> Iterable[tuple[str, str]]:
+    for name in _versioned(spec):
+        with contextlib.suppress(ProbeFailed):
+            exported = BY_NAME[name].export(facts)
+            if version := getattr(exported, "version", ""):
+                yield name, version
+
+
+def _versioned(spec: HostSpec) -> Collection[str]:
+    """The capabilities whose spec names a version."""
+    return [name for name, block in spec.capabilities.items() if hasattr(block, "version")]

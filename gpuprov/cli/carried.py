@@ -1,0 +1,26 @@
+"""Options of commands that take packages from a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from gpuprov.cli.options import C
+
+
+def bundle(command: C) -> C:
+    """--bundle and --signers: packages that were brought here, and whose word counts for them."""
+    command = click.option(
+        "--signers",
+        type=click.Path(dir_okay=False, path_type=Path),
+        default="/etc/gpuprov/allowed_signers",
+        show_default=True,
+        help="With --bundle: the keys that may have signed it, as ssh-keygen's allowed signers.",
+    )(command)
+    return click.option(
+        "--bundle",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="DIR",
+        help="Packages come from this folder of gpuprov bundle, and from nowhere else.",
+    )(command)

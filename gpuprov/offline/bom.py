@@ -1,0 +1,49 @@
+"""What is in a bundle, for those who keep lists of software: CycloneDX 1.6, https://cyclonedx.org/docs/1.6/json/"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+from urllib.parse import quote
+
+from gpuprov import __version__
+from gpuprov.offline.licences import ALL
+from gpuprov.offline.model import Package, Repository
+
+TOLD = {one.key: one for one in ALL}
+
+
+def bom(repositories: tuple[Repository, ...], made_at: str) -> dict[str, Any]:
+    """The document. Its number follows from its content: the same packages have the same one."""
+    rows = {row["bom-ref"]: row for one in repositories for row in (_component(one, each) for each in one.packages)}
+    named = "\n".join(f"{reference} {row['hashes'][0]['content']}" for reference, row in sorted(rows.items()))
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, named)}",
+        "version": 1,
+        "metadata": {
+            "timestamp": made_at,
+            "tools": {"components": [{"type": "application", "name": "gpuprov", "version": __version__}]},
+            "component": {"type": "data", "name": "gpuprov bundle", "bom-ref": "bundle"},
+        },
+        "components": [rows[reference] for reference in sorted(rows)],
+    }
+
+
+def _component(one: Repository, package: Package) -> dict[str, Any]:
+    # https://github.com/package-url/purl-spec/blob/main/types-doc/deb-definition.md
+    words = f"arch={package.architecture}&distro={one.distribution}-{one.release}"
+    purl = f"pkg:deb/{one.distribution}/{quote(package.name, safe='')}@{quote(package.version, safe='')}?{words}"
+    row: dict[str, Any] = {
+        "type": "library",
+        "bom-ref": purl,
+        "name": package.name,
+        "version": package.version,
+        "purl": purl,
+        "hashes": [{"alg": "SHA-256", "content": package.sha256}],
+    }
+    if package.licence != "free":
+        about = TOLD[package.licence]
+        row["licenses"] = [{"license": {"name": f"{about.key}: {about.told}", "url": about.source}}]
+    return row

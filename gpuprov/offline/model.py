@@ -1,0 +1,59 @@
+"""What a bundle of packages says of itself: the manifest, which the site's ssh key signs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov import __version__
+
+FORMAT = 1
+MANIFEST, BOM, KEY = "manifest", "bom.json", "key.asc"
+"""Files of a bundle; `manifest` begins with its signature."""
+SIGNERS = ".allowed_signers"
+"""The end of the file beside a bundle with the line by which its key is known: in it, it would prove nothing."""
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of the bundle."""
+
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+    size: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Package(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """A package of a repository, at its one version. `licence`: by which class of `licences` it may be copied."""
+
+    name: str
+    version: str
+    architecture: str
+    file: str
+    section: str
+    sha256: str
+    licence: str
+
+
+class Repository(msgspec.Struct, frozen=True, kw_only=True):
+    """The packages of one release and architecture. `kernels`: those that modules can be built for."""
+
+    folder: Annotated[str, msgspec.Meta(pattern="^[a-z0-9.-]+$")]
+    distribution: str
+    release: str
+    architecture: str
+    kernels: tuple[str, ...]
+    packages: tuple[Package, ...]
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """For which specs a bundle is, until when, and every file of it. `key`: fingerprint of the key of its package repositories."""
+
+    gpuprov_bundle: int = FORMAT
+    kind: Literal["packages"] = "packages"
+    gpuprov_version: str = __version__
+    made_at: str
+    expires_at: str
+    key: str
+    specs: tuple[str, ...]
+    repositories: tuple[Repository, ...]
+    files: dict[str, File]

@@ -1,0 +1,243 @@
+"""Readings of a host, for `gpuprov drift`: which files, units, modules and packages changed between which two looks.
+
+Usage: readings.py DAYS. Each call is one look. What was there is compared with the look before, and what changed is kept for DAYS days
+in /var/lib/gpuprov/readings, which root alone reads. Of files only a digest, the time and the owner are kept. Managed by gpuprov.
+"""
+
+from __future__ import annotations
+
+import datetime
+import glob
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from typing import Any, Iterator
+
+ROOT = os.environ.get("GPUPROV_ROOT", "")
+FOLDER = ROOT + "/var/lib/gpuprov/readings"
+LAST, CHANGES = "last.json", "changes.jsonl"
+MOST = 5000
+"""Lines that are kept, however many days they reach back."""
+LARGEST = 4 << 20
+"""Bytes of a file beyond which its size and time stand for its contents."""
+FILES = (
+    *(
+        "/etc/modprobe.d/*.conf",
+        "/etc/modules-load.d/*.conf",
+        "/etc/modules",
+        "/etc/sysctl.conf",
+        "/etc/sysctl.d/*.conf",
+    ),
+    *(
+        "/etc/default/grub",
+        "/etc/default/grub.d/*",
+        "/etc/kernel/cmdline",
+        "/boot/grub*/grub.cfg",
+        "/boot/loader/entries/*.conf",
+    ),
+    *("/etc/dracut.conf.d/*.conf", "/etc/initramfs-tools/modules", "/etc/initramfs-tools/conf.d/*"),
+    *("/etc/systemd/system/*", "/etc/systemd/system/*.d/*", "/etc/systemd/system/*.wants/*", "/etc/udev/rules.d/*"),
+    *(
+        "/etc/nvidia/*",
+        "/etc/nvidia-*/*",
+        "/etc/nvidia-*/*/*",
+        "/usr/share/nvidia/nvswitch/*",
+        "/etc/dcgm-exporter/*",
+        "/etc/nccl.conf",
+    ),
+    *(
+        "/etc/docker/daemon.json",
+        "/etc/containerd/*.toml",
+        "/etc/containerd/conf.d/*",
+        "/etc/crio/crio.conf",
+        "/etc/crio/crio.conf.d/*",
+    ),
+    *(
+        "/etc/cdi/*",
+        "/etc/gpuprov/*",
+        "/usr/local/lib/gpuprov/*",
+        "/etc/security/limits.d/*",
+        "/etc/dkms/framework.conf*",
+    ),
+    *(
+        "/etc/apt/sources.list",
+        "/etc/apt/sources.list.d/*",
+        "/etc/apt/preferences.d/*",
+        "/etc/yum.repos.d/*",
+        "/etc/zypp/repos.d/*",
+    ),
+    *("/var/lib/dkms/nvidia*/*/*/*/module/*", "/lib/modules/*/updates/dkms/nvidia*", "/lib/modules/*/extra/nvidia*"),
+)
+MODULES = ("nvidia", "nvidia_peermem", "nv_peer_mem", "mlx5_core", "ib_core", "erdma", "nouveau")
+UNITS = "nvidia* gpuprov* dcgm* docker.service containerd.service crio.service kubelet.service slurmd.service openibd.service"
+PACKAGES = (
+    ("/usr/bin/dpkg-query", "-W", "-f", "${db:Status-Abbrev}\\t${Package}\\t${Version}\\n"),
+    ("/usr/bin/rpm", "-qa", "--qf", "ii \\t%{NAME}\\t%{EVR}\\n"),
+)
+
+
+def look() -> dict[str, list[Any]]:
+    """By `file:PATH`, `unit:NAME`, `module:NAME`, `package:NAME` and `kernel`: what it is now, then of a file its time and owner."""
+    found: dict[str, list[Any]] = {"kernel": [os.uname().release]}
+    for pattern in FILES:
+        for path in glob.iglob(ROOT + pattern):
+            value = _file(path)
+            if value:
+                found["file:" + path[len(ROOT) :]] = value
+    for name in MODULES:
+        folder = f"{ROOT}/sys/module/{name}"
+        if os.path.isdir(folder):
+            found["module:" + name] = [_text(folder + "/version") or "loaded"]
+    found.update(_units())
+    found.update(_packages())
+    return found
+
+
+def _file(path: str) -> list[Any]:
+    """Never what a link points to, which may be anybody's."""
+    try:
+        state = os.lstat(path)
+        stamp, owner = int(state.st_mtime), state.st_uid
+        if os.path.islink(path):
+            return ["-> " + os.readlink(path), stamp, owner]
+        if not os.path.isfile(path):
+            return []
+        if state.st_size > LARGEST:
+            return [f"{state.st_size} bytes of {stamp}", stamp, owner]
+        with open(path, "rb") as file:
+            return [hashlib.sha256(file.read(LARGEST + 1)).hexdigest()[:16], stamp, owner]
+    except OSError:
+        return []
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(200).strip()
+    except OSError:
+        return ""
+
+
+def _units() -> Iterator[tuple[str, list[Any]]]:
+    shown = _run("systemctl", "show", "--all", "-p", "Id", "-p", "ActiveState", "-p", "UnitFileState", *UNITS.split())
+    for block in shown.split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        name = values.get("Id", "")
+        if name and not name.endswith("gpuprov-readings.service"):
+            active = values.get("ActiveState", "").replace("activating", "active").replace("reloading", "active")
+            yield "unit:" + name, [" ".join(word for word in (values.get("UnitFileState"), active) if word)]
+
+
+def _packages() -> Iterator[tuple[str, list[Any]]]:
+    for words in PACKAGES:
+        if not os.path.exists(words[0]):
+            continue
+        versions: dict[str, list[str]] = {}
+        for line in _run(*words).splitlines():
+            cells = line.split("\t")
+            if len(cells) == 3 and cells[0][:2] in ("ii", "hi"):
+                versions.setdefault(cells[1], []).append(cells[2])
+        for name, several in versions.items():
+            yield "package:" + name, [" ".join(sorted(set(several)))]
+        return
+
+
+def _run(*words: str) -> str:
+    """Raises where the program fails: half a list would tell of packages that are gone."""
+    done = subprocess.run(words, check=False, capture_output=True, stdin=subprocess.DEVNULL, timeout=120)
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise OSError(f"{words[0]} ended with {done.returncode}: {said[-1] if said else 'it said nothing'}")
+    return done.stdout.decode("utf-8", "replace")
+
+
+def compared(before: dict[str, list[Any]], now: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Of each that changed: what it was, what it is (empty: not there), and of a file its time and its owner's number."""
+    changed: dict[str, list[Any]] = {}
+    for key in sorted({*before, *now}):
+        old, new = before.get(key, [""]), now.get(key, [""])
+        if old[0] != new[0]:
+            changed[key] = [old[0], new[0], *new[1:]]
+    return changed
+
+
+def take(days: int, at: str) -> str:
+    """One look, kept. Says in a line what it came to."""
+    now = look()
+    os.makedirs(FOLDER, mode=0o700, exist_ok=True)
+    last, lost = _last()
+    lines = _kept(days, at, str(last.get("at", "")))
+    changed = compared(last["values"], now) if last else {}
+    if changed:
+        lines.append(json.dumps({"from": last["at"], "to": at, "changed": changed}, sort_keys=True))
+    elif lost:
+        lines.append(json.dumps({"from": "", "to": at, "changed": {}, "lost": lost}, sort_keys=True))
+    _write(CHANGES, "".join(line + "\n" for line in lines[-MOST:]))
+    _write(LAST, json.dumps({"at": at, "values": now}, sort_keys=True) + "\n")
+    if not last:
+        return f"the first reading: {len(now)} values" + (f" ({lost})" if lost else "")
+    return f"{len(changed)} of {len(now)} values changed since {last['at']}"
+
+
+def _last() -> tuple[dict[str, Any], str]:
+    """The last look, or why there is none but was one."""
+    try:
+        with open(f"{FOLDER}/{LAST}", encoding="utf-8") as file:
+            last = json.load(file)
+        if not isinstance(last["at"], str) or not isinstance(last["values"], dict):
+            raise ValueError("other fields than expected")
+        return last, ""
+    except FileNotFoundError:
+        return {}, ""
+    except (ValueError, KeyError, TypeError) as error:
+        return {}, f"the last reading was damaged: {error}"
+
+
+def _kept(days: int, at: str, last: str) -> list[str]:
+    """The lines that are young enough and whole. One that goes on from the last look is of a call that was cut off before its end."""
+    oldest = _shown(datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) - datetime.timedelta(days=days))
+    kept = []
+    try:
+        with open(f"{FOLDER}/{CHANGES}", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                try:
+                    told = json.loads(line)
+                    if told["to"] >= oldest and not (last and told["from"] == last):
+                        kept.append(line.rstrip("\n"))
+                except (ValueError, KeyError, TypeError):
+                    continue
+    except FileNotFoundError:
+        pass
+    return kept
+
+
+def _write(name: str, text: str) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=".new-", dir=FOLDER)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, f"{FOLDER}/{name}")
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _shown(moment: datetime.datetime) -> str:
+    return moment.astimezone(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def main() -> None:
+    os.umask(0o077)
+    try:
+        print(take(int(sys.argv[1]), _shown(datetime.datetime.now(datetime.timezone.utc))))
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError) as error:
+        sys.exit(f"readings: no reading was taken: {error}")
+
+
+if __name__ == "__main__":
+    main()

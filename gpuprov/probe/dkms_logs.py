@@ -1,0 +1,49 @@
+"""The logs of DKMS builds of the NVIDIA driver that a host has kept: for which kernel each was, and what it says of a failure.
+
+DKMS keeps build/make.log of a build that failed, and moves that of one that did not to KERNEL/ARCH/log/make.log (https://github.com/dell/dkms/blob/master/dkms.in).
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from gpuprov.probe.base import Output, Probe
+
+FIRST = re.compile(r"(?:DKMS(?: \(dkms-[\w.~+-]+\))? )?make\.log for \S+ for kernel (\S+)")
+"""The first line, of DKMS 2.8 and of 3."""
+
+
+class BuildLog(msgspec.Struct, frozen=True):
+    """`kernel`: the release that was built for; `complaint`: the first line that says that it failed, empty where none does."""
+
+    path: str
+    kernel: str
+    complaint: str = ""
+
+
+def parse(output: Output) -> tuple[BuildLog, ...]:
+    logs: list[BuildLog] = []
+    path, kernel = "", ""
+    for line in output.text.splitlines():
+        if line.startswith("@log "):
+            path, kernel = line.removeprefix("@log "), ""
+        elif path and not kernel:
+            kernel = found[1] if (found := FIRST.match(line)) else "?"
+            logs.append(BuildLog(path, kernel))
+        elif path and logs and not logs[-1].complaint:
+            logs[-1] = msgspec.structs.replace(logs[-1], complaint=" ".join(line.split())[:200])
+    return tuple(logs)
+
+
+DKMS_LOGS = Probe(
+    "dkms_failed_builds",
+    r"""for f in /var/lib/dkms/nvidia*/*/build/make.log; do
+  [ -f "$f" ] || continue
+  echo "@log $f"; head -n 1 "$f"
+  grep -m 1 -E 'command not found|[Ee]rror[: ]|No such file or directory|Stop\.' "$f"
+done; true""",
+    parse,
+    "tail /var/lib/dkms/nvidia*/*/build/make.log",
+)

@@ -1,0 +1,82 @@
+"""Which hosts go back by themselves, and what is said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpuprov.apply import on_failure, page
+from gpuprov.apply.model import ApplyRun, HostOutcome, Options
+from gpuprov.apply.text import as_text
+from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.verify.evaluate import Result, ResultStatus
+
+
+def result(status: ResultStatus, reboot: str = "") -> Result:
+    return Result(host="h", capability="kernel", check="kernel.sysctl", status=status, reboot=reboot)
+
+
+def outcomes() -> list[HostOutcome]:
+    changed, red = ["a task"], [result("fail")]
+    return [
+        HostOutcome(host="failed", state="failed", changed=changed, results=red),
+        HostOutcome(host="red", state="changed", changed=changed, results=red),
+        HostOutcome(host="silent", state="failed", changed=changed, results=red),
+        HostOutcome(host="green", state="changed", changed=changed, results=[result("pass")]),
+        HostOutcome(host="idle", state="unchanged", results=red),
+        HostOutcome(host="refused", state="failed", results=red),
+        HostOutcome(host="waits", state="changed", changed=changed, results=[result("fail", "a new kernel")]),
+        HostOutcome(host="gone", state="unreachable", changed=changed),
+    ]
+
+
+def applied(monkeypatch: pytest.MonkeyPatch, back: list[HostOutcome], **fields: Any) -> tuple[ApplyRun, list[str]]:
+    """The run, and the hosts that were rolled back; `silent` does not ask for it."""
+    asked: list[str] = []
+
+    def rollback(hosts: Sequence[RawHost], options: Options, *_: Any, last: bool) -> ApplyRun:
+        asked.extend(raw.name for raw in hosts)
+        assert (options.yes, options.run, last) == (True, "", True)
+        return ApplyRun(run="s", act="rollback", hosts=back)
+
+    first = msgspec.structs.replace(ApplyRun(run="r", hosts=outcomes()), **fields)
+    monkeypatch.setattr("gpuprov.apply.rollout.apply", lambda *_args, **_more: first)
+    monkeypatch.setattr("gpuprov.apply.rollback.rollback", rollback)
+    pairs = [
+        (RawHost(name=one.host), HostSpec(name=one.host, on_failure="nothing" if one.host == "silent" else "rollback"))
+        for one in first.hosts
+    ]
+    return on_failure.apply(pairs, Options(run="r")), asked
+
+
+def test_who_was_changed_and_is_red_goes_back_and_stays_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = [
+        HostOutcome(host="failed", state="changed", results=[result("pass")], rolled_back="rolled back to one"),
+        HostOutcome(host="red", state="blocked", message="no checkpoint"),
+    ]
+    run, asked = applied(monkeypatch, back)
+    assert asked == ["failed", "red"]
+    assert run.exit_code == 3
+    told = {one.host: one.rolled_back for one in run.hosts if one.rolled_back}
+    assert told == {"failed": "rolled back to one; verify is green", "red": "not rolled back: blocked: no checkpoint"}
+    assert "  rolled back to one; verify is green" in as_text(run)
+    assert "<p>rolled back to one; verify is green</p>" in page.render(run)
+
+
+def test_what_is_red_after_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = [
+        HostOutcome(host="failed", state="changed", results=[result("fail")], rolled_back="rolled back to one"),
+        HostOutcome(
+            host="red", state="changed", results=[result("fail", "a module")], rolled_back="rolled back to one"
+        ),
+    ]
+    told = {one.host: one.rolled_back for one in applied(monkeypatch, back)[0].hosts}
+    assert told["failed"] == "rolled back to one; verify is not green: kernel.sysctl"
+    assert told["red"] == "rolled back to one, and waits for a reboot: a module"
+
+
+def test_nobody_goes_back_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert applied(monkeypatch, [], interrupted=True)[1] == []

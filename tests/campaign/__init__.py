@@ -1,0 +1,1 @@
+"""The campaign of faults: applies that are disturbed in every way, judged from outside. `make faults`."""

@@ -1,0 +1,131 @@
+"""`python -m tests.campaign [--runs N] [--seed S]`: the campaign; `--only S:NUMBER` does one run again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.campaign import classes, table
+from tests.campaign.classes import Fault
+from tests.campaign.group import Run, Stage, disturbed, staged
+
+KEPT = Path("build/faults")
+SPECS = ("small", "upgrade")
+MOST = 6
+"""Hosts of one apply."""
+
+
+def planned(runs: int, seed: str, seconds: dict[str, float], just: str = "") -> Iterator[tuple[list[Run], str]]:
+    """Groups of so many runs altogether, each with what is done to the apply itself, if anything. A run is drawn by its number."""
+    number = 0
+    for turn in range(runs):
+        if number >= runs:
+            return
+        spec = just or ("upgrade" if turn % 4 == 2 else "small")
+        if turn % 2 == 0:
+            group = []
+            for place in range(min(MOST, runs - number)):
+                make = classes.HOSTS[(number + place + turn) % len(classes.HOSTS)]
+                fault = classes.drawn(make, f"{seed}:{number + place}", seconds[spec])
+                group.append(Run(number + place, spec, fault))
+            number += len(group)
+            yield group, ""
+        else:
+            way = [*classes.CONTROLLERS, classes.OPERATORS][turn // 2 % 5]
+            spec = just or ("upgrade" if turn % 8 == 5 else "small")
+            kind = way if way == classes.OPERATORS else f"apply {way}"
+            fault = Fault(kind, way, lambda target: None)
+            yield [Run(number, spec, fault)], way
+            number += 1
+
+
+def kept(run: Run, seed: str, place: Path) -> None:
+    """One line for each run; of a failure also what was said."""
+    row = {"seed": seed, "number": run.number, "spec": run.spec, "kind": run.fault.kind, "what": run.fault.what,
+           "broken": run.broken, "notes": run.notes}  # fmt: skip
+    with (place / "runs.jsonl").open("a", encoding="utf-8") as out:
+        out.write(json.dumps(row) + "\n")
+    if run.broken:
+        (place / f"{seed}-{run.number}.log").write_text(
+            "\n".join([run.fault.what, *run.broken, *run.notes, run.told]), encoding="utf-8"
+        )
+    print(
+        f"{seed}:{run.number} {run.spec}: {run.fault.kind}: {run.fault.what}: {'; '.join(run.broken) or 'holds'}",
+        flush=True,
+    )
+
+
+def campaign(runs: int, seed: str, workers: int, until: float, only: int | None, place: Path, just: str = "") -> int:
+    """How many runs broke an invariant."""
+    place.mkdir(parents=True, exist_ok=True)
+    alone = threading.Lock()
+    broken: list[Run] = []
+    unjudged: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="fc") as folder, staged(Path(folder), (just,) if just else SPECS) as stage:
+        seconds = {name: known.seconds for name, known in stage.references.items()}
+        told = ", ".join(
+            f"{spec} {known.seconds:.0f} s (exit code {known.code})" for spec, known in stage.references.items()
+        )
+        print(f"seed {seed}; an undisturbed apply takes: {told}", flush=True)
+
+        def do(group: list[Run], way: str, stage: Stage = stage) -> None:
+            if time.time() > until:
+                return
+            done = disturbed(stage, group, seed, way=way)
+            with alone:
+                for run in done:
+                    kept(run, seed, place)
+                    broken.extend([run] if run.broken else [])
+
+        groups = [
+            ([run for run in group if only in (None, run.number)], way)
+            for group, way in planned(runs, seed, seconds, just)
+        ]
+        with ThreadPoolExecutor(workers) as pool:
+            for future in [pool.submit(do, group, way) for group, way in groups if group]:
+                try:
+                    future.result()
+                except (
+                    Exception
+                ) as error:  # a fault of the campaign's own, not of what it tries: said, and the rest goes on
+                    print(f"a group was not judged: {type(error).__name__}: {error}", flush=True)
+                    unjudged.append(str(error))
+    return len(broken) + len(unjudged)
+
+
+def main() -> int:
+    """0 if every run held."""
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
+    parser.add_argument("--runs", type=int, default=300)
+    parser.add_argument("--seed", default="")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="applies at a time; two use up the inotify instances of many machines"
+    )
+    parser.add_argument("--minutes", type=float, default=1e6, help="start no group after so many")
+    parser.add_argument("--spec", default="", choices=["", *SPECS], help="hosts of this kind alone")
+    parser.add_argument("--only", default="", help="SEED:NUMBER, as a line of the campaign begins")
+    parser.add_argument("--table", action="store_true", help="write the table of the runs that are kept, and do none")
+    given = parser.parse_args()
+    broken = 0
+    if not given.table:
+        seed, _, number = given.only.rpartition(":")
+        seed = seed or given.seed or str(random.SystemRandom().randrange(10**6))
+        only = int(number) if given.only else None
+        runs = given.runs if only is None else only + MOST
+        place = KEPT / "again" if given.only else KEPT
+        broken = campaign(runs, seed, given.workers, time.time() + 60 * given.minutes, only, place, given.spec)
+    if not given.only:
+        table.write(KEPT / "runs.jsonl")
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,358 @@
+"""The classes of faults: what is drawn for a run, how it is done to a host, and how it is taken away again."""
+
+from __future__ import annotations
+
+import random
+import shlex
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.campaign import outside
+from tests.e2e.logins import CHATTER
+
+PROGRAMS = {"dpkg": "dpkg", "DKMS": "dkms|make|cc1", "initramfs": "update-initramfs|mkinitramfs"}
+FULL = (
+    "/boot",
+    "/run/gpuprov",
+    "/var/lib/gpuprov",
+    "/tmp",
+    "/var/cache/apt/archives",
+    "/etc/modprobe.d",
+    "/home/gpuadmin",
+)
+READ_ONLY = (
+    "/boot",
+    "/etc",
+    "/etc/modprobe.d",
+    "/var/lib/gpuprov",
+    "/var/lib/dpkg",
+    "/lib/modules",
+    "/usr",
+    "/tmp",
+    "/run/gpuprov",
+)
+FLOOD = "head -c 3000000 /dev/zero | tr '\\0' 'A'; printf '\\033]0;OWNED\\007\\033[2J\\n'\n"
+ESCAPES = "printf '\\033]0;OWNED\\007\\033[2J{{ 7*7 }}%%s%%n\\n'\n"
+SCRIPTS = {"a .bashrc that prints": CHATTER, "a .bashrc that floods": FLOOD, "a .bashrc with escape sequences": ESCAPES}
+LOCK = (
+    "import fcntl, sys, time; f = open(sys.argv[1], 'a'); "
+    "(fcntl.flock if sys.argv[3] == 'flock' else fcntl.lockf)(f, fcntl.LOCK_EX); time.sleep(float(sys.argv[2]))"
+)
+LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock", "/var/lib/apt/lists/lock")
+REPLACED = "rm -f /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh"
+
+
+@dataclass
+class Target:
+    """One host of a group, as faults see it."""
+
+    name: str
+    address: str
+    processes: Callable[[], list[int]]
+    """Of the apply that works on it, on this machine."""
+    fresh: Callable[[], None]
+    """Puts another host in its place, with the same name and address."""
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def container(self) -> str:
+        return f"gpuprov-sim-{self.name}"
+
+    def sh(self, script: str) -> str:
+        return outside.inside(self.container, script)
+
+    def podman(self, *words: str) -> None:
+        subprocess.run(["podman", words[0], *words[1:], self.container], capture_output=True, check=False, timeout=120)
+
+    def net(self, *words: str) -> None:
+        """A program of this machine, in the host's network namespace."""
+        pid = outside.first(self.container)
+        if pid:
+            done = subprocess.run(
+                ["nsenter", "-t", str(pid), "-n", *words], capture_output=True, text=True, check=False
+            )
+            self.log += [done.stderr.strip()] if done.returncode else []
+
+
+@dataclass
+class Fault:
+    """One drawn fault: words for the table, and what is done."""
+
+    kind: str
+    what: str
+    during: Callable[[Target], None]
+    after: Callable[[Target], None] = lambda target: None
+    before: Callable[[Target], None] = lambda target: None
+    died: bool = False
+    """The host died and booted by it."""
+    replaced: bool = False
+
+
+def ssh_killed(chance: random.Random, seconds: float) -> Fault:
+    at, times = chance.uniform(0.3, seconds), chance.randint(1, 3)
+
+    def during(target: Target) -> None:
+        time.sleep(at)
+        for _ in range(times):
+            for pid in target.processes():
+                with suppress(OSError):
+                    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                    mine = any(target.address.encode() in word for word in words)
+                    if mine and (words[0].rpartition(b"/")[2] == b"ssh" or words[0].startswith(b"ssh: ")):
+                        subprocess.run(["kill", "-KILL", str(pid)], check=False)
+            target.sh("pkill -KILL -f '^sshd: gpuadmin' || true")
+            time.sleep(0.5)
+
+    return Fault("ssh killed", f"ssh and its sshd are killed after {at:.1f} s, {times} times", during)
+
+
+def host_killed(chance: random.Random, seconds: float) -> Fault:
+    at, down = chance.uniform(0.3, seconds), chance.uniform(0, 12)
+
+    def during(target: Target) -> None:
+        time.sleep(at)
+        die(target, down)
+
+    return Fault(
+        "host killed", f"the host is killed after {at:.1f} s, and is back {down:.0f} s later", during, died=True
+    )
+
+
+def die(target: Target, down: float) -> None:
+    # --restart=always would start it at once: stopped is what podman leaves alone.
+    target.podman("stop", "--time", "0")
+    time.sleep(down)
+    target.podman("start")
+
+
+def power_lost(chance: random.Random, seconds: float) -> Fault:
+    name, later = chance.choice(list(PROGRAMS)), chance.uniform(0, 1.2)
+    skipped = chance.randint(0, 5)
+
+    def during(target: Target) -> None:
+        pid, over, seen = outside.first(target.container), time.monotonic() + 3 * seconds, set()
+        while time.monotonic() < over and pid:
+            seen |= set(running(pid, PROGRAMS[name].split("|")))
+            if len(seen) > skipped:
+                time.sleep(later)
+                break
+            time.sleep(0.2)
+        else:
+            target.log.append(f"{name} was not seen: killed at the end of its time")
+        die(target, 0)
+
+    return Fault(
+        "host killed in a program",
+        f"the host is killed {later:.1f} s into {name} (process {skipped + 1} of it)",
+        during,
+        died=True,
+    )
+
+
+def running(pid: int, names: list[str]) -> list[int]:
+    """Processes of these names in the same pid namespace as this one."""
+    space, found = Path(f"/proc/{pid}/ns/pid"), []
+    with suppress(OSError):
+        mine = space.readlink()
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (folder / "comm").read_text().strip() in names and (folder / "ns" / "pid").readlink() == mine:
+                    found.append(int(folder.name))
+    return found
+
+
+def program_killed(chance: random.Random, seconds: float) -> Fault:
+    at, names = (
+        chance.uniform(0.3, seconds),
+        ["python3", "dpkg", "apt-get", "make", "dkms", "mkinitramfs", "update-initramf", "sh"],
+    )
+
+    def during(target: Target) -> None:
+        time.sleep(at)
+        over, pid, spared = time.monotonic() + seconds, outside.first(target.container), set()
+        with suppress(outside.Silent):
+            spared = set(target.sh("systemctl show --property=MainPID --value site-job gpuprov-sim-repository").split())
+        while time.monotonic() < over:
+            for found in running(pid, names):
+                with suppress(OSError):
+                    cgroup = Path(f"/proc/{found}/cgroup").read_text()
+                    inner = Path(f"/proc/{found}/status").read_text().split("NSpid:")[1].split("\n")[0].split()[-1]
+                    if inner not in spared and ("session-" in cgroup or "user@" in cgroup or "ssh" in cgroup):
+                        name = Path(f"/proc/{found}/comm").read_text().strip()
+                        subprocess.run(["kill", "-KILL", str(found)], check=False)
+                        target.log.append(f"killed {name}")
+                        return
+            time.sleep(0.1)
+
+    return Fault(
+        "program killed",
+        f"a program of the apply is killed on the host after {at:.1f} s, as for want of memory",
+        during,
+    )
+
+
+def disk_full(chance: random.Random, seconds: float) -> Fault:
+    place, at = chance.choice(FULL), chance.choice([0.0, chance.uniform(0.3, seconds)])
+    fill = (
+        f"mkdir -p {place}; cp -a {place} /var/tmp/.campaign-copy\n"
+        f"mount -t tmpfs -o size=64M,mode=$(stat -c %a {place}) campaign {place}\n"
+        f"cp -a /var/tmp/.campaign-copy/. {place}/; dd if=/dev/zero of={place}/.campaign-fill bs=64k 2>/dev/null; true"
+    )
+    heal = (
+        f"rm -f {place}/.campaign-fill; if mountpoint -q {place}; then\n"
+        f"mkdir /var/tmp/.campaign-now; cp -a {place}/. /var/tmp/.campaign-now/; umount -l {place}\n"
+        f"find {place} -mindepth 1 -maxdepth 1 -exec rm -rf {{}} +; cp -a /var/tmp/.campaign-now/. {place}/; fi\n"
+        "rm -rf /var/tmp/.campaign-now /var/tmp/.campaign-copy"
+    )
+    return timed("disk full", f"{place} is full", at, fill, heal)
+
+
+def read_only(chance: random.Random, seconds: float) -> Fault:
+    place, at = chance.choice(READ_ONLY), chance.choice([0.0, chance.uniform(0.3, seconds)])
+    made = f"mkdir -p {place}; mount --bind {place} {place} && mount -o remount,bind,ro {place}"
+    return timed("disk read-only", f"{place} is read-only", at, made, f"umount -l {place}")
+
+
+def timed(kind: str, what: str, at: float, script: str, heal: str) -> Fault:
+    """A script from the start on, or after so many seconds."""
+    when = f"after {at:.1f} s" if at else "from the start on"
+
+    def during(target: Target) -> None:
+        if at:
+            time.sleep(at)
+            target.sh(script)
+
+    def before(target: Target) -> None:
+        if not at:
+            target.sh(script)
+
+    return Fault(kind, f"{what} {when}", during, lambda target: void(target.sh(heal)), before)
+
+
+def void(_: object) -> None:
+    """Of a call whose result does not matter."""
+
+
+def network(chance: random.Random, seconds: float) -> Fault:
+    kind = chance.choice(["loses", "stops", "resets", "is slow"])
+    at, lasts = chance.uniform(0, seconds), chance.uniform(2, 25)
+    share, rate = chance.choice([2, 5, 10, 20, 30]), chance.choice(["64kbit", "256kbit", "1mbit"])
+    nft = [["nft", "add", "table", "inet", "campaign"],
+           ["nft", "add chain inet campaign all { type filter hook input priority 0; }"]]  # fmt: skip
+    rule = {"loses": f"iif != lo numgen random mod 100 < {share} drop", "stops": "iif != lo drop",
+            "resets": "iif != lo meta l4proto tcp reject with tcp reset"}.get(kind, "")  # fmt: skip
+    what = {"loses": f"{share} % of packets are lost", "stops": "no packet passes", "resets": "connections are reset",
+            "is slow": f"{rate} pass"}[kind]  # fmt: skip
+
+    def during(target: Target) -> None:
+        time.sleep(at)
+        if rule:
+            for words in [*nft, ["nft", f"add rule inet campaign all {rule}"]]:
+                target.net(*words)
+        else:
+            target.net(
+                "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "16kb", "latency", "400ms"
+            )
+        time.sleep(lasts)
+        after(target, quiet=False)
+
+    def after(target: Target, *, quiet: bool = True) -> None:
+        kept = len(target.log)
+        target.net(
+            *(("nft", "delete", "table", "inet", "campaign") if rule else ("tc", "qdisc", "del", "dev", "eth0", "root"))
+        )
+        if quiet:
+            del target.log[kept:]
+
+    return Fault("network", f"{what} from {at:.1f} s on, for {lasts:.0f} s", during, after)
+
+
+def frozen(chance: random.Random, seconds: float) -> Fault:
+    at, lasts = chance.uniform(0.3, seconds), chance.uniform(2, 45)
+
+    def during(target: Target) -> None:
+        time.sleep(at)
+        target.podman("pause")
+        time.sleep(lasts)
+        target.podman("unpause")
+
+    return Fault(
+        "host frozen",
+        f"the host freezes after {at:.1f} s, for {lasts:.0f} s",
+        during,
+        lambda target: target.podman("unpause"),
+    )
+
+
+def locked(chance: random.Random, seconds: float) -> Fault:
+    place, lasts, kind = chance.choice(LOCKS), chance.uniform(3, 40), chance.choice(["fcntl", "fcntl", "flock"])
+    at = chance.choice([0.0, chance.uniform(0.3, seconds)])
+    words = shlex.join(
+        [
+            "systemd-run",
+            "--quiet",
+            "--collect",
+            "--unit",
+            "campaign-lock",
+            "python3",
+            "-c",
+            LOCK,
+            place,
+            f"{lasts:.0f}",
+            kind,
+        ]
+    )
+    return timed(
+        "locks",
+        f"{place} is locked ({kind}) for {lasts:.0f} s",
+        at,
+        words,
+        "systemctl stop campaign-lock 2>/dev/null; true",
+    )
+
+
+def noisy(chance: random.Random, seconds: float) -> Fault:
+    what = chance.choice([*SCRIPTS, "a banner of 60 kB", "sudo that warns"])
+    at = chance.choice([0.0, chance.uniform(0.3, seconds)])
+    if what in SCRIPTS:
+        script = f"cp /home/gpuadmin/.bashrc /root/.campaign-bashrc; printf %s {shlex.quote(SCRIPTS[what])} > /home/gpuadmin/.bashrc"
+        heal = "cp /root/.campaign-bashrc /home/gpuadmin/.bashrc; rm -f /root/.campaign-bashrc"
+    elif what.startswith("a banner"):
+        script = (
+            "head -c 60000 /dev/urandom > /run/campaign-banner; cp -a /etc/ssh/sshd_config /root/.campaign-sshd\n"
+            "sed -i '1i Banner /run/campaign-banner' /etc/ssh/sshd_config; systemctl reload ssh"
+        )
+        heal = "cp -a /root/.campaign-sshd /etc/ssh/sshd_config; rm -f /root/.campaign-sshd /run/campaign-banner; systemctl reload ssh"
+    else:
+        script, heal = "hostname nameless", "hostname $(cat /etc/hostname)"
+    return timed("hostile output", what, at, script, heal)
+
+
+def replaced(chance: random.Random, seconds: float) -> Fault:
+    at = chance.uniform(0.3, seconds)
+
+    def during(target: Target) -> None:
+        time.sleep(at)
+        target.fresh()
+
+    return Fault("host replaced", f"another host with the same name and address is in its place after {at:.1f} s", during, died=True,
+                 replaced=True)  # fmt: skip
+
+
+HOSTS: tuple[Callable[[random.Random, float], Fault], ...] = (
+    host_killed, ssh_killed, power_lost, network, program_killed, disk_full, read_only, locked, noisy, frozen, replaced,
+)  # fmt: skip
+"""Faults of one host: several hosts of an apply have one each."""
+CONTROLLERS = ("all-killed", "killed", "terminated", "interrupted")
+"""Ways to end the apply itself (tests/e2e/kills.py), which all its hosts feel."""
+OPERATORS = "two operators"
+
+
+def drawn(make: Callable[..., Fault], seed: Any, seconds: float) -> Fault:
+    """The fault of this seed: the same each time, but for how long an apply takes."""
+    return make(random.Random(seed), seconds)

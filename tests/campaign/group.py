@@ -1,0 +1,332 @@
+"""A group of runs: an apply over some hosts, each with its fault; the next apply, the one after it, and the judge's word on each."""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gpuprov.errors import GpuprovError
+from gpuprov.simulate import container, hosts, inventory
+from gpuprov.simulate.description import Description, Gpus
+from gpuprov.simulate.host import SimulatedHost
+from tests.campaign import classes, outside
+from tests.campaign.classes import Fault, Target
+from tests.e2e.kills import send
+from tests.e2e.lab import GPUPROV, descendants, podman, tail
+
+HOST = Description(gpu=Gpus(model="L40S", count=2))
+IMAGE = "localhost/gpuprov-campaign"
+LIMIT = 600.0
+"""Seconds that a disturbed apply may take, at most."""
+SUDO = "gpuadmin ALL=(ALL) ALL\n"
+KEYS = "-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={}"
+UNDO = "rm -rf /etc/modprobe.d/gpuprov.conf /var/lib/gpuprov"
+"""What the small spec finds to do again."""
+
+
+@dataclass
+class Reference:
+    """What an apply that nobody disturbed does to a host: its exit code, its seconds, the state that it leaves."""
+
+    code: int
+    seconds: float
+    state: str
+    fresh: str
+
+
+@dataclass
+class Stage:
+    """What all groups share: the prepared image, the specs, the secret, the references by spec."""
+
+    versions: tuple[str, str]
+    secret: str
+    place: Path
+    tag: str
+    references: dict[str, Reference] = field(default_factory=dict)
+    alone: threading.Lock = field(default_factory=threading.Lock)
+
+    def spec(self, name: str) -> dict[str, Any]:
+        driver = {} if name == "small" else {"nvidia_driver": {"version": self.versions[1]}, "persistence": {}}
+        return {"nouveau": {}, **driver}
+
+    def up(self, name: str, spec: str) -> SimulatedHost:
+        """A host with the old driver and a site on it."""
+        with (
+            self.alone
+        ):  # booting hosts are asked again and again whether they are up, which costs a machine more than they do
+            host = hosts.up(name, HOST, tag=self.tag)
+        outside.plant(f"{container.PREFIX}{name}")
+        if spec == "small":
+            container.run(name, UNDO)
+        return host
+
+
+@dataclass
+class Run:
+    """One run: its number, its fault, what was broken."""
+
+    number: int
+    spec: str
+    fault: Fault
+    broken: list[str] = field(default_factory=list)
+    told: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+class Group:
+    """An inventory of some hosts, with a home of its own for gpuprov."""
+
+    def __init__(self, stage: Stage, spec: str, names: list[str]) -> None:
+        self.stage, self.spec, self.names = stage, spec, names
+        self.place = Path(tempfile.mkdtemp(prefix="g", dir=stage.place))
+        self.inventory = self.place / "inventory"
+        for folder in (self.inventory, self.place / "tmp", self.place / "other"):
+            folder.mkdir()
+        self.hosts = [stage.up(name, spec) for name in names]
+        inventory.write(self.hosts, self.inventory / "hosts.yaml")
+        written = (self.inventory / "hosts.yaml").read_text(encoding="utf-8")
+        strict = KEYS.format(self.place / "known_hosts")
+        (self.inventory / "hosts.yaml").write_text(written.replace(inventory.SSH_ARGS, strict), encoding="utf-8")
+        text = {"all": {"vars": {"gpuprov": stage.spec(spec), "ansible_become_password": stage.secret}}}
+        (self.inventory / "spec.yaml").write_text(f"{text!r}\n".replace("'", '"'), encoding="utf-8")
+        (self.inventory / "spec.yaml").chmod(0o600)
+
+    def start(self, *more: str, home: str = "tmp") -> subprocess.Popen[str]:
+        mine = {"TMPDIR": str(self.place / home), "XDG_STATE_HOME": str(self.place / f"state-{home}"),
+                "XDG_CACHE_HOME": str(self.place / f"cache-{home}")}  # fmt: skip
+        return subprocess.Popen([GPUPROV, "apply", str(self.inventory), "--yes", *more], env={**os.environ, **mine}, text=True,
+                                errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                start_new_session=True)  # fmt: skip
+
+    def wait(self, child: subprocess.Popen[str]) -> tuple[int | None, str]:
+        """Its exit code and what it said; no code for one that did not end, and was killed."""
+        try:
+            told = child.communicate(timeout=LIMIT)[0]
+            return child.returncode, f"{told}(exit code {child.returncode})\n"
+        except subprocess.TimeoutExpired:
+            for pid in [child.pid, *descendants(child.pid)]:
+                send(pid, signal.SIGKILL)
+            return None, f"{child.communicate()[0]}(killed after {LIMIT:g} s)\n"
+
+    def apply(self, *more: str) -> tuple[int | None, str]:
+        return self.wait(self.start(*more))
+
+    def secrets(self) -> list[str]:
+        """Where the secret is on this machine, but for the inventory that has it."""
+        places = [path for path in self.place.iterdir() if path != self.inventory and path.is_dir()]
+        return outside.secret_in_files(self.stage.secret, *places)
+
+    def close(self) -> None:
+        for name in self.names:
+            container.down(name)
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+@contextmanager
+def staged(place: Path, specs: tuple[str, ...]) -> Iterator[Stage]:
+    """The image of a host with the old driver, loaded; and the references. All of it goes at the end."""
+    name = f"campaign{os.getpid()}"
+    container.down(name)
+    tag = f"{IMAGE}:{os.getpid()}"
+    try:
+        host = hosts.up(name, HOST)
+        container.run(name, "apt-get -qq update")
+        offered = container.run(
+            name, "apt-cache madison nvidia-kernel-dkms | cut -d'|' -f2 | tr -d ' ' | sort -uV"
+        ).split()
+        versions = (offered[-2].split("-")[0], offered[-1].split("-")[0])
+        stage = Stage(versions, secrets.token_hex(12), place, tag)
+        folder = place / "old"
+        folder.mkdir()
+        old = {"nouveau": {}, "nvidia_driver": {"version": versions[0]}, "persistence": {}}
+        (folder / "hosts.yaml").write_text(inventory.text([host], old), encoding="utf-8")
+        done = subprocess.run(
+            [GPUPROV, "apply", str(folder), "--yes"], text=True, capture_output=True, check=False, timeout=900
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        container.run(name, f"grep -rl '^gpuadmin' /etc/sudoers.d /etc/sudoers | xargs sed -i 's/^gpuadmin.*/{SUDO.strip()}/'\n"
+                      f"echo gpuadmin:{stage.secret} | chpasswd\napt-get clean; rm -rf /var/log/journal/*; sync")  # fmt: skip
+        container.freeze(name, tag)
+        container.down(name)
+        for spec in specs:
+            stage.references[spec] = reference(stage, spec, name)
+        yield stage
+    finally:
+        container.down(name)
+        with suppress(AssertionError):
+            podman("image", "rm", "--force", tag)
+
+
+def reference(stage: Stage, spec: str, name: str) -> Reference:
+    """Apply once without a fault, and once more: the second changes nothing, or nothing could be compared with it."""
+    group = Group(stage, spec, [name])
+    try:
+        box = f"{container.PREFIX}{name}"
+        fresh = outside.inside(box, outside.STATE)
+        before, started = outside.look(box), time.monotonic()
+        code, told = group.apply()
+        seconds = time.monotonic() - started
+        assert code in (0, 1), told
+        broken = outside.judge(before, outside.look(box), stage.versions, died=False)
+        broken += group.secrets() + outside.secret_on_host(stage.secret, box)
+        assert not broken, f"an undisturbed apply of {spec}: {broken}\n{told}"
+        times = outside.inside(box, outside.TIMES)
+        again, told = group.apply()
+        changed = outside.differences(times, outside.inside(box, outside.TIMES))
+        assert (again, changed) == (code, []), f"{changed}\n{told}"
+        return Reference(code, seconds, outside.inside(box, outside.STATE), fresh)
+    finally:
+        group.close()
+
+
+def disturbed(stage: Stage, runs: list[Run], seed: str, *, way: str = "") -> list[Run]:
+    """These runs, a host each, of one spec; with a `way`, one run whose hosts feel what is done to the apply itself."""
+    spec, known = runs[0].spec, stage.references[runs[0].spec]
+    count = len(runs) if not way else 3 if way != classes.OPERATORS else 2
+    group = Group(stage, spec, [f"camp{os.getpid() % 10000}x{runs[0].number}x{place}" for place in range(count)])
+    whose = [runs[place if not way else 0] for place in range(count)]
+    try:
+        with outside.Watch(stage.secret) as watch:
+            _disturb(group, runs, whose, seed, way, known)
+            _complete(group, whose, known)
+        for run in runs:
+            run.broken += sorted(watch.found)
+        whose[0].broken += group.secrets()
+        return runs
+    finally:
+        for run in runs:
+            run.broken = list(dict.fromkeys(run.broken))
+        group.close()
+
+
+def _disturb(group: Group, runs: list[Run], whose: list[Run], seed: str, way: str, known: Reference) -> None:
+    stage, chance = group.stage, random.Random(f"{seed}:{runs[0].number}:apply")
+    before = [outside.look(f"{container.PREFIX}{name}") for name in group.names]
+    child: list[subprocess.Popen[str]] = []
+    targets = [
+        Target(
+            host.name, host.address, lambda: descendants(child[0].pid), partial(_replace, stage, host.name, group.spec)
+        )
+        for host in group.hosts
+    ]
+    if not way:
+        for target, run in zip(targets, runs, strict=True):
+            run.fault.before(target)
+    child.append(group.start())
+    threads = []
+    if not way:
+        threads = [
+            threading.Thread(target=_guarded, args=(run, run.fault.during, target))
+            for target, run in zip(targets, runs, strict=True)
+        ]
+    else:
+        threads = [
+            threading.Thread(target=_to_apply, args=(group, child[0], way, chance.uniform(0.5, known.seconds), runs[0]))
+        ]
+    for thread in threads:
+        thread.start()
+    ended, told = group.wait(child[0])
+    for thread in threads:
+        thread.join()
+    for target, run in zip(targets, whose, strict=True):
+        if not way:
+            _guarded(run, run.fault.after, target)
+        run.notes += [line for line in target.log if line]
+        run.told += f"--- disturbed ---\n{tail(told)}"
+        if ended is None:
+            run.broken.append(f"bounded: the apply did not end within {LIMIT:g} s")
+        if "Traceback" in told:
+            run.broken.append("bounded: the apply ended with a traceback")
+        with suppress(subprocess.SubprocessError):
+            target.podman("start")
+    _seen(group, whose, before, known)
+
+
+def _seen(group: Group, whose: list[Run], before: list[outside.Look], known: Reference) -> None:
+    """What the judge sees on the hosts once their faults are gone."""
+    for place, run in enumerate(whose):
+        name = group.names[place]
+        with suppress(Exception):
+            hosts.up(name, HOST)  # waits until it answers
+        try:
+            now = outside.look(f"{container.PREFIX}{name}")
+            if run.fault.replaced:
+                state = outside.inside(f"{container.PREFIX}{name}", outside.STATE)
+                run.broken += [f"site: on a host that is another: {line}" for line in differences(known.fresh, state)]
+            run.broken += outside.judge(before[place], now, group.stage.versions, died=run.fault.died)
+        except outside.Silent as error:
+            run.broken.append(f"bounded: {error}")
+
+
+def differences(one: str, other: str) -> list[str]:
+    """Of two states; the keys of sshd are drawn by each host."""
+    return [line for line in outside.differences(one, other) if "/etc/ssh/ssh_host_" not in line]
+
+
+def _guarded(run: Run, act: Any, target: Target) -> None:
+    try:
+        act(target)
+    except (outside.Silent, GpuprovError, subprocess.SubprocessError, OSError) as error:
+        run.notes.append(str(error))
+
+
+def _to_apply(group: Group, child: subprocess.Popen[str], way: str, after: float, run: Run) -> None:
+    """Do to the apply itself what this way says."""
+    time.sleep(after)
+    if way == classes.OPERATORS:
+        code, told = group.wait(group.start(home="other"))
+        if code not in (5, group.stage.references[group.spec].code):
+            run.broken.append(f"completes: the second operator's apply ended with {code}")
+        run.told += f"--- the other operator ---\n{tail(told)}"
+    elif way == "all-killed":
+        for pid in [child.pid, *descendants(child.pid)]:
+            send(pid, signal.SIGKILL)
+    else:
+        send(child.pid, {"killed": signal.SIGKILL, "terminated": signal.SIGTERM, "interrupted": signal.SIGINT}[way])
+
+
+def _replace(stage: Stage, name: str, spec: str) -> None:
+    container.down(name)
+    stage.up(name, spec)
+    container.run(name, classes.REPLACED)
+
+
+def _complete(group: Group, whose: list[Run], known: Reference) -> None:
+    """The next apply completes, the one after it changes nothing, and the end is that of an undisturbed apply."""
+    (group.place / "known_hosts").unlink(missing_ok=True)
+    code, told = group.apply()
+    # A host that died boots what is installed, which an upgrade on a host that nobody boots waits for.
+    well = {known.code, 0}
+    boxes = [f"{container.PREFIX}{name}" for name in group.names]
+    times = [outside.inside(box, outside.TIMES) for box in boxes]
+    third, idle = group.apply()
+    for box, run, was in zip(boxes, whose, times, strict=True):
+        name = box.removeprefix(container.PREFIX)
+        mine = [line for line in told.splitlines() if line.startswith(f"{name}:")]
+        run.told += f"--- next ---\n{tail(told)}--- third ---\n{tail(idle)}"
+        differs = differences(known.state, outside.inside(box, outside.STATE))
+        run.broken += [f"same: {line}" for line in differs]
+        if code not in well and (
+            differs or any("fail" in line or "unreachable" in line or "locked" in line for line in mine)
+        ):
+            run.broken.append(f"completes: the next apply ended with {code}, not {known.code}: {' '.join(mine)[:300]}")
+        elif code not in well and len(set(map(id, whose))) == 1:
+            run.broken.append(f"completes: the next apply ended with {code}, not {known.code}: {tail(told, 300)}")
+        changed = outside.differences(was, outside.inside(box, outside.TIMES), 4)
+        run.broken += [f"idle: {line}" for line in changed]
+        if third != code and code in well:
+            run.broken.append(f"idle: the third apply ended with {third}")
+        run.broken += outside.secret_on_host(group.stage.secret, box)

@@ -1,0 +1,143 @@
+"""nvidia_driver.kernel_upgrades: what the next boot's kernel has, why it has not, and who keeps new ones away."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.capabilities import nvidia_driver
+from gpuprov.capabilities.nvidia_driver.desired import make
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.probe.base import Output
+from gpuprov.probe.dkms_logs import DKMS_LOGS
+from gpuprov.probe.driver_packages import HELD_KERNELS
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import Row, ask, judge, packages
+from tests.capabilities.test_nvidia_driver_desired import context
+
+NEXT, HELD, BUILT = "nvidia_driver.next_kernel", "nvidia_driver.kernels_held", "nvidia_driver.modules_built"
+HOLD, FOLLOW, ALERT = (NvidiaDriver(kernel_upgrades=word) for word in ("hold", "follow", "alert"))
+BUILT_BY_OTHERS = NvidiaDriver(build="precompiled")
+V = "535.261.03"
+OLD, NEW = "6.1.0-47-amd64", "6.1.0-48-amd64"
+RUNS = f"{OLD}|1|1|{V}|1|{OLD}|1\n"
+IMAGES = ("linux-image-amd64", f"linux-image-{OLD}")
+
+
+def images(state: str) -> dict[str, Any]:
+    return {"packages": packages() + "".join(f"{state}|{name}|6.1.174-1|linux-signed-amd64\n" for name in IMAGES)}
+
+
+def came(nvidia: str = V, headers: int = 1, built: str = NEW) -> dict[str, Any]:
+    """The distribution has brought a new kernel, which does not run yet."""
+    return {"kernels": RUNS + f"{NEW}|1|{headers}|{nvidia}|1|{built if nvidia else ''}|\n"}
+
+
+FAILED = {
+    "dkms_failed_builds": "@log /var/lib/dkms/nvidia-current/535.261.03/build/make.log\n"
+    f"DKMS make.log for nvidia-current-535.261.03 for kernel {NEW} (x86_64)\n"
+    "/bin/sh: line 1: g++: command not found\n"
+}
+OF_ANOTHER = {name: text.replace(NEW, OLD) for name, text in FAILED.items()}
+NO_KERNEL = {"kernels": f"{OLD}|0|1|{V}|1|{OLD}|1\n"}
+ROWS = [
+    Row("what runs is what boots", NEXT, None, {}, "pass", f"{OLD} has {V}, and runs"),
+    Row("a new one with a module", NEXT, FOLLOW, came(), "pass", f"{NEW} has {V}; running is {OLD}"),
+    Row("a new one without", NEXT, None, came(""), "fail", f"{NEW}, the next boot's, has none", f"--set-default /boot/vmlinuz-{OLD}"),
+    Row("a build that failed", NEXT, FOLLOW, {**came(""), **FAILED}, "fail", "its build failed (/bin/sh: line 1: g++: command"),
+    Row("the same, of every kernel", BUILT, FOLLOW, {**came(""), **FAILED}, "fail", f"{NEW}: none: its build failed", "dkms status"),
+    Row("a build for another kernel", NEXT, FOLLOW, {**came(""), **OF_ANOTHER}, "fail", "has none"),
+    Row("no headers", NEXT, None, came("", headers=0), "fail", "it has no headers", "gpuprov apply"),
+    Row("another version", NEXT, None, came("525.147.05"), "fail", "has 525.147.05"),
+    Row("built for another kernel", NEXT, None, came(V, built="6.1.0-46-amd64"), "fail", f"has {V} for 6.1.0-46-amd64"),
+    Row("an alert while it runs", NEXT, ALERT, {}, "pass", "and runs"),
+    Row("an alert", NEXT, ALERT, came(), "fail", f"the next boot starts {NEW}, running is {OLD}", "plan a reboot"),
+    Row("held", NEXT, HOLD, images("hi "), "pass", "held: linux-image-6.1.0-47-amd64 linux-image-amd64"),
+    Row("not held", NEXT, HOLD, images("ii "), "fail", "not held: linux-image-6.1.0-47-amd64", "apt-mark hold linux-image-6",
+        change=f"setting apt-mark hold linux-image-{OLD} linux-image-amd64:  -> "),
+    Row("nothing to hold", NEXT, HOLD, {}, "fail", "no package of a kernel is known", "alert"),
+    Row("no kernel here", NEXT, HOLD, NO_KERNEL, "n/a", "no kernel can boot"),
+    Row("can be held", HELD, HOLD, images("ii "), "pass", "linux-image-amd64"),
+    Row("cannot be held", HELD, HOLD, {}, "fail", "none that gpuprov knows", "by hand"),
+    Row("need not be", HELD, FOLLOW, {}, "n/a", "need not"),
+    Row("a container's kernels", HELD, HOLD, NO_KERNEL, "n/a", "no kernel can boot"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+def test_kernels(row: Row) -> None:
+    judge(row)
+
+
+def test_the_newest_boots_as_versions_are_ordered() -> None:
+    kernels = "".join(f"6.1.0-{number}-amd64|1|1|{V}|1|6.1.0-{number}-amd64|\n" for number in (9, 10, 8))
+    assert "6.1.0-10-amd64 has" in ask(NEXT, None, kernels=kernels).found
+
+
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        (NvidiaDriver(kernel_upgrades="hold", hold=False), "nvidia_driver.hold is false"),
+        (NvidiaDriver(kernel_upgrades="hold", source="runfile", version=V), "from a runfile"),
+        (NvidiaDriver(kernel_upgrades="follow", build="precompiled"), "would boot without a driver"),
+        (NvidiaDriver(kernel_upgrades="alert", build_host="builder"), "would boot without a driver"),
+    ],
+)
+def test_policies_that_cannot_work_are_refused(block: NvidiaDriver, told: str) -> None:
+    found = [
+        one
+        for one in nvidia_driver.rules(HostSpec(name="gpu1", capabilities={"nvidia_driver": block}), block)
+        if one.path[1:] == ("kernel_upgrades",)
+    ]
+    assert [told in one.message for one in found] == [True]
+    assert all(one.hint for one in found)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        NvidiaDriver(),
+        HOLD,
+        FOLLOW,
+        ALERT,
+        NvidiaDriver(build="precompiled"),
+        NvidiaDriver(kernel_upgrades="hold", build="precompiled"),
+    ],
+)
+def test_policies_that_can(block: NvidiaDriver) -> None:
+    host = HostSpec(name="gpu1", capabilities={"nvidia_driver": block})
+    assert [one for one in nvidia_driver.rules(host, block) if "kernel_upgrades" in one.path] == []
+
+
+def test_hold_is_brought_about_and_taken_back_and_the_admins_holds_stay() -> None:
+    with_image = images("ii ")["packages"].replace(f"ii |{IMAGES[1]}", f"hi |{IMAGES[1]}")
+    made = make(context(HOLD, packages=with_image))
+    assert set(IMAGES) <= set(made["hold"])
+    assert made["record"] == {HELD_KERNELS: f"{IMAGES[0]}\n"}, "the admin had held the other one"
+    assert "kernels" in made["installing"]
+    back = make(context(FOLLOW, packages=images("hi ")["packages"], kernels_held=f"{IMAGES[0]}\n"))
+    assert IMAGES[0] in back["release"]
+    assert IMAGES[1] not in back["release"]
+    assert "forget_kernels" in back["installing"]
+    assert not set(IMAGES) & set(back["hold"])
+
+
+REAL = Path(__file__).parents[1] / "real"
+
+
+def test_logs_of_real_builds(tmp_path: Path) -> None:
+    """Their first lines, of DKMS 2.8 and 3, and the first line that says what failed."""
+    for folder in ("dkms-wrong-kernel-fc41", "dkms-no-gxx-el9"):
+        place = tmp_path / folder / "nvidia" / "1" / "build"
+        place.mkdir(parents=True)
+        (place / "make.log").write_bytes((REAL / folder / "dkms-make-log.txt").read_bytes())
+    script = DKMS_LOGS.script.replace("/var/lib/dkms/nvidia*/*/", f"{tmp_path}/*/nvidia/*/")
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    found = {Path(one.path).parts[-5]: (one.kernel, one.complaint) for one in DKMS_LOGS.parse(Output(done.stdout))}
+    assert found["dkms-wrong-kernel-fc41"] == ("6.12.15-200.fc41.x86_64", ""), "an excerpt that ends before its failure"
+    assert found["dkms-no-gxx-el9"] == ("?", "/bin/sh: line 1: g++: command not found"), (
+        "an excerpt without its first line"
+    )

@@ -1,0 +1,121 @@
+"""Which checkpoint a host goes back to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.checkpoints import Back, Refused, back
+from gpuprov.probe.base import Facts, Output
+from gpuprov.probe.checkpoints import CHECKPOINTS, Checkpoints
+from gpuprov.probe.house import Applied, Receipt
+from gpuprov.render import digests
+from gpuprov.spec.model import HostSpec
+
+BEFORE, FIRST, BETWEEN, SECOND, AFTER = (f"2026-11-1{day}T09:00:00Z" for day in range(5))
+
+
+def spec(version: str, **more: Any) -> HostSpec:
+    return HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(version=version), **more})
+
+
+OLD, NEW = spec("535.261.03"), spec("535.309.01")
+
+
+def line(run: str, at: str, of: HostSpec) -> str:
+    values = {"nvidia_driver": {"version": getattr(of.capabilities["nvidia_driver"], "version", "")}}
+    made = {name: str(one) for name, one in digests(of).items()}
+    return "checkpoint " + json.dumps({"schema": 1, "run": run, "at": at, "spec": values, "digests": [made]})
+
+
+def found(*lines: str) -> Checkpoints:
+    return Facts({"checkpoints": Output("\n".join(lines))}).get(CHECKPOINTS)
+
+
+BOTH = (line("two", SECOND, NEW), line("one", FIRST, OLD))
+
+
+def receipt(of: HostSpec, at: str = BEFORE, **since: str) -> Receipt:
+    told = {name: Applied(str(one), since.get(name, at)) for name, one in digests(of).items()}
+    return Receipt(applied_at=at, capabilities=told)
+
+
+def run_of(one: Back | Refused) -> str:
+    assert isinstance(one, Back), one
+    return one.checkpoint.run
+
+
+def test_a_host_without_checkpoints_is_refused() -> None:
+    one = back(found(), receipt(OLD))
+    assert isinstance(one, Refused)
+    assert "no checkpoint" in one.message
+    damaged = back(found("checkpoint {"), receipt(OLD))
+    assert isinstance(damaged, Refused)
+    assert "1 cannot be read" in damaged.message
+
+
+def test_the_one_before_what_was_applied_last() -> None:
+    assert run_of(back(found(*BOTH), receipt(NEW))) == "one"
+
+
+def test_one_that_is_like_the_present_is_none_to_go_back_to() -> None:
+    assert run_of(back(found(*BOTH, line("again", AFTER, NEW)), receipt(NEW))) == "one"
+
+
+def test_the_newest_where_the_last_apply_was_not_green() -> None:
+    assert run_of(back(found(BOTH[1]), receipt(NEW))) == "one"
+    assert run_of(back(found(*BOTH), receipt(spec("580.65.06")))) == "two"
+
+
+def test_the_newest_where_an_apply_was_cut_off() -> None:
+    assert run_of(back(found(*BOTH, 'mark {"capabilities": ["nvidia_driver"]}'), receipt(NEW))) == "two"
+
+
+def test_an_unfinished_rollback_goes_on_to_where_it_went() -> None:
+    marks = ('mark {"capabilities": ["nvidia_driver"]}', 'target {"run": "one"}')
+    assert run_of(back(found(*BOTH, *marks), receipt(NEW))) == "one"
+    assert run_of(back(found(*BOTH, *marks), receipt(NEW), "two")) == "two", "what a person names counts"
+    assert run_of(back(found(*BOTH, 'target {"run": "gone"}'), receipt(spec("580.65.06")))) == "two"
+
+
+def test_at_the_oldest_one_there_is_nothing_to_go_back_to() -> None:
+    one = back(found(*BOTH), receipt(OLD))
+    assert isinstance(one, Refused)
+    assert "the oldest checkpoint, one," in one.message
+    assert "two (2026-11-13 09:00 UTC, driver 535.309.01)" in one.hint
+
+
+def test_an_unknown_run_names_the_known_ones() -> None:
+    one = back(found(*BOTH), receipt(NEW), "three")
+    assert isinstance(one, Refused)
+    assert one.message == 'no checkpoint "three"'
+    assert "one (2026-11-11 09:00 UTC, driver 535.261.03)" in one.hint
+
+
+def test_what_was_set_up_since_is_taken_away_and_the_rest_is_named() -> None:
+    wider = spec("535.309.01", mig=Mig(mode="disabled"))
+    applied = receipt(wider, mig=BETWEEN)
+    applied.capabilities["dcgm"] = Applied("2:a:b:c", BETWEEN)
+    applied.capabilities["mps"] = Applied("2:a:b:c", BEFORE)
+    one = back(found(BOTH[1]), applied)
+    assert isinstance(one, Back)
+    assert one.values == {"nvidia_driver": {"version": "535.261.03"}, "mig": {"mode": "disabled"}}, (
+        "mps was there before"
+    )
+    assert one.stays == ("dcgm",)
+
+
+def test_after_a_rollback_the_last_one_is_where_the_host_went() -> None:
+    there = found(*BOTH, 'last {"run": "one"}')
+    assert there.last is there.all[0]
+    assert run_of(back(there, receipt(spec("580.65.06")), last=True)) == "one", "not forth again"
+    assert run_of(back(there, receipt(spec("580.65.06")))) == "one"
+    same = back(there, receipt(OLD), last=True)
+    assert isinstance(same, Refused)
+    assert "the last checkpoint, one, is what was applied" in same.message
+
+
+def test_without_a_word_of_it_the_last_one_is_the_newest() -> None:
+    assert run_of(back(found(*BOTH, 'last {"run": "gone"}'), receipt(spec("580.65.06")), last=True)) == "two"

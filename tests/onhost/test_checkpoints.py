@@ -1,0 +1,70 @@
+"""Checkpoints in a folder of the test's own, without packages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.onhost import checkpoints
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "checkpoints"
+    names = {
+        "FOLDER": folder,
+        "POOL": tmp_path / "packages",
+        "TARGET": folder / "target.json",
+        "LAST": folder / "last.json",
+    }
+    for name, path in {**names, "MARK": tmp_path / "applying.json", "SOURCE": tmp_path / "kept.sources"}.items():
+        monkeypatch.setattr(checkpoints, name, str(path))
+    monkeypatch.setattr("shutil.which", lambda _name: None)  # no package manager that is known
+    return folder
+
+
+def keep(run: str, **spec: Any) -> None:
+    checkpoints.keep({"run": run, "checkpoint": {"schema": 1, "spec": spec, "digests": []}})
+
+
+def there(place: Path) -> set[str]:
+    return {path.name for path in place.iterdir() if path.is_dir()}
+
+
+def test_the_newest_three_stay_each_state_once(place: Path) -> None:
+    for number, run in enumerate(("a", "b", "c", "d")):
+        keep(run, number=number)
+    assert there(place) == {"b", "c", "d"}
+    keep("e", number=2)
+    assert there(place) == {"b", "d", "e"}, "c was the like of e"
+    assert json.loads((place / "last.json").read_text()) == {"run": "e"}
+    assert (place.stat().st_mode & 0o777, (place / "e" / "checkpoint.json").stat().st_mode & 0o777) == (0o700, 0o600)
+
+
+def test_where_a_rollback_goes_is_noted_until_it_is_there(place: Path) -> None:
+    keep("a", number=1)
+    keep("b", number=2)
+    assert checkpoints.begin({"run": "a"}) == {"offered": [], "missing": []}
+    mark = Path(checkpoints.MARK)
+    mark.write_text("{}")
+    checkpoints.end({"over": True, "there": ""})
+    assert json.loads((place / "target.json").read_text()) == {"run": "a"}, "an apply is half-way here"
+    mark.unlink()
+    checkpoints.end({"over": True, "there": "a"})
+    assert not (place / "target.json").exists()
+    assert json.loads((place / "last.json").read_text()) == {"run": "a"}
+
+
+def test_a_name_is_no_way_out_of_the_folder(place: Path) -> None:
+    for name in ("../x", "", ".", "a/b", 7):
+        with pytest.raises(ValueError, match="no name of a run"):
+            checkpoints.begin({"run": name})
+
+
+def test_what_offered_the_files_goes(place: Path) -> None:
+    Path(checkpoints.SOURCE).write_text("Types: deb\n")
+    keep("a")
+    assert not Path(checkpoints.SOURCE).exists(), "a rollback that was killed had left it"
