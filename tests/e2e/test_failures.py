@@ -96,17 +96,22 @@ def test_interrupted_while_modules_are_built(lab: Lab, older: str, versions: tup
     machine.has_driver(versions[0])
 
 
-def test_two_applies_at_once(lab: Lab, newest: str, versions: tuple[str, str]) -> None:
-    machine = lab.simulated("twice", newest)
+def test_two_applies_at_once(lab: Lab, older: str, versions: tuple[str, str]) -> None:
+    machine = lab.simulated("twice", older)
     folder = lab.inventory(spec_of(versions[0]), machine)
-    one = lab.start("apply", folder, "--yes", "--full")
+    # dpkg waits, so that the first run holds the lock until the second one has had its answer, however fast either is.
+    machine.write("/etc/dpkg/dpkg.cfg.d/wait", 'post-invoke="while test -e /run/wait; do sleep 1; done"\n')
+    machine.sh("touch /run/wait")
+    one = lab.start("apply", folder, "--yes")
     machine.wait_for("test -e /run/gpuprov/lock/owner.json", 120)
     other = lab.run("apply", folder, "--yes", "--full")
+    machine.sh("rm /run/wait")
+    won = lab.finish(one)
     assert other.code == 5, other
     assert "locked by" in other.text
     assert "since" in other.text
-    won = lab.finish(one)
     assert won.code == 0, won
+    machine.has_driver(versions[0])
     assert machine.sh("ls -A /run/gpuprov | grep -v guard || true").strip() == ""
 
 
