@@ -73,6 +73,14 @@ def test_boot_loader_entries_of_el() -> None:
     assert "UEFI Firmware Settings" in of_el("saved_entry=uefi-firmware\n", *both).unknown
 
 
+def test_el_whose_grub_does_not_ask_what_grubby_set() -> None:
+    """As in the grub.cfg that a Rocky Linux 8.10 had after ELevate: no saved entry is read, so the first of the menu starts."""
+    text = EL.replace('default="${saved_entry}"', 'default="0"') + f"saved_entry={ROCKY_OLD}\n"
+    for name in (ROCKY_OLD, ROCKY):
+        text += f"@entry {name}\nlinux /vmlinuz-{name.partition('-')[2]}\n"
+    assert read(text) == NextBoot(loader="GRUB", kernel=ROCKY.partition("-")[2], by="GRUB_DEFAULT=0")
+
+
 def test_an_entry_that_leapp_left() -> None:
     """https://github.com/redhat-cop/infra.leapp/issues/352: the grubenv and the files of the host."""
     names = (
