@@ -19,6 +19,7 @@ from gpuprov.probe import modules, system
 from gpuprov.probe.dkms_logs import DKMS_LOGS
 from gpuprov.probe.family import words
 from gpuprov.probe.modules import KernelModules
+from gpuprov.probe.packages import PACKAGES
 from gpuprov.shared import package_lists
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem
@@ -106,7 +107,15 @@ def _hint(ctx: Ctx, kernel: KernelModules, running: str) -> str:
         if back
         else ""
     )
-    return f"gpuprov apply, which builds for every kernel{stay}"
+    return f"{repair(ctx)}gpuprov apply, which builds for every kernel{stay}"
+
+
+def repair(ctx: Ctx) -> str:
+    """What comes first where a kernel's package waits to be configured, as after a failed build: apply refuses to go on from there."""
+    known = ctx.facts.get(PACKAGES)
+    if all(known[name].whole for name in images(ctx.facts)):
+        return ""
+    return f"{words(ctx.facts.get(system.OS_RELEASE)).repair}, once the build works; then "
 
 
 @check(
