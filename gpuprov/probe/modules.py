@@ -25,7 +25,7 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
 
     `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau` says that it has nouveau at all. `built`:
     the kernel that this module is for, which is this one too where its symbol versions are this one's; empty where it does not say.
-    `chosen`: it runs, or is what the boot loader starts.
+    `runs`: it is the running one.
     """
 
     release: str
@@ -34,7 +34,7 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
     nvidia: str
     nouveau: bool
     built: str = ""
-    chosen: bool = False
+    runs: bool = False
 
     @property
     def alien(self) -> bool:
@@ -80,7 +80,7 @@ def parse_modprobe(output: Output) -> Modprobe:
 def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
     kernels = []
     for line in output.text.splitlines():
-        release, bootable, headers, nvidia, nouveau, built, chosen = (*line.split("|"), "", "")[:7]
+        release, bootable, headers, nvidia, nouveau, built, runs = (*line.split("|"), "", "")[:7]
         kernels.append(
             KernelModules(
                 release=release,
@@ -89,7 +89,7 @@ def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
                 nvidia=nvidia,
                 nouveau=nouveau == "1",
                 built=built,
-                chosen=chosen == "1",
+                runs=runs == "1",
             )
         )
     return tuple(kernels)
@@ -118,7 +118,7 @@ KERNELS = Probe(
   { modprobe --dump-modversions "$2" | sed 's/^/asks /'; $c "$s"; } 2>/dev/null |
     awk '$1 == "asks" {w[$3] = $2; n++; next} ($2 in w) && w[$2] == $1 {ok++} END {exit !(n && n == ok)}'
 }
-r=$(uname -r); t=""
+r=$(uname -r)
 for d in /lib/modules/*; do
   k=${d##*/}; b=0; h=0; n=0; c=0
   [ -e "/boot/vmlinuz-$k" ] && b=1
@@ -128,8 +128,7 @@ for d in /lib/modules/*; do
   u=""; [ -n "$v" ] && u=$(modinfo -k "$k" -F vermagic $m 2>/dev/null) && u=${u%% *}
   case $u in '' | "$k") ;; *) fits "$k" "$(modinfo -k "$k" -n $m)" && u=$k ;; esac
   [ -f "$d/modules.dep" ] && grep -q '/nouveau\\.ko' "$d/modules.dep" && n=1
-  [ "$b$h" = 10 ] && { [ -n "$t" ] || t=$(grubby --default-kernel 2>/dev/null); }
-  [ "$k" = "$r" ] || [ "$k" = "${t##*/vmlinuz-}" ] && c=1
+  [ "$k" = "$r" ] && c=1
   echo "$k|$b|$h|$v|$n|$u|$c"
 done""",
     parse_kernels,

@@ -156,6 +156,7 @@ GOOD: dict[str, Output | str] = {
     "driver_building": "there|dkms\nthere|gcc-c++\nthere|gcc\nthere|make\n",
     "debian_archives": "",
     "kernels_held": "",
+    "next_boot": "",
     "site_key": "",
     "package_locking": "",
     "repositories": "@arch amd64\n@end\n",

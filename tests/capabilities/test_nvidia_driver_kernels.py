@@ -141,3 +141,49 @@ def test_logs_of_real_builds(tmp_path: Path) -> None:
     assert found["dkms-no-gxx-el9"] == ("?", "/bin/sh: line 1: g++: command not found"), (
         "an excerpt without its first line"
     )
+
+
+def grub(default: str, environment: str = "") -> dict[str, str]:
+    """A GRUB with both kernels, the new one first."""
+    entries = "".join(f"menuentry 'Linux {one}' {{\nlinux /vmlinuz-{one}\n}}\n" for one in (NEW, OLD))
+    choice = f'if [ "${{next_entry}}" ] ; then\nset default="${{next_entry}}"\nset default="{default}"\nfi\n'
+    return {"next_boot": f"@loader grub\n@menu\n{choice}{entries}@env\n{environment}"}
+
+
+SAVED = grub("${saved_entry}", "saved_entry=1\n")
+LOADERS = [
+    Row("pinned to the old one", NEXT, FOLLOW, {**came(""), **SAVED}, "pass", f"{OLD} has {V}, and runs (GRUB: saved_entry=1)"),
+    Row("pinned to one without", NEXT, FOLLOW,
+        {"kernels": f"{OLD}|1|1||1||1\n{NEW}|1|1|{V}|1|{NEW}|\n", **SAVED}, "fail", f"{OLD}, the next boot's, has none (GRUB: saved_"),
+    Row("the first of the menu", NEXT, FOLLOW, {**came(), **grub("0")}, "pass", f"{NEW} has {V}; running is {OLD}"),
+    Row("one time the old one", NEXT, FOLLOW, {**came(), **grub("0", "next_entry=1\n")}, "pass",
+        f"one time (next_entry=1), then {NEW}"),
+    Row("one time, then one without", NEXT, FOLLOW, {**came(""), **grub("0", "next_entry=1\n")}, "fail",
+        f"{NEW}, the one that boots after the next, has none"),
+    Row("an alert for the one after", NEXT, ALERT, {**came(), **grub("0", "next_entry=1\n")}, "fail", f"then {NEW}"),
+    Row("no alert where it is pinned", NEXT, ALERT, {**came(), **SAVED}, "pass", "and runs"),
+    Row("a package that waits", NEXT, FOLLOW, {**came(""), **images("iF ")}, "fail", "has none",
+        "dpkg --configure -a; apt-get -f install, once the build works; then gpuprov apply"),
+    Row("the same, of every kernel", BUILT, FOLLOW, {**came(""), **images("iF ")}, "fail", f"{NEW}: none", "dpkg --configure -a"),
+    Row("nobody knows", NEXT, FOLLOW, came(), "pass", "taken to be the newest: no configuration of GRUB or systemd-boot was found"),
+    Row("what it cannot start", NEXT, FOLLOW, {**came(), "next_boot": grub("0")["next_boot"].replace(NEW, "6.9")}, "pass",
+        "GRUB starts 6.9 (GRUB_DEFAULT=0), which is not in /boot"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in LOADERS])
+def test_what_the_bootloader_was_told(row: Row) -> None:
+    judge(row)
+
+
+def test_what_boots_next_is_never_left_out() -> None:
+    """Without headers an old kernel is left out, but not where it is what the bootloader starts, once or always."""
+    kernels = f"6.1.0-46-amd64|1|0||1||\n{came()['kernels']}"
+    older = "menuentry 'o' {\nlinux /vmlinuz-6.1.0-46-amd64\n}\n@env\n"
+    assert "left out" in ask(BUILT, FOLLOW, kernels=kernels, **grub("0")).found
+    for default, environment in (("2", ""), ("0", "next_entry=2\n"), ("2", "next_entry=0\n")):
+        told = grub(default, environment)["next_boot"].replace("@env\n", older)
+        assert "6.1.0-46-amd64: none" in ask(BUILT, FOLLOW, kernels=kernels, next_boot=told).found, (
+            default,
+            environment,
+        )

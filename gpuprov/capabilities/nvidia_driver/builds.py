@@ -13,7 +13,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     served,
     spares,
 )
-from gpuprov.capabilities.nvidia_driver.kernels import why
+from gpuprov.capabilities.nvidia_driver.kernels import repair, why
 from gpuprov.probe import modules
 from gpuprov.probe.dkms_logs import DKMS_LOGS
 from gpuprov.probe.packages import NO_AUTOINSTALL, PACKAGES
@@ -75,7 +75,7 @@ def modules_built(ctx: Ctx) -> Outcome:
         if kernel.nvidia != wanted
     ]
     if wrong:
-        hint = "dkms status; the log of a failed build is /var/lib/dkms/NAME/VERSION/build/make.log"
+        hint = f"{repair(ctx)}dkms status; the log of a failed build is /var/lib/dkms/NAME/VERSION/build/make.log"
         if ctx.fragment.build == "precompiled":
             hint = "gpuprov apply, where precompiled modules of that kernel are offered; else remove the kernel"
         return fail(f"{wanted} for every kernel", "; ".join(wrong), hint)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.nvidia_driver.booting import started
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     Decision,
@@ -135,9 +136,9 @@ def spare(ctx: Ctx) -> list[str]:
     ):
         return []
     forms = package_names(ctx.fragment, ctx.facts).headers
-    flags = {True: "1", False: "0"}
+    flags, kept = {True: "1", False: "0"}, started(ctx.facts)
     rows = [
-        ("kernel", one.release, flags[one.bootable], flags[one.headers], flags[one.chosen])
+        ("kernel", one.release, flags[one.bootable], flags[one.headers], flags[one.release in kept])
         for one in build_targets(ctx.facts)
     ]
     return package_lists.without_headers(forms, rows, offered)

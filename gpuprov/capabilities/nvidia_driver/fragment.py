@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from gpuprov.capabilities.nvidia_driver.booting import started
 from gpuprov.catalog import cuda, drivers, fabric, find_distribution
 from gpuprov.catalog.driver_sets import DriverPackages, default_source, driver_packages, kernel_module_table
 from gpuprov.probe import modules, pci, system
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.modules import KernelModules
+from gpuprov.probe.next_boot import NEXT_BOOT
 from gpuprov.probe.packages import PACKAGES, Package
 from gpuprov.probe.precompiled import Precompiled
 from gpuprov.shared import package_lists, resolve
@@ -139,7 +141,7 @@ def served(host: HostSpec, driver: NvidiaDriver) -> bool:
     return driver.build_host not in ("", host.name)
 
 
-BASE_PROBES = (system.OS_RELEASE, pci.NVIDIA_FUNCTIONS, PACKAGES)
+BASE_PROBES = (system.OS_RELEASE, pci.NVIDIA_FUNCTIONS, PACKAGES, NEXT_BOOT)
 
 
 def offered(driver: NvidiaDriver, facts: Facts) -> DriverPackages | None:
@@ -246,10 +248,8 @@ def spares(driver: NvidiaDriver, facts: Facts) -> tuple[KernelModules, ...]:
     if driver.build != "dkms" or driver.build_host:
         return ()
     kernels = build_targets(facts)
-    newest = max((kernel.release for kernel in kernels), key=package_lists.rpm_order, default="")
-    able = [
-        kernel for kernel in kernels if kernel.headers or kernel.nvidia or kernel.chosen or kernel.release == newest
-    ]
+    kept = {*started(facts), max((kernel.release for kernel in kernels), key=package_lists.rpm_order, default="")}
+    able = [kernel for kernel in kernels if kernel.headers or kernel.nvidia or kernel.release in kept]
     return tuple(kernel for kernel in kernels if kernel not in able)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.nvidia_driver.booting import coming
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
@@ -15,10 +16,10 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 from gpuprov.capabilities.nvidia_driver.steps import holds_kernels
 from gpuprov.capabilities.nvidia_driver.transaction import images
 from gpuprov.probe import modules, system
-from gpuprov.probe.base import Facts
 from gpuprov.probe.dkms_logs import DKMS_LOGS
 from gpuprov.probe.family import words
 from gpuprov.probe.modules import KernelModules
+from gpuprov.probe.packages import PACKAGES
 from gpuprov.shared import package_lists
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem
@@ -44,31 +45,27 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         yield Problem(path=path, message=message, hint="kernel_upgrades: auto, which holds the kernels; or build: dkms")
 
 
-def next_kernel(facts: Facts) -> KernelModules | None:
-    """The kernel that the next boot starts: the newest of those that can boot, unless the bootloader has been told another one."""
-    bootable = [one for one in facts.get(modules.KERNELS) if one.bootable]
-    return max(bootable, key=lambda one: package_lists.rpm_order(one.release), default=None)
-
-
 @check(
     "nvidia_driver.next_kernel",
     *(*BASE_PROBES, modules.KERNELS, system.PLATFORM, DKMS_LOGS),
     fields=(FIELD,),
     moment="next-boot",
-    evidence="ls /boot/vmlinuz-*; dkms status; apt-mark showhold",
+    evidence="ls /boot/vmlinuz-*; grub-editenv list; grubby --default-kernel; dkms status; apt-mark showhold",
 )
 def of_next_boot(ctx: Ctx) -> Outcome:
     """The kernel of the next boot has the driver's modules, and a new one comes only as the policy has it."""
-    kernel, running = next_kernel(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
-    if kernel is None:
+    ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
+    if ahead is None:
         return not_asked("no kernel can boot here: a container's is the machine's")
+    kernel, told = ahead.kernel, f" ({ahead.told})" if ahead.told else ""
     policy, wanted = ctx.fragment.kernel_upgrades, installed_version(ctx.fragment, ctx.facts)
     expected = f"{kernel.release} with {wanted or 'a driver'}"
-    if kernel.nvidia != wanted or not wanted or kernel.alien:
-        has = f"{kernel.nvidia} for {kernel.built}" if kernel.alien else kernel.nvidia or "none"
-        return fail(
-            expected, f"{kernel.release}, the next boot's, has {has}{why(ctx, kernel)}", _hint(ctx, kernel, running)
-        )
+    for one in ahead.each:
+        if one.nvidia != wanted or not wanted or one.alien:
+            has = f"{one.nvidia} for {one.built}" if one.alien else one.nvidia or "none"
+            which = "the next boot's" if one is kernel else "the one that boots after the next"
+            found = f"{one.release}, {which}, has {has}{why(ctx, one)}{told}"
+            return fail(f"{one.release} with {wanted or 'a driver'}", found, _hint(ctx, one, running))
     if holds_kernels(ctx):
         known = images(ctx.facts)
         loose = sorted(name for name, held in known.items() if not held)
@@ -82,14 +79,13 @@ def of_next_boot(ctx: Ctx) -> Outcome:
                 "no package of a kernel is known",
                 "kernel_upgrades: alert; hold it by hand",
             )
-        return ok(f"{kernel.release} has {wanted}; held: {' '.join(sorted(known))}", expected)
-    if policy == "alert" and kernel.release != running:
-        found = f"the next boot starts {kernel.release}, running is {running}"
-        hint = f"plan a reboot and verify after it; or remove {kernel.release}, or kernel_upgrades: follow"
+        return ok(f"{kernel.release} has {wanted}{told}; held: {' '.join(sorted(known))}", expected)
+    if policy == "alert" and (others := [one.release for one in ahead.each if one.release != running]):
+        found = f"the next boot starts {kernel.release}, running is {running}{told}"
+        hint = f"plan a reboot and verify after it; or remove {others[0]}, or kernel_upgrades: follow"
         return fail(f"{running} at the next boot, too", found, hint)
-    return ok(
-        f"{kernel.release} has {wanted}" + (", and runs" if kernel.release == running else f"; running is {running}")
-    )
+    runs = ", and runs" if kernel.release == running else f"; running is {running}"
+    return ok(f"{kernel.release} has {wanted}{runs}{told}")
 
 
 def why(ctx: Ctx, kernel: KernelModules) -> str:
@@ -111,7 +107,15 @@ def _hint(ctx: Ctx, kernel: KernelModules, running: str) -> str:
         if back
         else ""
     )
-    return f"gpuprov apply, which builds for every kernel{stay}"
+    return f"{repair(ctx)}gpuprov apply, which builds for every kernel{stay}"
+
+
+def repair(ctx: Ctx) -> str:
+    """What comes first where a kernel's package waits to be configured, as after a failed build: apply refuses to go on from there."""
+    known = ctx.facts.get(PACKAGES)
+    if all(known[name].whole for name in images(ctx.facts)):
+        return ""
+    return f"{words(ctx.facts.get(system.OS_RELEASE)).repair}, once the build works; then "
 
 
 @check(
@@ -125,7 +129,7 @@ def holdable(ctx: Ctx) -> Outcome:
     """Where kernels are to be held, the packages that bring them are known."""
     if ctx.fragment.kernel_upgrades != "hold":
         return not_asked("kernels need not be held")
-    if next_kernel(ctx.facts) is None:
+    if coming(ctx.facts) is None:
         return not_asked("no kernel can boot here")
     if not images(ctx.facts):
         hint = "kernel_upgrades: alert, and hold the kernel by hand (zypper addlock kernel-default)"

@@ -6,6 +6,7 @@ from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, built_here, served, versions
 from gpuprov.probe import house, modules, system
 from gpuprov.probe.family import family, words
+from gpuprov.probe.next_boot import NEXT_BOOT
 from gpuprov.probe.packages import INDEX, PACKAGES
 from gpuprov.probe.signing import CERTIFICATE_FILE, DKMS_SINCE, ENROLLED, KEY_FILE, MODULE_SIGNING, SETTINGS_FILE, SHORT
 from gpuprov.shared import certificates, resolve
@@ -87,7 +88,7 @@ def signing_tool(ctx: Ctx) -> Outcome:
 
 @check(
     "nvidia_driver.signed",
-    *(MODULE_SIGNING, modules.KERNELS, system.OS_RELEASE),
+    *(MODULE_SIGNING, modules.KERNELS, NEXT_BOOT, system.OS_RELEASE),
     fields=("signing",),
     moment="next-boot",
 )
