@@ -21,6 +21,8 @@ from gpuprov.plan.interrupt import interruptible
 from gpuprov.shown import hides
 from tests.test_cli import ROOT
 
+pytestmark = pytest.mark.install
+
 NAMES = [f"train{number:03}.dc1.example.com" for number in range(12)]
 
 

@@ -11,6 +11,8 @@ from gpuprov.drain.kubernetes import Kubernetes
 from gpuprov.errors import GpuprovError
 from tests.drain.kubectl import Kubectl, pod
 
+pytestmark = pytest.mark.install
+
 DEPLOY, PAUSED = "nvidia.com/gpu.deploy.", "paused-for-driver-upgrade"
 OURS = {"gpuprov/drain": json.dumps({"run": "fri", "paused": []})}
 

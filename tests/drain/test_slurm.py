@@ -11,6 +11,8 @@ from gpuprov.drain.slurm import Slurm
 from gpuprov.errors import GpuprovError
 from tests.drain.cluster import Cluster
 
+pytestmark = pytest.mark.install
+
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:

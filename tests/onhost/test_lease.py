@@ -20,6 +20,8 @@ from gpuprov.onhost.locked import LOST, refusal
 from gpuprov.onhost.marked import running
 from gpuprov.plan.host_lock import program as text_of_the_lock
 
+pytestmark = pytest.mark.install
+
 RUN = f"friday-{os.getpid()}"
 """Processes of a run are looked for on the whole machine, where other tests may be at the same."""
 OWNER: dict[str, Any] = {

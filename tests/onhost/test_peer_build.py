@@ -14,6 +14,8 @@ import pytest
 from tests import here
 from tests.onhost.modules import ran
 
+pytestmark = pytest.mark.install
+
 K = "6.1.0-47-amd64"
 USES = b"\x7fELF ib_register_peer_memory_client\x00"
 TREE = f"nvidia-current/535.261.03/{K}/x86_64/module"

@@ -12,6 +12,8 @@ import pytest
 
 from gpuprov.plan import child, warm
 
+pytestmark = pytest.mark.install
+
 PLAYBOOK = """
 import time
 from ansible.plugins import strategy

@@ -28,6 +28,8 @@ from gpuprov.slices.model import HostResult, Job
 from tests.here import PLUGINS
 from tests.pull.site import Site
 
+pytestmark = pytest.mark.install
+
 HERE = Python("/usr/bin/python3", (3, 11), "x86_64", (2, 36))
 
 

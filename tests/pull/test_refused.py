@@ -18,6 +18,8 @@ from gpuprov.onhost.pull.wheels import unpack
 from gpuprov.slices import fold
 from tests.pull.site import HOSTS, Site, new_key, tar, wheel
 
+pytestmark = pytest.mark.install
+
 DAY = 86_400
 
 

@@ -17,6 +17,8 @@ from gpuprov.fleet import judge
 from gpuprov.render import digests, render, role_variables, write
 from gpuprov.spec.model import HostSpec, RawHost
 
+pytestmark = pytest.mark.install
+
 VALUES: dict[str, object] = {
     "nouveau": {},
     "nvidia_driver": {"version": "535", "module_parameters": {"NVreg_EnableGpuFirmware": 0}},
