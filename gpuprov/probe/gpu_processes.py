@@ -12,8 +12,8 @@ from gpuprov.probe.gpu_settings import HERE, SEEN
 
 class Held(msgspec.Struct, frozen=True):
     """A process on a GPU. `state`: its letter in /proc/PID/stat (proc(5)); empty: the host has no such process. D is told only of one
-    that was in it a second later, too. `memory`: as nvidia-smi says it. `name`: the kernel's, as nvidia-smi would print a newline in one
-    as it is, and with it a process that is not there."""
+    that was in it a second later, too. `memory`: as nvidia-smi says it. `name`: the kernel's: nvidia-smi
+    prints a newline in a name as it is, and with it a process that is not there."""
 
     gpu: str
     pid: int
