@@ -12,10 +12,12 @@ from gpuprov.cli import carried, options, saved
 from gpuprov.cli.about import about
 from gpuprov.cli.seconds import WEEK
 from gpuprov.cli.sections import Command
+from gpuprov.errors import ApplyError
 from gpuprov.limits import LEASE
 
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
+    from gpuprov.plan.read import Pair
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -158,23 +160,29 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     chosen |= {"act": given["act"] or "apply"}
     chosen |= {"run": given["run"] or "", "lease": given["lease"]}
     chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
-    if given["bundle"]:
-        fleet = _with_packages(fleet, given)
+    pairs = _with_packages(fleet, given) if given["bundle"] else fleet.pairs
     agreed = partial(agree, approved) if approved else None
-    return applying.run(fleet.pairs, applying.Options(**chosen), agreed, html=html, about=page)
+    code = applying.run(pairs, applying.Options(**chosen), agreed, html=html, about=page)
+    return max(code, ApplyError.exit_code) if len(pairs) < len(fleet.pairs) else code
 
 
-def _with_packages(fleet: Fleet, given: dict[str, Any]) -> Fleet:
-    """The hosts with the bundle's packages on them: they are a cache there, and nothing else is changed by it."""
-    import msgspec
-
+def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[Pair, ...]:
+    """The hosts with the bundle's packages on them: they are a cache there, and nothing else is changed by it. A host that cannot have
+    them is left out, and said; raises GpuprovError where that is so of all."""
     from gpuprov import console
     from gpuprov.offline import opened, placed
 
     manifest = opened.opened(given["bundle"], given["signers"])
-    repositories = opened.matching(manifest, fleet.pairs, given["forks"] or 0)
+    repositories, refused = opened.matching(manifest, fleet.pairs, given["forks"] or 0)
     console.progress(f"{given['bundle']}: signed, whole, of {manifest.made_at}; carried to {len(repositories)} hosts")
-    return msgspec.structs.replace(fleet, pairs=placed.place(given["bundle"], manifest, fleet.pairs, repositories))
+    left = [pair for pair in fleet.pairs if pair[0].name not in refused]
+    pairs, without = placed.place(given["bundle"], manifest, left, repositories)
+    refused |= without
+    if not pairs:
+        raise next(iter(refused.values()))
+    for error in refused.values():
+        console.warning(f"left out: {error.message}" + (f"; {error.hint}" if error.hint else ""))
+    return pairs
 
 
 def _alone(given: dict[str, Any]) -> None:
