@@ -12,7 +12,7 @@ from gpuprov.cli import complete, options
 
 
 @click.command(short_help="What a field, check, exit code or message means.")
-@click.argument("words", nargs=-1)
+@click.argument("words", nargs=-1, shell_complete=complete.words)
 @options.recorded
 @options.json_flag
 @options.common
