@@ -240,6 +240,9 @@ OFFERED = [
     ("gpuprov plan other.yaml -o friday.plan -l training,inf", ["plain,training,inference", "plain,training,infer01"]),
     ("gpuprov rehearse --kind machine -i other.yaml --limit inf", ["plain,inference", "plain,infer01"]),
     ("gpuprov verify --limit tr", ["plain,training"]),
+    ("gpuprov verify --limit al", ["plain,all"]),
+    ("gpuprov verify --limit training:!gpu02", ["plain,training:!gpu02"]),
+    ("gpuprov explain mig.lay", ["plain,mig.layout"]),
     (
         "gpuprov verify -i inventory.yaml --limit training,!gpu02,!g",
         ["plain,training,!gpu02,!gpu01", "plain,training,!gpu02,!gpu02"],

@@ -31,7 +31,10 @@ READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--force", is_flag=True, help="Replace the file, if it is there.")
 @click.option(
-    "--from-hosts", metavar="HOST,...", help="Read these hosts, as export does; with -i, hosts or groups of it."
+    "--from-hosts",
+    metavar="HOST,...",
+    shell_complete=complete.hosts,
+    help="Read these hosts, as export does; with -i, hosts or groups of it.",
 )
 @click.option(
     "--from-slurm", type=READ, multiple=True, metavar="FILE", help="Read gres.conf, slurm.conf or both; repeatable."

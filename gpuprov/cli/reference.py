@@ -13,7 +13,7 @@ from gpuprov.cli.sections import Command
 
 
 @click.command(cls=Command, short_help="Explain a field, a check, an exit code or an error message.")
-@click.argument("words", nargs=-1)
+@click.argument("words", nargs=-1, shell_complete=complete.words)
 @options.recorded
 @options.json_flag
 @options.common
