@@ -106,7 +106,7 @@ def plan(
     "--drain",
     metavar="COMMAND",
     help="Run on a host whose GPUs are in use, before its driver changes; "
-    "kubernetes [OPTION]...: kubectl, run here, takes pods and GPU operands off the node, and puts them back.",
+    "kubernetes [OPTION]...: kubectl, run here, takes pods and GPU operands off the node, and gives it back.",
 )
 @carried.bundle
 @options.break_lock
