@@ -34,6 +34,7 @@ from gpuprov.plan.model import HostPlan
 from gpuprov.probe.checkpoints import Checkpoint, Checkpoints
 from gpuprov.pull.model import Manifest, Wheel
 from gpuprov.reading import Unreadable
+from gpuprov.reading.archives import Member
 from gpuprov.records import reader
 from gpuprov.rollout import planned, policy
 from gpuprov.slices import cut, fold, frozen, shown, stored
@@ -322,7 +323,7 @@ def _judge_handed_over(data: bytes) -> None:
     with tempfile.TemporaryDirectory(dir=".") as place:
         inner = Path(place) / "in"
         inner.mkdir()
-        with tarfile.open(fileobj=io.BytesIO(data), mode="r:", tarinfo=resolve.Member) as archive:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:", tarinfo=Member) as archive:
             index, files = resolve._unpacked(archive, inner)
         assert {path.name for path in Path(place).rglob("*")} == {"in", *files}
         resolve.judged(index, files)
