@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome
 from gpuprov.inventory.names import folded as names
+from gpuprov.report.fold import that_follow
 from gpuprov.report.text import unproven
 from gpuprov.shown import hanging
 
@@ -64,7 +65,7 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
             if result.hint:
                 yield f"    fix: {result.hint}"
     if following := [result.check for result in outcome.failing if result.follows]:
-        yield f"  and {len(following)} that follow: {', '.join(following)}"
+        yield f"  and {that_follow(len(following))}: {', '.join(following)}"
 
 
 def _headline(group: Sequence[HostOutcome]) -> str:
