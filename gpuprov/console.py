@@ -48,7 +48,12 @@ def width() -> int:
 
 def room(stream: TextIO | None) -> int:
     """How wide a line may be that is broken between words: the terminal's width; 0 elsewhere, since what is searched is left whole."""
-    return width() if on_terminal(stream) else 0
+    if stream is None or not on_terminal(stream):
+        return 0
+    with suppress(OSError, ValueError):
+        if not os.environ.get("COLUMNS"):
+            return os.get_terminal_size(stream.fileno()).columns or width()
+    return width()
 
 
 def paint(text: str, code: str, stream: TextIO | None) -> str:

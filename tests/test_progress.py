@@ -35,17 +35,18 @@ class Screen(io.StringIO):
 
 def test_what_is_said_on_a_narrow_terminal_breaks_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setattr(sys, "stderr", Screen())
+    screen, pipe = Screen(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
     long = "saved: gpuprov apply friday.plan does this, and refuses where something has changed until then"
     console.progress(long)
     console.warning(long)
     console.error(GpuprovError(long, long))
-    said = re.sub("\x1b\\[[0-9]*m", "", sys.stderr.getvalue())
+    said = re.sub("\x1b\\[[0-9]*m", "", screen.getvalue())
     assert max(map(len, said.splitlines())) <= 40
     assert " ".join(said.split()) == f"{long} warning: {long} error: {long} hint: {long}"
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(sys, "stderr", pipe)
     console.progress(long)
-    assert sys.stderr.getvalue() == f"{long}\n", "what is searched is left whole"
+    assert pipe.getvalue() == f"{long}\n", "what is searched is left whole"
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

@@ -44,7 +44,7 @@ def sentence(plans: Sequence[HostPlan]) -> str:
 
 
 def _hosts(number: int) -> str:
-    return f"{number} host{'s' * (number != 1)}"
+    return f"{number:,} host{'s' * (number != 1)}"
 
 
 def _driver(touched: Sequence[HostPlan]) -> Iterable[str]:

@@ -84,7 +84,7 @@ def _written(line: Line, colour: bool, width: int) -> Iterator[str]:
 def _block(group: Group, verbose: bool) -> Iterator[Line]:
     plan, title = group.plan, group.where
     bold = len(cleaned(title))
-    title += f" ({len(group.hosts)} hosts)" if len(group.hosts) > 1 else ""
+    title += f" ({len(group.hosts):,} hosts)" if len(group.hosts) > 1 else ""
     if plan.unreachable:
         yield Line(f"{title}: cannot be reached: " + plan.unreachable, bold=bold)
         return
