@@ -53,14 +53,16 @@ FIRST_BOOT = Probe(
 systemd-detect-virt --container --quiet; echo "container=$?"
 [ -f $g/grub.cfg ] && command -v update-grub >/dev/null; echo "menu=$?"
 [ -f $g/grubenv ]; echo "environment=$?"
-if [ -f $g/grubenv ]; then
+sed -n 's/^{first_boot_judge.VARIABLE}=/counted=/p' $g/grubenv 2>/dev/null
+if [ -n "$back" ]; then
   echo "layers="$(grub-probe --target=abstraction $g/grubenv 2>/dev/null)
   echo "system="$(grub-probe --target=fs $g/grubenv 2>/dev/null)
-  echo "counted="$(grub-editenv $g/grubenv list 2>/dev/null | sed -n 's/^{first_boot_judge.VARIABLE}=//p')
 fi
 echo "state="$(head -n 1 /var/lib/gpuprov/first_boot.json 2>/dev/null)
 echo "watchdog="$(systemctl show -p RuntimeWatchdogUSec --value 2>/dev/null)
 true""",
     parse,
     "grub-editenv list; grep -A3 gpuprov-kept /boot/grub/gpuprov/boot.cfg; journalctl -u gpuprov-first-boot",
+    lambda host: {"back": "1"} if host.on_failure == "rollback" else {},
 )
+"""grub-probe looks at every disk: only where a boot that fails is to be undone."""
