@@ -51,10 +51,12 @@ def no_way_back(
 
 
 def _packages(here: Checkpoint, packages: dict[str, str]) -> Iterator[str]:
-    kept = {name for name in packages for file in here.files if file.startswith((f"{name}_", f"{name}-"))}
-    if lacking := sorted(name for name in packages if name in here.packages and name not in kept):
+    """Where the checkpoint names no package (dnf, zypper, or `hold: false`), rollback asks for versions by the spec alone."""
+    kept = {name for name in packages for file in here.files if file.startswith(f"{name}_")}
+    known = here.packages or packages
+    if lacking := sorted(name for name in packages if name in known and name not in kept):
         yield f"{_some(lacking)}: not kept as files, so rollback needs a repository that still has these versions"
-    if others := sorted(name for name in packages if name not in here.packages):
+    if others := sorted(name for name in packages if name not in known):
         yield f"{_some(others)}: not in the checkpoint, so rollback does not bring back these versions"
 
 

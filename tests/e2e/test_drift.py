@@ -27,29 +27,29 @@ def test_what_somebody_did_is_told_with_its_time(lab: Lab, older: str, versions:
     machine.sh(
         f"for f in /root/.bash_history /root/.zsh_history; do echo {SECRET} >$f; touch -a -d '2001-01-01' $f; done"
     )
-    ran, host = drift(lab, machine, versions[0])
+    ran, host = drift(lab, machine, versions[1])
     assert (ran.code, host["state"], host["harmless"]) == (0, "as applied", 0), ran
 
     machine.sh(OTHER)
-    ran, host = drift(lab, machine, versions[0])
+    ran, host = drift(lab, machine, versions[1])
     assert (ran.code, host["state"]) == (0, "as applied"), "a package that no check minds is no drift"
     assert host["harmless"] >= 1, host
     boot = host["next_boot"]
 
     machine.sh(UPGRADE.format("nvidia-smi"))
-    ran, host = drift(lab, machine, versions[0])
+    ran, host = drift(lab, machine, versions[1])
     assert (ran.code, host["state"]) == (1, "drifted"), ran
     causes = [cause for one in host["differences"] for cause in one["causes"]]
     assert any("apt-get -qq install -y --only-upgrade nvidia-smi" in cause["command"] for cause in causes), host
     assert all(abs(datetime.now(UTC) - datetime.fromisoformat(cause["at"])) < timedelta(hours=1) for cause in causes)
     assert host["next_boot"] == boot
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%d")
-    _, later = drift(lab, machine, versions[0], "--since", tomorrow)
+    _, later = drift(lab, machine, versions[1], "--since", tomorrow)
     assert later["state"] == "drifted"
     assert not any(one["causes"] for one in later["differences"]), "nobody did anything after tomorrow"
 
     machine.sh("find /lib/modules -name 'nvidia*.ko*' -delete; depmod -a $(ls /lib/modules)")
-    ran, host = drift(lab, machine, versions[0])
+    ran, host = drift(lab, machine, versions[1])
     assert host["differences"], ran
     assert SECRET not in ran.out + ran.err
     times = machine.sh("stat -c %x /root/.bash_history /root/.zsh_history").splitlines()

@@ -32,6 +32,19 @@ def told(
     return "\n".join(no_way_back(HostSpec(name="gpu1", on_failure="rollback"), found, run, moves, reboots=reboots))
 
 
+def test_a_host_of_dnf_keeps_no_files() -> None:
+    made = {"run": "r", "at": "2026", "spec": DRIVER, "packages": {}, "files": {}}
+    outputs = {
+        "checkpoints": f"checkpoint {json.dumps(made)}\n",
+        "receipt": RECEIPT,
+        "first_boot": LOCAL.format("", "1min"),
+    }
+    found = Facts({name: Output(text) for name, text in outputs.items()})
+    assert told(found) == (
+        "libcuda1, nvidia-smi: not kept as files, so rollback needs a repository that still has these versions"
+    )
+
+
 DRIVER = {"nvidia_driver": {"version": "535.1"}}
 FILES = ("libcuda1_535.1-1_amd64.deb", "nvidia-smi_535.1-1_amd64.deb")
 
