@@ -19,7 +19,7 @@ from gpuprov.offline.wanted import ARCHITECTURES, Pair
 from gpuprov.onhost.pull import signed
 from gpuprov.onhost.pull.refused import Refused
 from gpuprov.probe import modules, system
-from gpuprov.probe.base import Facts
+from gpuprov.probe.base import Facts, ProbeFailed
 
 AGAIN = "carry the whole folder over again, or make it again: gpuprov bundle INVENTORY --key KEY --out DIR; nothing was changed"
 TRUST = (
@@ -86,19 +86,28 @@ def made_for(manifest: Manifest, pairs: Sequence[Pair]) -> None:
         )
 
 
-def matching(manifest: Manifest, pairs: Sequence[Pair], forks: int = 0) -> dict[str, Repository]:
-    """The repository of each host that answers. Raises GpuprovError where one has another spec, release, architecture or kernel."""
+def matching(
+    manifest: Manifest, pairs: Sequence[Pair], forks: int = 0
+) -> tuple[dict[str, Repository], dict[str, GpuprovError]]:
+    """The repository of each host that answers, and why a host has none: it has another release, architecture or kernel. Raises
+    GpuprovError where one has another spec."""
     made_for(manifest, pairs)
     probes = (system.OS_RELEASE, system.PLATFORM, modules.KERNELS)
     found = gather([(raw, probes) for raw, _ in pairs], pace=Pace(forks))
-    answers = {}
+    answers: dict[str, Repository] = {}
+    refused: dict[str, GpuprovError] = {}
     for name, facts in found.items():
         if isinstance(facts, UnreachableError):
             continue  # the run itself says so
-        release, platform = facts.get(system.OS_RELEASE), facts.get(system.PLATFORM)
-        there = (release.id, release.version, ARCHITECTURES.get(platform.machine, platform.machine))
-        answers[name] = of(manifest, name, there, _kernels(platform.kernel, facts))
-    return answers
+        try:
+            release, platform = facts.get(system.OS_RELEASE), facts.get(system.PLATFORM)
+            there = (release.id, release.version, ARCHITECTURES.get(platform.machine, platform.machine))
+            answers[name] = of(manifest, name, there, _kernels(platform.kernel, facts))
+        except ProbeFailed as error:
+            refused[name] = GpuprovError(f"{name}: {error}", error.hint)
+        except GpuprovError as error:
+            refused[name] = error
+    return answers, refused
 
 
 def _kernels(running: str, facts: Facts) -> frozenset[str]:

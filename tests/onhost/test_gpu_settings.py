@@ -12,6 +12,8 @@ import pytest
 from tests.onhost.modules import on_host, ran
 from tests.simulate.nvml_host import Host, holding
 
+pytestmark = pytest.mark.install  # programs, started again and again
+
 nvml, act, program = (on_host(f"gpu_settings.{name}") for name in ("nvml", "act", "__main__"))
 Run = Callable[..., dict[str, Any]]
 
