@@ -82,7 +82,7 @@ def test_no_word_of_a_host_is_more_than_data(
     assert run(monkeypatch, "capture", "all", "-i", file, "--out", "captures") in (0, 1)
     assert run(monkeypatch, "verify", file, "--from", "captures") in (0, 1)
     written = [path for path in tmp_path.rglob("*.*") if path.suffix in (".html", ".xml", ".prom", ".svg", ".json")]
-    assert {"v.html", "p.html", "h.html", "h.xml", "h.prom", "v.prom", "t.svg"} <= {path.name for path in written}
+    assert {"v.html", "p.html", "h.html", "h.xml", "h.prom", "v.prom"} <= {path.name for path in written}
     hidden = [path.name for path in written if re.search("[\x00-\x08\x0b-\x1f\x7f]", path.read_text())]
     assert hidden == []
     for name, more in (("e.yaml", []), ("e.json", ["--json"])):
