@@ -15,6 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from gpuprov.cli import cli
+from gpuprov.cli.sections import PURPOSES
 
 pytestmark = pytest.mark.install
 
@@ -58,9 +59,26 @@ def test_every_command_shows_an_example(name: str) -> None:
 
 
 def test_the_list_of_commands_is_whole_at_80_columns() -> None:
-    lines = CliRunner().invoke(cli, ["--help"], terminal_width=80).stdout.partition("Commands:")[2].splitlines()
-    assert len(lines) >= len(cli.commands)
+    lines = (
+        CliRunner().invoke(cli, ["--help"], terminal_width=80).stdout.partition("Everyday commands:")[2].splitlines()
+    )
+    assert {line.split()[0] for line in lines if line[:3] in ("  " + name[0] for name in cli.commands)} >= set(
+        cli.commands
+    )
     assert not [line for line in lines if line.endswith("...") or len(line) > 80]
+
+
+def test_every_command_has_one_purpose() -> None:
+    listed = [name for names in PURPOSES.values() for name in names]
+    assert sorted(listed) == sorted(cli.commands)
+
+
+def test_a_command_lists_its_own_options_first() -> None:
+    own, _, shared = CliRunner().invoke(cli, ["plan", "--help"]).stdout.partition("Inventory and connection options:")
+    assert "--quick" in own
+    assert "--limit" not in own
+    assert "--limit" in shared
+    assert "--ask-become-pass" in shared
 
 
 LOG = b"""[ 11.0] usb 1-1: new device

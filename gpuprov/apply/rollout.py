@@ -19,12 +19,13 @@ from gpuprov.apply.left_behind import give_back
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
 from gpuprov.apply.outcome import judge
+from gpuprov.drain import in_play
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.pace import Pace
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan import durations, playbook
 from gpuprov.plan.events import Ledger, Tally
-from gpuprov.plan.extra import check_drain, checked_run, extra_variables, new_run, owner
+from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE, ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
@@ -55,8 +56,8 @@ def apply(
     everyone = [raw.name for raw, _ in pairs]
     batches(everyone, canary=options.canary, serial=options.serial, known=_groups(pairs))
     size(options.max_fail, len(everyone), "--max-fail", least=0)
-    check_drain(options.drain)
     rollout = _Rollout(pairs, options, show or Show(), grace)
+    in_play.asked(options.drain or "", rollout.run)
     with ended_politely():
         try:
             rollout.read()
