@@ -68,7 +68,8 @@ def test_what_is_not_proven_is_said_where_the_rest_is_green() -> None:
     results = [one("pass"), one("skip", "mps.pipe"), one("skip", "mps.limits")]
     assert exit_code(results) == 0
     assert (
-        text.render(results).splitlines()[-1] == "as wanted, but 2 checks are not proven: 1 host; checks: 2 skipped, 1 passed"
+        text.render(results).splitlines()[-1]
+        == "as wanted, but 2 checks are not proven: 1 host; checks: 2 skipped, 1 passed"
     )
     page = html.render(results)
     assert "but 2 checks are not proven" in page
