@@ -97,8 +97,13 @@ def test_a_boot_that_fails_is_undone_by_grub_and_then_by_rollback(host: Machine)
     line = host.sh("cat /proc/cmdline")
     assert "good_here=1" in line
     assert "panic_here" not in line
-    assert "gpuprov_boot" not in host.sh("grub-editenv list"), "GRUB starts its own default again"
+    assert "gpuprov.kept" in line
+    assert "gpuprov_boot=once" in host.sh("grub-editenv list"), "GRUB's own default is tried at the next boot"
     assert host.sh(CHOICE) == before
     machine.reboot(NAME)
-    assert "panic_here" not in host.sh("cat /proc/cmdline")
+    line = host.sh("cat /proc/cmdline")
+    assert "gpuprov.first" in line
+    assert "panic_here" not in line
+    host.sh("while systemctl is-active --quiet gpuprov-first-boot; do sleep 1; done")
+    assert "gpuprov_boot" not in host.sh("grub-editenv list")
     assert host.gpuprov("verify", {"good_here": "1"})[0] == 0
