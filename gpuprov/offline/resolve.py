@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.offline import transfer
 from gpuprov.offline.licences import licence
@@ -49,6 +50,9 @@ NAME = re.compile(r"[a-z0-9][A-Za-z0-9.+~_-]*\.deb")
 MOST = 16 << 30
 """Bytes that one host may hand over."""
 INDEX = "Packages"
+LARGEST = 64 << 20
+"""Bytes of an index."""
+NEEDED = ("Package", "Version", "Architecture", "Filename", "Size", "SHA256")
 
 
 def fetched(raw: RawHost, wanted: Wanted, folder: Path) -> None:
@@ -58,17 +62,17 @@ def fetched(raw: RawHost, wanted: Wanted, folder: Path) -> None:
     script = script.replace("@NAMES@", shlex.join(wanted.packages))
     with tempfile.TemporaryDirectory(prefix=".gpuprov-", dir=folder.parent) as scratch:
         kept = Path(scratch) / "archives.tar"
-        transfer.run(raw, script, kept=kept)
+        transfer.run(raw, script, kept=kept, most=MOST)
         try:
             with tarfile.open(kept, "r:", tarinfo=Member) as archive:
-                index = _unpacked(archive, folder)
-        except (tarfile.TarError, UnicodeDecodeError, EOFError) as error:
+                index, files = _unpacked(archive, folder)
+            fresh = judged(index, files)
+        except (tarfile.TarError, ValueError, EOFError) as error:
             raise GpuprovError(f"{raw.name}: what it handed over is no archive of packages: {error}") from error
     known = {stanza["Filename"]: stanza for stanza in stanzas(_text(folder / INDEX))}
-    fresh = {stanza["Filename"]: stanza for stanza in stanzas(index)}
     for name, stanza in fresh.items():
         file = folder / name.removeprefix("./")
-        if not file.is_file() or file.stat().st_size != int(stanza["Size"]) or sha256(file) != stanza["SHA256"]:
+        if file.stat().st_size != int(stanza["Size"]) or sha256(file) != stanza["SHA256"]:
             raise GpuprovError(f"{raw.name}: {name} is not what the host's index says of it", "make the bundle again")
         if name in known and known[name]["SHA256"] != stanza["SHA256"]:
             raise GpuprovError(
@@ -79,8 +83,9 @@ def fetched(raw: RawHost, wanted: Wanted, folder: Path) -> None:
     (folder / INDEX).write_text("".join(known[name][""] + "\n" for name in sorted(known)), encoding="utf-8")
 
 
-def _unpacked(archive: tarfile.TarFile, folder: Path) -> str:
-    index, total = "", 0
+def _unpacked(archive: tarfile.TarFile, folder: Path) -> tuple[str, set[str]]:
+    """The index, and the names of the packages, which are in the folder then."""
+    index, total, files = "", 0, set[str]()
     for member in archive:
         total += member.size
         if not member.isreg() or total > MOST or not (member.name == INDEX or NAME.fullmatch(member.name)):
@@ -88,12 +93,36 @@ def _unpacked(archive: tarfile.TarFile, folder: Path) -> str:
         data = archive.extractfile(member)
         assert data is not None
         if member.name == INDEX:
+            if member.size > LARGEST:
+                raise tarfile.TarError(f"its index has more than {LARGEST >> 20} MiB")
             index = data.read().decode()
             continue
+        files.add(member.name)
         with (folder / member.name).open("wb") as file:
             while block := data.read(1 << 20):
                 file.write(block)
-    return index
+    return index, files
+
+
+def judged(index: str, files: set[str]) -> dict[str, dict[str, str]]:
+    """The stanzas of an index by file: one for each package that came with it, and no field twice, of which apt reads the other one.
+
+    Raises ValueError."""
+    if re.search(r"[\x00\r]|^[ \t]+$", index, re.MULTILINE):
+        raise ValueError("its index has a line that readers take for an end, and others not")
+    found: dict[str, dict[str, str]] = {}
+    for stanza in stanzas(index):
+        name = stanza.get("Filename", "")
+        missing = [field for field in NEEDED if not stanza.get(field)]
+        names = [line.partition(":")[0].casefold() for line in stanza[""].split("\n") if line[:1] not in (" ", "\t")]
+        if missing or len(names) != len({*names}) or name in found or not reading.is_whole(stanza["Size"]):
+            raise ValueError(
+                f"its index says of {name[:80]!r} something twice, or not {', '.join(missing) or 'its size'}"
+            )
+        found[name] = stanza
+    if strange := {name.removeprefix("./") for name in found} ^ files:
+        raise ValueError(f"its index and its packages differ in {min(strange)[:80]!r}")
+    return found
 
 
 def packages(folder: Path) -> tuple[Package, ...]:
@@ -117,7 +146,7 @@ def packages(folder: Path) -> tuple[Package, ...]:
 def stanzas(text: str) -> Iterator[dict[str, str]]:
     """Fields of each package in an index; its whole text under the empty name. What continues a field is left out."""
     for stanza in re.split(r"\n{2,}", text.strip("\n")):
-        rows = (line.partition(":") for line in stanza.splitlines() if line[:1] not in (" ", "\t", ""))
+        rows = (line.partition(":") for line in stanza.split("\n") if line[:1] not in (" ", "\t", ""))
         fields = {name: value.strip() for name, _, value in rows}
         if fields:
             yield {**fields, "": stanza + "\n"}

@@ -240,6 +240,6 @@ IMAGES = Probe(
     )
     + "\nfi\ntrue",
     INITRAMFS.parse,
-    "lsinitramfs /boot/initrd.img-$(uname -r) | grep erdma || lsinitrd /boot/initramfs-$(uname -r).img | grep erdma",
+    "lsinitramfs /boot/initrd.img-$(uname -r) | grep erdma; lsinitrd /boot/initramfs-$(uname -r).img | grep erdma",
 )
 """Each initramfs, on hosts with gpuprov's eRDMA settings: whether erdma is inside, and with it gpuprov's options for it."""

@@ -46,5 +46,5 @@ p=$(systemctl show -p MainPID {UNIT} 2>/dev/null); p=${{p#MainPID=}}
 [ "${{p:-0}}" = 0 ] || ! grep -qz -x -e --no-persistence-mode "/proc/$p/cmdline" 2>/dev/null || echo "idle|$p"
 set -- /proc/driver/nvidia/gpus/*; [ -e "$1" ] && echo "gpus|$#" || echo 'gpus|0'""",
     parse,
-    f"systemctl cat {UNIT}; apt-cache policy {PACKAGE}",
+    f"systemctl cat {UNIT}; apt-cache policy {PACKAGE}; dnf info {PACKAGE}; zypper info {PACKAGE}",
 )

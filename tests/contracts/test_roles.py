@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Any
 import yaml
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.render.carried import carried
+from gpuprov.render.carried import carried, role_files
 
 ROOT = Path(__file__).parents[2]
 TASKS = sorted((ROOT / "roles").glob("*/tasks/**/*.yml"))
@@ -97,6 +98,24 @@ def test_what_a_role_looks_up_it_has() -> None:
         for kind, name in named.findall(path.read_text(encoding="utf-8")):
             found += 1
             assert f"{kind}s/{name}" in has, f"{path.relative_to(ROOT)} looks up {name}"
+    assert found
+
+
+def test_what_is_brought_to_a_host_its_role_has() -> None:
+    """`role_files` and `role_programs` name files of the role, its own or carried; a wrong one is found only on a host."""
+    wrong, found = [], 0
+    for path in sorted((ROOT / "gpuprov" / "capabilities").rglob("*.py")):
+        role = path.relative_to(ROOT / "gpuprov" / "capabilities").parts[0].removesuffix(".py")
+        words = [
+            node.value
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Constant)
+        ]
+        names = {word for word in words if isinstance(word, str) and re.fullmatch(r"[\w-]+\.(sh|py)", word)}
+        has = {Path(name).name for name in role_files(role)} if role in BY_NAME else names
+        wrong += [f"{path.relative_to(ROOT)}: {name}" for name in sorted(names - has)]
+        found += len(names)
+    assert not wrong
     assert found
 
 

@@ -146,5 +146,9 @@ def test_one_cause_is_one_finding_in_every_report() -> None:
     root = ElementTree.fromstring(junit.render(rows))
     assert (root.get("failures"), root.get("errors"), root.get("skipped")) == ("4", "0", "6")
     assert next(one.get("message") for one in root.iter("skipped")) == "follows from nvidia_driver.loaded: no mig.mode"
+    alone = [failed("a", "nvidia_driver.loaded"), failed("a", "mig.mode", "nvidia_driver.loaded")]
+    assert " and 1     that follows: mig.mode\n" in text.render(alone)
+    assert text.render(alone).endswith("not as wanted: 1 host, 1 failed, 1 that follows\n")
+    assert "<summary>and 1 that follows</summary>" in html.render(alone)
     assert next_boot(rows)["b"].reasons == ("nvidia_driver.loaded fails now and a reboot does not fix it",)
     assert verdict(rows) == "not as wanted"

@@ -15,7 +15,8 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     package,
     rules,
 )
-from gpuprov.probe import fabric, pci
+from gpuprov.probe import fabric, pci, system
+from gpuprov.probe.family import words
 from gpuprov.shared import resolve
 from gpuprov.shared.followers import LIBRARIES
 
@@ -27,7 +28,8 @@ WHOLE = "fix the package database, then gpuprov apply"
     "fabric_manager.query_library",
     *(*DRIVER_PROBES, pci.NVIDIA_FUNCTIONS, fabric.PACKAGES, fabric.LIBRARIES),
     fields=("query_library",),
-    evidence="ldconfig -p | grep -E 'nscq|nvsdm'; dpkg -l 'libnvidia-nscq*' 'libnvsdm*'; cat /proc/driver/nvidia/version",
+    evidence="ldconfig -p | grep -E 'nscq|nvsdm'; dpkg -l 'libnvidia-nscq*' 'libnvsdm*'; rpm -qa 'libnvidia-nscq*' 'libnvsdm*'; "
+    "cat /proc/driver/nvidia/version",
 )
 def query_library(ctx: Ctx) -> Outcome:
     """The library that DCGM reads this board's NVSwitches by is installed in the driver's version, and the dynamic linker finds that
@@ -59,7 +61,8 @@ def query_library(ctx: Ctx) -> Outcome:
         )
     first = found[0]
     if first.version and first.version != driver:
-        hint = f"another installation's library lies before the package's: dpkg -S {first.path}, or rpm -qf"
+        owner = words(ctx.facts.get(system.OS_RELEASE)).owner
+        hint = f"{owner} {first.path}; another installation's library lies before the package's"
         return fail(expected, f"{first.path} is of version {first.version}", hint)
     return ok(f"{mine.name} {mine.version}, {first.path}", expected)
 
