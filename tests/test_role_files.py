@@ -28,16 +28,25 @@ def desired(place: Path) -> dict[str, dict[str, Any]]:
         "kernel": {
             "program": {f"{place}/governor.sh": "governor.sh"},
             "files": {f"{place}/modules.conf": "ib_umad\n"},
-            **{"absent": [], "disabled": [], "reboot": ""},
+            "absent": [],
+            "disabled": [],
+            "reboot": "",
         },
         "rdma": {
             "program": {f"{place}/soft.sh": "soft.sh"},
             "files": {},
-            **{"absent": [f"{place}/old.conf"], "off": ["old.service"], "initramfs": False, "ofed": {"asked": False}},
+            "absent": [f"{place}/old.conf"],
+            "off": ["old.service"],
+            "initramfs": False,
+            "ofed": {"asked": False},
         },
         "gpudirect_rdma": {
             "files": {f"{place}/peer.service": "[Unit]\n"},
-            **{"dead": "", "disabled": [], "absent": [], "enabled": ["peer.service"], "reboot": ""},
+            "dead": "",
+            "disabled": [],
+            "absent": [],
+            "enabled": ["peer.service"],
+            "reboot": "",
         },
     }
 

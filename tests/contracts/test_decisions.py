@@ -59,8 +59,6 @@ MAY: dict[str, str] = {
     "(host_lock.run | default(gpuprov_run | default({}), true)).run | default('')": "the run that has the lock, as above",
     "host_failed is not defined or gpuprov_act | int < 2": "an act that failed before anything changed leaves the node as it was",
     "host_lock.run | default(gpuprov_run | default({}))": "act 4 takes the lock of act 1 again",
-    "host_failed is not defined or gpuprov_act | int < 2": "whether the play itself failed, and where: act 1 changes nothing",
-    "(host_lock.run | default(gpuprov_run | default({}), true)).run | default('')": "the run, by its lock or by its options",
     "host_failed.msg | default('the act failed')": "what Ansible caught may have no message",
 }  # fmt: skip
 FACTS = {
