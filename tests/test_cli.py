@@ -150,7 +150,7 @@ def test_the_inventory_is_found_without_an_argument(good: Path, tmp_path: Path) 
 def test_an_unknown_capability_in_only(good: Path) -> None:
     done = gpuprov("verify", good, "--only", "novueau")
     assert done.returncode == 2
-    assert 'there is no capability "novueau"' in done.stderr
+    assert 'there is no capability "novueau"; did you mean "nouveau"?' in done.stderr
 
 
 def test_render_and_explain_and_catalog(good: Path, tmp_path: Path) -> None:

@@ -285,5 +285,9 @@ def only(text: str | None) -> frozenset[str] | None:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in known:
-            raise click.UsageError(f'--only: there is no capability "{name}"; allowed: {", ".join(known)}')
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, known, n=1, cutoff=0.75)
+            told = f'did you mean "{near[0]}"?' if near else f"allowed: {', '.join(known)}"
+            raise click.UsageError(f'--only: there is no capability "{name}"; {told}')
     return frozenset(names)

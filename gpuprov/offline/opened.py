@@ -43,12 +43,7 @@ def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
         raise GpuprovError(f"{folder}: {error.message}", f"{TRUST}; {AGAIN}") from error
     except OSError as error:
         raise GpuprovError(f"{folder} is no bundle: {place}: {error.strerror}", AGAIN) from error
-    try:
-        manifest = msgspec.convert(reading.json(data.decode()), Manifest)
-    except (reading.Unreadable, msgspec.ValidationError, ValueError) as error:
-        raise GpuprovError(
-            f"{folder} is signed, and no bundle of packages: {error}", "a bundle of --pull is for hosts that pull"
-        ) from error
+    manifest = read(data, folder)
     if manifest.gpuprov_bundle != FORMAT:
         raise GpuprovError(
             f"{folder} has format {manifest.gpuprov_bundle}, this gpuprov reads {FORMAT}",
@@ -59,6 +54,16 @@ def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
         raise GpuprovError(f"{folder} expired at {manifest.expires_at}; it is {told}", f"correct the clock, or {AGAIN}")
     _whole(folder, manifest)
     return manifest
+
+
+def read(data: bytes, folder: Path) -> Manifest:
+    """What was signed, as a manifest. Raises GpuprovError."""
+    try:
+        return msgspec.convert(reading.json(data.decode(), MOST), Manifest)
+    except (reading.Unreadable, msgspec.ValidationError, ValueError) as error:
+        raise GpuprovError(
+            f"{folder} is signed, and no bundle of packages: {error}", "a bundle of --pull is for hosts that pull"
+        ) from error
 
 
 def _whole(folder: Path, manifest: Manifest) -> None:

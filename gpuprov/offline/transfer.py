@@ -50,7 +50,12 @@ def run(raw: RawHost, script: str, *, given: Path | None = None, kept: Path | No
     late, tail = threading.Event(), bytearray()
     try:
         with subprocess.Popen(argv(raw, script), stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-            timer = threading.Timer(LIMIT, lambda: (late.set(), child.kill()))
+
+            def give_up() -> None:
+                late.set()
+                child.kill()
+
+            timer = threading.Timer(LIMIT, give_up)
             errors = threading.Thread(target=_last_words, args=(child.stderr, tail), daemon=True)
             timer.start()
             errors.start()

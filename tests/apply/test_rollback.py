@@ -14,7 +14,7 @@ from gpuprov.gather.children import Ended
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import RawHost
 
-GOOD = {"nvidia_driver": {"version": "535.261.03"}}
+GOOD: dict[str, object] = {"nvidia_driver": {"version": "535.261.03"}}
 HOSTILE: tuple[Any, ...] = (
     {},
     {"no_such": {}},

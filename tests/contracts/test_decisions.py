@@ -35,6 +35,7 @@ MAY: dict[str, str] = {
     "gpuprov_drain_command | default('', true) == ''": "an option of the run",
     "gpuprov_drain_command | default('', true) != ''": "an option of the run",
     "gpuprov_act_last | default('') == 'prepare'": "an option of the run",
+    "gpuprov_on_failure | default('nothing') == 'rollback'": "the word of the spec",
     "gpuprov_reboot == 'if-needed'": "the word of the spec as the module takes it",
     "gpuprov_act | int > 1": "each play's own number",
     "not (ansible_check_mode and __nvidia_driver_folder is changed)": "check mode has not made the folder that copy needs",

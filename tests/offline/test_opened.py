@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError, UnreachableError
-from gpuprov.offline import opened, placed
+from gpuprov.offline import opened, placed, transfer
 from gpuprov.offline.model import BOM, MANIFEST
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.model import RawHost
@@ -151,7 +151,7 @@ def test_a_host_that_cannot_have_it_costs_only_itself(tmp_path: Path, monkeypatc
             raise GpuprovError("gpu2: it sent more than 65536 bytes")
         return "there\n"
 
-    monkeypatch.setattr(placed.transfer, "run", run)
+    monkeypatch.setattr(transfer, "run", run)
     kept, without = placed.place(made.place, manifest, [good, floods, away], repositories)
     assert [raw.name for raw, _ in kept] == ["gpu0", "gpu3"]
     assert set(without) == {"gpu2"}

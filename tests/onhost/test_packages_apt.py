@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost.packages import actions, apt_settings
+from gpuprov.onhost.packages import actions, apt, apt_settings
 from gpuprov.onhost.packages.apt import Apt
 from gpuprov.onhost.packages.model import Pin, Refused, Settings, Transaction
 from tests.here import program
@@ -127,6 +127,26 @@ def test_a_trial_in_words_that_all_managers_have(folder: Path) -> None:
     )
     problem = Apt(Settings()).attempt(Transaction("it", ("libcuda1",))).problem
     assert problem == "The following packages have unmet dependencies: E: held broken packages"
+
+
+def test_what_stands_in_the_way_is_told_before_what_is_there_already() -> None:
+    """As apt 2.6 says it of a held package that conflicts: the sentence that names both comes last."""
+    said = (
+        *(
+            f"{name} is already the newest version (535.1-1)."
+            for name in ("libnvidia-cfg1", "nvidia-smi", "nvidia-cuda-mps")
+        ),
+        "Some packages could not be installed. This may mean that you have",
+        "requested an impossible situation or if you are using the unstable",
+        "distribution that some required packages have not yet been created",
+        "or been moved out of Incoming.",
+        "The following information may help to resolve the situation:",
+        "",
+        "The following packages have unmet dependencies:",
+        " blocker : Conflicts: libcuda1 but 535.1-1 is to be installed",
+    )
+    assert apt._why(said) == f"{apt.UNMET} blocker : Conflicts: libcuda1 but 535.1-1 is to be installed."
+    assert apt._why(said[:4]) == "Some packages could not be installed. This may mean that you have"
 
 
 def test_a_program_that_is_not_there_or_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
