@@ -6,10 +6,11 @@ Here on stand-ins of the programs; tests/onhost/test_packages_hosts.py has the r
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gpuprov.onhost.packages import apt, apt_settings
+from gpuprov.onhost.packages import actions, apt, apt_settings
 from gpuprov.onhost.packages.apt import Apt
 from gpuprov.onhost.packages.model import Pin, Refused, Settings, Transaction
 from tests.here import program
@@ -154,3 +155,41 @@ def test_a_program_that_is_not_there_or_fails(folder: Path, monkeypatch: pytest.
         Apt(Settings()).read([])
     monkeypatch.setenv("PATH", str(folder / "nowhere"))
     assert Apt(Settings()).attempt(Transaction("it", ("a",))).problem.strip() == "apt-get: No such file or directory"
+
+
+class Lists:
+    """A package manager that fetches lists, or cannot."""
+
+    def __init__(self, problem: str = "") -> None:
+        self.problem, self.fetched = problem, 0
+
+    def fetch(self, _source: str) -> None:
+        self.fetched += 1
+        if self.problem:
+            raise Refused(self.problem)
+
+
+def test_a_source_comes_with_its_lists_or_not_at_all(tmp_path: Path) -> None:
+    place = tmp_path / "non-free.sources"
+    asked: dict[str, Any] = {
+        "of": "Debian's",
+        "source": "non-free",
+        "sources": {str(place): "Types: deb\n"},
+        "hint": "try again",
+    }
+    good, bad = Lists(), Lists("404 Not Found")
+    assert actions.fetch(good, asked, True)["changed"]  # type: ignore[arg-type]
+    assert (good.fetched, place.exists()) == (0, False)
+    with pytest.raises(Refused, match=r"^Debian's: .*taken away again: 404 Not Found\. Fix: try again$"):
+        actions.fetch(bad, asked, False)  # type: ignore[arg-type]
+    assert not place.exists()
+    assert actions.fetch(good, asked, False)["changes"] == [str(place)]  # type: ignore[arg-type]
+    assert not actions.fetch(good, asked, False)["changed"]  # type: ignore[arg-type]
+    assert good.fetched == 2, "a run that was cut off may have left it without lists"
+    with pytest.raises(Refused, match="left as it was: 404"):
+        actions.fetch(bad, asked, False)  # type: ignore[arg-type]
+    assert place.read_text() == "Types: deb\n"
+    place.unlink()
+    place.mkdir()
+    with pytest.raises(Refused, match="is a folder, where gpuprov keeps a file"):
+        actions.fetch(good, asked, False)  # type: ignore[arg-type]
