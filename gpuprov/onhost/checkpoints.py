@@ -26,7 +26,6 @@ TARGET = f"{FOLDER}/target.json"
 """The checkpoint that a rollback has begun to go back to, until one has ended."""
 LAST = f"{FOLDER}/last.json"
 """The checkpoint that the host was at, when verify was last green."""
-FIRST_BOOT = "/var/lib/gpuprov/first_boot.json"
 MARK = "/var/lib/gpuprov/applying.json"
 ARCHIVES = "/var/cache/apt/archives"
 SOURCE = "/etc/apt/sources.list.d/gpuprov-kept.sources"
@@ -77,19 +76,10 @@ def end(asked: Mapping[str, Any]) -> dict[str, Any]:
     _withdraw()
     if asked.get("there"):
         write(LAST, json.dumps({"run": _name(asked["there"])}) + "\n", 0o600)
-        _settle()
     if asked.get("over") and not os.path.exists(MARK):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(TARGET)
     return {}
-
-
-def _settle() -> None:
-    """Where GRUB starts what was before a boot that failed, it does so by the rollback's word from now on."""
-    with contextlib.suppress(FileNotFoundError):
-        with open(FIRST_BOOT, encoding="utf-8") as file:
-            known = json.load(file)
-        write(FIRST_BOOT, json.dumps({**known, "settled": True, "found": ""}) + "\n", 0o600)
 
 
 def _packages() -> tuple[dict[str, str], dict[str, str], list[str]]:

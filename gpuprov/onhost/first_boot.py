@@ -14,6 +14,7 @@ import shutil
 import time
 
 from . import first_boot_judge as judge
+from . import reasons
 from .first_boot_judge import BACK, ENVIRONMENT, FIRST, FOLDER, GRUB, KEPT, ONCE, ROOT, STATE, VARIABLE
 
 ENTRY = FOLDER + "/boot.cfg"
@@ -103,6 +104,8 @@ def keep(run: str) -> str:
     if why:
         return why
     state = judge.record()
+    if state.get("off") and KEPT in judge.words_of_boot(own=True):
+        reasons.keep("host", "the host runs as it was before a boot that failed, without the NVIDIA driver")
     if state.get("boot_id") == judge.text_of("/proc/sys/kernel/random/boot_id") or judge.counted():
         return ""  # kept in this boot before something was changed, or it is not known to be good
     kernel = judge.text_of("/proc/sys/kernel/osrelease")
@@ -181,8 +184,9 @@ def came_up() -> str:
     if not state or (KEPT not in judge.words_of_boot(own=True) and not judge.counted()):
         return ""
     if KEPT in judge.words_of_boot(own=True):
-        if state.get("stays"):
-            return ""  # where a rollback was to go
+        if state.get("stays"):  # where a rollback was to go
+            judge.settle()
+            return ""
         without = ", without the NVIDIA driver, which was another before" if state.get("off") else ""
         return (
             f"the host did not come up with what this run changed ({state.get('tried') or 'the new kernel'} was to start): "
@@ -197,6 +201,13 @@ def came_up() -> str:
             break
         time.sleep(1)
     return f"the boot is not a good one: {judge.record().get('found') or 'it was not judged'}. The next one starts what was before"
+
+
+def no_reboot() -> None:
+    """Nothing was changed that a boot could fail of, or a rollback has taken it back."""
+    if os.path.exists(ROLLBACK):
+        judge.settle()
+    judge.drop()
 
 
 def _loaded() -> str:

@@ -40,8 +40,8 @@ def judge() -> str:
         return "no boot is counted"
     if KEPT in words_of_boot(own=True):
         if known.get("settled") and not newer(known["kernel"]):
-            _forget()
-            return "the kernel that did not come up is gone: GRUB's own default starts from now on"
+            settle()
+            return "the kernel that did not come up is gone: the next boot starts GRUB's own default, and is counted"
         return "started as it was before: what was changed did not come up"
     if FIRST[0] not in words_of_boot(own=True):
         return "this is no first boot: somebody chose the entry"
@@ -57,6 +57,19 @@ def judge() -> str:
     os.sync()
     run(["systemctl", "reboot", "--force"])
     return said
+
+
+def settle() -> None:
+    """A rollback has taken back what is booted, while GRUB starts what was kept.
+
+    The next boot, whoever does it, is the first one of GRUB's own default again. Where that is a newer kernel, which did not come up,
+    the host stays with what was kept until that kernel is gone.
+    """
+    known = record()
+    if known and counted() == BACK:
+        write(STATE, json.dumps({**known, "settled": True, "found": ""}) + "\n", 0o600)
+        if not newer(known["kernel"]):
+            call(["grub-editenv", ENVIRONMENT, "set", f"{VARIABLE}={ONCE}"])
 
 
 def _complete() -> str:

@@ -60,8 +60,10 @@ def read(
     only: frozenset[str] | None = None,
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
+    each: Callable[[str, Reading], None] | None = None,
 ) -> dict[str, Reading]:
-    """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay)."""
+    """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading as
+    soon as it is there, one at a time."""
     asked = [
         (raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *PROBES, house.LOCK, CHECKPOINTS])))
         for raw, spec in pairs
@@ -74,6 +76,8 @@ def read(
             readings[name] = Reading(Facts({}), (), found)
         else:
             readings[name] = Reading(found.only(KEPT), tuple(evaluate(specs[name], found, moments, only=only)))
+        if each:
+            each(name, readings[name])
         if on_done:
             on_done(name)
 

@@ -61,7 +61,7 @@ def main() -> None:
         elif state == "counted":
             why = first_boot.count(inspect.getsource(first_boot_judge), sys.executable)
         elif state == "dropped":
-            first_boot_judge.drop()
+            first_boot.no_reboot()
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
         module.fail_json(msg=f"the first boot cannot be counted: {error}")
     module.exit_json(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,13 @@ def boots(counted: str = "", *, lvm: bool = False, watchdog: str = "0", **state:
     return {"first_boot": f"{said}state={json.dumps(state) if state else ''}\nwatchdog={watchdog}\n"}
 
 
-BEFORE = {"run": "a1b2", "kernel": "6.1.0-47-amd64", "tried": "6.1.0-48-amd64", "off": True, "words": ["quiet"]}
+BEFORE: dict[str, Any] = {
+    "run": "a1b2",
+    "kernel": "6.1.0-47-amd64",
+    "tried": "6.1.0-48-amd64",
+    "off": True,
+    "words": ["quiet"],
+}
 ROWS = [
     Row("boots are not counted", "host.first_boot", House(), boots(lvm=True), "n/a"),
     Row("a boot that hangs is nobody's", "host.first_boot", GOES_BACK, boots(), "pass", "no watchdog resets a host"),

@@ -18,11 +18,10 @@ from gpuprov.simulate.description import Description
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-first-boot"
 DESCRIPTION = Description(kind="machine", memory=1024)
-PANICS = """#!/bin/sh
-# Of this test: the first boot with what the second apply sets does not come up.
-case "$(cat /proc/cmdline)" in *panic_here=1*) echo "gpuprov test: a broken initramfs" >/dev/console; panic "broken" ;; esac
-"""
-CHOICE = "grep -E '^(next_entry|saved_entry)=' /boot/grub/grubenv; grep GRUB_DEFAULT /etc/default/grub; true"
+CHOICE = "grep -E '^(next_entry|saved_entry)=' /boot/grub/grubenv; grep GRUB_DEFAULT /etc/default/grub || true"
+GOOD: dict[str, Any] = {"sysctl": {"vm.swappiness": 11}}
+PANICS: dict[str, Any] = {**GOOD, "command_line": {"rdinit": "/nothing", "root": "/dev/nothing"}}
+"""Neither an initramfs that starts nor a root file system: the kernel panics."""
 
 
 class Machine:
@@ -34,10 +33,10 @@ class Machine:
     def sh(self, script: str) -> str:
         return hosts.run(NAME, script)
 
-    def gpuprov(self, command: str, words: dict[str, str], *more: str) -> tuple[int, Any]:
-        """Exit code and JSON with these on the command line."""
+    def gpuprov(self, command: str, kernel: dict[str, Any], *more: str) -> tuple[int, Any]:
+        """Exit code and JSON with this block of the kernel."""
         told = yaml.safe_load((self.folder / "inventory.yaml").read_text(encoding="utf-8"))
-        spec = {"kernel": {"command_line": words}, "reboot": "if-needed", "on_failure": "rollback"}
+        spec = {"kernel": kernel, "reboot": "if-needed", "on_failure": "rollback"}
         told["all"]["vars"] = {"gpuprov": spec}
         place = self.folder / f"{command}.yaml"
         place.write_text(yaml.safe_dump(told), encoding="utf-8")
@@ -48,7 +47,7 @@ class Machine:
             check=False,
             timeout=2400,
         )
-        print(command, words, ran.returncode, ran.stdout, ran.stderr)
+        print(command, kernel, ran.returncode, ran.stdout, ran.stderr)
         assert ran.stdout, ran.stderr
         return ran.returncode, json.loads(ran.stdout)
 
@@ -63,31 +62,14 @@ def _host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         hosts.down(NAME)
 
 
-def test_a_good_first_boot_leaves_nothing_behind(host: Machine) -> None:
-    before = host.sh(CHOICE)
-    code, told = host.gpuprov("apply", {"good_here": "1"}, "--yes")
+def test_a_boot_that_panics_is_undone_by_grub_and_then_by_rollback(host: Machine) -> None:
+    choice = host.sh(CHOICE)
+    code, told = host.gpuprov("apply", GOOD, "--yes")
     assert code == 0, told
-    line = host.sh("cat /proc/cmdline")
-    assert "good_here=1" in line
-    assert "gpuprov.first panic=30" in line, "the boot was counted"
-    assert host.sh("cat /proc/sys/kernel/panic").strip() == "0", "as the site has it"
-    assert "gpuprov_boot" not in host.sh("grub-editenv list")
-    assert host.sh("ls /boot/grub/gpuprov 2>/dev/null || true") == ""
-    assert host.sh(CHOICE) == before
-    machine.reboot(NAME)
-    assert "gpuprov.first" not in host.sh("cat /proc/cmdline"), "only the first boot is counted"
-
-
-def test_a_boot_that_fails_is_undone_by_grub_and_then_by_rollback(host: Machine) -> None:
-    before = host.sh(CHOICE)
-    host.sh(
-        f"cat > /etc/initramfs-tools/scripts/init-premount/zz-test <<'END'\n{PANICS}END\n"
-        "chmod 755 /etc/initramfs-tools/scripts/init-premount/zz-test; sed -i '2i . /scripts/functions' "
-        "/etc/initramfs-tools/scripts/init-premount/zz-test; update-initramfs -u >&2; sync"
-    )
-    machine.reboot(NAME)  # what is kept must have been booted
+    assert host.sh("ls /boot/grub/gpuprov 2>/dev/null || true") == "", "no boot was to come"
     first = host.sh("cat /proc/sys/kernel/random/boot_id")
-    code, told = host.gpuprov("apply", {"good_here": "1", "panic_here": "1"}, "--yes")
+
+    code, told = host.gpuprov("apply", PANICS, "--yes")
     (row,) = told["hosts"]
     assert code == 3, told
     assert "did not come up with what this run changed" in row["message"], row
@@ -95,10 +77,17 @@ def test_a_boot_that_fails_is_undone_by_grub_and_then_by_rollback(host: Machine)
     assert row["rolled_back"].endswith("verify is green"), row
     assert host.sh("cat /proc/sys/kernel/random/boot_id") != first
     line = host.sh("cat /proc/cmdline")
-    assert "good_here=1" in line
-    assert "panic_here" not in line
-    assert "gpuprov_boot" not in host.sh("grub-editenv list"), "GRUB starts its own default again"
-    assert host.sh(CHOICE) == before
+    assert "gpuprov.kept" in line
+    assert "rdinit" not in line
+    assert "gpuprov_boot=once" in host.sh("grub-editenv list"), "GRUB's own default is tried at the next boot"
+    assert host.sh(CHOICE) == choice
+
     machine.reboot(NAME)
-    assert "panic_here" not in host.sh("cat /proc/cmdline")
-    assert host.gpuprov("verify", {"good_here": "1"})[0] == 0
+    line = host.sh("cat /proc/cmdline")
+    assert "gpuprov.first panic=30" in line, "a first boot, and a good one"
+    assert "rdinit" not in line
+    host.sh("while systemctl is-active --quiet gpuprov-first-boot; do sleep 1; done")
+    assert "gpuprov_boot" not in host.sh("grub-editenv list")
+    assert host.sh("ls /boot/grub/gpuprov 2>/dev/null || true") == ""
+    assert host.sh("cat /proc/sys/kernel/panic").strip() == "0", "as it was before"
+    assert host.sh(CHOICE) == choice

@@ -19,7 +19,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "POOL": tmp_path / "packages",
         "TARGET": folder / "target.json",
         "LAST": folder / "last.json",
-        "FIRST_BOOT": tmp_path / "first_boot.json",
     }
     for name, path in {**names, "MARK": tmp_path / "applying.json", "SOURCE": tmp_path / "kept.sources"}.items():
         monkeypatch.setattr(checkpoints, name, str(path))
@@ -54,10 +53,7 @@ def test_where_a_rollback_goes_is_noted_until_it_is_there(place: Path) -> None:
     checkpoints.end({"over": True, "there": ""})
     assert json.loads((place / "target.json").read_text()) == {"run": "a"}, "an apply is half-way here"
     mark.unlink()
-    first_boot = Path(checkpoints.FIRST_BOOT)
-    first_boot.write_text('{"run": "r", "settled": false}')
     checkpoints.end({"over": True, "there": "a"})
-    assert json.loads(first_boot.read_text())["settled"], "where GRUB starts what was before, it goes on doing so"
     assert not (place / "target.json").exists()
     assert json.loads((place / "last.json").read_text()) == {"run": "a"}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost import first_boot, first_boot_judge
+from gpuprov.onhost import first_boot, first_boot_judge, reasons
 
 OLD, NEW = "6.1.0-47-amd64", "6.1.0-48-amd64"
 LINE = f"BOOT_IMAGE=/vmlinuz-{OLD} root=UUID=1 ro quiet"
@@ -28,6 +28,7 @@ class Host:
         self.code, self.judge = first_boot, first_boot_judge
         monkeypatch.setattr(self.judge, "run", self.program)
         monkeypatch.setattr("shutil.which", lambda name: f"/usr/sbin/{name}")
+        monkeypatch.setattr(reasons, "FOLDER", f"{root}/run/reasons")
         monkeypatch.setattr("os.sync", lambda: None)
         monkeypatch.setattr("time.sleep", lambda _: None)
         monkeypatch.setattr(self.judge, "PATIENCE", 0.05)
@@ -162,6 +163,7 @@ def test_a_host_that_is_back_says_so_and_stays_back(host: Host) -> None:
     assert "without the NVIDIA driver" in told
     assert "gpuprov rollback" in told
     assert host.code.keep("r2") == ""
+    assert "without the NVIDIA driver" in host.read("/run/reasons/host"), "only a reboot brings the driver back"
     assert host.state["run"] == "r1", "what is not known to be good is not kept in the place of what is"
     host.judge.drop()
     assert host.state["run"] == "r1"
@@ -178,10 +180,11 @@ def test_a_rollback_stays_with_the_kernel_that_works(host: Host) -> None:
     assert "blacklist" not in host.read("/boot/grub/gpuprov/boot.cfg")
     host.boots("fourth", "root=UUID=1 ro quiet gpuprov.kept")
     assert host.code.came_up() == "", "that is where it was to go"
-    host.write("/var/lib/gpuprov/first_boot.json", json.dumps({**host.state, "settled": True}))  # by checkpoints.end
+    assert (host.counted, host.state["settled"]) == ("back", True)
+    assert "started as it was before" in host.judge.judge()
     (host.root / f"boot/vmlinuz-{NEW}").unlink()
     assert "is gone" in host.judge.judge()
-    assert host.counted == ""
+    assert host.counted == "once", "what was never booted is tried once"
 
 
 def test_a_rollback_on_the_same_kernel_starts_the_sites_default_again(host: Host) -> None:
@@ -192,6 +195,22 @@ def test_a_rollback_on_the_same_kernel_starts_the_sites_default_again(host: Host
     host.module = "535.1 AAA"
     host.code.count("# the program", "/usr/bin/python3")
     assert host.counted == "once"
+
+
+def test_a_rollback_without_a_reboot_has_the_next_boot_counted(host: Host) -> None:
+    """It took back what was written: the kept state runs already."""
+    host.changed()
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("third", "root=UUID=1 ro quiet gpuprov.kept")
+    host.code.no_reboot()
+    assert host.counted == "back", "an apply takes nothing back"
+    host.write("/var/lib/gpuprov/checkpoints/target.json", "{}")
+    host.code.no_reboot()
+    assert host.counted == "once"
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("fourth", f"{LINE} gpuprov.first panic=30")
+    assert host.judge.judge() == "a good first boot"
+    assert host.counted == ""
 
 
 def test_a_driver_that_answers_no_more_is_no_good_boot(host: Host) -> None:
