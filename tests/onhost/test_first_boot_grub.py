@@ -30,7 +30,12 @@ else
 fi
 menuentry 'Debian' --id simple { true }
 """
-END = '\necho "RESULT default=$default first=$gpuprov_first boot=$gpuprov_boot END"\nexit\n'
+END = """
+function words { echo "RESULT default=$default words=$# first=$gpuprov_first boot=$gpuprov_boot END"; }
+words /vmlinuz ro $gpuprov_first
+exit
+"""
+"""`words`: as `linux` gets them from a line of the menu, to which the file in /etc/default/grub.d adds the variable."""
 
 
 class Grub:
@@ -66,20 +71,27 @@ class Grub:
 
 def test_the_new_state_starts_once_and_then_what_was_kept(tmp_path: Path) -> None:
     grub = Grub(tmp_path, f"{VARIABLE}={ONCE}")
-    assert grub.boot() == "default=simple first=gpuprov.first panic=30 boot=back"
-    assert grub.boot() == "default=gpuprov-kept first= boot=back", "nobody called the first boot a good one"
-    assert grub.boot() == "default=gpuprov-kept first= boot=back"
+    assert grub.boot() == "default=simple words=4 first=gpuprov.first panic=30 boot=back"
+    assert grub.boot() == "default=gpuprov-kept words=2 first= boot=back", "nobody called the first boot a good one"
+    assert grub.boot() == "default=gpuprov-kept words=2 first= boot=back"
 
 
 def test_the_sites_default_starts_where_no_boot_is_counted(tmp_path: Path) -> None:
-    assert Grub(tmp_path).boot() == "default=simple first= boot="
+    assert Grub(tmp_path).boot() == "default=simple words=2 first= boot="
 
 
 def test_without_the_files_of_gpuprov_the_sites_default_starts(tmp_path: Path) -> None:
-    assert Grub(tmp_path, f"{VARIABLE}={BACK}", entry=False).boot() == "default=simple first= boot=back"
+    assert Grub(tmp_path, f"{VARIABLE}={BACK}", entry=False).boot() == "default=simple words=2 first= boot=back"
+
+
+def test_the_words_come_into_the_menu_as_a_variable() -> None:
+    """The file is read by a shell, as update-grub does; what GRUB is to fill in must come through."""
+    script = f"GRUB_CMDLINE_LINUX='console=ttyS0'\n{first_boot.WORDS_TEXT}printf %s \"$GRUB_CMDLINE_LINUX\""
+    ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout == "console=ttyS0 $gpuprov_first"
 
 
 def test_grub_reboot_has_its_way(tmp_path: Path) -> None:
     grub = Grub(tmp_path, f"{VARIABLE}={BACK}", "next_entry=other")
-    assert grub.boot() == "default=other first= boot=back"
-    assert grub.boot() == "default=gpuprov-kept first= boot=back"
+    assert grub.boot() == "default=other words=2 first= boot=back"
+    assert grub.boot() == "default=gpuprov-kept words=2 first= boot=back"
