@@ -84,6 +84,8 @@ def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
             console.warning(f"not free, {one.key}: {one.told} ({one.source})")
     for each in made.manifest.repositories:
         console.progress(f"{each.folder}: {len(each.packages)} packages")
+    if made.kept:
+        console.progress(f"{made.kept} files are those of the bundle before, and were not fetched again")
     size = sum(file.size for file in made.manifest.files.values())
     console.progress(
         f"{chosen.out}: {size / 1e6:.0f} MB, for {len(made.manifest.specs)} specs; expires at {made.manifest.expires_at}"

@@ -175,6 +175,7 @@ def _with_packages(fleet: Fleet, given: dict[str, Any]) -> Fleet:
 
     manifest = opened.opened(given["bundle"], given["signers"])
     repositories = opened.matching(manifest, fleet.pairs, given["forks"] or 0)
+    opened.keep_keys(given["bundle"], manifest)
     console.progress(f"{given['bundle']}: signed, whole, of {manifest.made_at}; carried to {len(repositories)} hosts")
     return msgspec.structs.replace(fleet, pairs=placed.place(given["bundle"], manifest, fleet.pairs, repositories))
 

@@ -29,7 +29,7 @@ DRIVER = Licence(
     key="nvidia-driver",
     told="may be deployed on infrastructure that you own or lease, and handed on unmodified together with its licence",
     source="https://www.nvidia.com/en-us/drivers/nvidia-license/linux/",
-    names=r"(lib)?nvidia-.*|libcuda1|libcuda1-.*|libnvcuvid1|libnvoptix1|nvlsm|xserver-xorg-video-nvidia.*|firmware-nvidia-.*",
+    names=r"(lib)?nvidia-(?!container).*|libcuda1|libcuda1-.*|libnvcuvid1|libnvoptix1|nvlsm|xserver-xorg-video-nvidia.*|firmware-nvidia-.*|kmod-nvidia-.*",
 )
 SDK = Licence(
     key="nvidia-sdk",
@@ -55,8 +55,8 @@ def licence(name: str, section: str) -> Licence:
     area = section.partition("/")[0] if "/" in section else "main"
     if area in NOT_FREE:
         return known or UNKNOWN
-    # NVIDIA's own repository has no areas: its packages stand in sections as Debian's main does.
-    return SDK if known is SDK else FREE
+    # NVIDIA's own repositories have no areas: their packages stand in sections as Debian's main does.
+    return known or FREE
 
 
 def judge(packages: Iterable[tuple[str, str]], accepted: Collection[str]) -> list[str]:
