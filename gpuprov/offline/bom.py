@@ -7,10 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 from gpuprov import __version__
-from gpuprov.offline.licences import ALL
+from gpuprov.catalog.licences import source
+from gpuprov.offline.licences import FREE, classes
 from gpuprov.offline.model import Named, Package, Repository
-
-TOLD = {one.key: one for one in ALL}
 
 
 def bom(repositories: tuple[Repository, ...], downloads: tuple[Named, ...], made_at: str) -> dict[str, Any]:
@@ -48,9 +47,9 @@ def _component(one: Repository, package: Package) -> dict[str, Any]:
         "purl": purl,
         "hashes": [{"alg": "SHA-256", "content": package.sha256}],
     }
-    if package.licence != "free":
-        about = TOLD[package.licence]
-        row["licenses"] = [{"license": {"name": f"{about.key}: {about.told}", "url": about.source}}]
+    if package.licence != FREE:
+        about = classes()[package.licence]
+        row["licenses"] = [{"license": {"name": f"{about.key}: {about.told}", "url": source(about)}}]
     return row
 
 

@@ -11,12 +11,15 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 from click.testing import CliRunner
 
 from gpuprov import assets, inventory
+from gpuprov.catalog.licences import source
 from gpuprov.cli import cli
+from gpuprov.cli.bundle import bundle
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.script import with_environment
 from gpuprov.offline import bundles, licences, opened, placed, repository, resolve, transfer, wanted
@@ -53,11 +56,17 @@ from tests.pull.site import new_key
         ("kmod-nvidia-open-dkms", "main/NVIDIA License", "nvidia-driver"),
         ("datacenter-gpu-manager-4-core", "non-free/NVIDIA Proprietary", "nvidia-sdk"),
         ("bash", "main/GPLv3+", "free"),
-        ("mlnx-ofed-kernel-dkms", "non-free/Proprietary", "unknown"),
+        ("mlnx-ofed-kernel-dkms", "net", "nvidia-doca"),
     ],
 )
 def test_a_licence(name: str, section: str, key: str) -> None:
     assert licences.licence(name, section).key == key
+
+
+def test_each_class_that_wants_a_word_can_be_given_it() -> None:
+    (option,) = [one for one in bundle.params if one.name == "accepted"]
+    assert isinstance(option.type, click.Choice)
+    assert list(option.type.choices) == [one.key for one in licences.classes().values() if one.accept]
 
 
 def test_a_licence_that_forbids_copies_is_refused_until_somebody_answers_for_it() -> None:
@@ -89,7 +98,9 @@ def test_the_list_of_software_has_every_package() -> None:
         "pkg:deb/debian/libcuda1@1%3A535.1-1?arch=amd64&distro=debian-12",
         "pkg:rpm/rocky/nvidia-driver@580.1-1.el9?arch=x86_64&distro=rocky-9.6&epoch=3",
     ]
-    assert [row["licenses"][0]["license"]["url"] for row in rows if "licenses" in row] == [licences.DRIVER.source] * 2
+    assert [row["licenses"][0]["license"]["url"] for row in rows if "licenses" in row] == [
+        source(licences.classes()["nvidia-driver"])
+    ] * 2
 
 
 def archive(*members: tarfile.TarInfo) -> tarfile.TarFile:
