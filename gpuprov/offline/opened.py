@@ -22,7 +22,7 @@ from gpuprov.onhost.fetched import digest
 from gpuprov.onhost.pull import signed
 from gpuprov.onhost.pull.refused import Refused
 from gpuprov.probe import modules, system
-from gpuprov.probe.base import Facts
+from gpuprov.probe.base import Facts, ProbeFailed
 
 AGAIN = "carry the whole folder over again, or make it again: gpuprov bundle INVENTORY --key KEY --out DIR; nothing was changed"
 TRUST = (
@@ -46,12 +46,7 @@ def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
         raise GpuprovError(f"{folder}: {error.message}", f"{TRUST}; {AGAIN}") from error
     except OSError as error:
         raise GpuprovError(f"{folder} is no bundle: {place}: {error.strerror}", AGAIN) from error
-    try:
-        manifest = msgspec.convert(reading.json(data.decode()), Manifest)
-    except (reading.Unreadable, msgspec.ValidationError, ValueError) as error:
-        raise GpuprovError(
-            f"{folder} is signed, and no bundle of packages: {error}", "a bundle of --pull is for hosts that pull"
-        ) from error
+    manifest = read(data, folder)
     if manifest.gpuprov_bundle != FORMAT:
         raise GpuprovError(
             f"{folder} has format {manifest.gpuprov_bundle}, this gpuprov reads {FORMAT}",
@@ -74,6 +69,16 @@ def files(folder: Path) -> dict[str, File]:
         if name != MANIFEST:
             found[name] = File(sha256=digest(str(path)), size=path.stat().st_size)
     return found
+
+
+def read(data: bytes, folder: Path) -> Manifest:
+    """What was signed, as a manifest. Raises GpuprovError."""
+    try:
+        return msgspec.convert(reading.json(data.decode(), MOST), Manifest)
+    except (reading.Unreadable, msgspec.ValidationError, ValueError) as error:
+        raise GpuprovError(
+            f"{folder} is signed, and no bundle of packages: {error}", "a bundle of --pull is for hosts that pull"
+        ) from error
 
 
 def _whole(folder: Path, manifest: Manifest) -> None:
@@ -109,17 +114,26 @@ def made_for(manifest: Manifest, pairs: Sequence[Pair]) -> None:
         )
 
 
-def matching(manifest: Manifest, pairs: Sequence[Pair], forks: int = 0) -> dict[str, Repository]:
-    """The repository of each host that answers. Raises GpuprovError where one has another spec, release, architecture or kernel."""
+def matching(
+    manifest: Manifest, pairs: Sequence[Pair], forks: int = 0
+) -> tuple[dict[str, Repository], dict[str, GpuprovError]]:
+    """The repository of each host that answers, and why a host has none: it has another release, architecture or kernel. Raises
+    GpuprovError where one has another spec."""
     made_for(manifest, pairs)
     probes = (system.OS_RELEASE, system.PLATFORM, modules.KERNELS)
     found = gather([(raw, probes) for raw, _ in pairs], pace=Pace(forks))
-    answers = {}
+    answers: dict[str, Repository] = {}
+    refused: dict[str, GpuprovError] = {}
     for name, facts in found.items():
         if isinstance(facts, UnreachableError):
             continue  # the run itself says so
-        answers[name] = of(manifest, name, kind(facts), _kernels(facts.get(system.PLATFORM).kernel, facts))
-    return answers
+        try:
+            answers[name] = of(manifest, name, kind(facts), _kernels(facts.get(system.PLATFORM).kernel, facts))
+        except ProbeFailed as error:
+            refused[name] = GpuprovError(f"{name}: {error}", error.hint)
+        except GpuprovError as error:
+            refused[name] = error
+    return answers, refused
 
 
 def _kernels(running: str, facts: Facts) -> frozenset[str]:

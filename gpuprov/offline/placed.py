@@ -107,8 +107,10 @@ echo there
 
 def place(
     folder: Path, manifest: Manifest, pairs: Sequence[Pair], repositories: Mapping[str, Repository]
-) -> tuple[Pair, ...]:
-    """Have each host's packages on it; the hosts with the place that apt takes them from. Raises GpuprovError."""
+) -> tuple[tuple[Pair, ...], dict[str, GpuprovError]]:
+    """Have each host's packages on it. The hosts with the place that apt takes them from, and why a host does not have them: it is
+    not among the others then. Raises GpuprovError."""
+    refused: dict[str, GpuprovError] = {}
     number = identifier(manifest)
     with tempfile.TemporaryDirectory(prefix="gpuprov-bundle-") as scratch:
         archives = {
@@ -118,16 +120,21 @@ def place(
 
         def carry(raw: RawHost) -> None:
             one = repositories[raw.name]
-            if transfer.run(raw, script(number)).strip() != "there":
-                transfer.run(raw, script(number, one.family), given=archives[one.folder])
+            try:
+                if transfer.run(raw, script(number)).strip() != "there":
+                    transfer.run(raw, script(number, one.family), given=archives[one.folder])
+            except GpuprovError as error:
+                refused[raw.name] = error
 
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             for _ in pool.map(carry, [raw for raw, _ in pairs if raw.name in repositories]):
                 pass
-    return tuple(
+    placed = tuple(
         (msgspec.structs.replace(raw, connection={**raw.connection, PACKAGE_BUNDLE: f"{PLACE}/{number}"}), spec)
         for raw, spec in pairs
+        if raw.name not in refused
     )
+    return placed, refused
 
 
 def identifier(manifest: Manifest) -> str:

@@ -6,7 +6,6 @@ of what is not, and for apt their index.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.offline import transfer
 from gpuprov.offline.wanted import Wanted
@@ -110,10 +110,13 @@ fi
 """
 END = "tar -cf - *\n"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~^_-]*\.(deb|rpm)")
-MOST = 64 << 20, 64 << 30
-"""Bytes that one host may hand over: of text in all, and of packages."""
+MOST = 64 << 30
+"""Bytes that one host may hand over."""
 INDEX = "Packages"
 TEXTS = (INDEX, "kept", "modules.yaml")
+LARGEST = 64 << 20
+"""Bytes of a text: an index, for one."""
+NEEDED = ("Package", "Version", "Architecture", "Filename", "Size", "SHA256")
 
 
 def script(wanted: Wanted) -> str:
@@ -146,18 +149,17 @@ def fetched(raw: RawHost, wanted: Wanted, folder: Path, before: Path | None, kno
     with tempfile.TemporaryDirectory(prefix=".gpuprov-", dir=folder.parent) as scratch:
         given, kept = Path(scratch) / "known", Path(scratch) / "archives.tar"
         given.write_text(asked(wanted, known), encoding="utf-8")
-        try:
-            transfer.run(raw, script(wanted), given=given, kept=kept)
-        except GpuprovError as error:
-            if shutil.disk_usage(scratch).free < 1 << 20:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
-            raise
+        transfer.run(raw, script(wanted), given=given, kept=kept, most=MOST)
         try:
             with tarfile.open(kept, "r:", tarinfo=Member) as archive:
-                texts = _unpacked(archive, folder, raw.name)
-        except (tarfile.TarError, UnicodeDecodeError, EOFError) as error:
+                texts, files = _unpacked(archive, folder, raw.name)
+            if strange := [name for name in files if name.endswith(".deb") != (wanted.family == "debian")]:
+                raise tarfile.TarError(f"unexpected {min(strange)[:80]!r}")
+            fresh = judged(texts.get(INDEX, ""), files) if wanted.family == "debian" else {}
+        except (tarfile.TarError, ValueError, EOFError) as error:
             raise GpuprovError(f"{raw.name}: what it handed over is no archive of packages: {error}") from error
-    for name in texts.get("kept", "").splitlines():
+    again = texts.get("kept", "").splitlines()
+    for name in again:
         if before is None or name not in known:
             raise GpuprovError(f"{raw.name}: it left out {name[:80]!r}, which is not here", "make the bundle again")
         if not (folder / name).exists():
@@ -165,48 +167,70 @@ def fetched(raw: RawHost, wanted: Wanted, folder: Path, before: Path | None, kno
     if texts.get("modules.yaml"):
         (folder / "modules.yaml").write_text(texts["modules.yaml"], encoding="utf-8")
     if wanted.family == "debian":
-        old = _text(before / INDEX) if before else ""
-        _indexed(raw.name, folder, texts, old)
+        old = {f"./{name}" for name in again}
+        stood = {one["Filename"]: one for one in stanzas(_text(before / INDEX) if before else "")}
+        _indexed(raw.name, folder, {name: stood[name] for name in old if name in stood} | fresh)
 
 
-def _indexed(host: str, folder: Path, texts: Mapping[str, str], old: str) -> None:
-    """Put what apt's index says of the packages together: of this folder, of an older bundle, of this host."""
-    known = {stanza["Filename"]: stanza for stanza in stanzas(_text(folder / INDEX))}
-    kept = {f"./{name}" for name in texts["kept"].splitlines()}
-    fresh = {one["Filename"]: one for one in stanzas(old) if one["Filename"] in kept}
-    fresh |= {one["Filename"]: one for one in stanzas(texts[INDEX])}
+def _indexed(host: str, folder: Path, fresh: Mapping[str, dict[str, str]]) -> None:
+    """Add what apt's index says of these packages to the folder's."""
     for name, stanza in fresh.items():
         file = folder / name.removeprefix("./")
-        if not file.is_file() or file.stat().st_size != int(stanza["Size"]) or digest(str(file)) != stanza["SHA256"]:
+        if file.stat().st_size != int(stanza["Size"]) or digest(str(file)) != stanza["SHA256"]:
             raise GpuprovError(f"{host}: {name} is not what the host's index says of it", "make the bundle again")
-    known |= fresh
-    (folder / INDEX).write_text("".join(known[name][""] + "\n" for name in sorted(known)), encoding="utf-8")
+    told = {stanza["Filename"]: stanza for stanza in stanzas(_text(folder / INDEX))} | dict(fresh)
+    (folder / INDEX).write_text("".join(told[name][""] + "\n" for name in sorted(told)), encoding="utf-8")
 
 
-def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> dict[str, str]:
+def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[str, str], set[str]]:
+    """The texts, and the names of the packages, which are in the folder then."""
     texts: dict[str, str] = {}
-    sizes = [0, 0]
+    files = set[str]()
+    total = 0
     for member in archive:
         text = member.name in TEXTS
-        sizes[0 if text else 1] += member.size
-        if not member.isreg() or not (text or NAME.fullmatch(member.name)) or sizes[0] > MOST[0] or sizes[1] > MOST[1]:
+        total += member.size
+        if not member.isreg() or total > MOST or not (text or NAME.fullmatch(member.name)):
             raise tarfile.TarError(f"unexpected {member.name[:80]!r}")
         data = archive.extractfile(member)
         assert data is not None
         if text:
+            if member.size > LARGEST:
+                raise tarfile.TarError(f"its index has more than {LARGEST >> 20} MiB")
             texts[member.name] = data.read().decode()
             continue
-        aside = folder / f".{member.name}"
+        files.add(member.name)
+        aside, there = folder / f".{member.name}", folder / member.name
         with aside.open("wb") as file:
             shutil.copyfileobj(data, file, 1 << 20)
-        there = folder / member.name
         if there.exists() and digest(str(there)) != digest(str(aside)):
             raise GpuprovError(
                 f"{host}: {member.name} is another file than on a host before it, at the same version",
                 "have all hosts of a release take it from the same sources",
             )
         aside.replace(there)
-    return texts
+    return texts, files
+
+
+def judged(index: str, files: set[str]) -> dict[str, dict[str, str]]:
+    """The stanzas of an index by file: one for each package that came with it, and no field twice, of which apt reads the other one.
+
+    Raises ValueError."""
+    if re.search(r"[\x00\r]|^[ \t]+$", index, re.MULTILINE):
+        raise ValueError("its index has a line that readers take for an end, and others not")
+    found: dict[str, dict[str, str]] = {}
+    for stanza in stanzas(index):
+        name = stanza.get("Filename", "")
+        missing = [field for field in NEEDED if not stanza.get(field)]
+        names = [line.partition(":")[0].casefold() for line in stanza[""].split("\n") if line[:1] not in (" ", "\t")]
+        if missing or len(names) != len({*names}) or name in found or not reading.is_whole(stanza["Size"]):
+            raise ValueError(
+                f"its index says of {name[:80]!r} something twice, or not {', '.join(missing) or 'its size'}"
+            )
+        found[name] = stanza
+    if strange := {name.removeprefix("./") for name in found} ^ files:
+        raise ValueError(f"its index and its packages differ in {min(strange)[:80]!r}")
+    return found
 
 
 def linked(source: Path, target: Path) -> None:
@@ -220,7 +244,7 @@ def linked(source: Path, target: Path) -> None:
 def stanzas(text: str) -> Iterator[dict[str, str]]:
     """Fields of each package in an index; its whole text under the empty name. What continues a field is left out."""
     for stanza in re.split(r"\n{2,}", text.strip("\n")):
-        rows = (line.partition(":") for line in stanza.splitlines() if line[:1] not in (" ", "\t", ""))
+        rows = (line.partition(":") for line in stanza.split("\n") if line[:1] not in (" ", "\t", ""))
         fields = {name: value.strip() for name, _, value in rows}
         if fields:
             yield {**fields, "": stanza + "\n"}

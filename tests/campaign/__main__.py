@@ -19,7 +19,7 @@ from tests.campaign.group import Run, Stage, disturbed, staged
 
 KEPT = Path("build/faults")
 SPECS = ("small", "upgrade")
-MOST = 6
+MOST = len(classes.HOSTS)
 """Hosts of one apply."""
 
 
@@ -29,7 +29,7 @@ def planned(runs: int, seed: str, seconds: dict[str, float], just: str = "") -> 
     for turn in range(runs):
         if number >= runs:
             return
-        spec = just or ("upgrade" if turn % 4 == 2 else "small")
+        spec = just or ("upgrade" if turn % 8 == 2 else "small")
         if turn % 2 == 0:
             group = []
             for place in range(min(MOST, runs - number)):
@@ -50,15 +50,16 @@ def planned(runs: int, seed: str, seconds: dict[str, float], just: str = "") -> 
 def kept(run: Run, seed: str, place: Path) -> None:
     """One line for each run; of a failure also what was said."""
     row = {"seed": seed, "number": run.number, "spec": run.spec, "kind": run.fault.kind, "what": run.fault.what,
-           "broken": run.broken, "notes": run.notes}  # fmt: skip
+           "broken": run.broken, "notes": run.notes, "seconds": round(run.seconds), "named": run.named}  # fmt: skip
     with (place / "runs.jsonl").open("a", encoding="utf-8") as out:
         out.write(json.dumps(row) + "\n")
-    if run.broken:
+    if run.broken or run.named is False:
         (place / f"{seed}-{run.number}.log").write_text(
             "\n".join([run.fault.what, *run.broken, *run.notes, run.told]), encoding="utf-8"
         )
     print(
-        f"{seed}:{run.number} {run.spec}: {run.fault.kind}: {run.fault.what}: {'; '.join(run.broken) or 'holds'}",
+        f"{seed}:{run.number} {run.spec}: {run.fault.kind}: {run.fault.what}: {'; '.join(run.broken) or 'holds'}"
+        f"{'' if run.named is not False else ' (cause not named)'}",
         flush=True,
     )
 

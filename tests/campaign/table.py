@@ -21,13 +21,15 @@ def text(rows: list[dict[str, Any]]) -> str:
     upgrades = Counter(row["kind"] for row in rows if row["spec"] == "upgrade")
     lines = [f"{len(rows)} runs (seeds {', '.join(sorted({row['seed'] for row in rows})) or 'none'}), "
              f"{sum(map(len, broken.values()))} of them broke an invariant.\n",
-             "| class | runs | in upgrades of the driver | broke |", "|---|---|---|---|"]  # fmt: skip
+             "| class | runs | in upgrades of the driver | ended the apply | its cause was named | broke |",
+             "|---|---|---|---|---|---|"]  # fmt: skip
     for kind, number in sorted(kinds.items()):
+        named = [row["named"] for row in rows if row["kind"] == kind and row.get("named") is not None]
         told = Counter(
             one.partition(":")[0] for row in broken[kind] for one in {one.partition(":")[0] for one in row["broken"]}
         )
         what = ", ".join(f"{name} ({count})" for name, count in sorted(told.items())) or "none"
-        lines.append(f"| {kind} | {number} | {upgrades[kind]} | {what} |")
+        lines.append(f"| {kind} | {number} | {upgrades[kind]} | {len(named)} | {sum(named)} | {what} |")
     lines += ["", "| invariant | what it says | runs that broke it |", "|---|---|---|"]
     for name, says in INVARIANTS.items():
         count = sum(any(one.startswith(f"{name}:") for one in row["broken"]) for row in rows)

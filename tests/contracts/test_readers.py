@@ -70,3 +70,14 @@ def test_digits_of_other_scripts_are_not_taken_for_numbers() -> None:
 
 def test_excuses_are_of_files_that_exist() -> None:
     assert all((PACKAGE / name).exists() for name in OURS)
+
+
+def test_no_shell_history_is_read() -> None:
+    """What people typed is theirs: drift tells what package managers logged, and nothing else."""
+    history = re.compile(r"\.?(?:bash|zsh|ash|sh|fish|mysql|python|psql)_history|HISTFILE|\bviminfo\b|\blesshst\b")
+    places = [
+        path for folder in ("gpuprov", "roles", "plugins", "playbooks") for path in (PACKAGE.parent / folder).rglob("*")
+    ]
+    found = [path for path in places if path.is_file() and path.suffix in (".py", ".yml", ".sh", ".j2", ".yaml")]
+    assert len(found) > 500
+    assert not [str(path) for path in found if history.search(path.read_text(encoding="utf-8"))]

@@ -139,6 +139,79 @@ def test_a_host_writes_nothing_but_packages_here(tmp_path: Path, bad: tarfile.Ta
     assert [path.name for path in tmp_path.iterdir()] == ["good_1_amd64.deb"]
 
 
+def stanza(**other: str) -> str:
+    told = {
+        "Package": "a",
+        "Version": "1",
+        "Architecture": "all",
+        "Filename": "./a.deb",
+        "Size": "1",
+        "SHA256": "0" * 64,
+    }
+    return "".join(f"{name}: {value}\n" for name, value in {**told, **other}.items()) + "\n"
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "",
+        stanza(Filename="/etc/hostname"),
+        stanza(Filename="./../b/a.deb"),
+        stanza(Filename="./b.deb"),
+        stanza(Size="9" * 5000),
+        stanza(Size="-1"),
+        stanza(SHA256=""),
+        stanza(filename="./b.deb"),
+        stanza() + stanza(),
+        stanza() + stanza(Filename="./b.deb"),
+        stanza(Description="x\r\nPackage: b"),
+        stanza(Description="x\n \nPackage: b"),
+        "Package: a\n\n",
+        "no field",
+    ],
+)
+def test_an_index_that_says_another_thing_than_its_packages_is_refused(index: str) -> None:
+    with pytest.raises(ValueError, match="its index"):
+        resolve.judged(index, {"a.deb"})
+
+
+def test_an_index_and_its_packages() -> None:
+    assert [*resolve.judged(stanza(Description="x\u2028y\n .\n z"), {"a.deb"})] == ["./a.deb"]
+
+
+def test_an_index_is_no_larger_than_it_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve, "LARGEST", 0)
+    with pytest.raises(tarfile.TarError, match="its index has more"):
+        resolve._unpacked(archive(member("Packages")), tmp_path, "gpu1")
+
+
+HERE = RawHost(name="gpu1", values={}, connection={"ansible_connection": "local", "ansible_become": False})
+
+
+def test_a_host_floods_neither_memory_nor_disk(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    with pytest.raises(GpuprovError, match="gpu1: it sent more than 1000000 bytes"):
+        transfer.run(HERE, "cat /dev/zero", kept=kept, most=1_000_000)
+    assert kept.stat().st_size < 2_000_000
+    with pytest.raises(GpuprovError, match="it sent more than"):
+        transfer.run(HERE, "yes")
+    with pytest.raises(GpuprovError, match="y y the end"):
+        transfer.run(HERE, "yes | head -c 9000000 >&2; echo the end >&2; exit 3")
+
+
+def test_what_a_host_says_and_is_given(tmp_path: Path) -> None:
+    (tmp_path / "given").write_bytes(b"x" * 1_000_000)
+    assert transfer.run(HERE, "wc -c", given=tmp_path / "given").strip() == "1000000"
+    assert transfer.run(HERE, "printf abc", kept=tmp_path / "kept") == ""
+    assert (tmp_path / "kept").read_text() == "abc"
+
+
+def test_a_host_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "LIMIT", 0.1)
+    with pytest.raises(GpuprovError, match=r"gpu1 did not end within 0.1 s"):
+        transfer.run(HERE, "exec sleep 60")
+
+
 def test_an_index_is_read() -> None:
     text = "Package: a\nDescription: b\n c: d\nFilename: ./a.deb\n\n\nPackage: e\nFilename: ./e.deb\n\n"
     first, second = resolve.stanzas(text)
@@ -236,7 +309,8 @@ def test_all_that_roles_install_is_asked_for() -> None:
     told: set[str] = set()
     for file in (assets.root() / "roles").rglob("tasks/**/*.yml"):
         for line in file.read_text(encoding="utf-8").splitlines():
-            if line.strip().startswith("install: "):
+            # With a build host, whose modules come from another host of the run, no bundle is made.
+            if line.strip().startswith("install: ") and "__nvidia_driver_prebuilt.install" not in line:
                 told |= set(re.findall(r"desired\.(\w+\.[\w.]+)|nvidia_driver\)\)?\.(\w+)", line)[0])
     fields = {one.partition(".")[2] or one for one in told if one}
     assert fields == {"try_install", "install", "download", "packages", "gdrcopy.install", "before"}
@@ -315,7 +389,7 @@ class Handing:
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files, self.given = files, ""
 
-    def __call__(self, raw: RawHost, script: str, *, given: Path, kept: Path) -> str:
+    def __call__(self, raw: RawHost, script: str, *, given: Path, kept: Path, most: int) -> str:
         self.given = given.read_text()
         with tarfile.open(kept, "w") as file:
             for name, data in self.files.items():
@@ -347,6 +421,7 @@ def test_what_is_there_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.
     [
         ({"kept": b"../../etc/passwd\n"}, "it left out '../../etc/passwd', which is not here"),
         ({"kept": b"", "gcc.rpm": b"other"}, "gcc.rpm is another file than on a host before it"),
+        ({"kept": b"", "gcc.deb": b"other"}, "no archive of packages: unexpected 'gcc.deb'"),
     ],
 )
 def test_a_host_that_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes], said: str) -> None:

@@ -91,7 +91,7 @@ def test_a_square_opens_its_host_and_escape_closes_it(page: Browser) -> None:
     told = page.shows("#host")
     assert "gpu010" in told
     assert "nothing loaded" in told
-    assert "and 1 that follow" in told
+    assert "and 1 that follows" in told
     assert "6.1.0-56" in told
     assert "module nvidia: loaded" in told, "what apply would change"
     assert "its role runs: mig.mode" in told

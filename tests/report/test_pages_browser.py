@@ -207,6 +207,20 @@ def test_a_plan_by_mouse_and_by_keys(browser: Browser, tmp_path: Path) -> None:
     assert page.said == []
 
 
+def test_many_hosts_of_a_plan_are_folded_until_they_are_searched(browser: Browser, tmp_path: Path) -> None:
+    plans = [msgspec.structs.replace(FULL, host=f"gpu{n:05}") for n in range(1000)]
+    page = opened(browser, tmp_path, plan_page.render(plans, ABOUT, "gpuprov apply friday.plan"))
+    assert page.ask("document.documentElement.scrollHeight") < 4000
+    assert "gpu00200 to gpu00399" in page.shows("#hosts")
+    page.key("/")
+    page.type("gpu00257")
+    page.key("Enter")
+    page.wait("document.querySelectorAll('#hosts .some[open]').length === 1")
+    assert page.ask("[...document.querySelectorAll('#hosts .host')].filter((e) => e.checkVisibility()).length") == 1
+    page.key("Escape")
+    assert page.ask("document.querySelectorAll('.some[open], .some[hidden]').length") == 0
+
+
 @pytest.mark.parametrize(("width", "dark"), SCREENS)
 def test_a_plan_can_be_read(browser: Browser, tmp_path: Path, width: int, dark: bool) -> None:
     readable(opened(browser, tmp_path, planned(), width, dark=dark))
