@@ -192,6 +192,8 @@ def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[s
         total += member.size
         if not member.isreg() or total > MOST or not (text or NAME.fullmatch(member.name)):
             raise tarfile.TarError(f"unexpected {member.name[:80]!r}")
+        if member.name in files or member.name in texts:
+            raise tarfile.TarError(f"{member.name[:80]!r} twice")
         data = archive.extractfile(member)
         assert data is not None
         if text:
