@@ -18,6 +18,7 @@ OURS = {
     "pull/bundles.py": "writes the archive of a bundle",
     "pull/program.py": "writes the archive of the puller",
     "offline/placed.py": "writes the archive of packages for hosts",
+    "offline/repository.py": "reads the index that createrepo_c has just written here",
     "offline/resolve.py": "takes packages of any size from an archive, with the readers' bounded headers",
     "render/reach.py": "reads the project's own roles and playbooks",
     "inventory/duplicates.py": "composes a file that was read before, within the limits",
