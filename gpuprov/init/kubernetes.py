@@ -68,8 +68,8 @@ def draft(path: Path) -> Draft:
     if unlabelled:
         nodes = f"{unlabelled} nodes have" if unlabelled != 1 else "1 node has"
         found.notes.append(f"{nodes} nvidia.com/gpu and no labels of GPU feature discovery")
-    for (product, count, deployed, driver), nodes in alike.items():
-        add(found, _group(found, product, reading.whole(count), deployed, driver, nodes))
+    for (product, count, deployed, driver), members in alike.items():
+        add(found, _group(found, product, reading.whole(count), deployed, driver, members))
     return found
 
 
