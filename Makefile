@@ -6,9 +6,11 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: faults fuzz setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
+.PHONY: faults fuzz release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || \
+		{ echo "Python 3.11 or newer with venv is needed: apt-get install python3-venv, or PYTHON=... names one" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
@@ -70,6 +72,9 @@ lock: setup            ## the newest versions that pyproject.toml allows, with t
 audit: setup           ## known vulnerabilities of what requirements.lock names; ADVISORIES=FOLDER reads a stored database
 	[ -n "$(ADVISORIES)" ] || $(BIN)/pip install --quiet --disable-pip-version-check pip-audit
 	$(BIN)/python tests/audit.py requirements.lock $(ADVISORIES)
+
+release: setup         ## wheel, sdist, SBOM and SHA256SUMS of the last commit into dist/release; KEY=FILE, an ssh key, signs them
+	$(BIN)/python tests/release.py dist/release $(KEY)
 
 docs: setup
 	$(BIN)/python docs/generate.py

@@ -29,6 +29,10 @@ def _main() -> None:
     from gpuprov.cli import cli
     from gpuprov.errors import GpuprovError
 
+    if "_GPUPROV_COMPLETE" in os.environ:
+        from gpuprov.cli import shells
+
+        shells.use()
     debug, out = "--debug" in sys.argv, sys.stdout
     sys.excepthook = console.crash
     try:

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpuprov.errors import GpuprovError
-from gpuprov.shown import cleaned, painted, wrapped
+from gpuprov.shown import cleaned, hanging, painted, wrapped
 
 if TYPE_CHECKING:
     import threading
@@ -48,7 +48,12 @@ def width() -> int:
 
 def room(stream: TextIO | None) -> int:
     """How wide a line may be that is broken between words: the terminal's width; 0 elsewhere, since what is searched is left whole."""
-    return width() if on_terminal(stream) else 0
+    if stream is None or not on_terminal(stream):
+        return 0
+    with suppress(OSError, ValueError):
+        if not os.environ.get("COLUMNS"):
+            return os.get_terminal_size(stream.fileno()).columns or width()
+    return width()
 
 
 def paint(text: str, code: str, stream: TextIO | None) -> str:
@@ -72,7 +77,13 @@ def result(text: str, *, in_colour: bool = False) -> None:
 def progress(text: str, *, in_colour: bool = False) -> None:
     """What is under way, to standard error; dropped where that cannot be written. in_colour: as `result` has it."""
     with suppress(OSError):
-        _write(text, sys.stderr, in_colour=in_colour)
+        _write(text if in_colour else _broken(text), sys.stderr, in_colour=in_colour)
+
+
+def _broken(text: str) -> str:
+    """Lines that are longer than the terminal is wide, broken between words."""
+    space = room(sys.stderr)
+    return "\n".join("\n".join(hanging(line, space)) if 0 < space < len(line) else line for line in text.split("\n"))
 
 
 def _write(text: str, stream: TextIO | None, *, in_colour: bool = False) -> None:
@@ -114,7 +125,8 @@ def error(problem: GpuprovError) -> None:
 
 def _told(kind: str, colour: str, text: str) -> None:
     with suppress(OSError):
-        _write(f"{paint(kind, colour, sys.stderr)} {cleaned(text)}", sys.stderr, in_colour=True)
+        told = _broken(f"{kind} {cleaned(text)}").removeprefix(kind)
+        _write(f"{paint(kind, colour, sys.stderr)}{told}", sys.stderr, in_colour=True)
 
 
 def crash(kind: type[BaseException], problem: BaseException, trace: TracebackType | None) -> None:

@@ -1,156 +1,172 @@
-"""--drain kubernetes: what is asked of the cluster. kubectl is a stand-in: it keeps one node in files, and knows no other verb."""
+"""--drain kubernetes: what a play asks of the cluster. kubectl is the stand-in of tests/drain; the real one is in tests/e2e."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from gpuprov.drain import in_play
+from gpuprov.errors import GpuprovError
 from tests import here
+from tests.drain.kubectl import Kubectl, pod
 
-# Labels of a node of the GPU operator: https://github.com/NVIDIA/k8s-driver-manager
-OPERANDS = (
-    "container-toolkit",
-    "dcgm",
-    "dcgm-exporter",
-    "device-plugin",
-    "gpu-feature-discovery",
-    "operator-validator",
+DEPLOY, PAUSED = "nvidia.com/gpu.deploy.", "paused-for-driver-upgrade"
+LABELS = {f"{DEPLOY}{name}": "true" for name in ("driver", "dcgm", "device-plugin")} | {f"{DEPLOY}mig-manager": "false"}
+PLUGIN = pod("nvidia-device-plugin-x", "DaemonSet", nodeSelector={f"{DEPLOY}device-plugin": "true"})
+HELD = {"gpuprov/drain": json.dumps({"run": "thu", "apply": True, "paused": [f"{DEPLOY}dcgm"]})}
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(in_play, "POLL", 0.0)
+    monkeypatch.setattr(in_play, "PATIENCE", 0.1)
+    cluster = Kubectl(tmp_path)
+    cluster.put(labels=LABELS, operator=True, pods=[PLUGIN, pod("cilium", "DaemonSet")])
+    return cluster
+
+
+def options(command: str = "kubernetes") -> in_play.Asked:
+    asked = in_play.asked(command, "fri")
+    assert asked is not None
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("command", "asked"),
+    [
+        ("kubernetes", in_play.Asked()),
+        (" kubernetes --timeout=20m --delete-emptydir-data", in_play.Asked(timeout=1200, empty_dir=True)),
+        ("kubernetes --timeout 90 --context 'site a'", in_play.Asked(timeout=90, context="site a")),
+        ("kubernetes --timeout=0", in_play.Asked()),
+        ("/opt/site/drain --force", None),
+        ("", None),
+        ("kubernetes-drain x", None),
+    ],
 )
-LABELS = {
-    "kubernetes.io/hostname": "gpu1",
-    "nvidia.com/gpu.deploy.driver": "true",
-    "nvidia.com/gpu.deploy.mig-manager": "false",
-}
-LABELS |= {f"nvidia.com/gpu.deploy.{name}": "true" for name in OPERANDS}
-PAUSED = "paused-for-driver-upgrade"
-KUBECTL = """# A stand-in for kubectl: the node gpu1 is the files labels, note, cordoned and pods beside it.
-cd {folder}; echo "$*" >> asked
-case "$*" in
-"get node gpu1 --show-labels"*) echo "gpu1 Ready <none> 1d v1.31.0 $(paste -sd, labels)" ;;
-*annotations*) cat note 2>/dev/null || true ;;
-*unschedulable*) cat cordoned 2>/dev/null || true ;;
-"annotate node gpu1 gpuprov/paused-") rm -f note ;;
-"annotate --overwrite node gpu1 gpuprov/paused="*) echo "${{5#*=}}" > note ;;
-"cordon gpu1") echo true > cordoned; echo "node/gpu1 cordoned" ;;
-"uncordon gpu1") rm -f cordoned; echo "node/gpu1 uncordoned" ;;
-"label --overwrite node gpu1 "*) sed -i "s,^${{5%%=*}}=.*,$5," labels
-  grep -q 'device-plugin=true' labels || [ -e stuck ] || : > pods ;;
-"drain gpu1 --ignore-daemonsets"*) [ ! -e refuses ] || {{ echo 'cannot delete Pods with local storage' >&2; exit 1; }} ;;
-"get pods --all-namespaces --field-selector spec.nodeName=gpu1 --no-headers") cat pods ;;
-*) echo "error: nodes \"$3\" not found" >&2; exit 1 ;;
-esac
-"""
+def test_options(command: str, asked: in_play.Asked | None) -> None:
+    assert in_play.asked(command, "fri") == asked
 
 
-def cluster(folder: Path, labels: dict[str, str]) -> None:
-    here.program(folder, "kubectl", KUBECTL.format(folder=folder))
-    (folder / "labels").write_text("".join(f"{key}={value}\n" for key, value in labels.items()))
-    (folder / "pods").write_text(
-        "gpu-operator nvidia-device-plugin-daemonset-x 1/1 Running 0 1d\nkube-system cilium-1 1/1 Running 0 1d\n"
-    )
-    (folder / "asked").touch()
+@pytest.mark.parametrize(
+    "word", ["--force", "--timeout=1d", "--timeout", "--context=", "--delete-emptydir-data=no", "gpu2"]
+)
+def test_an_option_that_is_none_is_refused_with_those_that_are(word: str) -> None:
+    with pytest.raises(GpuprovError, match=f"--drain kubernetes has no {word}") as problem:
+        in_play.asked(f"kubernetes {word}", "fri")
+    assert "--delete-emptydir-data" in problem.value.hint
 
 
-PROGRAM = """
-import sys
-from gpuprov.onhost import kubernetes_node as cluster
-try:
-    action, node, *options = sys.argv[1:]
-    told = cluster.pause(node, options) if action == "pause" else "put back" * cluster.resume(node)
-    print(told, end="")
-except cluster.Failed as error:
-    sys.exit(str(error))
-"""
-
-
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "GPUPROV_PATIENCE": "0"}
-    argv = [sys.executable, "-c", PROGRAM, *arguments]
-    return subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-
-
-def node(folder: Path) -> dict[str, str]:
-    return dict(line.split("=") for line in (folder / "labels").read_text().splitlines())
-
-
-def test_operands_leave_and_come_back(tmp_path: Path) -> None:
-    cluster(tmp_path, LABELS)
-    done = run(tmp_path, "pause", "gpu1", "--timeout=20m")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert {key.rpartition(".")[2] for key, value in node(tmp_path).items() if value == PAUSED} == set(OPERANDS)
-    assert node(tmp_path)["nvidia.com/gpu.deploy.mig-manager"] == "false"
-    assert node(tmp_path)["nvidia.com/gpu.deploy.driver"] == "true"
-    assert (tmp_path / "cordoned").exists()
-    asked = (tmp_path / "asked").read_text()
-    assert "drain gpu1 --ignore-daemonsets --timeout=20m" in asked
-    assert asked.index("annotate") < asked.index("label --overwrite"), "what is changed is recorded first"
-    assert run(tmp_path, "pause", "gpu1").returncode == 0, "a run that was cut off is taken up"
-    assert run(tmp_path, "resume", "gpu1").returncode == 0
-    assert node(tmp_path) == LABELS
-    assert not (tmp_path / "cordoned").exists()
-    assert not (tmp_path / "note").exists()
-    before = (tmp_path / "asked").read_text()
-    assert run(tmp_path, "resume", "gpu1").stdout == ""
-    assert not any(verb in (tmp_path / "asked").read_text()[len(before) :] for verb in ("label --", "cordon"))
-
-
-def test_what_others_did_stays(tmp_path: Path) -> None:
-    cluster(tmp_path, LABELS)
-    (tmp_path / "cordoned").write_text("true")
-    assert run(tmp_path, "pause", "gpu1").returncode == 0
-    text = (tmp_path / "labels").read_text()
-    (tmp_path / "labels").write_text(text.replace(f"device-plugin={PAUSED}", "device-plugin=false"))
-    assert run(tmp_path, "resume", "gpu1").returncode == 0
-    assert node(tmp_path)["nvidia.com/gpu.deploy.device-plugin"] == "false"
-    assert (tmp_path / "cordoned").exists(), "it was cordoned before"
-
-
-def test_what_is_refused(tmp_path: Path) -> None:
-    cluster(tmp_path, LABELS | {"nvidia.com/gpu.deploy.dcgm": "paused-for-mig-change"})
-    done = run(tmp_path, "pause", "gpu1")
-    assert done.returncode == 1
-    assert (
-        "another change of driver or MIG is under way on node gpu1: nvidia.com/gpu.deploy.dcgm=paused-for-mig-change"
-        in done.stderr
-    )
-    assert not (tmp_path / "cordoned").exists()
-    cluster(tmp_path, LABELS)
-    done = run(tmp_path, "pause", "gpu2")
-    assert (done.returncode, "not found" in done.stderr) == (1, True)
-    (tmp_path / "stuck").touch()
-    done = run(tmp_path, "pause", "gpu1")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (
-        1,
-        "still on node gpu1: nvidia-device-plugin-daemonset-x",
-    )
-    (tmp_path / "refuses").touch()
-    assert "local storage" in run(tmp_path, "pause", "gpu1").stderr
-
-
-def test_a_cluster_without_the_operator(tmp_path: Path) -> None:
-    cluster(tmp_path, {"kubernetes.io/hostname": "gpu1"})
-    done = run(tmp_path, "pause", "gpu1")
-    assert done.returncode == 0
-    assert "has no labels nvidia.com/gpu.deploy.*" in done.stdout
-    assert run(tmp_path, "resume", "gpu1").returncode == 0
-    assert not (tmp_path / "cordoned").exists()
+def test_a_run_that_a_cluster_cannot_name_is_refused() -> None:
+    with pytest.raises(GpuprovError, match="cannot be named in a scheduler"):
+        in_play.asked("kubernetes", "friday.")
 
 
 @pytest.mark.install
-def test_the_role_asks_the_cluster_from_here(tmp_path: Path) -> None:
-    cluster(tmp_path, LABELS)
+def test_operands_leave_and_come_back(kubectl: Kubectl) -> None:
+    assert in_play.take_out(options(), "gpu1", "fri") == ""
+    labels = LABELS | {f"{DEPLOY}dcgm": PAUSED, f"{DEPLOY}device-plugin": PAUSED}
+    assert (kubectl.node["metadata"]["labels"], kubectl.node["spec"]) == (labels, {"unschedulable": True})
+    before = len(kubectl.changes)
+    assert in_play.take_out(options(), "gpu1", "fri") == "", "a run that was cut off is taken up"
+    assert len(kubectl.changes) == before
+    assert in_play.give_back(options(), "gpu1", "fri", green=True) == (True, "")
+    assert (kubectl.node["metadata"]["labels"], kubectl.node["spec"]) == (LABELS, {})
+    assert kubectl.node["metadata"]["annotations"] == {}
+    before = len(kubectl.changes)
+    assert in_play.give_back(options(), "gpu1", "fri", green=True) == (False, "")
+    assert len(kubectl.changes) == before
+
+
+@pytest.mark.install
+def test_what_an_earlier_apply_has_left_is_taken_up_and_given_back(kubectl: Kubectl) -> None:
+    """Whoever has the host's lock has what the apply before it has drained; a zombie, which lost it, gives nothing back."""
+    kubectl.put(labels=LABELS | {f"{DEPLOY}dcgm": PAUSED}, annotations=HELD, unschedulable=True, operator=True)
+    in_play.take_out(options(), "gpu1", "fri")
+    assert in_play.give_back(options(), "gpu1", "thu", green=True) == (False, ""), "the zombie"
+    assert kubectl.node["spec"] == {"unschedulable": True}
+    assert in_play.give_back(options(), "gpu1", "fri", green=True) == (True, "")
+    assert (kubectl.node["metadata"]["labels"], kubectl.node["spec"]) == (LABELS, {})
+
+
+@pytest.mark.install
+@pytest.mark.parametrize(
+    "there",
+    [
+        {"unschedulable": True},
+        {"annotations": {"gpuprov/drain": '{"run": "fri"}'}, "unschedulable": True},
+        {"labels": {f"{DEPLOY}dcgm": "paused-for-mig-change"}},
+    ],
+)
+def test_what_no_apply_has_drained_is_not_given_back(kubectl: Kubectl, there: dict[str, object]) -> None:
+    """An admin's cordon, and a node that `gpuprov drain` of the same run has taken out: `undrain` gives it back."""
+    kubectl.put(**there)
+    before = kubectl.node
+    assert in_play.give_back(options(), "gpu1", "fri", green=True) == (False, "")
+    assert (kubectl.node, kubectl.changes) == (before, [])
+
+
+@pytest.mark.install
+def test_a_host_that_failed_stays_out(kubectl: Kubectl) -> None:
+    in_play.take_out(options(), "gpu1", "fri")
+    changed, why = in_play.give_back(options(), "gpu1", "fri", green=False)
+    assert (changed, "gpuprov undrain --by kubernetes --run fri" in why) == (False, True)
+    assert kubectl.node["spec"] == {"unschedulable": True}
+
+
+@pytest.mark.install
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ({"labels": {f"{DEPLOY}dcgm": "paused-for-mig-change"}}, f"{DEPLOY}dcgm=paused-for-mig-change"),
+        ({"unschedulable": True}, "somebody else has cordoned it"),
+        ({"labels": LABELS, "operator": False, "pods": [PLUGIN]}, "operands are on it: pod ml/nvidia-device-plugin-x"),
+        ({"pods": [pod("scratch", volumes=[{"emptyDir": {}}])]}, "pod ml/scratch has an emptyDir"),
+        ({"pods": [pod("train"), pod("alone", "")]}, "pod ml/alone has no controller"),
+        ({"fails": "The connection to the server was refused"}, "was refused"),
+    ],
+)
+def test_a_node_that_is_not_free_fails_at_once(kubectl: Kubectl, there: dict[str, object], said: str) -> None:
+    kubectl.put(**there)
+    with pytest.raises(GpuprovError, match=f"node gpu1 is not free: .*{said}"):
+        in_play.take_out(options(), "gpu1", "fri")
+    assert "create" not in kubectl.changes, "no pod was evicted for nothing"
+
+
+@pytest.mark.install
+def test_jobs_are_waited_for_as_long_as_was_asked(kubectl: Kubectl) -> None:
+    kubectl.put(pods=[pod("train")], kept=["train"])
+    with pytest.raises(GpuprovError, match="disruption budget"):
+        in_play.take_out(options("kubernetes --timeout=1"), "gpu1", "fri")
+
+
+@pytest.mark.install
+def test_a_cluster_without_the_operator(kubectl: Kubectl) -> None:
+    kubectl.put()
+    assert "no label nvidia.com/gpu.deploy.*" in in_play.take_out(options(), "gpu1", "fri")
+    assert in_play.give_back(options(), "gpu1", "fri", green=True) == (True, "")
+
+
+@pytest.mark.install
+@pytest.mark.parametrize(("act", "failed"), [(4, False), (1, True), (2, True)])
+def test_the_role_asks_the_cluster_from_here(kubectl: Kubectl, act: int, failed: bool) -> None:
+    """A host on which nothing was changed goes back though its act failed; one that was left half-changed does not."""
     tasks = [{"ansible.builtin.include_role": {"name": "host", "tasks_from": one}} for one in ("drain", "unlock")]
-    given = {"gpuprov_drain_command": "kubernetes --timeout=20m", "host_kubernetes_node": "gpu1"}
-    done = here.play(tmp_path, {"vars": given, "tasks": tasks})
+    given = {"gpuprov_drain_command": "kubernetes --timeout=20m", "host_kubernetes_node": "gpu1", "gpuprov_act": act}
+    given |= {"gpuprov_run": {"run": "fri"}, **({"host_failed": {"msg": "x"}} if failed else {})}
+    # Reasons for a reboot are those of the machine that runs the tests, else.
+    done = here.play(here.moved(kubectl.folder, "/run/gpuprov"), {"vars": given, "tasks": tasks})
     assert done.returncode == 0, done.stdout + done.stderr
-    asked = (tmp_path / "asked").read_text()
-    assert "drain gpu1 --ignore-daemonsets --timeout=20m" in asked
-    assert asked.index("drain gpu1") < asked.index("uncordon gpu1")
-    assert node(tmp_path) == LABELS
+    out = act == 2
+    assert (kubectl.node["spec"], f"{DEPLOY}dcgm" in str(kubectl.node["metadata"])) == (
+        {"unschedulable": True} if out else {}, True
+    )  # fmt: skip
+    assert (kubectl.node["metadata"]["labels"] == LABELS) is not out
+    assert ("gpuprov undrain --by kubernetes --run fri" in " ".join(done.stderr.split() + done.stdout.split())) is out
 
 
 @pytest.mark.install

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -15,6 +16,7 @@ import pytest
 
 from gpuprov import console
 from gpuprov.apply.aftermath import told_interrupted
+from gpuprov.errors import GpuprovError
 from gpuprov.plan import durations
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.interrupt import interruptible
@@ -24,6 +26,27 @@ from tests.test_cli import ROOT
 pytestmark = pytest.mark.install
 
 NAMES = [f"train{number:03}.dc1.example.com" for number in range(12)]
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_said_on_a_narrow_terminal_breaks_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    screen, pipe = Screen(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    long = "saved: gpuprov apply friday.plan does this, and refuses where something has changed until then"
+    console.progress(long)
+    console.warning(long)
+    console.error(GpuprovError(long, long))
+    said = re.sub("\x1b\\[[0-9]*m", "", screen.getvalue())
+    assert max(map(len, said.splitlines())) <= 40
+    assert " ".join(said.split()) == f"{long} warning: {long} error: {long} hint: {long}"
+    monkeypatch.setattr(sys, "stderr", pipe)
+    console.progress(long)
+    assert pipe.getvalue() == f"{long}\n", "what is searched is left whole"
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])
@@ -70,6 +93,7 @@ import sys, time
 from pathlib import Path
 from gpuprov.cli import cli
 from gpuprov import console
+from gpuprov.errors import GpuprovError
 from gpuprov.plan import durations
 durations.LEAST = 0.0
 Path("i.yaml").write_text("all: {hosts: {a: {ansible_connection: local}}, vars: {gpuprov: {kernel: {}}}}\\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -121,10 +121,8 @@ def headline(outcome: Outcome, found: Sequence[Outlier]) -> Headline:
     if outcome.interrupted:
         return Headline(state="error", sentence="Interrupted: not accepted", more=more)
     if bad:
-        blamed = {name for one in found if one.status != "pass" for name in one.hosts}
-        who = names(sorted(blamed)) if len(blamed) <= 3 < many or many == 1 else f"{len(blamed):,} of {many:,} hosts"
-        verb = "stands" if len(blamed) == 1 else "stand"
-        return Headline(state=STATES[worst], sentence=f"Not accepted: {who} {verb} out", more=more)
+        blamed = "; ".join(_blamed(found, many))
+        return Headline(state=STATES[worst], sentence=f"Not accepted: {blamed}", more=more)
     if not counted["pass"]:
         return Headline(state="unproven", sentence="Nothing was measured", more=more)
     verb = "are" if many > 1 else "is"
@@ -132,6 +130,19 @@ def headline(outcome: Outcome, found: Sequence[Outlier]) -> Headline:
         tests = f"{counted['skip']:,} test{'s were' if counted['skip'] > 1 else ' was'} not run"
         return Headline(state="part", sentence=f"{everyone} {verb} accepted, but {tests}", more=more)
     return Headline(state="right", sentence=f"{everyone} {verb} accepted", more=more)
+
+
+def _blamed(found: Sequence[Outlier], many: int) -> Iterable[str]:
+    """Who is to blame for what, each host once, for the worst that is said of it."""
+    named: set[str] = set()
+    for status, verb in (("unreachable", "could not be reached"), ("fail", ""), ("error", "gave no figure")):
+        blamed = {name for one in found if one.status == status for name in one.hosts} - named
+        named |= blamed
+        if blamed:
+            who = (
+                names(sorted(blamed)) if len(blamed) <= 3 < many or many == 1 else f"{len(blamed):,} of {many:,} hosts"
+            )
+            yield f"{who} {verb or ('stands out' if len(blamed) == 1 else 'stand out')}"
 
 
 def _limit(one: Outlier) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from gpuprov import console
-from gpuprov.apply.model import Act, Options
+from gpuprov.apply.model import Act, ApplyRun, Options
 from gpuprov.apply.on_failure import apply
 from gpuprov.apply.rollback import rollback
 from gpuprov.apply.rollout import Agreed
@@ -42,11 +42,7 @@ def run(
         confirm=partial(confirm, act=options.act) if asked else None,
         agreed=agreed,
     )
-    console.result(
-        as_json(outcome)
-        if options.as_json
-        else as_text(outcome, verbose=options.verbose, width=console.room(sys.stdout))
-    )
+    _told(outcome, options)
     if html is not None:
         from gpuprov.apply.page import render
         from gpuprov.report.known import known as known_of
@@ -59,13 +55,21 @@ def run(
     return outcome.exit_code
 
 
+def _told(outcome: ApplyRun, options: Options) -> None:
+    if options.as_json:
+        console.result(as_json(outcome))
+        return
+    colour = console.coloured(sys.stdout)
+    text = as_text(outcome, verbose=options.verbose, width=console.room(sys.stdout), colour=colour)
+    console.result(text, in_colour=colour)
+
+
 def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> int:
     """Roll back, print the result, return the exit code."""
     asked = sys.stdin.isatty() and sys.stderr.isatty()
     ask = partial(confirm, act=options.act) if asked else None
     outcome = rollback(hosts, options, Terminal(verbose=options.verbose), to=to, confirm=ask)
-    width = console.room(sys.stdout)
-    console.result(as_json(outcome) if options.as_json else as_text(outcome, verbose=options.verbose, width=width))
+    _told(outcome, options)
     retry.offer("rollback", outcome.again, len(hosts))
     return outcome.exit_code
 

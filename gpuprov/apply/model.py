@@ -93,6 +93,11 @@ class HostOutcome(msgspec.Struct, kw_only=True):
         return bool(self.failing) and self.state != "prepared"
 
     @property
+    def green(self) -> bool:
+        """Whether the host is as its spec says, and that was proven."""
+        return self.state in ("changed", "unchanged") and verdict(self.verified) == "as wanted"
+
+    @property
     def verified(self) -> list[Result]:
         """The results of verify among those that were read."""
         return [r for r in self.results if r.moment != "preflight"]

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.apply import rollback, rollout
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
-from gpuprov.apply.rollout import Agreed
+from gpuprov.apply.rollout import Agreed, Known
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan.interrupt import GRACE
 from gpuprov.plan.model import HostPlan
@@ -23,13 +23,14 @@ def apply(
     *,
     confirm: Callable[[list[HostPlan]], bool] | None = None,
     agreed: Agreed | None = None,
+    known: Known | None = None,
     grace: float = GRACE,
 ) -> ApplyRun:
     """As `rollout.apply`; then hosts that it changed and that are red go back to their last checkpoint, where their spec says so.
 
     What became of them stays as it was, with `rolled_back`: the run is no success.
     """
-    run = rollout.apply(pairs, options, show, confirm=confirm, agreed=agreed, grace=grace)
+    run = rollout.apply(pairs, options, show, confirm=confirm, agreed=agreed, known=known, grace=grace)
     asking = {raw.name for raw, spec in pairs if spec.on_failure == "rollback"}
     red = {one.host: one for one in run.hosts if one.host in asking and _is_red(one)}
     if not red or options.act != "apply" or run.interrupted:

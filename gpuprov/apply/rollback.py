@@ -13,7 +13,7 @@ from gpuprov.apply.rollout import apply
 from gpuprov.checkpoints import Back, Refused, back, on_hosts, trusted
 from gpuprov.checkpoints.choose import told
 from gpuprov.errors import UnreachableError
-from gpuprov.fleet import judge
+from gpuprov.fleet import Fleet, judge
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.plan.extra import new_run
@@ -23,6 +23,7 @@ from gpuprov.probe import house
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.checkpoints import CHECKPOINTS
 from gpuprov.spec.model import RawHost
+from gpuprov.spec.problem import SpecError
 
 NEVER = (
     "not taken back: firmware and VBIOS, keys in the firmware, kernels that are gone, what others than gpuprov changed, "
@@ -47,11 +48,9 @@ def rollback(
     """
     show, pace = show or Show(), Pace(options.forks)
     outcomes, targets = _targets(hosts, to, pace, last=last)
-    if not targets:
+    fleet = _judged(hosts, targets, outcomes)
+    if fleet is None:
         return ApplyRun(run=options.run or new_run(), act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
-    fleet = judge(
-        [msgspec.structs.replace(raw, values=targets[raw.name].values) for raw in hosts if raw.name in targets]
-    )
     for name, one in targets.items():
         show.say(f"{name}: back to {told(one.checkpoint)}" + "".join(f"; {each} {STAYS}" for each in one.stays))
     show.say(NEVER)
@@ -98,6 +97,30 @@ def _targets(
         else:
             targets[name] = found
     return outcomes, targets
+
+
+def _judged(hosts: Sequence[RawHost], targets: dict[str, Back], outcomes: dict[str, HostOutcome]) -> Fleet | None:
+    """The specs of the checkpoints. A host whose checkpoint cannot be judged is blocked, and costs the others nothing."""
+    hint = "--to RUN goes to another checkpoint; or name the versions in the inventory, and apply"
+
+    def refuse(name: str, why: str) -> None:
+        message = f"the spec of its checkpoint cannot be applied: {why}"
+        outcomes[name] = HostOutcome(host=name, state="blocked", message=message, hint=hint)
+        del targets[name]
+
+    for name in [name for name, one in targets.items() if not one.values]:
+        refuse(name, "it asks for nothing")
+    while targets:
+        raws = [msgspec.structs.replace(raw, values=targets[raw.name].values) for raw in hosts if raw.name in targets]
+        try:
+            return judge(raws)
+        except SpecError as error:
+            wrong = {name: one for one in error.problems for name in one.hosts if name in targets}
+            if not wrong:
+                raise
+            for name, problem in wrong.items():
+                refuse(name, problem.message)
+    return None
 
 
 def _begin(

@@ -19,22 +19,27 @@ from gpuprov.apply.left_behind import give_back
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
 from gpuprov.apply.outcome import judge
+from gpuprov.drain import in_play
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.pace import Pace
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan import durations, playbook
-from gpuprov.plan.events import Ledger, Tally
-from gpuprov.plan.extra import check_drain, checked_run, extra_variables, new_run, owner
+from gpuprov.plan.events import Ledger, given_up
+from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE, ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
+from gpuprov.plan.playbook import Ended
 from gpuprov.plan.read import AFTER, Pair, Reading, for_ansible, read
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import remove_leftovers, workspace
 from gpuprov.spec.model import is_secret
-from gpuprov.verify.verify import verdict
 
+PREPARING = ("Reach the hosts", "Act 1,")
+"""Acts of a run that only prepares; in the others no host takes part."""
 Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], None]
+Known = Callable[[HostOutcome], None]
+"""Told what became of a host, as soon as that is known; again, where more is known later."""
 
 
 def apply(
@@ -44,19 +49,21 @@ def apply(
     *,
     confirm: Callable[[list[HostPlan]], bool] | None = None,
     agreed: Agreed | None = None,
+    known: Known | None = None,
     grace: float = GRACE,
 ) -> ApplyRun:
     """Make the hosts what their specs say. Raises GpuprovError for options that cannot be, before any host is read.
 
     confirm: asked with the plans before anything is changed, unless `options.yes`. agreed: told what was read and what is to be run,
-    by host; raises GpuprovError where that is not what was approved. An interrupt ends in an ApplyRun.
+    by host; raises GpuprovError where that is not what was approved. known: what became of a host, before the others are: one with
+    nothing to do, one that failed, one that was verified. An interrupt ends in an ApplyRun.
     """
     started = time.monotonic()
     everyone = [raw.name for raw, _ in pairs]
     batches(everyone, canary=options.canary, serial=options.serial, known=_groups(pairs))
     size(options.max_fail, len(everyone), "--max-fail", least=0)
-    check_drain(options.drain)
-    rollout = _Rollout(pairs, options, show or Show(), grace)
+    rollout = _Rollout(pairs, options, show or Show(), known or (lambda _: None), grace)
+    in_play.asked(options.drain or "", rollout.run)
     with ended_politely():
         try:
             rollout.read()
@@ -87,7 +94,8 @@ def apply(
 class _Rollout:
     """One run and what became of its hosts so far."""
 
-    def __init__(self, pairs: Sequence[Pair], options: Options, show: Show, grace: float) -> None:
+    def __init__(self, pairs: Sequence[Pair], options: Options, show: Show, known: Known, grace: float) -> None:
+        self.known = known
         self.pairs, self.options, self.show, self.grace = pairs, options, show, grace
         self.run = checked_run(options.run) if options.run else new_run()
         self.owner = owner(self.run, options.lease)
@@ -101,11 +109,17 @@ class _Rollout:
 
     def read(self) -> None:
         """Read every host and decide what is to be done on it."""
-        with self.show.reading([raw.name for raw, _ in self.pairs], "reading") as done:
-            self.readings = read(self.pairs, only=self.options.only, pace=self.pace, on_done=done)
-        for pair in self.pairs:
-            name = pair[0].name
-            self.outcomes[name] = first_look(pair, self.readings[name], self.options)
+        pair_of = {pair[0].name: pair for pair in self.pairs}
+        found: dict[str, HostOutcome] = {}
+
+        def look(name: str, reading: Reading) -> None:
+            found[name] = first_look(pair_of[name], reading, self.options)
+            if not found[name].ran:
+                self.known(found[name])
+
+        with self.show.reading(list(pair_of), "reading") as done:
+            self.readings = read(self.pairs, only=self.options.only, pace=self.pace, on_done=done, each=look)
+        self.outcomes = {name: found[name] for name in pair_of}
 
     def plans(self) -> list[HostPlan]:
         """What will be done, as `plan` would say it without Ansible."""
@@ -177,6 +191,8 @@ class _Rollout:
             if event.get("stdout"):
                 log.write(str(event["stdout"]))
             step = ledger.feed(event)
+            if name := given_up(event):
+                self.known(self._judged(name, ledger, Ended("ended", 2), log, started))
             if step and step.kind == "act" and (options.act == "apply" or step.text.startswith(PREPARING)):
                 self.laps.begins(step.text, number, len(part))
             if step and (options.act == "apply" or step.kind != "act" or step.text.startswith(PREPARING)):
@@ -213,11 +229,18 @@ class _Rollout:
         if not self.interrupted:
             durations.note("apply", roles, time.monotonic() - started, len(part))
         for name in part:
-            judge(self.outcomes[name], ledger, ended, options.act)
-            self.outcomes[name].message = log.masked(self.outcomes[name].message)
-            self.outcomes[name].seconds = time.monotonic() - started
+            self.outcomes[name] = self._judged(name, ledger, ended, log, started)
+            if options.act == "prepare":  # which is not verified
+                self.known(self.outcomes[name])
         # After an interrupt nobody knows how far the events have come: a lock may be there that none of them tells of.
-        self._give_back([name for name in part if self.interrupted or _cut_off(ledger.hosts.get(name))])
+        self._give_back([name for name in part if self.interrupted or ledger.cut_off(name)])
+
+    def _judged(self, name: str, ledger: Ledger, ended: Ended, log: Log, started: float) -> HostOutcome:
+        """What Ansible's events say became of a host."""
+        outcome = msgspec.structs.replace(self.outcomes[name])
+        judge(outcome, ledger, ended, self.options.act)
+        outcome.message, outcome.seconds = log.masked(outcome.message), time.monotonic() - started
+        return outcome
 
     def _give_back(self, part: Sequence[str]) -> None:
         """Give back the locks of hosts whose playbook did not come to its end, and say what still runs on them."""
@@ -243,21 +266,24 @@ class _Rollout:
             return
         reached = {name for name in chosen if self.outcomes[name].state != "unreachable"}
         wanted = [pair for pair in self.pairs if pair[0].name in reached]
-        with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
-            readings = read(wanted, AFTER, only=self.options.only, pace=self.pace, on_done=done)
-        for name, reading in readings.items():
+
+        def judged(name: str, reading: Reading) -> None:
             outcome = self.outcomes[name]
             outcome.results = list(reading.results)
             if reading.lost and outcome.state in ("changed", "unchanged"):
                 outcome.state = "unreachable"
                 outcome.message, outcome.hint = lost(reading.lost)
+            self.known(outcome)
+
+        with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
+            read(wanted, AFTER, only=self.options.only, pace=self.pace, on_done=done, each=judged)
 
     def keep(self) -> None:
         """Have hosts that are green as a whole keep what they can be brought back to, where their last checkpoint is another."""
         options = self.options
         if options.act != "apply" or options.only is not None or not options.checkpoint or self.interrupted:
             return
-        green = [pair for pair in self.pairs if _is_green(self.outcomes[pair[0].name])]
+        green = [pair for pair in self.pairs if self.outcomes[pair[0].name].green]
         due = [
             one
             for one in green
@@ -268,19 +294,6 @@ class _Rollout:
         self.show.say(f"keeping a checkpoint on {names([raw.name for raw, _ in due])}")
         for name, problem in checkpoints.keep(due, self.run, self.pace).items():
             self.show.say(f"{name}: no checkpoint was kept, so that rollback goes to an earlier one: {problem}")
-
-
-def _is_green(outcome: HostOutcome) -> bool:
-    return outcome.state in ("changed", "unchanged") and verdict(outcome.verified) == "as wanted"
-
-
-PREPARING = ("Reach the hosts", "Act 1,")
-"""Acts of a run that only prepares; in the others no host takes part."""
-
-
-def _cut_off(tally: Tally | None) -> bool:
-    """Whether the host's part of the playbook was begun and has not come to its end, where it gives its lock back."""
-    return tally is not None and (tally.failed is None or bool(tally.unreachable or tally.timed_out))
 
 
 def _groups(pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:

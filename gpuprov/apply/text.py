@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome
 from gpuprov.inventory.names import folded as names
+from gpuprov.report.fold import that_follow
 from gpuprov.report.text import unproven
-from gpuprov.shown import hanging
+from gpuprov.shown import cleaned, hanging
 
+GREEN, RED, YELLOW, BOLD = "32", "31", "33", "1"
 WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started", "prepared")
 
 
@@ -25,19 +28,48 @@ def as_json(run: ApplyRun) -> str:
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
 
 
-def as_text(run: ApplyRun, *, verbose: bool = False, width: int = 0) -> str:
-    """A block per host, hosts that fared alike told once; the last line sums up. Broken between words at `width`; 0: not at all."""
+class Line(NamedTuple):
+    """A line of the text. `bold`: its beginning; `colour`: that of what comes next, up to a comma, a colon or a bracket."""
+
+    text: str
+    bold: str = ""
+    colour: str = ""
+
+    def shown(self, width: int, *, colour: bool) -> Iterable[str]:
+        first, *rest = hanging(cleaned(self.bold + self.text), width)
+        head = cleaned(self.bold)
+        if colour and head and first.startswith(head):
+            word = re.match(r"\s*[^,:(]*", first[len(head) :])
+            told = word[0] if word else ""
+            first = f"\x1b[{BOLD}m{head}\x1b[0m\x1b[{self.colour}m{told}\x1b[0m{first[len(head) + len(told) :]}"
+        return [first, *rest]
+
+
+def as_text(run: ApplyRun, *, verbose: bool = False, width: int = 0, colour: bool = False) -> str:
+    """A block per host, hosts that fared alike told once; the last line sums up. Broken between words at `width`; 0: not at all.
+
+    colour: green what is as wanted, yellow what waits or is not proven, red what is not done.
+    """
     folded: dict[bytes, list[HostOutcome]] = {}
     for outcome in run.hosts:
         folded.setdefault(_likeness(outcome, verbose), []).append(outcome)
     lines = [line for group in folded.values() for line in _block(group, verbose)]
-    return "\n".join(piece for line in [*lines, *_end(run)] for piece in hanging(line, width))
+    told = [line if isinstance(line, Line) else Line(line) for line in (*lines, *_end(run))]
+    return "\n".join(piece for line in told for piece in line.shown(width, colour=colour))
 
 
-def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
+def _colour(outcome: HostOutcome) -> str:
+    if outcome.state in ("failed", "blocked", "unreachable") or (outcome.failing and not outcome.reboot):
+        return RED
+    if outcome.state in ("locked", "not-started") or outcome.reboot or outcome.unproven:
+        return YELLOW
+    return GREEN
+
+
+def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
     outcome = group[0]
     title = names(o.host for o in group) + (f" ({len(group)} hosts)" if len(group) > 1 else "")
-    yield f"{title}: {_headline(group)}"
+    yield Line(f" {_headline(group)}", f"{title}:", _colour(outcome))
     if outcome.hint:
         yield f"  fix: {outcome.hint}"
     if outcome.rolled_back:
@@ -64,7 +96,7 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str]:
             if result.hint:
                 yield f"    fix: {result.hint}"
     if following := [result.check for result in outcome.failing if result.follows]:
-        yield f"  and {len(following)} that follow: {', '.join(following)}"
+        yield f"  and {that_follow(len(following))}: {', '.join(following)}"
 
 
 def _headline(group: Sequence[HostOutcome]) -> str:
@@ -94,12 +126,14 @@ def _verdict(outcome: HostOutcome) -> str:
     )
 
 
-def _end(run: ApplyRun) -> Iterable[str]:
+def _end(run: ApplyRun) -> Iterable[str | Line]:
     if run.stopped:
         yield f"stopped: {run.stopped}"
     if run.interrupted:
         yield "interrupted: run it again to complete it"
-    yield f"{summary(run)}; {run.seconds:.1f} s"
+    count, _, told = summary(run).partition(":")
+    worst = next((one for one in (RED, YELLOW) if one in map(_colour, run.hosts)), GREEN)
+    yield Line(f"{told}; {run.seconds:.1f} s", f"{count}:", worst)
     if run.log:
         yield f"log: {run.log}"
 

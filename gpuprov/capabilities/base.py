@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from gpuprov.probe import system
 from gpuprov.probe.base import Facts, Probe
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
@@ -19,6 +20,8 @@ Status = Literal["pass", "fail", "skip", "error", "n/a"]
 """skip: asked for, but it cannot be asked on this host, so that it is not proven. n/a: the spec asks for nothing here."""
 Moment = Literal["preflight", "now", "next-boot"]
 """preflight: must hold before anything is changed. now: is it so. next-boot: will it still be so after a reboot."""
+
+_SURROUNDINGS = (system.OS_RELEASE.evidence, system.CONTAINER.evidence, system.PLATFORM.evidence)
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,12 +142,23 @@ def check(
 ) -> Callable[[Callable[[Context[Any]], Outcome]], Check]:
     """Make a Check of a function: its id, the probes it reads, the spec fields it proves.
 
-    `evidence` is the command that shows a person the same; without it, the probes' own commands stand in the result.
+    `evidence` is the command that shows a person the same; without it, the probes' own commands stand in the result, but for those
+    that only tell what kind of a host it is.
     """
-    shown = evidence or "; ".join(dict.fromkeys(probe.evidence for probe in probes if probe.evidence))
+    shown = dict.fromkeys(probe.evidence for probe in probes if probe.evidence)
+    told = [one for one in shown if one not in _SURROUNDINGS] or [*shown]
 
     def made(function: Callable[[Context[Any]], Outcome]) -> Check:
-        return Check(identifier, fields, probes, function, moment, (function.__doc__ or "").strip(), shown, gate)
+        return Check(
+            identifier,
+            fields,
+            probes,
+            function,
+            moment,
+            (function.__doc__ or "").strip(),
+            evidence or "; ".join(told),
+            gate,
+        )
 
     return made
 

@@ -14,15 +14,18 @@ from gpuprov.errors import GpuprovError
 
 
 class Table(NamedTuple):
-    """Header and rows of text, all of one width; `legend` explains the marks."""
+    """Header and rows of text, all of one width; `legend` explains the marks. `spare`: columns that go where there is no room."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    spare: tuple[str, ...]
     legend: str = LEGEND
 
 
-def _table(rows: list[dict[str, str]]) -> Table:
-    return Table(tuple(rows[0]), tuple(tuple(row.values()) for row in rows))
+_SPARE: Mapping[str, tuple[str, ...]] = {
+    "gpus": ("sources", "pci", "name", "chip", "form", "nvswitch", "modules", "fabric", "nvlink"),
+    "mig": ("sources", "grid", "attributes"),
+}
 
 
 def _gpu_text() -> list[dict[str, str]]:
@@ -138,7 +141,8 @@ def _known(name: str) -> str:
 
 def table(name: str) -> Table:
     """The listing as text; every value that is not confirmed is marked ~ or ?."""
-    return _table(_TEXT[_known(name)]())
+    rows = _TEXT[_known(name)]()
+    return Table(tuple(rows[0]), tuple(tuple(row.values()) for row in rows), _SPARE.get(name, ("sources",)))
 
 
 def of_gpu(name: str, word: str) -> frozenset[str]:

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gpuprov import reading
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.children import Job, run_all
@@ -27,6 +29,16 @@ def program() -> str:
     """The program as one text, as it goes to a host: what it imports from beside it stands in it."""
     text, beside = (Path(str(one.__file__)).read_text(encoding="utf-8") for one in (checkpoints, files))
     return text.replace("from .files import write\n", beside.partition("from __future__ import annotations\n")[2])
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the program answers; a host may say anything else."""
+
+    problem: str | None = None
+    kept: str = ""
+    left_out: tuple[str, ...] = ()
+    offered: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 def on_hosts(
@@ -57,10 +69,9 @@ def _noted(answers: dict[str, dict[str, Any]], host: str) -> Callable[[Answer], 
             return
         output = (split(answer) or {}).get("checkpoint", Output(""))
         try:
-            told = reading.json(output.text)
-        except ValueError:
-            told = None
-        said = " ".join((output.error or output.text).split())[-300:]
-        answers[host] = told if isinstance(told, dict) else {"problem": said or f"exit status {output.status}"}
+            answers[host] = msgspec.to_builtins(reading.typed_json(output.text, Told))
+        except reading.Unreadable:
+            said = " ".join((output.error or output.text).split())[-300:]
+            answers[host] = {"problem": said or f"exit status {output.status}"}
 
     return done

@@ -24,6 +24,8 @@ from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
 from gpuprov.cli.rollback import rollback
 from gpuprov.cli.rollout import rollout
+from gpuprov.cli.seconds import Seconds
+from gpuprov.cli.sections import Purposes
 from gpuprov.cli.slices import fold, freeze, slice_, work
 from gpuprov.cli.topology import topology
 from gpuprov.cli.worker import worker
@@ -34,25 +36,18 @@ if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
 
 
-class Ordered(click.Group):
-    """Commands in the order a user meets them."""
-
-    def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(self.commands)
-
-
-@click.group(cls=Ordered, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Purposes, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="gpuprov")
 def cli() -> None:
-    """Make GPU hosts ready for work, and prove it.
+    """Declare what a GPU host should be; gpuprov makes it so, and proves it.
 
     \b
     gpuprov init                     # a first inventory, from questions, hosts, Slurm or Kubernetes
-    gpuprov check  inventory.yaml    # is it valid, and can this hardware do it? touches no host
+    gpuprov check  inventory.yaml    # is it valid, and can this hardware do it? contacts no host
     gpuprov plan   inventory.yaml    # what would change, and will it reboot? changes nothing
     gpuprov apply  inventory.yaml    # make it so, then verify
-    gpuprov verify inventory.yaml    # is it so, and will it be so after the next boot?
-    gpuprov rehearse inventory.yaml  # all of it on simulated hosts first; touches no host
+    gpuprov verify inventory.yaml    # is it so, and will it still be so after the next boot?
+    gpuprov rehearse inventory.yaml  # all of it on simulated hosts first; contacts no real one
 
     Without INVENTORY: $GPUPROV_INVENTORY, then ./inventory.yaml, then what ansible.cfg names.
     Shell completion: eval "$(_GPUPROV_COMPLETE=bash_source gpuprov)" (or zsh_source, fish_source).
@@ -62,15 +57,16 @@ def cli() -> None:
 cli.add_command(init)
 
 
-@cli.command(short_help="Judge the inventory offline. Touches no host.")
+@cli.command(short_help="Check the inventory offline. Contacts no host.")
 @options.inventory
 @carried.bundle
 @options.json_flag
 def check(sources: tuple[str, ...], bundle: Path | None, signers: Path, as_json: bool, **reading: Any) -> int:
-    """Judge the inventory offline: is it valid, and can this hardware do it? Touches no host.
+    """Check the inventory offline: is it valid, and can this hardware do it? Contacts no host.
 
     An executable file that is an inventory, or lies in an inventory folder, is a dynamic inventory script:
-    it is run with --list, as Ansible does. With --bundle: is that folder signed, whole, in its time, and made for these specs?
+    it is run with --list, as Ansible does. With --bundle, the folder is checked too: signed, complete, not expired, and made for these
+    specs.
 
     \b
     Example: gpuprov check inventory.yaml --limit training
@@ -89,11 +85,11 @@ def check(sources: tuple[str, ...], bundle: Path | None, signers: Path, as_json:
     return specs.show_check(fleet, as_json=as_json, verbose=reading["verbose"])
 
 
-@cli.command(short_help="Write the plain Ansible project that apply runs.")
+@cli.command(short_help="Write the Ansible project that apply runs.")
 @options.inventory
 @click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
 def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
-    """Write the plain Ansible project that apply runs; it works without gpuprov.
+    """Write the Ansible project that apply runs, for ansible-playbook or AWX with gpuprov installed beside ansible-core.
 
     \b
     Example: gpuprov render inventory.yaml --out build
@@ -117,12 +113,12 @@ cli.add_command(apply)
 cli.add_command(rollback)
 
 
-@cli.command(short_help="Prove that hosts are what their specs say, also after a boot.")
+@cli.command(short_help="Prove that hosts match their specs, now and after a reboot.")
 @options.inventory
 @options.reaching
 @options.capabilities
 @options.report_files
-@click.option("--timeout", type=options.Seconds(1), default=60.0, show_default=True, help="Seconds for one host.")
+@click.option("--timeout", type=Seconds(1), default=60.0, show_default=True, help="Time limit of one host, in seconds.")
 @options.recorded
 @options.json_flag
 def verify(
@@ -133,10 +129,10 @@ def verify(
     as_json: bool,
     **reading: Any,
 ) -> int:
-    """Prove that the hosts are what their specs say, now and after the next boot. Changes nothing.
+    """Prove that the hosts match their specs, now and after the next boot. Changes nothing.
 
-    With --from no host is reached: a bug report, sosreport, must-gather or capture is judged in its place. A check whose
-    fact is not in it is skipped, and says so.
+    With --from no host is contacted: a bug report, sosreport, must-gather or capture is judged in its place. A check whose
+    facts are not in it is skipped, and says so.
 
     \b
     Example: gpuprov verify inventory.yaml --junit report.xml --html report.html
@@ -195,30 +191,28 @@ def verify(
     return exit_code(results)
 
 
-@cli.command(short_help="Do it all on simulated hosts first.")
+@cli.command(short_help="Try the whole run on simulated hosts first.")
 @options.inventory
-@click.option("--kind", type=click.Choice(["container", "machine"]), help="What simulated hosts are (container).")
-@click.option("--distribution", metavar="NAME", help="What they run (debian12).")
-@click.option("--all-hosts", is_flag=True, help="A simulated host for each host, not for each distinct spec.")
-@click.option("--keep", is_flag=True, help="Leave the simulated hosts and print how to log in.")
+@click.option("--kind", type=click.Choice(["container", "machine"]), help="What a simulated host is (container).")
+@click.option("--distribution", metavar="NAME", help="The distribution it runs (debian12).")
+@click.option("--all-hosts", is_flag=True, help="Simulate every host, not one for each distinct spec.")
+@click.option("--keep", is_flag=True, help="Keep the simulated hosts and print how to log in.")
 @click.option(
     "-f",
     "--forks",
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="Simulated hosts that are up at a time.",
+    help="How many simulated hosts run at the same time.",
 )
 @click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
 @click.option("--html", type=FILE, help="Write one self-contained HTML page to this file.")
-@click.option(
-    "--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the logs of the runs are written."
-)
+@click.option("--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the logs of the runs.")
 @options.json_flag
 def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: Path | None, **given: Any) -> int:
-    """Do it all on simulated hosts: apply, verify, reboot, verify, apply again. Touches no host of the inventory.
+    """Try the whole run on simulated hosts: apply, verify, reboot, verify, apply again. Contacts no host of the inventory.
 
-    Needs root, and podman or docker. A variable `simulated_host` of a host or group says what a spec does not.
+    Needs root, and podman or docker. The variable `simulated_host` of a host or group adds what a spec does not say.
 
     \b
     Example: gpuprov rehearse inventory.yaml --limit gpu017
@@ -233,7 +227,7 @@ def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: 
     return rehearsing.run(fleet.pairs, rehearsing.Options(**chosen), plain=as_json, junit=junit, html=html, about=page)
 
 
-@cli.command(short_help="Write what hosts are now as an inventory with specs.")
+@cli.command(short_help="Write the hosts' current state as an inventory with specs.")
 @options.inventory
 @options.reaching
 @click.option("-o", "--out", type=FILE, help="Write to this file instead of standard output.")
@@ -243,7 +237,7 @@ def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: 
 def export(
     sources: tuple[str, ...], out: Path | None, mig_parted: Path | None, timeout: float, as_json: bool, **reading: Any
 ) -> int:
-    """Write what the hosts are now as an inventory with specs; hosts need no gpuprov variable yet.
+    """Write the hosts' current state as an inventory with specs; hosts need no gpuprov variable yet.
 
     \b
     Example: gpuprov export inventory.yaml --limit gpu001 > gpu001.yaml

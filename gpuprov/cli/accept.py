@@ -9,11 +9,13 @@ import click
 
 from gpuprov.cli import options
 from gpuprov.cli.about import about
+from gpuprov.cli.seconds import Seconds
+from gpuprov.cli.sections import Command
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command(short_help="Run acceptance tests: do the hosts perform as specified?")
+@click.command(cls=Command, short_help="Run acceptance tests: do the hosts perform as specified?")
 @options.inventory
 @options.reaching
 @click.option("--only", metavar="NAME,...", help="Only these: rdma, nccl, nvbandwidth, dcgm.")
@@ -22,16 +24,18 @@ FILE = click.Path(dir_okay=False, path_type=Path)
     type=click.Choice(["auto", "all", "ring"]),
     default="auto",
     show_default=True,
-    help="Which hosts are tested with which; auto: all pairs of up to 8 hosts, else a ring.",
+    help="Which hosts are tested with each other; auto: all pairs of up to 8 hosts, else a ring.",
 )
 @click.option(
     "--timeout",
-    type=options.Seconds(5),
+    type=Seconds(5),
     default=60.0,
     show_default=True,
-    help="Seconds that a test may take beyond what it measures.",
+    help="Time limit of a test beyond its measurement, in seconds.",
 )
-@click.option("--in-use", is_flag=True, help="Also test hosts whose GPUs or HCAs processes hold; it disturbs them.")
+@click.option(
+    "--in-use", is_flag=True, help="Also test hosts whose GPUs or HCAs are in use; this disturbs their processes."
+)
 @options.break_lock
 @click.option("--junit", type=FILE, help="Write JUnit XML to this file.")
 @click.option("--html", type=FILE, help="Write one self-contained HTML page, with the heat maps, to this file.")
@@ -39,7 +43,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
 def accept(sources: tuple[str, ...], only: str | None, yes: bool, **given: Any) -> int:
-    """Run the acceptance tests of the hosts, under each host's lock: does the fleet perform as its specs say?
+    """Run the acceptance tests, under each host's lock: do the hosts perform as their specs say?
 
     Loads GPUs and network fully, so it runs on request only, and refuses hosts that are in use.
 

@@ -9,16 +9,21 @@ from typing import Any
 import click
 
 from gpuprov.cli import options
+from gpuprov.cli.sections import Command
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
 
 
-@click.command(short_help="Write signed bundles: packages for hosts without internet, or jobs for hosts that pull.")
+@click.command(
+    cls=Command, short_help="Write signed bundles: packages for hosts without internet, or jobs for hosts that pull."
+)
 @options.inventory
-@click.option("--pull", is_flag=True, help="A bundle for each host, which fetches it, judges it and does it by itself.")
-@click.option("--key", required=True, type=FILE, help="The ssh key that signs; its .pub, where an agent has the key.")
+@click.option(
+    "--pull", is_flag=True, help="Write a bundle for each host, which the host fetches, judges and applies by itself."
+)
+@click.option("--key", required=True, type=FILE, help="The ssh key to sign with; its .pub where an agent has the key.")
 @click.option("-o", "--out", required=True, type=FOLDER, help="Folder to write.")
 @click.option(
     "--expires", type=click.FloatRange(0.01, 3650), default=30.0, show_default=True, help="Days until it expires."
@@ -27,12 +32,17 @@ OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
     "--accept-licence",
     "accepted",
     multiple=True,
-    type=click.Choice(["nvidia-sdk", "unknown"]),
-    help="Packages: the site may copy what is under this licence.",
+    type=click.Choice(["nvidia-sdk", "nvidia-doca", "unknown"]),
+    help="Packages: state that the site may copy what is under this licence.",
 )
 @options.reaching
-@click.option("--wheels", type=FOLDER, metavar="DIR", help="With --pull: wheels of gpuprov and of what it needs.")
-@click.option("--source", metavar="PLACE", help="With --pull: where hosts find that folder: https://..., or a path.")
+@click.option(
+    "--wheels",
+    type=FOLDER,
+    metavar="DIR",
+    help="With --pull: folder with the wheels of gpuprov and of its dependencies.",
+)
+@click.option("--source", metavar="PLACE", help="With --pull: where hosts find the bundle: https://..., or a path.")
 @click.option(
     "--results", metavar="PLACE", help="With --pull: where results go: https://... (PUT), a path, or rsync:DEST."
 )
@@ -43,13 +53,17 @@ OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
 )
 @click.option("--reboot", is_flag=True, help="With --pull: permit one reboot for this bundle, whatever the spec says.")
 @click.option(
-    "--serial", type=click.IntRange(1, (1 << 53) - 1), help="With --pull: higher than any before; else the time is it."
+    "--serial",
+    type=click.IntRange(1, (1 << 53) - 1),
+    help="With --pull: serial number, higher than any before (the time).",
 )
 def bundle(sources: tuple[str, ...], pull: bool, **given: Any) -> int:
-    """Write what hosts without the internet need; or, with --pull, what hosts need that work by themselves.
+    """Write what hosts without internet access need, or, with --pull, what hosts need that apply their spec by themselves.
 
-    Without --pull: the packages that the specs need with all that they depend on, resolved now on the hosts themselves, at exact
-    versions, in a signed repository; gpuprov apply --bundle DIR takes packages from there and from nowhere else.
+    Without --pull: the packages that the specs need with all that they depend on, resolved now by the hosts' own apt, dnf or
+    zypper, at exact versions, in a signed repository for each release, and the files that specs name by their address;
+    gpuprov apply --bundle DIR takes all of it from there and from nowhere else. A bundle that is in DIR is replaced, and
+    what it has is not fetched again.
 
     With --pull: a signed bundle for each host, the wheels that it needs, and user-data of cloud-init that makes it a puller.
     The host is known by the variables pull_machine_id, pull_product_uuid, pull_product_serial or pull_declared. It refuses what is not
@@ -68,6 +82,7 @@ def bundle(sources: tuple[str, ...], pull: bool, **given: Any) -> int:
 def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
     """Packages, for gpuprov apply --bundle."""
     from gpuprov import console
+    from gpuprov.catalog.licences import source
     from gpuprov.offline import bundles, licences
 
     if wrong := [name for name in OF_PULL if given[name]]:
@@ -79,11 +94,12 @@ def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
         out=given["out"], key=given["key"], days=given["expires"], accepted=given["accepted"], forks=given["forks"] or 0
     )
     made = bundles.make(fleet, chosen, time.time())
-    for one in licences.ALL:
-        if one.key in made.licences:
-            console.warning(f"not free, {one.key}: {one.told} ({one.source})")
+    for one in (licences.classes()[key] for key in made.licences):
+        console.warning(f"not free, {one.key}: {one.told} ({source(one)})")
     for each in made.manifest.repositories:
         console.progress(f"{each.folder}: {len(each.packages)} packages")
+    if made.kept:
+        console.progress(f"{made.kept} files are those of the bundle before, and were not fetched again")
     size = sum(file.size for file in made.manifest.files.values())
     console.progress(
         f"{chosen.out}: {size / 1e6:.0f} MB, for {len(made.manifest.specs)} specs; expires at {made.manifest.expires_at}"

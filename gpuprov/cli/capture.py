@@ -8,17 +8,21 @@ from typing import Any
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.seconds import Seconds
+from gpuprov.cli.sections import Command
 
 
-@click.command(short_help="Record what the checks read, to judge it elsewhere.")
+@click.command(cls=Command, short_help="Record what the checks read, to be judged elsewhere.")
 @click.argument("hosts", metavar="HOST...", nargs=-1, required=True, shell_complete=complete.hosts)
 @options.inventories("sources", "An inventory of them; repeatable.")
 @click.option("-o", "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write.")
-@click.option("--timeout", type=options.Seconds(1), default=120.0, show_default=True, help="Seconds for one host.")
+@click.option(
+    "--timeout", type=Seconds(1), default=120.0, show_default=True, help="Time limit of one host, in seconds."
+)
 @options.reading
 @options.reaching
 def capture(hosts: tuple[str, ...], sources: tuple[str, ...], out: Path, timeout: float, **reading: Any) -> int:
-    """Write down all that gpuprov's checks read of hosts, a file for each, to be judged elsewhere. Changes nothing.
+    """Record everything that the checks read on hosts, one file each, to be judged elsewhere. Changes nothing.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. Passwords, tokens and private keys are masked. The files can
     be attached to a ticket; gpuprov verify --from and gpuprov explain --from read them.

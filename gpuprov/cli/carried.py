@@ -16,11 +16,11 @@ def bundle(command: C) -> C:
         type=click.Path(dir_okay=False, path_type=Path),
         default="/etc/gpuprov/allowed_signers",
         show_default=True,
-        help="With --bundle: the keys that may have signed it, as ssh-keygen's allowed signers.",
+        help="With --bundle: keys that may sign it, in ssh-keygen's allowed signers format.",
     )(command)
     return click.option(
         "--bundle",
         type=click.Path(file_okay=False, path_type=Path),
         metavar="DIR",
-        help="Packages come from this folder of gpuprov bundle, and from nowhere else.",
+        help="Take packages from this folder, written by gpuprov bundle, and from nowhere else.",
     )(command)

@@ -10,21 +10,25 @@ import click
 
 from gpuprov.cli import carried, options, saved
 from gpuprov.cli.about import about
+from gpuprov.cli.seconds import WEEK
+from gpuprov.cli.sections import Command
+from gpuprov.errors import ApplyError
 from gpuprov.limits import LEASE
 
 if TYPE_CHECKING:
     from gpuprov.fleet import Fleet
+    from gpuprov.plan.read import Pair
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command(short_help="Show what apply would change, and why. Changes nothing.")
+@click.command(cls=Command, short_help="Show what apply would change, and why. Changes nothing.")
 @options.inventory
 @options.reaching
 @options.capabilities
-@click.option("--quick", is_flag=True, help="From the checks alone, without Ansible's --check --diff.")
+@click.option("--quick", is_flag=True, help="Plan from the checks alone, without Ansible's --check --diff.")
 @click.option("-o", "--out", type=FILE, help="Save the plan to this file, for gpuprov apply FILE.")
-@click.option("--html", type=FILE, help="Write the plan to this file, too, as one HTML page.")
+@click.option("--html", type=FILE, help="Also write the plan to this file, as one HTML page.")
 @options.act_limit
 @options.json_flag
 def plan(
@@ -37,9 +41,9 @@ def plan(
     as_json: bool,
     **reading: Any,
 ) -> int:
-    """Tell what apply would change on each host, why, and whether it will reboot. Changes nothing.
+    """Show what apply would change on each host, why, and whether it will reboot. Changes nothing.
 
-    With --out, the plan is saved: gpuprov apply FILE does what was read there, or refuses and says what has changed since.
+    With --out the plan is saved: gpuprov apply FILE then does exactly that, or refuses and says what has changed since.
 
     \b
     Example: gpuprov plan inventory.yaml --limit gpu017
@@ -80,7 +84,7 @@ def plan(
     return planning.exit_code(plans)
 
 
-@click.command(short_help="Make the hosts what their specs say, then verify.")
+@click.command(cls=Command, short_help="Bring the hosts to what their specs say, then verify.")
 @options.inventory
 @options.reaching
 @options.capabilities
@@ -89,11 +93,11 @@ def plan(
     type=click.Choice(["prepare"]),
     help="Only this part: prepare judges and downloads, changes nothing in service, and ends; a later apply uses what is there.",
 )
-@click.option("--full", is_flag=True, help="Run every role, also where every check passes.")
+@click.option("--full", is_flag=True, help="Run every role, even where every check passes.")
 @click.option("--reboot", is_flag=True, help="Permit one reboot per host in this run, whatever the spec says.")
 @click.option("--serial", metavar="N|N%", help="Hosts in one batch; verify gates the next batch.")
 @click.option(
-    "--canary", metavar="N|PATTERN", help="Hosts to do first, alone; unless all are green, nothing else starts."
+    "--canary", metavar="N|PATTERN", help="Hosts to do first, alone; nothing else starts unless all of them are green."
 )
 @click.option(
     "--max-fail", metavar="N|N%", default="0", show_default=True, help="Failures tolerated before the roll-out stops."
@@ -102,32 +106,28 @@ def plan(
     "--drain",
     metavar="COMMAND",
     help="Run on a host whose GPUs are in use, before its driver changes; "
-    "kubernetes [OPTION]...: kubectl, run here, takes pods and GPU operands off the node, and puts them back.",
+    "kubernetes [OPTION]...: kubectl, run here, takes pods and GPU operands off the node, and gives it back.",
 )
 @carried.bundle
 @options.break_lock
-@click.option(
-    "--run", metavar="ID", help="Name the run, so that it can go on from another machine; default, a new name."
-)
+@click.option("--run", metavar="ID", help="Name of the run, so that it can continue from another machine (a new name).")
 @click.option(
     "--lease",
     metavar="SECONDS",
-    type=click.IntRange(min=5, max=options.WEEK),
+    type=click.IntRange(min=5, max=WEEK),
     default=LEASE,
     show_default=True,
-    help="A host whose run is not heard of for so long is another run's to take over.",
+    help="After this long without a sign of its run, another run may take a host over.",
 )
 @options.act_limit
-@click.option(
-    "--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the log of the run is written."
-)
-@click.option("--html", type=FILE, help="Write what became of it to this file, too, as one HTML page.")
+@click.option("--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the log of the run.")
+@click.option("--html", type=FILE, help="Also write the outcome to this file, as one HTML page.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
 def apply(sources: tuple[str, ...], **given: Any) -> int:
-    """Make the hosts what their specs say, then verify. Reboots at most once, and only if permitted.
+    """Bring the hosts to what their specs say, then verify. Reboots at most once, and only if permitted.
 
-    INVENTORY may be a plan that gpuprov plan saved with --out: then that is what is done, without a question.
+    INVENTORY may be a plan that gpuprov plan saved with --out: then exactly that is done, without a question.
 
     \b
     Example: gpuprov apply inventory.yaml --canary 1 --serial 10 --max-fail 1
@@ -160,23 +160,30 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     chosen |= {"act": given["act"] or "apply"}
     chosen |= {"run": given["run"] or "", "lease": given["lease"]}
     chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
-    if given["bundle"]:
-        fleet = _with_packages(fleet, given)
+    pairs = _with_packages(fleet, given) if given["bundle"] else fleet.pairs
     agreed = partial(agree, approved) if approved else None
-    return applying.run(fleet.pairs, applying.Options(**chosen), agreed, html=html, about=page)
+    code = applying.run(pairs, applying.Options(**chosen), agreed, html=html, about=page)
+    return max(code, ApplyError.exit_code) if len(pairs) < len(fleet.pairs) else code
 
 
-def _with_packages(fleet: Fleet, given: dict[str, Any]) -> Fleet:
-    """The hosts with the bundle's packages on them: they are a cache there, and nothing else is changed by it."""
-    import msgspec
-
+def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[Pair, ...]:
+    """The hosts with the bundle's packages on them: they are a cache there, and nothing else is changed by it. A host that cannot have
+    them is left out, and said; raises GpuprovError where that is so of all."""
     from gpuprov import console
     from gpuprov.offline import opened, placed
 
     manifest = opened.opened(given["bundle"], given["signers"])
-    repositories = opened.matching(manifest, fleet.pairs, given["forks"] or 0)
+    repositories, refused = opened.matching(manifest, fleet.pairs, given["forks"] or 0)
+    opened.keep_keys(given["bundle"], manifest)
     console.progress(f"{given['bundle']}: signed, whole, of {manifest.made_at}; carried to {len(repositories)} hosts")
-    return msgspec.structs.replace(fleet, pairs=placed.place(given["bundle"], manifest, fleet.pairs, repositories))
+    left = [pair for pair in fleet.pairs if pair[0].name not in refused]
+    pairs, without = placed.place(given["bundle"], manifest, left, repositories)
+    refused |= without
+    if not pairs:
+        raise next(iter(refused.values()))
+    for error in refused.values():
+        console.warning(f"left out: {error.message}" + (f"; {error.hint}" if error.hint else ""))
+    return pairs
 
 
 def _alone(given: dict[str, Any]) -> None:

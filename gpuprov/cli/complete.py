@@ -16,12 +16,16 @@ def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 
 def hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The last part of a pattern: hosts, groups, `!` and `&` before them; after an @, files."""
+    """The last part of a pattern: hosts, groups, `!` and `&` before them; after an @, files. A name may hold colons itself."""
     if incomplete.startswith("@"):
         return [CompletionItem(name) for name in _lists(incomplete[1:])]
+    names = _names(ctx)
     before, comma, last = incomplete.rpartition(",")
-    sign = last[:1] if last[:1] in ("!", "&") else ""
-    return _items(f"{before}{comma}{sign}", last[len(sign) :], _names(ctx))
+    offered = _named(f"{before}{comma}", last, names)
+    if offered or comma:
+        return offered
+    before, colon, last = incomplete.rpartition(":")
+    return _named(f"{before}{colon}", last, names)
 
 
 def capabilities(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -40,9 +44,26 @@ def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
     return [CompletionItem(one.key) for one in gpus() if one.key.lower().startswith(incomplete.lower())]
 
 
+def words(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Capabilities and fields; behind a capability and a dot, its checks too."""
+    from gpuprov.capabilities import BY_NAME
+    from gpuprov.explain.fields import fields
+
+    name, dot, _ = incomplete.partition(".")
+    if not dot or name not in BY_NAME:
+        return _items("", incomplete, BY_NAME)
+    inner = (field.name for field in fields(name))
+    return _items("", incomplete, dict.fromkeys([*inner, *(check.id for check in BY_NAME[name].checks)]))
+
+
 def rows(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Words that `gpuprov catalog` filters by: models, where a table is of models."""
     return models(ctx, param, incomplete) if ctx.params.get("table") in ("gpus", "mig") else []
+
+
+def _named(before: str, last: str, names: Iterable[str]) -> list[CompletionItem]:
+    sign = last[:1] if last[:1] in ("!", "&") else ""
+    return _items(f"{before}{sign}", last[len(sign) :], names)
 
 
 def _items(before: str, incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
@@ -61,7 +82,7 @@ def _names(ctx: click.Context) -> list[str]:
             return []
         found = load(sources, vault_password_files=given.get("vault_password_files") or ()).hosts
         groups = dict.fromkeys(group for host in found for group in host.groups)
-        return [*groups, *(host.name for host in found)]
+        return ["all", *groups, *(host.name for host in found)]
     return []
 
 

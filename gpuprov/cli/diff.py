@@ -9,19 +9,20 @@ import click
 
 from gpuprov.cli import complete, options
 from gpuprov.cli.login import logged_in
+from gpuprov.cli.sections import Command
 
 
-@click.command(short_help="Show what differs between two hosts.")
+@click.command(cls=Command, short_help="Show how two hosts differ.")
 @click.argument("left", metavar="HOST", shell_complete=complete.hosts)
 @click.argument("right", metavar="HOST|FILE")
 @click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files)
-@options.inventories("inventories", "The same as INVENTORY, as Ansible has it.")
+@options.inventories("inventories", "An inventory, as with Ansible; the same as the argument.")
 @options.reading
 @options.reaching
 @options.read_limit
 @options.json_flag
 def diff(left: str, right: str, sources: tuple[str, ...], timeout: float, as_json: bool, **reading: Any) -> int:
-    """Show what differs between two hosts, or a host and a file, by capability: as export sees them, whatever their specs say.
+    """Show how two hosts, or a host and a file, differ, by capability: their state as export reads it, whatever their specs say.
 
     FILE is what gpuprov export wrote of one host (.yaml), or a record of one: a capture, an nvidia-bug-report.log, an sosreport.
     Changes nothing.

@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.seconds import Seconds
+from gpuprov.cli.sections import Command
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -19,17 +21,22 @@ def scheduler(command: C) -> C:
             "--by",
             required=True,
             type=click.Choice(["slurm", "kubernetes", "command"]),
-            help="Who hands out the hosts.",
+            help="What schedules the hosts.",
         ),
-        click.option("--command", default="", metavar="COMMAND", help="With --by command: the site's own, run here."),
+        click.option(
+            "--command",
+            default="",
+            metavar="COMMAND",
+            help="With --by command: the site's own command, run on this machine.",
+        ),
         click.option("--context", default="", metavar="NAME", help="With --by kubernetes: kubectl's context."),
         click.option(
             "--poll",
-            type=options.Seconds(0.1),
+            type=Seconds(0.1),
             default=10.0,
             show_default=True,
             metavar="SECONDS",
-            help="Between two looks.",
+            help="Time between two looks, in seconds.",
         ),
     )
     for decorator in reversed(decorators):
@@ -37,17 +44,17 @@ def scheduler(command: C) -> C:
     return command
 
 
-@click.command(short_help="Take hosts out of their scheduler, and wait until they are free.")
+@click.command(cls=Command, short_help="Drain hosts from their scheduler and wait until they are free.")
 @click.argument("host", metavar="HOST", shell_complete=complete.hosts)
 @options.inventory
 @scheduler
-@click.option("--run", metavar="ID", help="The run that has them, as their scheduler shows it (a new one).")
-@click.option("--wait", type=options.Seconds(0), metavar="SECONDS", help="Wait no longer; 0 looks once.")
+@click.option("--run", metavar="ID", help="Name of the run, which the scheduler shows as the reason (a new name).")
+@click.option("--wait", type=Seconds(0), metavar="SECONDS", help="Wait at most this long; 0 looks once.")
 @click.option(
     "--delete-emptydir-data",
     "empty_dir",
     is_flag=True,
-    help="With --by kubernetes: evict pods with an emptyDir, too, whose data is lost.",
+    help="With --by kubernetes: also evict pods with an emptyDir, whose data is lost.",
 )
 @options.json_flag
 def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
@@ -86,16 +93,16 @@ def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
     return many.exit_code(steps)
 
 
-@click.command(short_help="Give drained hosts back to their scheduler, once verify is green.")
+@click.command(cls=Command, short_help="Return drained hosts to their scheduler once verify is green.")
 @click.argument("host", metavar="HOST", shell_complete=complete.hosts)
 @options.inventory
 @options.reaching
 @scheduler
-@click.option("--run", required=True, metavar="ID", help="The run that has drained them.")
-@click.option("--unverified", is_flag=True, help="Without verify: you know that they are as they should be.")
+@click.option("--run", required=True, metavar="ID", help="The run that drained them.")
+@click.option("--unverified", is_flag=True, help="Skip verify: you vouch for the hosts.")
 @options.json_flag
 def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
-    """Give hosts back that this run has drained. Each is verified before; one that is not green stays out.
+    """Return hosts that this run drained. Each is verified first; one that is not green stays drained.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. What somebody else has drained or cordoned, or has given
     another reason since, is left as it is. Exit code 3: a host stays out.

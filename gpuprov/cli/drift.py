@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from gpuprov.cli import options
+from gpuprov.cli.seconds import Seconds
+from gpuprov.cli.sections import Command
 
 
 class Moment(click.ParamType[datetime]):
@@ -23,19 +25,19 @@ class Moment(click.ParamType[datetime]):
         return then if then.tzinfo else then.replace(tzinfo=UTC)
 
 
-@click.command(short_help="Show how hosts have drifted, and what did it.")
+@click.command(cls=Command, short_help="Show what has drifted on hosts, and what changed it.")
 @options.inventory
 @options.reaching
 @options.capabilities
 @click.option(
-    "--since", type=Moment(), metavar="TIME", help="Blame only what was done after TIME, not after the apply."
+    "--since", type=Moment(), metavar="TIME", help="Look at changes after TIME instead of after the last apply."
 )
-@click.option("--timeout", type=options.Seconds(1), default=60.0, show_default=True, help="Seconds for one host.")
+@click.option("--timeout", type=Seconds(1), default=60.0, show_default=True, help="Time limit of one host, in seconds.")
 @options.json_flag
 def drift(
     sources: tuple[str, ...], only: str | None, since: datetime | None, timeout: float, as_json: bool, **reading: Any
 ) -> int:
-    """Show what differs on hosts from what was applied and from their specs, and which command did it. Changes nothing.
+    """Show how hosts differ from what was applied and from their specs, and which command changed them. Changes nothing.
 
     The host's receipt says what was applied, the checks of verify what differs, and the logs of apt, dnf and zypper which command
     changed the packages that a check minds. Shell histories are never read. A host that will not come back from its next boot comes

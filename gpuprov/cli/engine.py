@@ -21,19 +21,24 @@ OF_TEMPORAL = ("address", "namespace", "folder", "tls_ca", "tls_cert", "tls_key"
 def temporal(command: C) -> C:
     """--address and what else reaches a Temporal server."""
     decorators = (
-        click.option("--address", default="", metavar="HOST:PORT", help="Temporal's; else $TEMPORAL_ADDRESS."),
         click.option(
-            "--namespace", default="", metavar="NAME", help="Temporal's; else $TEMPORAL_NAMESPACE, or default."
+            "--address", default="", metavar="HOST:PORT", help="Address of the Temporal server ($TEMPORAL_ADDRESS)."
         ),
         click.option(
-            "--folder", type=FOLDER, help="Where fleets, policies and results of Temporal's roll-outs are kept."
+            "--namespace", default="", metavar="NAME", help="Temporal namespace ($TEMPORAL_NAMESPACE, or default)."
         ),
-        click.option("--tls-ca", type=FILE, help="Certificates that sign Temporal's."),
-        click.option("--tls-cert", type=FILE, help="This side's certificate, for mutual TLS."),
-        click.option("--tls-key", type=FILE, help="Its key."),
-        click.option("--tls-name", default="", metavar="NAME", help="The name in Temporal's certificate."),
+        click.option("--folder", type=FOLDER, help="Folder for fleets, policies and results of roll-outs on Temporal."),
+        click.option("--tls-ca", type=FILE, help="CA certificates that the server's certificate must be signed by."),
+        click.option("--tls-cert", type=FILE, help="Client certificate, for mutual TLS."),
+        click.option("--tls-key", type=FILE, help="Key of the client certificate."),
         click.option(
-            "--payload-key", type=FILE, multiple=True, help="Key that encrypts what Temporal keeps; the first encrypts."
+            "--tls-name", default="", metavar="NAME", help="Server name to expect in the server's certificate."
+        ),
+        click.option(
+            "--payload-key",
+            type=FILE,
+            multiple=True,
+            help="Key for payloads kept by Temporal; may be repeated: the first encrypts, all decrypt.",
         ),
     )
     for decorator in reversed(decorators):
@@ -48,7 +53,7 @@ def engine(command: C) -> C:
         type=click.Choice(["embedded", "temporal"]),
         default="embedded",
         show_default=True,
-        help="What carries the roll-out out: this machine, or workers that Temporal directs.",
+        help="What runs the roll-out: this machine, or workers that Temporal directs.",
     )
     return choice(temporal(command))
 

@@ -8,17 +8,18 @@ import click
 
 from gpuprov.cli import options
 from gpuprov.cli.about import about
+from gpuprov.cli.sections import Command
 
 
-@click.command(short_help="Are hosts fit for work, and what does NVIDIA say is to be done?")
+@click.command(cls=Command, short_help="Say whether hosts are fit for work, and what NVIDIA says to do.")
 @options.inventory
 @options.reaching
-@click.option("--since", metavar="TIME", help="From when on the kernel log is judged: boot, 24h, 7d, 2026-11-20T14:02.")
+@click.option("--since", metavar="TIME", help="Judge the kernel log from then on: boot, 24h, 7d, 2026-11-20T14:02.")
 @options.report_files
 @options.read_limit
 @options.json_flag
 def health(sources: tuple[str, ...], since: str | None, timeout: float, as_json: bool, **reading: Any) -> int:
-    """Say of each host whether it is fit for work: yes, no, or not until it is reset or restarted. Changes nothing.
+    """Say whether each host is fit for work: yes, no, or not until it is reset or restarted. Changes nothing.
 
     The checks of the capability `health`, also of hosts whose spec does not ask for it. What is to be done is what NVIDIA says:
     return the card, drain, reboot, reset, restart the program. Exit code 0: all are fit; 1: some are not, or it is not proven;

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.sections import Command
 
 if TYPE_CHECKING:
     from gpuprov.init import Draft
@@ -19,7 +20,7 @@ ANSWERS = ("hosts", "gpu", "count", "driver", "nvswitch", "engines", "reboot")
 READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command(short_help="Write a first inventory, from answers, hosts, Slurm or Kubernetes.")
+@click.command(cls=Command, short_help="Write a first inventory from answers, hosts, Slurm or Kubernetes.")
 @click.option(
     "-o",
     "--out",
@@ -30,21 +31,26 @@ READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--force", is_flag=True, help="Replace the file, if it is there.")
 @click.option(
-    "--from-hosts", metavar="HOST,...", help="Read these hosts, as export does; with -i, hosts or groups of it."
+    "--from-hosts",
+    metavar="HOST,...",
+    shell_complete=complete.hosts,
+    help="Read these hosts, as export does; with -i, hosts or groups of it.",
 )
 @click.option(
     "--from-slurm", type=READ, multiple=True, metavar="FILE", help="Read gres.conf, slurm.conf or both; repeatable."
 )
 @click.option("--from-kubernetes", type=READ, metavar="FILE", help="Read the output of kubectl get nodes -o json.")
 @click.option(
-    "--hosts", metavar="HOST,...", help="Ask nothing: these hosts, with ranges; what no option says is as offered."
+    "--hosts",
+    metavar="HOST,...",
+    help="Ask nothing: these hosts, ranges allowed; other answers come from options or defaults.",
 )
-@click.option("--gpu", metavar="MODEL", shell_complete=complete.models, help="The GPUs of the hosts; none: not known.")
+@click.option("--gpu", metavar="MODEL", shell_complete=complete.models, help="GPU model of the hosts; none: not known.")
 @click.option("--count", metavar="N", help="GPUs in each host.")
-@click.option("--driver", metavar="VERSION", help="any, a branch, or a version.")
-@click.option("--nvswitch", type=YES, help="Whether NVSwitches join the GPUs.")
+@click.option("--driver", metavar="VERSION", help="Driver: any, a branch, or a version.")
+@click.option("--nvswitch", type=YES, help="Whether the GPUs are connected by NVSwitches.")
 @click.option("--engines", metavar="NAME,...", help="Container engines: docker, containerd, crio, podman, or none.")
-@click.option("--reboot", type=YES, help="Whether apply may reboot a host, once, when it must.")
+@click.option("--reboot", type=YES, help="Whether apply may reboot a host, once, when a change needs it.")
 @options.inventories("sources", "Where --from-hosts finds how to reach them; repeatable.")
 @options.reaching
 @options.read_limit
@@ -60,9 +66,9 @@ def init(
     timeout: float,
     **reading: Any,
 ) -> int:
-    """Write a first inventory: from questions, or from what is known of hosts already. Changes no host.
+    """Write a first inventory, from questions or from what is already known about hosts. Changes no host.
 
-    Each line of it says what it means; what was not taken over stands in it with the reason. It is checked before it is written.
+    Each line says what it means; what was not taken over is listed with the reason. The file is checked before it is written.
 
     \b
     Example: gpuprov init

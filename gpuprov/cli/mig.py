@@ -7,21 +7,22 @@ from typing import Any
 import click
 
 from gpuprov.cli import options
+from gpuprov.cli.sections import Group
 
 
-@click.group()
+@click.group(cls=Group)
 def mig() -> None:
-    """Which MIG instances fit on a GPU model. Touches no host.
+    """Show which MIG instances fit on a GPU model. Contacts no host.
 
     \b
     Example: gpuprov mig fit --gpu H100-SXM5-80GB 1g.10gb=2 2g.20gb 3g.40gb
     """
 
 
-@mig.command()
+@mig.command(short_help="Place instances on a GPU, or say what fits.")
 @click.argument("words", metavar="PROFILE[@SLICE][=COUNT]...", nargs=-1, required=True)
 @options.gpu
-@click.option("--driver", default="", metavar="VERSION", help="Judge for this driver branch or version, too.")
+@click.option("--driver", default="", metavar="VERSION", help="Also judge for this driver branch or version.")
 @options.json_flag
 @options.common
 def fit(words: tuple[str, ...], gpu: str, driver: str, as_json: bool, **_given: Any) -> int:
@@ -35,12 +36,12 @@ def fit(words: tuple[str, ...], gpu: str, driver: str, as_json: bool, **_given: 
     return command.show_fit(gpu, words, driver, as_json=as_json)
 
 
-@mig.command()
+@mig.command(short_help="List the full layouts of a GPU.")
 @options.gpu
 @options.json_flag
 @options.common
 def layouts(gpu: str, as_json: bool, **_given: Any) -> int:
-    """List every layout of a GPU to which no instance can be added.
+    """List every full layout of a GPU: those to which no instance can be added.
 
     \b
     Example: gpuprov mig layouts --gpu RTX-PRO-6000-SE

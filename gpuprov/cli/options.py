@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +11,8 @@ import click
 
 from gpuprov.cli import complete
 from gpuprov.cli.login import logged_in, refuse_unusable
+from gpuprov.cli.seconds import WEEK, Seconds
+from gpuprov.cli.sections import Shared
 from gpuprov.limits import ACT_LIMIT, HOST_LIMIT
 
 if TYPE_CHECKING:
@@ -20,11 +22,12 @@ if TYPE_CHECKING:
     from gpuprov.spec.model import RawHost
 
 C = TypeVar("C", bound=Callable[..., Any])
+shared = functools.partial(click.option, cls=Shared)
 
 
 def inventories(name: str, about: str, *words: str) -> Callable[[C], C]:
     """-i/--inventory, as Ansible has it, or as `words` say; the command receives the sources under this name."""
-    return click.option(
+    return shared(
         *(words or ("-i", "--inventory")),
         name,
         multiple=True,
@@ -38,8 +41,8 @@ def inventory(command: C) -> C:
     """INVENTORY..., --limit, vault and cache options; the command receives them as `sources` and `reading`."""
     decorators = (
         click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files),
-        inventories("inventories", "The same as INVENTORY, as Ansible has it."),
-        click.option(
+        inventories("inventories", "An inventory, as with Ansible; the same as the argument."),
+        shared(
             "-l",
             "--limit",
             metavar="PATTERN",
@@ -55,9 +58,13 @@ def inventory(command: C) -> C:
 
 def vault(command: C) -> C:
     """The passwords of vaults."""
-    command = click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault password.")(command)
-    return click.option(
-        "--vault-password-file", "vault_password_files", multiple=True, type=click.Path(), help="As Ansible's."
+    command = shared("--ask-vault-pass", is_flag=True, help="Ask for the vault password.")(command)
+    return shared(
+        "--vault-password-file",
+        "vault_password_files",
+        multiple=True,
+        type=click.Path(),
+        help="File with a vault password; may be repeated.",
     )(command)
 
 
@@ -65,16 +72,14 @@ def reading(command: C) -> C:
     """How an inventory is read: vault and cache options, and the common ones."""
     decorators = (
         vault,
-        click.option(
+        shared(
             "-e",
             "--extra-vars",
             multiple=True,
             metavar="VARIABLES",
-            help="Set over the inventory: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's.",
+            help="Override variables: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's.",
         ),
-        click.option(
-            "--no-cache", is_flag=True, help="Read the inventory afresh, without the cache of the resolved one."
-        ),
+        shared("--no-cache", is_flag=True, help="Ignore the cache of resolved inventories."),
         common,
     )
     for decorator in reversed(decorators):
@@ -84,10 +89,8 @@ def reading(command: C) -> C:
 
 def common(command: C) -> C:
     """-v and --debug, which every command takes."""
-    command = click.option("-v", "--verbose", is_flag=True, help="Tell more: passed checks, sources, single tasks.")(
-        command
-    )
-    return click.option("--debug", is_flag=True, help="Show tracebacks.")(command)
+    command = shared("-v", "--verbose", is_flag=True, help="Show more: passed checks, sources, single tasks.")(command)
+    return shared("--debug", is_flag=True, help="Show tracebacks.")(command)
 
 
 def json_flag(command: C) -> C:
@@ -103,7 +106,7 @@ def break_lock(command: C) -> C:
         multiple=True,
         is_flag=False,
         flag_value="",
-        help="Take over the lock with this id, as the message of a locked host gives it, of a run that is gone for good.",
+        help="Take over the lock with this id (the message of a locked host names it) from a run that is gone for good.",
     )(command)
 
 
@@ -122,22 +125,6 @@ def report_files(command: C) -> C:
     return command
 
 
-class Seconds(click.FloatRange):
-    """A time that ends: no infinity, no NaN, and no more than a week."""
-
-    def __init__(self, least: float) -> None:
-        super().__init__(min=least, max=WEEK)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number: float = super().convert(value, param, ctx)
-        if math.isnan(number):
-            self.fail(f"{value} is no number of seconds", param, ctx)
-        return number
-
-
-WEEK = 7 * 24 * 3600
-
-
 def act_limit(command: C) -> C:
     """--timeout: the limit of an act. A host that is silent is given up long before it."""
     return click.option(
@@ -146,7 +133,7 @@ def act_limit(command: C) -> C:
         type=click.IntRange(min=1, max=WEEK),
         default=ACT_LIMIT,
         show_default=True,
-        help="What one act of the playbook may take on a host; one that is silent for two minutes is given up before.",
+        help="Time limit of one act on a host; a host that is silent for two minutes is given up earlier.",
     )(command)
 
 
@@ -158,7 +145,7 @@ def recorded(command: C) -> C:
         multiple=True,
         metavar="PATH",
         type=click.Path(exists=True, path_type=Path),
-        help="A record of a host instead of the host: nvidia-bug-report.log(.gz), sosreport, must-gather, capture.",
+        help="Judge this record instead of the host: nvidia-bug-report.log(.gz), sosreport, must-gather, capture.",
     )(command)
 
 
@@ -177,7 +164,7 @@ def read_limit(command: C) -> C:
         type=Seconds(1),
         default=HOST_LIMIT,
         show_default=True,
-        help="How long reading one host may take.",
+        help="Time limit of reading one host.",
     )(command)
 
 
@@ -188,7 +175,7 @@ def gpu(command: C) -> C:
         required=True,
         metavar="MODEL",
         shell_complete=complete.models,
-        help="A model of gpuprov catalog gpus, or a PCI id.",
+        help="A model listed by gpuprov catalog gpus, or a PCI id.",
     )(command)
 
 
@@ -205,10 +192,15 @@ def capabilities(command: C) -> C:
 def reaching(command: C) -> C:
     """--forks, --user and --ask-become-pass, of commands that reach hosts."""
     decorators = (
-        click.option("-f", "--forks", type=click.IntRange(min=1), help="Hosts that are reached at a time, at most."),
-        click.option("-u", "--user", metavar="NAME", help="Log in as this user, where the inventory names none."),
-        click.option(
-            "-K", "--ask-become-pass", is_flag=True, help="Ask for the password of sudo, where the inventory has none."
+        shared(
+            "-f", "--forks", type=click.IntRange(min=1), help="How many hosts to connect to at the same time, at most."
+        ),
+        shared("-u", "--user", metavar="NAME", help="Log in as this user where the inventory names none."),
+        shared(
+            "-K",
+            "--ask-become-pass",
+            is_flag=True,
+            help="Ask for the sudo password, used where the inventory has none.",
         ),
     )
     for decorator in reversed(decorators):
@@ -293,5 +285,9 @@ def only(text: str | None) -> frozenset[str] | None:
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in known:
-            raise click.UsageError(f'--only: there is no capability "{name}"; allowed: {", ".join(known)}')
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, known, n=1, cutoff=0.75)
+            told = f'did you mean "{near[0]}"?' if near else f"allowed: {', '.join(known)}"
+            raise click.UsageError(f'--only: there is no capability "{name}"; {told}')
     return frozenset(names)

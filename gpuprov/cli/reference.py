@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.sections import Command
 
 
-@click.command(short_help="What a field, check, exit code or message means.")
-@click.argument("words", nargs=-1)
+@click.command(cls=Command, short_help="Explain a field, a check, an exit code or an error message.")
+@click.argument("words", nargs=-1, shell_complete=complete.words)
 @options.recorded
 @options.json_flag
 @options.common
@@ -42,13 +43,13 @@ def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **
     return 0
 
 
-@click.command(short_help="What gpuprov knows of GPUs, drivers, CUDA and MIG.")
+@click.command(cls=Command, short_help="Show what gpuprov knows about GPUs, drivers, CUDA and MIG.")
 @click.argument("table", type=click.Choice(["gpus", "drivers", "cuda", "mig"]))
 @click.argument("word", required=False, shell_complete=complete.rows)
 @options.json_flag
 @options.common
 def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
-    """Show what gpuprov knows of GPUs, driver branches, CUDA and MIG, with sources. WORD filters the rows.
+    """Show what gpuprov knows about GPUs, driver branches, CUDA and MIG, with sources. WORD filters the rows.
 
     \b
     Example: gpuprov catalog gpus H100
@@ -75,13 +76,13 @@ def _files(command: Any) -> Any:
     return command
 
 
-@click.command(short_help="Print a JSON Schema: of the spec, or of a file.")
-@click.option("--inventory", "kind", flag_value="inventory", help="The schema of a whole inventory file in YAML.")
-@click.option("--rollout", "kind", flag_value="rollout", help="The schema of the policy of a roll-out.")
+@click.command(cls=Command, short_help="Print a JSON Schema: of the spec, or of a file.")
+@click.option("--inventory", "kind", flag_value="inventory", help="Schema of a whole inventory file in YAML.")
+@click.option("--rollout", "kind", flag_value="rollout", help="Schema of a roll-out's policy.")
 @click.option("--bundle", "kind", flag_value="bundle", help="Of the manifest of gpuprov bundle --pull.")
 @_files
 def schema(kind: str | None) -> int:
-    """Print the JSON Schema of the `gpuprov` variable, of a whole inventory, of a roll-out's policy, or of a file that gpuprov writes.
+    """Print a JSON Schema: of the `gpuprov` variable, a whole inventory, a roll-out's policy, or a file that gpuprov writes.
 
     \b
     Example: gpuprov schema > gpuprov.schema.json

@@ -8,30 +8,29 @@ from typing import Any
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.sections import Command
 
 TAKEN = ("reboot", "yes", "break_lock", "timeout", "drain", "max_fail", "verbose", "as_json", "log_dir")
 
 
-@click.command(short_help="Bring hosts back to what they were when verify was last green.")
+@click.command(cls=Command, short_help="Take hosts back to the last state that verify called green.")
 @click.argument("host", metavar="HOST", shell_complete=complete.hosts)
 @options.inventory
 @options.reaching
-@click.option("--to", metavar="RUN", default="", help="The checkpoint of this run, in place of the last one.")
+@click.option("--to", metavar="RUN", default="", help="Use the checkpoint of this run instead of the last one.")
 @click.option("--reboot", is_flag=True, help="Permit one reboot per host in this run, whatever its spec says.")
 @click.option("--serial", metavar="N|N%", default="", help="Hosts in one batch; verify gates the next batch.")
 @click.option("--max-fail", metavar="N|N%", default="0", show_default=True, help="Failures tolerated before it stops.")
 @click.option(
-    "--drain", metavar="COMMAND", help="Run on a host whose GPUs are in use, before its driver changes; as of apply."
+    "--drain", metavar="COMMAND", help="Run on a host whose GPUs are in use, before its driver changes; as with apply."
 )
 @options.break_lock
 @options.act_limit
-@click.option(
-    "--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Where the log of the run is written."
-)
+@click.option("--log-dir", type=click.Path(file_okay=False, path_type=Path), help="Folder for the log of the run.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
 def rollback(host: str, sources: tuple[str, ...], to: str, serial: str, **given: Any) -> int:
-    """Bring hosts back to the last state that verify called green, or to that of a run; then verify.
+    """Take hosts back to the last state that verify called green, or to that of a run; then verify.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. Each apply that ends green leaves a checkpoint on its host: the
     spec that was applied, with exact versions, and the packages as files. That spec is applied again, after the same question and

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpuprov.cli import complete, engine, options
+from gpuprov.cli.sections import Group
 
 if TYPE_CHECKING:
     from gpuprov.slices.model import Fleet
@@ -18,9 +19,9 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 C = TypeVar("C", bound=Callable[..., Any])
 
 
-@click.group()
+@click.group(cls=Group)
 def rollout() -> None:
-    """Roll out over a fleet by a policy, and survive any kill.
+    """Roll out over a fleet by a policy; no kill loses its state.
 
     \b
     Example: gpuprov rollout start inventory.yaml --policy rollout.yaml --id friday
@@ -35,22 +36,27 @@ def known(command: C) -> C:
 
 def why(command: C) -> C:
     """--why: for those who look at it later."""
-    return click.option("--why", default="", metavar="TEXT", help="For those who look at it.")(command)
+    return click.option("--why", default="", metavar="TEXT", help="The reason, for whoever looks at it later.")(command)
 
 
-@rollout.command(short_help="Begin a roll-out and carry it out.")
+@rollout.command(short_help="Start a roll-out and carry it out.")
 @options.inventory
 @click.option("--policy", required=True, type=FILE, shell_complete=complete.files, help="The policy, a YAML file.")
-@click.option("--id", "name", default="", metavar="ID", help="Its name; without one, the date with some letters.")
-@click.option("-f", "--forks", type=click.IntRange(min=1), help="Hosts that one process reaches at a time, at most.")
-@click.option("-u", "--user", metavar="NAME", help="Log in as this user, where the inventory names none.")
+@click.option("--id", "name", default="", metavar="ID", help="Its name (the date and some letters).")
+@click.option(
+    "-f",
+    "--forks",
+    type=click.IntRange(min=1),
+    help="How many hosts one process connects to at the same time, at most.",
+)
+@click.option("-u", "--user", metavar="NAME", help="Log in as this user where the inventory names none.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
 @engine.engine
 def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json: bool, **reading: Any) -> int:
-    """Freeze the inventory, begin a roll-out of it by the policy, and carry it out in this process.
+    """Freeze the inventory, start a roll-out of it by the policy, and carry it out in this process.
 
-    Killed, it goes on where it was: gpuprov rollout resume ID, or the same command again. Ctrl-C pauses it and waits for what is under
+    After a kill, gpuprov rollout resume ID or the same command continues where it was. Ctrl-C pauses it and waits for what is under
     way. Two roll-outs never have a host in common.
 
     \b
@@ -92,12 +98,12 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
     return command.start(carrier, made, policy, name, words, yes=yes, as_json=as_json)
 
 
-@rollout.command(short_help="Show where roll-outs stand.")
+@rollout.command(short_help="Show the state of roll-outs.")
 @known
-@click.option("--all", "everything", is_flag=True, help="A line for each roll-out that there was.")
+@click.option("--all", "everything", is_flag=True, help="List all roll-outs, also those that are over.")
 @options.json_flag
 def status(rollout: str, everything: bool, as_json: bool, **given: Any) -> int:
-    """Show where a roll-out stands: its batches, and the hosts that need a look. ID may be left out where one is open.
+    """Show the state of a roll-out: its batches, and the hosts that need attention. ID may be left out while only one is open.
 
     \b
     Example: gpuprov rollout status friday --json
@@ -108,11 +114,11 @@ def status(rollout: str, everything: bool, as_json: bool, **given: Any) -> int:
     return command.listed(found, as_json=as_json) if everything else command.show(found, rollout, as_json=as_json)
 
 
-@rollout.command(short_help="Show what happens, as it happens.")
+@rollout.command(short_help="Show events as they happen.")
 @known
 @options.json_flag
 def watch(rollout: str, as_json: bool, **given: Any) -> int:
-    """Show what has happened and what happens, until the roll-out is over or no process carries it out; then its status.
+    """Show events, past and new, until the roll-out is over or no process carries it out; then its status.
 
     \b
     Example: gpuprov rollout watch friday
@@ -126,7 +132,7 @@ def watch(rollout: str, as_json: bool, **given: Any) -> int:
 @known
 @why
 def pause(rollout: str, why: str, **given: Any) -> int:
-    """Start nothing new. What is under way comes to its end, and hosts that are green are given back.
+    """Start nothing new. What is under way is finished, and green hosts are returned to their scheduler.
 
     \b
     Example: gpuprov rollout pause friday --why "storage is slow"
@@ -138,13 +144,13 @@ def pause(rollout: str, why: str, **given: Any) -> int:
     return 0
 
 
-@rollout.command(short_help="Go on with a roll-out.")
+@rollout.command(short_help="Continue a roll-out.")
 @known
-@click.option("--retry", is_flag=True, help="Do hosts again that failed, or wait for a reboot.")
-@click.option("--forgive", is_flag=True, help="Leave hosts that failed as they are, and count them no more.")
+@click.option("--retry", is_flag=True, help="Try hosts again that failed or wait for a reboot.")
+@click.option("--forgive", is_flag=True, help="Leave failed hosts as they are and stop counting them.")
 @options.json_flag
 def resume(rollout: str, retry: bool, forgive: bool, as_json: bool, **given: Any) -> int:
-    """Go on with a roll-out that was paused, was stopped by its policy, or whose process is gone, and carry it out.
+    """Continue a roll-out that was paused, was stopped by its policy, or whose process is gone.
 
     \b
     Example: gpuprov rollout resume friday --retry
@@ -161,7 +167,7 @@ def resume(rollout: str, retry: bool, forgive: bool, as_json: bool, **given: Any
 @why
 @options.json_flag
 def abort(rollout: str, why: str, as_json: bool, **given: Any) -> int:
-    """End a roll-out: nothing new is started, what is under way comes to its end, drained hosts that were not touched are given back.
+    """End a roll-out: nothing new starts, what is under way is finished, and drained hosts that were not changed are returned.
 
     \b
     Example: gpuprov rollout abort friday --why "another driver was released"
@@ -171,13 +177,13 @@ def abort(rollout: str, why: str, as_json: bool, **given: Any) -> int:
     return command.abort(engine.chosen(given), rollout, why, as_json=as_json)
 
 
-@rollout.command(short_help="Approve a step that waits for it.")
+@rollout.command(short_help="Approve a step that is waiting for approval.")
 @click.argument("rollout", metavar="ID")
 @click.argument("step", required=False, default="")
 @engine.engine
 @options.common
 def approve(rollout: str, step: str, **given: Any) -> int:
-    """Approve a step, as the policy asks the user who runs this: "canary", "batches" or "batch 3"; without a STEP the next one.
+    """Approve a step for which the policy names you: "canary", "batches" or "batch 3"; without STEP, the next one.
 
     \b
     Example: gpuprov rollout approve friday "batch 3"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.sections import Command
 
 if TYPE_CHECKING:
     from gpuprov.plan.read import Pair
@@ -19,14 +20,14 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
-@click.command(short_help="Write a resolved inventory to a file, without secrets.")
+@click.command(cls=Command, short_help="Write a resolved inventory to a file, without secrets.")
 @options.inventory
 @click.option("-o", "--out", required=True, type=FILE, help="File to write.")
 @click.option(
-    "--domain", "domains", multiple=True, metavar="VARIABLE", help="Keep this host variable, too, to slice by."
+    "--domain", "domains", multiple=True, metavar="VARIABLE", help="Also keep this host variable, to slice by."
 )
 def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **reading: Any) -> int:
-    """Write what the inventory asks of its hosts to a file, for gpuprov slice. Touches no host.
+    """Write the resolved inventory to a file, for gpuprov slice. Contacts no host.
 
     Each spec stands once. Passwords and other secrets are left out, and named. Of variables that say nothing of a connection,
     site and rack are kept, and those that --domain names.
@@ -53,14 +54,19 @@ def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **read
     return 0
 
 
-@click.command("slice", short_help="Cut a frozen inventory into jobs.")
+@click.command("slice", cls=Command, short_help="Cut a frozen inventory into jobs.")
 @click.argument("fleet", metavar="FILE", type=FILE, shell_complete=complete.files)
-@click.option("--size", type=click.IntRange(min=1), default=50, show_default=True, help="Hosts in a job, at most.")
-@click.option("--by", metavar="GROUP|VARIABLE", default="", help="No job has hosts of two of its groups, or values.")
+@click.option("--size", type=click.IntRange(min=1), default=50, show_default=True, help="Most hosts in a job.")
+@click.option(
+    "--by",
+    metavar="GROUP|VARIABLE",
+    default="",
+    help="Never put hosts of two of these groups, or values, into one job.",
+)
 @click.option("-o", "--out", required=True, type=FOLDER, help="Folder to write.")
 @options.common
 def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
-    """Cut what gpuprov freeze wrote into jobs, files that gpuprov work does on any machine that reaches their hosts.
+    """Cut a frozen inventory into job files, which gpuprov work does on any machine that can reach the hosts.
 
     --by GROUP: a job has hosts of one of the groups in GROUP; --by rack: of one rack, where hosts have that variable.
 
@@ -80,32 +86,34 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
     return 0
 
 
-@click.command(short_help="Do one job: verify, plan or apply its hosts.")
+@click.command(cls=Command, short_help="Do one job: verify, plan or apply its hosts.")
 @click.argument("job", metavar="JOB", type=FILE, shell_complete=complete.files)
-@click.option("--results", required=True, metavar="DIR", type=FOLDER, help="Folder for a result of each host.")
+@click.option(
+    "--results", required=True, metavar="DIR", type=FOLDER, help="Folder for the results, one file for each host."
+)
 @click.option(
     "--act",
     type=click.Choice(["verify", "plan", "prepare", "apply"]),
     default="verify",
     show_default=True,
-    help="What is done with the hosts.",
+    help="What to do with the hosts.",
 )
 @click.option(
-    "--run", metavar="ID", help="The run that this is a part of. The same run leaves out hosts with a green result."
+    "--run", metavar="ID", help="The run that this belongs to; hosts that have a green result of it are left out."
 )
 @click.option("--reboot", is_flag=True, help="Permit one reboot per host, whatever the spec says; for plan and apply.")
-@click.option("--quick", is_flag=True, help="A plan from the checks alone, without Ansible's --check --diff.")
-@click.option("--drain", metavar="COMMAND", help="As gpuprov apply has it.")
+@click.option("--quick", is_flag=True, help="Plan from the checks alone, without Ansible's --check --diff.")
+@click.option("--drain", metavar="COMMAND", help="As with gpuprov apply.")
 @options.break_lock
 @options.act_limit
-@click.option("--log-dir", type=FOLDER, help="Where the log of an apply is written.")
+@click.option("--log-dir", type=FOLDER, help="Folder for the log of an apply.")
 @options.inventories("secrets", "Take the secrets that the job names from this inventory; repeatable.", "--secrets")
-@click.option("--without-secrets", is_flag=True, help="Go on without them: keys or an agent are enough.")
+@click.option("--without-secrets", is_flag=True, help="Work without the secrets: keys or an agent are enough.")
 @options.vault
 @options.reaching
 @options.common
 def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str, ...], **given: Any) -> int:
-    """Do one job of gpuprov slice, and write a result for each host as soon as it is known. Nobody is asked.
+    """Do one job of gpuprov slice, and write each host's result as soon as it is known. Asks no questions.
 
     Standard output has a line of JSON at each change, and at least every ten seconds. Done again with the same --run, after it was
     killed or elsewhere, it leaves out hosts that have a green result there. What was declared stands in the job; secrets do not.
@@ -127,17 +135,19 @@ def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str
     return working.work(found, pairs, results, working.Options(**chosen), Pulse())
 
 
-@click.command(short_help="Make one report of the results of any number of hosts.")
+@click.command(cls=Command, short_help="Make one report from the results of any number of hosts.")
 @click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=FOLDER, shell_complete=complete.files)
-@click.option("--fleet", type=FILE, metavar="FILE", help="What was frozen: each of its hosts is told, and no other.")
+@click.option(
+    "--fleet", type=FILE, metavar="FILE", help="The frozen inventory: report on each of its hosts, and on no other."
+)
 @click.option("--run", default="", metavar="ID", help="Only results of this run.")
 @options.report_files
 @options.json_flag
 @options.common
 def fold(folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool, **given: Any) -> int:
-    """Make one report of what gpuprov work wrote into these folders, and into the folders in them: the newest result of each host.
+    """Make one report from what gpuprov work wrote into these folders and those below them: the newest result of each host.
 
-    With --fleet, a host without a result is told as not done. A file that is no result is named and left out. The exit code is
+    With --fleet, a host without a result is reported as not done. A file that is not a result is named and left out. The exit code is
     that of apply and verify for all hosts.
 
     \b

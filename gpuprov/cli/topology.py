@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.sections import Command
 
 
-@click.command(short_help="Draw a host's wiring: GPUs, NVLinks, PCIe, NUMA, HCAs.")
+@click.command(cls=Command, short_help="Draw a host's topology: GPUs, NVLinks, PCIe, NUMA, HCAs.")
 @click.argument("host", metavar="HOST", shell_complete=complete.hosts)
 @options.inventory
 @options.reaching

@@ -9,19 +9,31 @@ from typing import Any
 import click
 
 from gpuprov.cli import engine, options
+from gpuprov.cli.sections import Command
 
 
-@click.command(short_help="Do a site's jobs of roll-outs on Temporal.")
-@click.option("--site", default="default", show_default=True, metavar="NAME", help="As the policy's site has it.")
+@click.command(cls=Command, short_help="Work on one site's jobs of roll-outs on Temporal.")
+@click.option("--site", default="default", show_default=True, metavar="NAME", help="The site, as the policy names it.")
 @engine.temporal
 @options.inventories("secrets", "Take the secrets that jobs name from this inventory; repeatable.", "--secrets")
-@click.option("--without-secrets", is_flag=True, help="Go on without them: keys or an agent are enough.")
-@click.option("--vault-password-file", "vault_files", multiple=True, type=click.Path(), help="As Ansible's.")
-@click.option("-f", "--forks", type=click.IntRange(min=1), help="Hosts that one process reaches at a time, at most.")
-@click.option("-u", "--user", metavar="NAME", help="Log in as this user, where the inventory names none.")
+@click.option("--without-secrets", is_flag=True, help="Work without the secrets: keys or an agent are enough.")
+@click.option(
+    "--vault-password-file",
+    "vault_files",
+    multiple=True,
+    type=click.Path(),
+    help="File with a vault password; may be repeated.",
+)
+@click.option(
+    "-f",
+    "--forks",
+    type=click.IntRange(min=1),
+    help="How many hosts one process connects to at the same time, at most.",
+)
+@click.option("-u", "--user", metavar="NAME", help="Log in as this user where the inventory names none.")
 @options.common
 def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **given: Any) -> int:
-    """Do the jobs of one site, until SIGTERM or Ctrl-C. It reaches its hosts over ssh, and dials out to Temporal; nothing dials in.
+    """Work on the jobs of one site until SIGTERM or Ctrl-C. Connects to its hosts over ssh, and out to Temporal; nothing connects in.
 
     Each job is a process of its own (gpuprov work). One that is under way when its worker ends goes on, and the next worker on this
     machine waits for it. Needs pip install 'gpuprov[fleet]'.

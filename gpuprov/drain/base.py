@@ -18,6 +18,9 @@ State = Literal["done", "waiting", "refused", "unknown"]
 """done: as asked, and read back. waiting: ask again, `waits_for` says what holds it. refused: a person decides; asking again
 changes nothing by itself. unknown: the scheduler could not be asked, or its answer not be read; ask again."""
 
+Holds = Literal["", "jobs", "a person"]
+"""What a host waits for. jobs: they may take days. a person: nothing else lets it go on. Nothing: what ends within minutes."""
+
 MARK = "gpuprov"
 RUN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 """What a run may be called: also a label's value in Kubernetes, and one word of a reason in Slurm."""
@@ -31,6 +34,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     read: str = ""
     waits_for: tuple[str, ...] = ()
+    holds: Holds = ""
     message: str = ""
     hint: str = ""
 

@@ -1,7 +1,8 @@
 """Kubernetes: nodes are cordoned by a change that names the run, pods leave by the Eviction API, GPU operands by their node labels.
 
 Each change of a node is one patch, made only if nobody has changed the node since it was read: a client that is killed leaves no
-half of one. A node that somebody else has cordoned is left as it is. https://kubernetes.io/docs/tasks/administer-cluster/safely-drain-node/
+half of one. A node that somebody else has cordoned is left as it is, and operators that would take ours are kept off it.
+https://kubernetes.io/docs/tasks/administer-cluster/safely-drain-node/
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ from typing import Any
 import msgspec
 
 from gpuprov import reading
-from gpuprov.drain.base import State, Step, checked_run, node_of
+from gpuprov.drain.base import Holds, State, Step, checked_run, node_of
 from gpuprov.drain.kubernetes_cluster import PATH, Cluster, Node, Refused
+from gpuprov.drain.kubernetes_operators import HANDS_OFF, at_work, hands_off, ordered
 from gpuprov.drain.kubernetes_pods import leave, operands_there
 from gpuprov.drain.program import LIMIT, Unanswered
 
 NOTE = "gpuprov/drain"
 """The annotation by which a node is known to be ours."""
-BY_APPLY = "gpuprov/paused"
-"""That of `gpuprov apply --drain kubernetes`."""
 OPERANDS, DRIVER, PAUSED = "nvidia.com/gpu.deploy.", "nvidia.com/gpu.deploy.driver", "paused-for-driver-upgrade"
 """Labels by which the GPU operator's DaemonSets choose nodes, and the value by which NVIDIA's k8s-driver-manager takes them off:
 https://github.com/NVIDIA/k8s-driver-manager"""
@@ -29,16 +29,24 @@ LAST = "nvidia.com/gpu.deploy.dra-driver"
 """The DRA driver's kubelet plugin: claims of other pods are given back through it, so that it goes after them."""
 UPGRADE, UPGRADED = "nvidia.com/gpu-driver-upgrade-state", "upgrade-done"
 """Of the GPU operator's upgrade controller: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-driver-upgrades.html"""
+NOT_OURS = "no apply of this run has drained it"
+AWAY = {key: value for labels in HANDS_OFF.values() for key, value in labels.items()}
 TRIES = 4
 """How often a change is begun anew where somebody else has changed the node in between; kubelet does, too."""
 ELSEWHERE = "set host_kubernetes_node for the host, if the cluster calls it otherwise; kubectl get nodes lists them"
 
 
-class Note(msgspec.Struct, frozen=True):
-    """What stands in the annotation: which run has the node, and the labels that it has changed."""
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What stands in the annotation: which run has the node, and the labels that it has changed.
+
+    apply: an apply has it, for as long as it has the host's lock. paused: operands' labels that were "true". hands_off: labels that
+    keep other operators away, with what was there before (None: nothing).
+    """
 
     run: str
+    apply: bool = False
     paused: tuple[str, ...] = ()
+    hands_off: dict[str, str | None] = {}
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -49,12 +57,15 @@ class Told(msgspec.Struct, frozen=True):
     message: str = ""
     hint: str = ""
     waits: tuple[str, ...] = ()
+    holds: Holds = ""
 
 
 class Kubernetes:
     """Through kubectl. `nodes`: names of nodes, of hosts that have another one in the inventory; `context`: one of kubectl's.
 
-    `empty_dir`: evict pods that have an emptyDir, whose data is lost then; else they are waited for, as `kubectl drain` does.
+    `empty_dir`: evict pods that have an emptyDir, whose data is lost then; else they are waited for.
+    `apply`: of an apply, which has the host's lock: a node that an earlier apply has left is its own, one that was not drained by an
+    apply is not given back, and no pod is evicted while there is one that cannot be, as `kubectl drain` does it.
     """
 
     name = "kubernetes"
@@ -66,8 +77,10 @@ class Kubernetes:
         *,
         context: str = "",
         empty_dir: bool = False,
+        apply: bool = False,
     ) -> None:
-        self._nodes, self._cluster, self._empty_dir = nodes or {}, Cluster(limit, context), empty_dir
+        self._nodes, self._cluster = nodes or {}, Cluster(limit, context)
+        self._empty_dir, self._apply = empty_dir, apply
 
     def drain(self, host: str, run: str) -> Step:
         """Cordon the node. Its pods stay for now."""
@@ -96,7 +109,7 @@ class Kubernetes:
                 else:
                     return Step(
                         host=host, node=name, state=told.state, read=shown(told.node), waits_for=told.waits,
-                        message=told.message, hint=told.hint,
+                        holds=told.holds, message=told.message, hint=told.hint,
                     )  # fmt: skip
         except Unanswered as problem:
             return _step(host, name, "unknown", f"Kubernetes was not asked to the end: {problem}")
@@ -111,11 +124,19 @@ class Kubernetes:
     def _drain(self, node: Node, run: str) -> Told:
         note = noted(node)
         if note is None:
-            if other := others(node):
+            groups = self._cluster.groups()
+            if other := others(node) or ordered(self._cluster, groups, node.metadata.name):
                 return Told("refused", node, other, "it is left as it is")
-            after = self._cluster.change(node, _patch(Note(run), {}, cordoned=True))
-            return Told("done", after) if after.spec.unschedulable else Told("unknown", after, "it is not cordoned")
+            away = hands_off(groups, node)
+            before = {key: node.metadata.labels.get(key) for key in away}
+            return self._cordoned(node, Note(run, apply=self._apply, hands_off=before), away)
+        if self._apply and note.apply and note.run != run and node.spec.unschedulable:
+            return self._cordoned(node, msgspec.structs.replace(note, run=run), {})
         return self._unless_ours(node, note, run) or Told("done", node)
+
+    def _cordoned(self, node: Node, note: Note, labels: Mapping[str, str]) -> Told:
+        after = self._cluster.change(node, _patch(note, labels, cordoned=True))
+        return Told("done", after) if after.spec.unschedulable else Told("unknown", after, "it is not cordoned")
 
     def _drained(self, node: Node, run: str) -> Told:
         note = noted(node)
@@ -126,14 +147,15 @@ class Kubernetes:
         if wrong := self._unless_ours(node, note, run):
             return wrong
         pods = self._cluster.pods(node.metadata.name)
-        if waits := leave(self._cluster, pods, empty_dir=self._empty_dir):
-            return Told("waiting", node, "pods are on it", waits=waits)
+        waits, holds = leave(self._cluster, pods, empty_dir=self._empty_dir, all_or_none=self._apply)
+        if waits:
+            return Told("waiting", node, "pods are on it", waits=waits, holds=holds)
         there = sorted(
             key for key, value in node.metadata.labels.items() if key.startswith(OPERANDS) and value == "true"
         )
         for group in ([key for key in there if key not in (DRIVER, LAST)], [key for key in there if key == LAST]):
             if group:
-                note = Note(run, (*note.paused, *group))
+                note = msgspec.structs.replace(note, paused=(*note.paused, *group))
                 node = self._cluster.change(node, _patch(note, dict.fromkeys(group, PAUSED), cordoned=True))
             if waits := operands_there(pods, note.paused):
                 return Told("waiting", node, "GPU operands are on it", waits=waits)
@@ -142,6 +164,8 @@ class Kubernetes:
 
     def _returned(self, node: Node, run: str, *, green: bool) -> Told:
         note = noted(node)
+        if self._apply and not (note and note.apply and note.run == run):
+            return Told("done", node, NOT_OURS)
         if note is None:
             other = others(node)
             return Told("refused", node, other, "it is left as it is") if other else Told("done", node)
@@ -149,8 +173,12 @@ class Kubernetes:
             return _of_run(node, note)
         if not green:
             return Told("refused", node, "it stays cordoned: it is not known to be as its spec says")
+        if other := at_work(node):
+            hint = "when that has ended, give it back again: to uncordon it now would stop that"
+            return Told("refused", node, f"{other} meanwhile; it stays cordoned", hint)
         labels = node.metadata.labels
-        back: dict[str, str] = {key: "true" for key in note.paused if labels.get(key) == PAUSED}
+        back: dict[str, str | None] = {key: "true" for key in note.paused if labels.get(key) == PAUSED}
+        back |= {key: before for key, before in note.hands_off.items() if labels.get(key) == AWAY.get(key)}
         after = self._cluster.change(node, _patch(None, back, cordoned=False))
         return Told("unknown", after, "it is still cordoned") if after.spec.unschedulable else Told("done", after)
 
@@ -161,6 +189,8 @@ class Kubernetes:
         if not node.spec.unschedulable:
             told = f"somebody else has uncordoned it: gpuprov undrain --run {run} takes the run's note off it"
             return Told("refused", node, "it is in service", told)
+        if other := at_work(node):
+            return Told("refused", node, f"{other} meanwhile", "it is left as it is")
         return None
 
 
@@ -178,8 +208,8 @@ def noted(node: Node) -> Note | None:
 def others(node: Node) -> str:
     """What somebody else does with a node that has no note of ours; nothing where nobody does."""
     metadata = node.metadata
-    if BY_APPLY in metadata.annotations:
-        return f"a gpuprov apply --drain kubernetes has it (annotation {BY_APPLY})"
+    if other := at_work(node):
+        return other
     if node.spec.unschedulable:
         return "somebody else has cordoned it"
     paused = {
@@ -204,11 +234,11 @@ def shown(node: Node) -> str:
     return " ".join([*told, *(f"{key}={node.metadata.labels[key]}" for key in paused)])
 
 
-def _patch(note: Note | None, labels: dict[str, str], *, cordoned: bool) -> dict[str, Any]:
+def _patch(note: Note | None, labels: Mapping[str, str | None], *, cordoned: bool) -> dict[str, Any]:
     """One change of note, labels and cordon; None takes the note off."""
     text = None if note is None else json.dumps(msgspec.to_builtins(note))
     metadata: dict[str, Any] = {"annotations": {NOTE: text}}
-    metadata |= {"labels": labels} if labels else {}
+    metadata |= {"labels": dict(labels)} if labels else {}
     return {"metadata": metadata, "spec": {"unschedulable": True if cordoned else None}}
 
 

@@ -92,6 +92,49 @@ class Pods(msgspec.Struct, frozen=True):
     items: tuple[Pod, ...] = ()
 
 
+class Named(msgspec.Struct, frozen=True):
+    name: str = ""
+
+
+class Groups(msgspec.Struct, frozen=True):
+    groups: tuple[Named, ...] = ()
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+class OrderSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    health_event: Event = Event()
+
+
+class OrderStatus(msgspec.Struct, frozen=True, rename="camel"):
+    completion_time: str = ""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """An object that says what is to be done to a node. A MaintenanceRequest is there for as long as it is to hold."""
+
+    metadata: Metadata
+    spec: OrderSpec = OrderSpec()
+    status: OrderStatus = OrderStatus()
+
+    @property
+    def node(self) -> str:
+        """The node that it is about."""
+        return self.spec.node_name or self.spec.health_event.node_name
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was carried out."""
+        return bool(self.status.completion_time)
+
+
+class Orders(msgspec.Struct, frozen=True):
+    items: tuple[Order, ...] = ()
+
+
 class Refused(Exception):
     """The API server has answered, and said no. `kind`: its reason, as NotFound, Conflict, Forbidden, TooManyRequests."""
 
@@ -116,6 +159,19 @@ class Cluster:
         """All pods on the node. Raises Refused, Unanswered."""
         which = f"--field-selector=spec.nodeName={name}"
         return self._read(Pods, "get", "pods", "--all-namespaces", which, "--output=json").items
+
+    def groups(self) -> frozenset[str]:
+        """Groups of the API that the cluster has: what is installed. Raises Refused, Unanswered."""
+        return frozenset(one.name for one in self._read(Groups, "get", "--raw=/apis").groups)
+
+    def orders(self, kind: str, group: str) -> tuple[Order, ...]:
+        """Objects of a kind; none where the cluster does not have the kind. Raises Refused, Unanswered."""
+        try:
+            return self._read(Orders, "get", f"{kind}.{group}", "--output=json").items
+        except Unanswered as problem:
+            if "the server doesn't have a resource type" in str(problem):
+                return ()
+            raise
 
     def budgets(self, namespace: str) -> tuple[dict[str, Any], ...]:
         """The PodDisruptionBudgets of a namespace. Raises Refused, Unanswered."""

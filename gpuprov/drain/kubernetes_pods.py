@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gpuprov.drain.base import Holds
 from gpuprov.drain.kubernetes_cluster import Cluster, Pod, Refused
 
 NAMED = 20
@@ -13,23 +14,37 @@ GONE = ("NotFound", "Conflict")
 """The pod that was meant is not there any more."""
 
 
-def leave(cluster: Cluster, pods: Sequence[Pod], *, empty_dir: bool) -> tuple[str, ...]:
-    """Ask for the eviction of each pod that can be made again elsewhere; why the others are there. Raises Refused, Unanswered."""
-    waits = []
-    for pod in pods:
-        if pod.stays:
-            continue
+def leave(
+    cluster: Cluster, pods: Sequence[Pod], *, empty_dir: bool, all_or_none: bool
+) -> tuple[tuple[str, ...], Holds]:
+    """Ask for the eviction of each pod that can be made again elsewhere; why the others are there, and what they wait for.
+
+    all_or_none: ask for none while there is one that only a person can take away. Raises Refused, Unanswered.
+    """
+    there = [pod for pod in pods if not pod.stays]
+    kept = {pod.shown: why for pod in there if (why := _kept(pod, empty_dir=empty_dir))}
+    if kept and all_or_none:
+        return named([f"pod {name} {why}" for name, why in kept.items()]), "a person"
+    waits: list[str] = []
+    for pod in there:
         if pod.metadata.deletion_timestamp:
             waits.append(f"pod {pod.shown} is ending")
-        elif not pod.owner:
-            waits.append(f"pod {pod.shown} has no controller that would make it again")
-        elif not empty_dir and any(volume.empty_dir is not None for volume in pod.spec.volumes):
-            waits.append(
-                f"pod {pod.shown} has an emptyDir, whose data would be lost (allow it: --delete-emptydir-data)"
-            )
+        elif pod.shown in kept:
+            waits.append(f"pod {pod.shown} {kept[pod.shown]}")
         else:
             waits += _evict(cluster, pod)
-    return named(waits)
+    return named(waits), "a person" if kept else "jobs"
+
+
+def _kept(pod: Pod, *, empty_dir: bool) -> str:
+    """Why nobody but a person may take the pod away; nothing where it may be evicted, or is ending."""
+    if pod.metadata.deletion_timestamp:
+        return ""
+    if not pod.owner:
+        return "has no controller that would make it again"
+    if not empty_dir and any(volume.empty_dir is not None for volume in pod.spec.volumes):
+        return "has an emptyDir, whose data would be lost (allow it: --delete-emptydir-data)"
+    return ""
 
 
 def operands_there(pods: Iterable[Pod], paused: Sequence[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.drift.model import Cause, Difference, HostDrift, State
 from gpuprov.inventory.names import folded
+from gpuprov.report.fold import that_follow
 from gpuprov.shown import cleaned, wrapped
 
 ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied", "spec changed", "as applied")
@@ -112,7 +113,9 @@ def _difference(one: Difference, followers: Sequence[str], group: Sequence[HostD
         )
         yield from _labelled("by", said, width)
     if followers:
-        yield from _labelled(f"and {len(followers)}", f"that follow: {', '.join(followers)}", width)
+        yield from _labelled(
+            f"and {len(followers)}", f"{that_follow(len(followers)).partition(' ')[2]}: {', '.join(followers)}", width
+        )
     yield from _labelled("fix", one.fix, width)
 
 

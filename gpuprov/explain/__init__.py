@@ -37,8 +37,13 @@ def explain(words: str) -> list[Explanation]:
         *(".".join(field.path) for name in BY_NAME for field in fields.fields(name)),
         *(c.id for c in all_checks()),
     ]
-    near = difflib.get_close_matches(text, dict.fromkeys(known), n=3, cutoff=0.4)
-    hint = f"did you mean {', '.join(near)}?" if near else f"capabilities: {', '.join(BY_NAME)}"
+    near = difflib.get_close_matches(text, dict.fromkeys(known), n=3, cutoff=0.4) if len(text.split()) == 1 else []
+    if near:
+        hint = f"did you mean {', '.join(near)}?"
+    elif " " in text:
+        hint = "paste the whole message as it was printed, or pipe a log in: dmesg | gpuprov explain -"
+    else:
+        hint = f"capabilities: {', '.join(BY_NAME)}"
     raise GpuprovError(f'nothing is known of "{text}"', hint)
 
 

@@ -45,6 +45,10 @@ _INDENTED = re.compile(
     r"while parsing a block (?:mapping|collection)\s+in \"[^\"]*\", line (?P<first>\d+), column (?P<own>\d+)"
     r"\s+did not find expected (?:key|'-' indicator)\s+in \"[^\"]*\", line (?P<line>\d+), column (?P<column>\d+)"
 )
+_NO_KEY = re.compile(
+    r"while scanning a simple key\s+in \"[^\"]*\", line (?P<key>\d+), column \d+\s+could not find expected ':'"
+    r"|mapping values are not allowed in this context\s+in \"[^\"]*\", line (?P<next>\d+), column \d+"
+)
 _NOISE = re.compile(
     r"^(YAML parsing failed|JSON parsing failed|Failed to parse inventory|Syntax error in template)[.:]\s*"
     r"|\.? Use -v+ to see paths searched"
@@ -63,7 +67,7 @@ def problem_of(error: BaseException, file: str, subject: str = "the file") -> Pr
         place = Origin(shown(file) if file else place.file, *found) if found else place
         allowed = f"allowed: {beyond.allowed}" if beyond.allowed else ""
         return Problem(message=beyond.message, origin=place, hint=f"it said: {said}" if said else allowed)
-    if problem := _indented(whole, place, file):
+    if problem := _indented(whole, place, file) or _no_key(whole, place, file):
         return problem
     for pattern, message, hint in _KNOWN:
         if seen := re.search(pattern, whole):
@@ -94,15 +98,36 @@ def _indented(whole: str, place: Origin, file: str) -> Problem | None:
     if not seen:
         return None
     first, own, line, column = (int(number) for number in seen.groups())
-    try:
-        lines = contents(place.file if place.file and not file else file).decode().splitlines()
-    except (OSError, ValueError):
-        return None
+    lines = _lines(place, file)
     if line > len(lines) or lines[line - 1][: column - 1].strip():
         return None
     message = f"this line is indented by {column - 1} spaces, and the block that began in line {first} by {own - 1}"
     hint = f"indent it by {own - 1} to belong to that block, or correct the lines between"
     return Problem(message=message, origin=Origin(place.file, line, column), hint=hint)
+
+
+def _no_key(whole: str, place: Origin, file: str) -> Problem | None:
+    """A line between keys that is none: mostly a colon without a space after it. YAML takes it as the begin of the next line."""
+    seen = _NO_KEY.search(whole)
+    lines = _lines(place, file)
+    line = int(seen["key"] or int(seen["next"]) - 1) if seen else 0
+    if not 0 < line < len(lines):
+        return None
+    text = lines[line - 1].strip()
+    column = len(lines[line - 1]) - len(lines[line - 1].lstrip()) + 1
+    if not re.match(r"[\w.-]+(:(?=\S)|\Z)", text) or lines[line][: column - 1].strip():
+        return None
+    key, colon, value = text.partition(":")
+    message = "there is no space after the colon" if colon else "this line is not `key: value`"
+    hint = f'write a space after "{key}:"' if value else f'write "{key}:" if it is a key'
+    return Problem(message=message, origin=Origin(place.file, line, column), hint=hint)
+
+
+def _lines(place: Origin, file: str) -> list[str]:
+    try:
+        return contents(place.file if place.file and not file else file).decode().splitlines()
+    except (OSError, ValueError):
+        return []
 
 
 def reason(error: BaseException) -> str:

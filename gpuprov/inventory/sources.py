@@ -130,7 +130,9 @@ def _near(path: str) -> str:
     except OSError:
         return f"there is no folder {shown(folder)}" if folder else ""
     close = get_close_matches(name, names, n=1, cutoff=0.6)
-    return f'did you mean "{shown(os.path.join(folder, close[0]))}"?' if close else ""
+    if close:
+        return f'did you mean "{shown(os.path.join(folder, close[0]))}"?'
+    return "" if "." in name else f"to name a host of an inventory: --limit {name}"
 
 
 def _pathlist(text: str, folder: str) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,14 +14,15 @@ from gpuprov import reading
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.gather import gather
 from gpuprov.gather.pace import Pace
-from gpuprov.offline.bundles import files
-from gpuprov.offline.model import FORMAT, MANIFEST, Manifest, Repository
+from gpuprov.offline.model import FORMAT, KEYS, MANIFEST, File, Manifest, Repository
 from gpuprov.offline.specs import identifier
-from gpuprov.offline.wanted import ARCHITECTURES, Pair
+from gpuprov.offline.wanted import Pair, kind
+from gpuprov.onhost import repository_key
+from gpuprov.onhost.fetched import digest
 from gpuprov.onhost.pull import signed
 from gpuprov.onhost.pull.refused import Refused
 from gpuprov.probe import modules, system
-from gpuprov.probe.base import Facts
+from gpuprov.probe.base import Facts, ProbeFailed
 
 AGAIN = "carry the whole folder over again, or make it again: gpuprov bundle INVENTORY --key KEY --out DIR; nothing was changed"
 TRUST = (
@@ -43,12 +46,7 @@ def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
         raise GpuprovError(f"{folder}: {error.message}", f"{TRUST}; {AGAIN}") from error
     except OSError as error:
         raise GpuprovError(f"{folder} is no bundle: {place}: {error.strerror}", AGAIN) from error
-    try:
-        manifest = msgspec.convert(reading.json(data.decode()), Manifest)
-    except (reading.Unreadable, msgspec.ValidationError, ValueError) as error:
-        raise GpuprovError(
-            f"{folder} is signed, and no bundle of packages: {error}", "a bundle of --pull is for hosts that pull"
-        ) from error
+    manifest = read(data, folder)
     if manifest.gpuprov_bundle != FORMAT:
         raise GpuprovError(
             f"{folder} has format {manifest.gpuprov_bundle}, this gpuprov reads {FORMAT}",
@@ -59,6 +57,28 @@ def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
         raise GpuprovError(f"{folder} expired at {manifest.expires_at}; it is {told}", f"correct the clock, or {AGAIN}")
     _whole(folder, manifest)
     return manifest
+
+
+def files(folder: Path) -> dict[str, File]:
+    """Every file of a bundle that its manifest answers for."""
+    found = {}
+    for path in sorted(path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()):
+        name = str(path.relative_to(folder))
+        if path.is_symlink() or not path.is_file():
+            raise GpuprovError(f"{path} is no plain file", "make the bundle again")
+        if name != MANIFEST:
+            found[name] = File(sha256=digest(str(path)), size=path.stat().st_size)
+    return found
+
+
+def read(data: bytes, folder: Path) -> Manifest:
+    """What was signed, as a manifest. Raises GpuprovError."""
+    try:
+        return msgspec.convert(reading.json(data.decode(), MOST), Manifest)
+    except (reading.Unreadable, msgspec.ValidationError, ValueError) as error:
+        raise GpuprovError(
+            f"{folder} is signed, and no bundle of packages: {error}", "a bundle of --pull is for hosts that pull"
+        ) from error
 
 
 def _whole(folder: Path, manifest: Manifest) -> None:
@@ -76,6 +96,14 @@ def _whole(folder: Path, manifest: Manifest) -> None:
             raise GpuprovError(f"{folder}: {min(names)} {what}{more}", AGAIN)
 
 
+def keep_keys(folder: Path, manifest: Manifest) -> None:
+    """Have the bundle's keys of package sources where this machine keeps those that it has fetched. Roles judge them anyway."""
+    for url in manifest.keys:
+        place = Path(repository_key.cached(url, os.environ))
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copyfile(folder / KEYS / place.name, place)
+
+
 def made_for(manifest: Manifest, pairs: Sequence[Pair]) -> None:
     """Raise GpuprovError where a host has another spec than those that the bundle was made for."""
     foreign = [raw.name for raw, _ in pairs if identifier(raw) not in manifest.specs]
@@ -86,19 +114,26 @@ def made_for(manifest: Manifest, pairs: Sequence[Pair]) -> None:
         )
 
 
-def matching(manifest: Manifest, pairs: Sequence[Pair], forks: int = 0) -> dict[str, Repository]:
-    """The repository of each host that answers. Raises GpuprovError where one has another spec, release, architecture or kernel."""
+def matching(
+    manifest: Manifest, pairs: Sequence[Pair], forks: int = 0
+) -> tuple[dict[str, Repository], dict[str, GpuprovError]]:
+    """The repository of each host that answers, and why a host has none: it has another release, architecture or kernel. Raises
+    GpuprovError where one has another spec."""
     made_for(manifest, pairs)
     probes = (system.OS_RELEASE, system.PLATFORM, modules.KERNELS)
     found = gather([(raw, probes) for raw, _ in pairs], pace=Pace(forks))
-    answers = {}
+    answers: dict[str, Repository] = {}
+    refused: dict[str, GpuprovError] = {}
     for name, facts in found.items():
         if isinstance(facts, UnreachableError):
             continue  # the run itself says so
-        release, platform = facts.get(system.OS_RELEASE), facts.get(system.PLATFORM)
-        there = (release.id, release.version, ARCHITECTURES.get(platform.machine, platform.machine))
-        answers[name] = of(manifest, name, there, _kernels(platform.kernel, facts))
-    return answers
+        try:
+            answers[name] = of(manifest, name, kind(facts), _kernels(facts.get(system.PLATFORM).kernel, facts))
+        except ProbeFailed as error:
+            refused[name] = GpuprovError(f"{name}: {error}", error.hint)
+        except GpuprovError as error:
+            refused[name] = error
+    return answers, refused
 
 
 def _kernels(running: str, facts: Facts) -> frozenset[str]:

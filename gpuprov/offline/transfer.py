@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 import subprocess
+import threading
 from pathlib import Path
+from typing import IO
 
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.command import ssh_arguments
@@ -13,6 +16,8 @@ from gpuprov.spec.model import RawHost
 
 LIMIT = 1800.0
 """Seconds for all of a bundle on a slow line."""
+LONGEST = 1 << 16
+"""Bytes of what is no bundle."""
 
 
 def argv(raw: RawHost, script: str) -> list[str]:
@@ -37,23 +42,59 @@ def argv(raw: RawHost, script: str) -> list[str]:
     )
 
 
-def run(raw: RawHost, script: str, *, given: Path | None = None, kept: Path | None = None) -> str:
-    """Run it; `given` is its standard input, `kept` gets its standard output. What it printed, unless kept. Raises GpuprovError."""
+def run(raw: RawHost, script: str, *, given: Path | None = None, kept: Path | None = None, most: int = LONGEST) -> str:
+    """Run it; `given` is its standard input, `kept` gets its standard output, of at most so many bytes. What it printed, unless kept.
+    Raises GpuprovError."""
     source = given.open("rb") if given else subprocess.DEVNULL
-    target = kept.open("wb") if kept else subprocess.PIPE
+    target = kept.open("wb") if kept else io.BytesIO()
+    late, tail = threading.Event(), bytearray()
     try:
-        done = subprocess.run(
-            argv(raw, script), stdin=source, stdout=target, stderr=subprocess.PIPE, timeout=LIMIT, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise GpuprovError(f"{raw.name} did not end within {LIMIT:g} s", "run it again") from error
+        with subprocess.Popen(argv(raw, script), stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+
+            def give_up() -> None:
+                late.set()
+                child.kill()
+
+            timer = threading.Timer(LIMIT, give_up)
+            errors = threading.Thread(target=_last_words, args=(child.stderr, tail), daemon=True)
+            timer.start()
+            errors.start()
+            try:
+                size = _copied(child.stdout, target, most)
+                if size > most:
+                    raise GpuprovError(
+                        f"{raw.name}: it sent more than {most} bytes", "look at what its root's shell prints"
+                    )
+                child.wait()
+            finally:
+                timer.cancel()
+                child.kill()
+                errors.join(5)
+        if late.is_set():
+            raise GpuprovError(f"{raw.name} did not end within {LIMIT:g} s", "run it again")
+        if child.returncode:
+            said = " ".join(tail.decode(errors="replace").split())[-600:]
+            raise GpuprovError(
+                f"{raw.name}: {said or f'status {child.returncode}'}", "correct it on the host, then run it again"
+            )
+        return target.getvalue().decode(errors="replace") if isinstance(target, io.BytesIO) else ""
     finally:
         for file in (source, target):
             if not isinstance(file, int):
                 file.close()
-    if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").split())[-600:]
-        raise GpuprovError(
-            f"{raw.name}: {said or f'status {done.returncode}'}", "correct it on the host, then run it again"
-        )
-    return (done.stdout or b"").decode(errors="replace")
+
+
+def _copied(source: IO[bytes] | None, target: IO[bytes], most: int) -> int:
+    """How many bytes came, of which no more than `most`, and a block, are read."""
+    size = 0
+    assert source is not None
+    while size <= most and (block := source.read(1 << 16)):
+        size += len(block)
+        target.write(block)
+    return size
+
+
+def _last_words(source: IO[bytes], tail: bytearray) -> None:
+    while block := source.read(1 << 12):
+        tail += block
+        del tail[:-LONGEST]

@@ -18,6 +18,7 @@ class Unsafe(Exception):
 def unpack(archive: str, into: str) -> None:
     """Unpack a tar.gz into this folder, all of it as root's. Raises Unsafe; what was unpacked until then stays in the folder."""
     home, size, count = os.path.realpath(into), 0, 0
+    links: list[str] = []
     try:
         with tarfile.open(archive, "r:gz") as packed:
             for entry in packed:
@@ -29,18 +30,29 @@ def unpack(archive: str, into: str) -> None:
                 entry.uname = entry.gname = ""
                 entry.mode &= 0o755
                 packed.extract(entry, home)
-    except (tarfile.TarError, EOFError, OSError) as error:
+                links += [entry.name] if entry.issym() else []
+        for name in links:  # where a link leads is known when all others are there
+            if os.path.commonpath([os.path.realpath(os.path.join(home, name)), home]) != home:
+                raise Unsafe(f"{archive} holds a link out of it: {name[:80]}")
+    except (tarfile.TarError, EOFError, OSError, ValueError, RecursionError) as error:
         raise Unsafe(f"{archive} cannot be unpacked: {error}") from error
 
 
 def _judge(archive: str, entry: tarfile.TarInfo, home: str) -> None:
     name = entry.name
     kinds = entry.isfile() or entry.isdir() or entry.issym() or (entry.islnk() and _inside(entry.linkname))
-    if not _inside(name) or not kinds:
+    empty = not entry.isdir() and posixpath.normpath(name) == "."
+    if not _inside(name) or not kinds or empty or (entry.issym() and not entry.linkname):
         raise Unsafe(f"{archive} holds {name[:80]}, which is not unpacked")
     aim = posixpath.normpath(posixpath.join(posixpath.dirname(name), entry.linkname))
     if entry.issym() and (entry.linkname.startswith("/") or aim.split("/")[0] == ".."):
         raise Unsafe(f"{archive} holds a link out of it: {name[:80]}")
+    if entry.islnk() and not os.path.isfile(os.path.join(home, entry.linkname)):
+        # tarfile would unpack a file that comes later in its place, with the owner and mode that it has in the archive.
+        raise Unsafe(f"{archive} holds a link to what is not there yet: {name[:80]}")
+    place = os.path.join(home, name)
+    if os.path.lexists(place) and (os.path.islink(place) or not (entry.isdir() and os.path.isdir(place))):
+        raise Unsafe(f"{archive} holds {name[:80]} twice")  # a file would be written through a link of its name
     # What goes through a link of the archive lands where the link leads.
     above = os.path.normpath(os.path.join(home, posixpath.dirname(name)))
     if os.path.realpath(above) != above:

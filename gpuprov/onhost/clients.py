@@ -90,6 +90,13 @@ def noted(services: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(order) if name in names]
 
 
+def forget(patterns: Collection[str]) -> None:
+    """Note no more that units of these names were stopped."""
+    for name in noted(()):
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            remove(f"{STOPPED}/{name}")
+
+
 def start(units: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Start each. Returns those that were started, and those that do not start, with why.
 

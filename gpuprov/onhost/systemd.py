@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 
+FILES = "/etc/systemd/system/"
+"""Where units and drop-ins of gpuprov's lie: systemd has to read them anew when they change."""
+
 
 def systemctl(*words: str) -> tuple[int, str, str]:
     """Exit status, output and errors of systemctl, as text."""

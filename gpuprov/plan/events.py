@@ -18,6 +18,7 @@ RELEASE = "Release the lock of this host"
 """The task of acts/closed.yml that gives the lock back."""
 BOOKKEEPING = {"gpuprov_reason"}
 """Modules that change nothing but gpuprov's own records, also where a capability's role uses them."""
+FAILED = "runner_on_failed"
 GIVING_UP, STAYS_FAILED = "Keep why the act failed", "Stay failed"
 """The first and the last task of acts/failed.yml, which tidies up after an act that failed on a host: no failures of its own."""
 _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
@@ -144,6 +145,11 @@ class Ledger:
                 found.setdefault(tally.last, []).append(host)
         return found
 
+    def cut_off(self, host: str) -> bool:
+        """Whether the host's part of the playbook was begun and has not come to its end, where it gives its lock back."""
+        tally = self.hosts.get(host)
+        return tally is not None and (tally.failed is None or bool(tally.unreachable or tally.timed_out))
+
     def tally(self, host: str) -> Tally:
         return self.hosts.setdefault(host, Tally())
 
@@ -163,7 +169,7 @@ class Ledger:
                 tally.files += differences(result, text)
                 tally.tasks.append(text)
             return Step("changed", data["host"], text)
-        if kind == "runner_on_failed" and not data.get("ignore_errors") and text != STAYS_FAILED:
+        if kind == FAILED and not data.get("ignore_errors") and text != STAYS_FAILED:
             late = _timed_out(result)
             told = self._late() if late else condense(result)
             packages = (_module(data) == "gpuprov_packages" or bool(result.get("package_manager"))) and not late
@@ -188,6 +194,13 @@ class Ledger:
             tally = self.tally(host)
             tally.rescued = int(data.get("rescued", {}).get(host, 0)) - tally.gave_up
             tally.failed = bool(data.get("failures", {}).get(host, 0))
+
+
+def given_up(event: dict[str, Any]) -> str:
+    """The host that takes no part in the run any more after this event, since it failed or is not reached; else nothing."""
+    data = event.get("event_data") or {}
+    kind, failed = event.get("event"), _label(data)[1] == STAYS_FAILED
+    return str(data.get("host") or "") if kind == "runner_on_unreachable" or (kind == FAILED and failed) else ""
 
 
 def condense(result: dict[str, Any]) -> str:

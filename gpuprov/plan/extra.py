@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from gpuprov import __version__
 from gpuprov.errors import GpuprovError
 from gpuprov.limits import ACT_LIMIT, LEASE
-from gpuprov.onhost import kubernetes_node, process
+from gpuprov.onhost import process
 
 
 def new_run() -> str:
@@ -23,14 +23,6 @@ def checked_run(run: str) -> str:
         return run
     allowed = "a letter or digit, then up to 63 letters, digits, dots, hyphens and underscores"
     raise GpuprovError(f'--run is "{run}"', f"allowed: {allowed}")
-
-
-def check_drain(command: str | None) -> None:
-    """Raise GpuprovError for a drain command that cannot be read: no host is to be the first to find it."""
-    try:
-        kubernetes_node.options_in(command or "")
-    except kubernetes_node.Failed as error:
-        raise GpuprovError(f"--drain: {error}", "close the quote") from error
 
 
 def owner(run: str, lease: float = LEASE) -> dict[str, object]:

@@ -82,6 +82,26 @@ def sets(changes: Iterable[Change]) -> list[Set]:
     return sorted(found, key=lambda one: -len(one.names))
 
 
+_MOVES = re.compile(r"^(Inst|Remv|hold|release) \S+", re.MULTILINE)
+_MOVED = {"Inst": "installs", "Remv": "removes", "hold": "holds", "release": "releases"}
+
+
+def transaction(diff: str) -> str:
+    """`installs 21 packages, holds 13`, of what a package manager would do; empty for any other diff."""
+    lines, found = diff.splitlines(), _MOVES.findall(diff)
+    if not found or len(found) < len(lines):
+        return ""
+    told = [f"{word} {count}" for key, word in _MOVED.items() if (count := found.count(key))]
+    first, *rest = told
+    return ", ".join([f"{first} package{'s' * (not first.endswith(' 1'))}", *rest])
+
+
+def told_by_checks(plan: HostPlan, kind: str) -> tuple[Change, ...]:
+    """The changes of one kind, without those of files whose diff is shown: it says the same, and more."""
+    shown = {one.name for one in plan.diffs if one.diff}
+    return tuple(one for one in plan.section(kind) if one.kind != "file" or one.name not in shown)
+
+
 def cuts(mig: Iterable[Partition]) -> list[Cut]:
     """GPUs of which the same is done, together."""
     alike: dict[Partition, list[Partition]] = {}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
-from gpuprov.plan.fold import Cut, Group, Set, cuts, groups, sets, settings, sign
+from gpuprov.plan.fold import Cut, Group, Set, cuts, groups, sets, settings, sign, told_by_checks, transaction
 from gpuprov.plan.model import SECTIONS, HostPlan
 from gpuprov.plan.summary import counts, sentence
 from gpuprov.plan.text import told
@@ -35,12 +35,13 @@ class Signed(NamedTuple):
 
 
 class Diff(NamedTuple):
-    """A file's diff: lines with the class of their colour."""
+    """A file's diff: lines with the class of their colour. `moves`: in words, where it is what a package manager would do."""
 
     name: str
     lines: tuple[tuple[str, str], ...]
     added: int
     removed: int
+    moves: str
 
 
 class Drawn(NamedTuple):
@@ -130,7 +131,7 @@ def _card(number: int, group: Group) -> Card:
     packages = plan.section("package")
     sections = [("settings", tuple(_signed(one) for one in settings(plan)))]
     sections += [
-        (section, tuple(_signed(one) for one in plan.section(kind)))
+        (section, tuple(_signed(one) for one in told_by_checks(plan, kind)))
         for kind, section in SECTIONS.items()
         if kind not in SHOWN_APART
     ]
@@ -147,7 +148,7 @@ def _card(number: int, group: Group) -> Card:
         mig=tuple(_drawn(cut) for cut in cuts(plan.mig)),
         sections=tuple((title, rows) for title, rows in sections if rows),
         clients=tuple(told(one) for one in plan.section("client")),
-        diffs=tuple(_diff(one) for one in plan.diffs if one.diff),
+        diffs=tuple(sorted((_diff(one) for one in plan.diffs if one.diff), key=lambda one: bool(one.moves))),
     )
 
 
@@ -162,7 +163,7 @@ def _signed(change: Change) -> Signed:
 def _diff(change: Change) -> Diff:
     lines = tuple((_colour(line), line) for line in change.diff.splitlines())
     kinds = [kind for kind, _ in lines]
-    return Diff(change.name, lines, kinds.count("add"), kinds.count("remove"))
+    return Diff(change.name, lines, kinds.count("add"), kinds.count("remove"), transaction(change.diff))
 
 
 def _colour(line: str) -> str:

@@ -19,6 +19,7 @@ from gpuprov.plan.decide import PROBES
 from gpuprov.probe import house, nvidia
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.checkpoints import CHECKPOINTS
+from gpuprov.probe.first_boot import FIRST_BOOT
 from gpuprov.probe.login import PYTHON
 from gpuprov.shared import reach
 from gpuprov.spec.model import HostSpec, RawHost
@@ -26,7 +27,7 @@ from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
 Pair = tuple[RawHost, HostSpec]
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
-KEPT = (*PROBES, house.LOCK, CHECKPOINTS, nvidia.DRIVER, PYTHON, *partitions.READS)
+KEPT = (*PROBES, house.LOCK, CHECKPOINTS, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
 """What deciding, planning and Ansible's way to the host read once the checks have been evaluated; a fleet's other facts are let go."""
 AFTER: tuple[Moment, ...] = ("now", "next-boot")
 
@@ -59,8 +60,10 @@ def read(
     only: frozenset[str] | None = None,
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
+    each: Callable[[str, Reading], None] | None = None,
 ) -> dict[str, Reading]:
-    """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay)."""
+    """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading as
+    soon as it is there, one at a time."""
     asked = [
         (raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *PROBES, house.LOCK, CHECKPOINTS])))
         for raw, spec in pairs
@@ -73,6 +76,8 @@ def read(
             readings[name] = Reading(Facts({}), (), found)
         else:
             readings[name] = Reading(found.only(KEPT), tuple(evaluate(specs[name], found, moments, only=only)))
+        if each:
+            each(name, readings[name])
         if on_done:
             on_done(name)
 

@@ -142,7 +142,10 @@ def load(path: Path) -> Saved:
         if first.gpuprov_plan != FORMAT or first.gpuprov_version != __version__:
             whose = f"gpuprov {first.gpuprov_version}, format {first.gpuprov_plan}"
             raise GpuprovError(f"{path} is a plan of {whose}; this is {__version__}, format {FORMAT}", AGAIN)
-        return reading.typed_json(data, Saved, largest=LARGEST)
+        found = reading.typed_json(data, Saved, largest=LARGEST)
+        if lost := {one.host for one in found.hosts if one.state not in found.states}:
+            raise reading.Unreadable(f"it does not say what was found on {min(lost)}")
+        return found
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}") from error
     except reading.NotOwn as error:

@@ -44,7 +44,7 @@ def sentence(plans: Sequence[HostPlan]) -> str:
 
 
 def _hosts(number: int) -> str:
-    return f"{number} host{'s' * (number != 1)}"
+    return f"{number:,} host{'s' * (number != 1)}"
 
 
 def _driver(touched: Sequence[HostPlan]) -> Iterable[str]:
@@ -69,7 +69,10 @@ def _on(number: int, touched: Sequence[HostPlan]) -> str:
 def _sizes(touched: Sequence[HostPlan]) -> Iterable[str]:
     counted: tuple[tuple[str, Callable[[HostPlan], int]], ...] = (
         ("package", lambda plan: len({one.name for one in plan.section("package")})),
-        ("file", lambda plan: len({one.name for one in (*plan.section("file"), *plan.diffs)})),
+        (
+            "file",
+            lambda plan: len({n for one in (*plan.section("file"), *plan.diffs) if (n := one.name).startswith("/")}),
+        ),
         ("setting", lambda plan: len(settings(plan))),
     )
     for what, count in counted:

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Change
 from gpuprov.inventory.names import folded as names
-from gpuprov.plan.fold import Group, cuts, groups, listed, sets, settings, sign
+from gpuprov.plan.fold import Group, cuts, groups, listed, sets, settings, sign, told_by_checks, transaction
 from gpuprov.plan.model import SECTIONS, HostPlan
 from gpuprov.plan.summary import counts, sentence
 from gpuprov.shown import cleaned, wrapped
@@ -84,7 +84,7 @@ def _written(line: Line, colour: bool, width: int) -> Iterator[str]:
 def _block(group: Group, verbose: bool) -> Iterator[Line]:
     plan, title = group.plan, group.where
     bold = len(cleaned(title))
-    title += f" ({len(group.hosts)} hosts)" if len(group.hosts) > 1 else ""
+    title += f" ({len(group.hosts):,} hosts)" if len(group.hosts) > 1 else ""
     if plan.unreachable:
         yield Line(f"{title}: cannot be reached: " + plan.unreachable, bold=bold)
         return
@@ -129,12 +129,17 @@ def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
     yield from _listed("settings", [_change(one) for one in settings(plan)])
     for kind, section in SECTIONS.items():
         if kind not in LATER:
-            yield from _listed(section, [_change(one) for one in plan.section(kind)])
+            yield from _listed(section, [_change(one) for one in told_by_checks(plan, kind)])
     for diff in plan.diffs:
         if not diff.diff:
             yield _change(diff, 2)
             continue
-        yield Line(f"diff of {diff.name}", 2)
+        if moves := transaction(diff.diff):
+            yield Line(f"{diff.name}: {moves}" + ("" if verbose else " (-v lists them)"), 2)
+            if not verbose:
+                continue
+        else:
+            yield Line(f"diff of {diff.name}", 2)
         yield from (Line(line, 4, whole=_diff_colour(line)) for line in diff.diff.splitlines())
     if plan.tasks and verbose:
         yield from _listed("tasks that change something", [Line(task, 4) for task in plan.tasks])
@@ -145,6 +150,7 @@ def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
             2,
         )
     unknown = plan.unpredicted if verbose else _short(plan.unpredicted)
+    yield from _listed("rollback could not undo", [Line(line, 4) for line in plan.no_way_back])
     yield from _listed("not predicted", [Line(line, 4) for line in unknown])
 
 

@@ -81,7 +81,7 @@ done
 [ $n = 1 ] || grep -hE '^[[:space:]]*linux(efi|16)?[[:space:]]' /boot/grub/grub.cfg $g /boot/efi/EFI/*/grub.cfg 2>/dev/null
 true""",
     parse_boot_entries,
-    "grep 'linux' /boot/grub/grub.cfg; grubby --info=ALL",
+    "grep 'linux' /boot/grub*/grub.cfg; grubby --info=ALL",
 )
 """The command line of each entry that the bootloader offers; empty where there is no grub.
 

@@ -87,11 +87,7 @@ class Erdma(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> Erdma:
-    many: dict[str, list[list[str]]] = {}
-    for line in output.text.splitlines():
-        kind, bar, rest = line.partition("|")
-        if bar:
-            many.setdefault(kind, []).append(rest.split("|"))
+    many = output.cells()
 
     def one(kind: str) -> str:
         return "|".join(many.get(kind, [[""]])[-1]).strip()
@@ -240,6 +236,6 @@ IMAGES = Probe(
     )
     + "\nfi\ntrue",
     INITRAMFS.parse,
-    "lsinitramfs /boot/initrd.img-$(uname -r) | grep erdma || lsinitrd /boot/initramfs-$(uname -r).img | grep erdma",
+    "lsinitramfs /boot/initrd.img-$(uname -r) | grep erdma; lsinitrd /boot/initramfs-$(uname -r).img | grep erdma",
 )
 """Each initramfs, on hosts with gpuprov's eRDMA settings: whether erdma is inside, and with it gpuprov's options for it."""

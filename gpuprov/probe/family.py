@@ -50,7 +50,7 @@ def by_family(debian: str, redhat: str, suse: str) -> str:
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """The commands of a family, without their operands."""
+    """The commands of a family, without their operands; `start_kernel` has a place for the kernel."""
 
     hold: str
     unhold: str
@@ -63,6 +63,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     clean: str
     fetch: str
     old_kernels: str
+    owner: str
+    start_kernel: str
     rebuild_initramfs: str
     list_initramfs: str
 
@@ -80,6 +82,8 @@ WORDS: dict[Family, Words] = {
         clean="apt-get clean",
         fetch="apt-get update",
         old_kernels="apt-get autoremove --purge",
+        owner="dpkg -S",
+        start_kernel="grub-reboot, with the entry of {} in /boot/grub/grub.cfg",
         rebuild_initramfs="update-initramfs -u -k all",
         list_initramfs="lsinitramfs",
     ),
@@ -95,6 +99,8 @@ WORDS: dict[Family, Words] = {
         clean="dnf clean packages",
         fetch="dnf makecache",
         old_kernels="dnf remove --oldinstallonly",
+        owner="rpm -qf",
+        start_kernel="grubby --set-default /boot/vmlinuz-{}",
         rebuild_initramfs="dracut --force --regenerate-all",
         list_initramfs="lsinitrd",
     ),
@@ -110,10 +116,29 @@ WORDS: dict[Family, Words] = {
         clean="zypper clean",
         fetch="zypper refresh",
         old_kernels="zypper purge-kernels",
+        owner="rpm -qf",
+        start_kernel="grub2-once, with the entry of {} in grub2-once --list",
         rebuild_initramfs="dracut --force --regenerate-all",
         list_initramfs="lsinitrd",
     ),
 }
+
+
+TOOLS: dict[Family, tuple[str, ...]] = {
+    "debian": (
+        "dpkg",
+        "dpkg-query",
+        "apt-get",
+        "apt-cache",
+        "apt-mark",
+        "apt-config",
+        "lsinitramfs",
+        "update-initramfs",
+    ),
+    "redhat": ("rpm", "dnf", "grubby", "lsinitrd", "dracut"),
+    "suse": ("rpm", "zypper", "lsinitrd", "dracut"),
+}
+"""Programs that not every family has, by those that have them."""
 
 
 def words(release: Release) -> Words:

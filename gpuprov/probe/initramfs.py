@@ -73,7 +73,7 @@ for i in /boot/initrd.img-* /boot/initramfs-*.img /boot/initrd-*; do
   printf '%s\\n' "$l" | grep -E '/(nouveau|nova[-_]core|nova[-_]drm|nvidia[^/]*)\\.ko'
 done; true""",
     parse,
-    "lsinitramfs /boot/initrd.img-$(uname -r) || lsinitrd /boot/initramfs-$(uname -r).img",
+    "lsinitramfs /boot/initrd.img-$(uname -r); lsinitrd /boot/initramfs-$(uname -r).img",
 )
 """Images for a rescue (a generic one, never rebuilt) and for kdump (no GPU driver runs there) are left out, and
 copies that are no kernel's (.old-dkms, .bak).

@@ -55,10 +55,18 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
         return self.first if self.first is not None and self.first > self.begins() + SLACK else None
 
     def matching(self, pattern: str) -> tuple[Line, ...]:
-        return tuple(line for line in self.lines if re.search(pattern, line.text))
+        """What the kernel says that begins so. The rest of a line may hold what a user of the host has chosen."""
+        return tuple(one for one in self.lines if re.match(pattern, one.text) and not OF_A_PROGRAM.match(one.text))
+
+    def crashes(self, pattern: str) -> tuple[Line, ...]:
+        """The same of programs that crashed."""
+        return tuple(one for one in self.lines if re.match(pattern, one.text))
 
 
-XID = re.compile(r"NVRM: Xid \(?(?:PCI:)?([0-9a-fA-F:.]+)\)?: (\d{1,6})(?:, (.*))?")
+OF_A_PROGRAM = re.compile(r".{1,15}\[\d+\]:? ")
+"""`NAME[7]: segfault at 0 ip 0 sp 0 error 4 in FILE[...]`: whoever runs the program names it, and its file, as they like."""
+
+XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,6})(?:, (.*))?")
 """`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`"""
 SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(PCI:[0-9a-fA-F:.]+\): (\d{1,6}), (.*)")
 
@@ -111,7 +119,7 @@ def sxids(log: KernelLog) -> tuple[Event, ...]:
 def _events(log: KernelLog, pattern: re.Pattern[str], *, switch: bool) -> tuple[Event, ...]:
     found: dict[tuple[str, int], Event] = {}
     for line in log.lines:
-        match = pattern.search(line.text)
+        match = pattern.match(line.text)
         if match is None:
             continue
         device, number, text = match[1].lower(), int(match[2]), (match[3] or "").strip()
@@ -145,18 +153,18 @@ def _asked(host: Any) -> Mapping[str, str]:
     return {"since": seconds(block.since) if block else ""}
 
 
-XIDS = "Xid"
-OTHERS = (
-    "NVRM: (GPU|RmInit)",
-    "AER:|PCIe Bus Error",
-    "segfault at .* in libnccl",
-    "nv_get_p2p_free_callback",
-    "mlx5_core",
-    "Out of memory: Kill|oom-kill:",
-    "Kernel panic|BUG: |Oops: ",
-    "Remounting filesystem read-only",
-    "soft lockup|blocked for more than [0-9]+ seconds",
+XIDS = "NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid"
+DEVICE = "[a-z0-9_]+ [0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]: "
+"""How a line begins that a driver says of a device: longer than the 15 characters that a program's name may have."""
+KERNEL = (
+    f"{DEVICE}(AER: |PCIe Bus Error)",
+    "mlx5_core [0-9a-f]{4,8}:",
+    "Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): ",
+    "[A-Za-z0-9-]+ [(][^)]*[)]: Remounting filesystem read-only",
 )
+PROGRAMS = (".*segfault at .* in libnccl", "(Memory cgroup out|Out) of memory: Kill|oom-kill:")
+_STAMP = r"^([0-9.]+ [^ ]+ [^ :]+: |\[ *[0-9.]+\](\[[^]]*\])? )"
+"""As in `_line`; what follows it is where a line begins."""
 _SCRIPT = f"""n=$(date +%s); echo "now|$n"
 awk '$1 == "btime" {{ print "boot|" $2 }}' /proc/stat
 case ${{since:-}} in -*) since=$((n + since));; @*) since=${{since#@}};; *) since=;; esac
@@ -173,7 +181,9 @@ else
   all() {{ dmesg 2>/dev/null; }}
 fi
 printf 'first|%s\\n' "$f"
-all | grep -aE '{XIDS}' | tail -n 2000 | sed 's/^/line|/'
-all | grep -avE '{XIDS}' | grep -aE '{"|".join(OTHERS)}' | tail -n 1000 | sed 's/^/line|/'
+s='{_STAMP}'
+all | grep -aE "$s({XIDS})" | tail -n 2000 | sed 's/^/line|/'
+all | grep -aE "$s({"|".join(KERNEL)})" | grep -avE "$s.{{1,15}}\\[[0-9]+\\]:? " | tail -n 1000 | sed 's/^/line|/'
+all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
 true"""
 KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=_asked)

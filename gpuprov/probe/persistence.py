@@ -22,11 +22,7 @@ class Persistenced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> Persistenced:
-    rows: dict[str, list[str]] = {}
-    for line in output.text.splitlines():
-        kind, bar, rest = line.partition("|")
-        if bar:
-            rows.setdefault(kind, []).append(rest)
+    rows = output.rows()
     return Persistenced(
         unit=tuple(rows.get("unit", ())),
         offered=tuple(parse_madison("\n".join(rows.get("offer", ()))).get(PACKAGE, ())),
@@ -46,5 +42,5 @@ p=$(systemctl show -p MainPID {UNIT} 2>/dev/null); p=${{p#MainPID=}}
 [ "${{p:-0}}" = 0 ] || ! grep -qz -x -e --no-persistence-mode "/proc/$p/cmdline" 2>/dev/null || echo "idle|$p"
 set -- /proc/driver/nvidia/gpus/*; [ -e "$1" ] && echo "gpus|$#" || echo 'gpus|0'""",
     parse,
-    f"systemctl cat {UNIT}; apt-cache policy {PACKAGE}",
+    f"systemctl cat {UNIT}; apt-cache policy {PACKAGE}; dnf info {PACKAGE}; zypper info {PACKAGE}",
 )

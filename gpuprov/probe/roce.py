@@ -178,5 +178,6 @@ elif command -v iptables-save >/dev/null && x=$(iptables-save 2>/dev/null); then
 fi
 true""",
     parse,
-    f"mlnx_qos -i NETDEV, or dcb pfc show dev NETDEV and dcb -N app show dev NETDEV; cma_roce_mode -d DEVICE; systemctl status {UNIT}",
+    "rdma link; for d in /sys/class/infiniband/*/device/net/*; do mlnx_qos -i ${d##*/} || dcb pfc show dev ${d##*/}; done; "
+    f"systemctl status {UNIT}",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def run(
     check_writable(junit, html)
     tools.require(options.kind or "container")
     whole = rehearse(pairs, options, hosts, Terminal(verbose=options.verbose))
-    console.result(as_json(whole) if plain else as_text(whole, verbose=options.verbose))
+    console.result(as_json(whole) if plain else as_text(whole, verbose=options.verbose, width=console.room(sys.stdout)))
     if junit is not None:
         from gpuprov.report import junit as xml
 

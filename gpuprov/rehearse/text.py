@@ -12,6 +12,7 @@ from gpuprov.rehearse.model import ACTS, Rehearsal, Rehearsed
 from gpuprov.rehearse.reality import table
 from gpuprov.rehearse.seen import brief
 from gpuprov.report.text import unproven
+from gpuprov.shown import hanging
 from gpuprov.simulate.description import Description
 
 MOST = 12
@@ -39,13 +40,13 @@ def as_json(whole: Rehearsed) -> str:
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
 
 
-def as_text(whole: Rehearsed, *, verbose: bool = False) -> str:
-    """A block per simulated host, then what was simulated; the last line sums up."""
+def as_text(whole: Rehearsed, *, verbose: bool = False, width: int = 0) -> str:
+    """A block per simulated host, then what was simulated; the last line sums up. Broken between words at `width`; 0: not at all."""
     lines: list[str] = []
     for one in whole.rehearsals:
         lines += [*_block(one, verbose), ""]
     lines += [*_reality(_descriptions(whole)), *_end(whole)]
-    return "\n".join(lines)
+    return "\n".join(piece for line in lines for piece in hanging(line, width))
 
 
 def _block(one: Rehearsal, verbose: bool) -> Iterator[str]:

@@ -10,6 +10,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.catalog.xids import Action
+from gpuprov.report.fold import that_follow
 from gpuprov.report.prometheus import sample
 from gpuprov.report.text import labelled
 from gpuprov.shown import cleaned
@@ -31,7 +32,7 @@ def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100
     counts = {fit: sum(one.fit == fit for one in found) for fit in COLOURS}
     words = {"yes": "fit", "until": "fit after an action", "no": "not fit", "not proven": "not proven"}
     told = ", ".join(f"{number} {words[fit]}" for fit, number in counts.items() if number)
-    return "\n".join([*lines, "", f"{len(found)} host{'s' * (len(found) != 1)}: {told or 'nothing judged'}"]) + "\n"
+    return "\n".join([*lines, "", f"{len(found):,} host{'s' * (len(found) != 1)}: {told or 'nothing judged'}"]) + "\n"
 
 
 def _order(one: Fitness) -> tuple[int, str]:
@@ -39,10 +40,10 @@ def _order(one: Fitness) -> tuple[int, str]:
 
 
 def _host(one: Fitness, *, colour: bool, width: int) -> list[str]:
-    words = cleaned(str(one))
+    words = cleaned(one.sentence)
     if colour:
         words = f"\x1b[{COLOURS[one.fit]}m{words}\x1b[0m"
-    lines = [f"{cleaned(one.host)}  fit for work: {words}"]
+    lines = [f"{cleaned(one.host)}: {words}"]
     for cause in one.causes:
         action = f" [{cause.action}]" if cause.action not in ("", "none") else ""
         lines += labelled("because", f"{cause.check}{action}: {cause.found}", width)
@@ -50,7 +51,9 @@ def _host(one: Fitness, *, colour: bool, width: int) -> list[str]:
         if cause.evidence:
             lines.append(f"  {'see':<10}{cleaned(cause.evidence)}")
         if follow := one.followers.get(cause.check):
-            lines += labelled("follow", ", ".join(follow), width)
+            lines += labelled(
+                f"and {len(follow)}", f"{that_follow(len(follow)).partition(' ')[2]}: {', '.join(follow)}", width
+            )
     for row in one.told:
         lines += labelled("told", f"{row.check} [{row.action}]: {row.found}", width)
     for row in one.unproven:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import msgspec
 from gpuprov import console, inert
 from gpuprov.errors import GpuprovError
 from gpuprov.report.files import write_atomic
+from gpuprov.report.tables import fitted
 from gpuprov.shown import wrapped
 
 if TYPE_CHECKING:
@@ -119,7 +121,11 @@ def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
         table = listing.table(name)
         rows = [row for row in table.rows if _wanted(word, of_gpu, row[0].rstrip("?~"), " ".join(row))]  # type: ignore[misc]
         if rows:
-            console.result(_columns(table.header, rows))  # type: ignore[arg-type]
+            lines, gone = fitted(table.header, rows, console.room(sys.stdout), table.spare)  # type: ignore[arg-type]
+            console.result("\n".join(lines))
+            if gone:
+                told = f"no room for {', '.join(gone)}: gpuprov catalog {name} WORD shows a few rows whole, --json all"
+                console.progress("\n".join(wrapped(told, console.room(sys.stderr))))
             console.progress(table.legend)
     if not rows:
         raise GpuprovError(f'catalogue {name} has no row with "{word}"', f"gpuprov catalog {name} lists all")
@@ -177,13 +183,6 @@ def _wanted(word: str | None, of_gpu: frozenset[str], key: str, text: str) -> bo
 
 def _holds(word: str | None, text: str) -> bool:
     return word is None or word.casefold() in text.casefold()
-
-
-def _columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[n]) for row in [header, *rows]) for n in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in [header, *rows]
-    )
 
 
 def _dump(value: Any) -> str:

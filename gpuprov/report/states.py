@@ -24,7 +24,7 @@ WORDS: Mapping[State, str] = {
     "gone": "unreachable",
     "fail": "failed",
     "error": "error: could not be judged",
-    "boot": "right now, wrong after the next boot",
+    "boot": "right until the next boot",
     "unproven": "not proven",
     "part": "as wanted, in part not proven",
     "right": "as wanted",

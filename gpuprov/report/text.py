@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuprov.inventory.names import folded as names
-from gpuprov.report.fold import Finding, HostLine, Summed, brief, findings, host_lines, summed
+from gpuprov.report.fold import Finding, HostLine, Summed, brief, findings, host_lines, summed, that_follow
 from gpuprov.report.many import Many
 from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.evaluate import Result, ResultStatus
@@ -71,9 +71,8 @@ def _following(finding: Finding, width: int, *, verbose: bool) -> list[str]:
     if not finding.followers:
         return []
     told = [f"{one.check}: {one.found}" if verbose else one.check for one in finding.followers]
-    return labelled(
-        f"and {len(told)}", "that follow: " + ("\n".join(["", *told]) if verbose else ", ".join(told)), width
-    )
+    head = that_follow(len(told)).partition(" ")[2]
+    return labelled(f"and {len(told)}", f"{head}: " + ("\n".join(["", *told]) if verbose else ", ".join(told)), width)
 
 
 def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
@@ -111,13 +110,15 @@ def _summary(numbers: Summed, paint: _Paint) -> str:
     named = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
     parts = [paint(f"{number} {named[status]}", status) for status, number in counted.items() if number]
     if following := numbers.follow:
-        parts.insert(sum(bool(counted[status]) for status in _LOUD), f"{following} that follow")
+        parts.insert(sum(bool(counted[status]) for status in _LOUD), that_follow(following))
     told = numbers.verdict
     words = told if told != "as wanted" or not counted["skip"] else f"as wanted, but {unproven(counted['skip'])}"
     shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[told]))
     bad = numbers.bad
     part = f"{bad} of " if told == "not as wanted" and bad < count else ""
-    return f"{shown}: {part}{count} host{'s' * (count != 1)}, {', '.join(parts) or 'nothing to verify'}"
+    gone = [parts.pop(0)] if counted["unreachable"] else []
+    hosts = ", ".join([f"{part}{count} host{'s' * (count != 1)}", *gone])
+    return f"{shown}: {hosts}" + (f"; checks: {', '.join(parts)}" if parts else "")
 
 
 def unproven(count: int) -> str:

@@ -28,7 +28,7 @@ Index = Mapping[str, list[str]]
 PLACES = {"branch": r"\d+", "kernel": r"\d+\.\S+", "kernel_flavour": r"(?!open-)[a-z]\S*"}
 NO_FOLLOWER = "NVIDIA's repository has it: nvidia_driver: {source: nvidia}, or {source: mirror, repository: ...} for a mirror of it"
 FLAVOURS = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have; source runfile has both flavours"
-NO_DRIVER = "fetch the package lists (apt-get update, dnf makecache), or take NVIDIA's repository: nvidia_driver: {source: nvidia}"
+NO_DRIVER = "fetch the package lists, or take NVIDIA's repository: nvidia_driver: {source: nvidia}"
 
 
 def upstream(version: str) -> str:  # `535.309.01-0+deb12u1` -> `535.309.01`, `3:580.95.05-1.el9` -> `580.95.05`

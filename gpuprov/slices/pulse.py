@@ -41,9 +41,9 @@ class Pulse(Show):
             self._over.set()
             thread.join()
 
-    def ended(self, result: HostResult) -> None:
-        """A host has its result."""
-        self._done += 1
+    def ended(self, result: HostResult, done: int) -> None:
+        """A host has its result, and so many have one now."""
+        self._done = done
         self._tell(result.state, host=result.host, verdict=result.verdict, message=result.message)
 
     def over(self, exit_code: int) -> None:

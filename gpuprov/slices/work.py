@@ -6,6 +6,8 @@ Delivery is at least once: the same job in the same run leaves out hosts that ha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from copy import copy
 from pathlib import Path
 
 import msgspec
@@ -65,7 +67,7 @@ def work(job: Job, pairs: Sequence[Pair], folder: Path, options: Options, pulse:
             def note(one: HostResult) -> None:
                 results.write(one)
                 found[one.host] = one
-                pulse.ended(one)
+                pulse.ended(one, done=len(found))
 
             interrupted = False
             try:
@@ -123,9 +125,19 @@ def _apply(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: P
         break_lock=options.break_lock,
         log_dir=options.log_dir,
     )
-    ended = applying.apply(pairs, asked, pulse)
+    noted: dict[str, applying.HostOutcome] = {}
+
+    def known(one: applying.HostOutcome) -> None:
+        with suppress(
+            GpuprovError
+        ):  # a full disk here ends no apply that is under way there: it is told when that has ended
+            note(outcome.of_apply(told, one))
+            noted[one.host] = copy(one)
+
+    ended = applying.apply(pairs, asked, pulse, known=known)
     for one in ended.hosts:
-        note(outcome.of_apply(told, one))
+        if noted.get(one.host) != one:
+            note(outcome.of_apply(told, one))
     return ended.interrupted
 
 

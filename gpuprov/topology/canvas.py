@@ -58,7 +58,7 @@ class Canvas:
         return "\n".join(
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
-                f'width="{width:g}" height="{height:g}" role="img">',
+                f'width="{width:g}" height="{height:g}" style="max-width:100%;height:auto" role="img">',
                 f"<title>{in_markup(title)}</title>",
                 f"<style>{STYLE}@media (prefers-color-scheme: dark) {{{DARK}}}\n</style>",
                 f'<rect class="paper" x="0" y="0" width="{width:g}" height="{height:g}"/>',

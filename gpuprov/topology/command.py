@@ -35,7 +35,8 @@ def show(found: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> tup
         try:
             wiring = read_and_told(facts)
             told_of = findings(wiring)
-            data, text = as_data(wiring, told_of), as_text(name, wiring, told_of, plain=_is_plain())
+            space = console.room(sys.stdout)
+            data, text = as_data(wiring, told_of), as_text(name, wiring, told_of, plain=_is_plain(), width=space)
             picture = as_svg(name, wiring, told_of)
         except Exception as error:
             why = str(error) if isinstance(error, ProbeFailed) else "; ".join(defect("the topology", error))

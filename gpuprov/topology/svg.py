@@ -45,29 +45,36 @@ def as_svg(name: str, wiring: Wiring, found: Sequence[Finding]) -> str:
     canvas.text(MARGIN, 30, name, "t")
     canvas.text(MARGIN, 50, summary(wiring), "s")
     bad = {place for one in found if not one.note for place in one.places if place}
-    rows = _rows(wiring)
+    warnings = [f"warning: {one.message}" for one in found if not one.note]
+    notes = [f"note: {one.message}" for one in found if one.note]
+    head = _lines(canvas, warnings, 54, "w") + 14 if warnings else HEAD
+    rows = _rows(wiring, head)
     spots: dict[int, tuple[float, float]] = {}
     picture = _Picture(canvas, wiring, bad, spots)
     for row in rows:
         x = float(MARGIN)
         for group in row.groups:
             x = picture.group(row, group, x)
-    bottom = rows[-1].top + rows[-1].height if rows else float(HEAD)
+    bottom = rows[-1].top + rows[-1].height if rows else float(head)
     wide = max([float(480), *(_wide(row) for row in rows)])
     if rows:
         middle = rows[0].edge
         bottom = max(bottom, middle + _room(wiring))
         _nvlinks(canvas, wiring, spots, middle, wide)
-    bottom += 16
-    for one in found:
-        bottom += LINE + 2
-        words = f"{'note' if one.note else 'warning'}: {one.message}"
-        canvas.text(MARGIN, bottom, words, "s" if one.note else "w")
-        wide = max(wide, len(words) * LARGE * 0.8)
+    bottom = _lines(canvas, notes, bottom + 16, "s")
+    wide = max([wide, *(len(words) * LARGE * 0.8 for words in (*warnings, *notes))])
     return canvas.file(f"{name}: {summary(wiring)}", wide + 2 * MARGIN, bottom + MARGIN)
 
 
-def _rows(wiring: Wiring) -> tuple[Row, ...]:
+def _lines(canvas: Canvas, lines: Sequence[str], above: float, style: str) -> float:
+    """Lines below each other; where the last one ends. What is wrong stands before the picture, what is only to be known after it."""
+    for line in lines:
+        above += LINE + 2
+        canvas.text(MARGIN, above, line, style)
+    return above
+
+
+def _rows(wiring: Wiring, head: float) -> tuple[Row, ...]:
     """The sockets' first half above, the other below; all in one row where there is one socket, or none is known."""
     drawn = [group for group in map(_drawn, groups(wiring)) if group.hosts]
     sockets = list(dict.fromkeys(group.socket for group in drawn))
@@ -76,7 +83,7 @@ def _rows(wiring: Wiring) -> tuple[Row, ...]:
     below = tuple(group for group in drawn if group.socket not in first)
     if not above:
         return ()
-    top = Row(groups=above, flipped=False, top=HEAD, depth=_depth(above))
+    top = Row(groups=above, flipped=False, top=head, depth=_depth(above))
     if not below:
         return (top,)
     return (top, Row(groups=below, flipped=True, top=top.edge + _room(wiring), depth=_depth(below)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gpuprov.shown import hanging, wrapped
 from gpuprov.topology.judge import Finding, theirs
 from gpuprov.topology.model import Gpu, Hca, Wiring
 from gpuprov.topology.tree import Node, groups
@@ -12,20 +13,23 @@ UNICODE, ASCII = ("├─ ", "└─ ", "│  ", "   "), ("|- ", "`- ", "|  ", "
 LEGEND = "PIX: one PCIe switch; PXB: several; PHB: a host bridge; NODE: two of a NUMA node; SYS: two NUMA nodes; NV#: # NVLinks"
 
 
-def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool) -> str:
-    lines = [f"{name}: {summary(wiring)}"]
+def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool, width: int = 0) -> str:
+    """width: how wide a line may be that is broken between words; 0: none is broken."""
+    wrong = sum(not one.note for one in found)
+    more = f"; {_count(wrong, 'warning')}, at the end" if wrong else ""
+    lines = hanging(f"{name}: {summary(wiring)}{more}", width)
     names = [*(gpu.name for gpu in wiring.gpus), *(hca.name for hca in (*wiring.hcas, *wiring.bridges))]
     room = max(map(len, [*names, *["NVSwitch0"] * bool(wiring.nvswitches)]), default=0)
     for group in groups(wiring):
         lines += ["", group.name]
         for number, host in enumerate(group.hosts):
-            lines += _branch(host, "", number == len(group.hosts) - 1, room, plain=plain)
+            lines += _branch(host, "", number == len(group.hosts) - 1, room, plain=plain, width=width)
     if wiring.gpus and wiring.hcas:
         lines += ["", *nearest(wiring)]
     if len(wiring.gpus) + len(wiring.hcas) > 1 and wiring.gpus:
-        lines += ["", *_matrices(wiring), "", LEGEND]
+        lines += ["", *_matrices(wiring, width), "", *hanging(LEGEND, width)]
     if found:
-        lines += ["", *_findings(found)]
+        lines += ["", *(piece for line in _findings(found) for piece in hanging(line, width))]
     return "\n".join(lines)
 
 
@@ -52,16 +56,17 @@ def _count(number: int, what: str) -> str:
     return f"{number or 'no'} {what}{ending}"
 
 
-def _branch(node: Node, before: str, last: bool, room: int, *, plain: bool) -> Iterator[str]:
+def _branch(node: Node, before: str, last: bool, room: int, *, plain: bool, width: int) -> Iterator[str]:
     branch, corner, pipe, gap = ASCII if plain else UNICODE
     said = [_said(node, room)]
     while len(node.children) == 1 and node.children[0].kind in ("port", "switch"):
         node = node.children[0]
         said.append(_said(node, room))
-    yield f"{before}{corner if last else branch}{', '.join(said)}"
-    before += gap if last else pipe
+    first, before = f"{before}{corner if last else branch}", before + (gap if last else pipe)
+    text = ", ".join(said)
+    yield from wrapped(text, width, first, f"{before}  ") if len(first + text) > width > 0 else [first + text]
     for number, child in enumerate(node.children):
-        yield from _branch(child, before, number == len(node.children) - 1, room, plain=plain)
+        yield from _branch(child, before, number == len(node.children) - 1, room, plain=plain, width=width)
 
 
 def _said(node: Node, room: int) -> str:
@@ -83,9 +88,12 @@ def nearest(wiring: Wiring) -> list[str]:
     return table(rows)
 
 
-def _matrices(wiring: Wiring) -> Iterator[str]:
+def _matrices(wiring: Wiring, width: int) -> Iterator[str]:
+    """Eight HCAs beside each other, or as many as fit."""
+    column = max((len(hca.name) for hca in wiring.hcas), default=0) + 2
+    step = max(1, min(8, (width - 4) // column)) if width else 8
     parts: list[tuple[Sequence[Gpu | Hca], ...]] = [(wiring.gpus,)] if len(wiring.gpus) > 1 else []
-    parts += [(wiring.hcas[start : start + 8],) for start in range(0, len(wiring.hcas), 8)]
+    parts += [(wiring.hcas[start : start + step],) for start in range(0, len(wiring.hcas), step)]
     for number, (columns,) in enumerate(parts):
         rows = [("", *(one.name for one in columns))]
         rows += [(gpu.name, *(cell(wiring, gpu, one) for one in columns)) for gpu in wiring.gpus]

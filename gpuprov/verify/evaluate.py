@@ -13,6 +13,7 @@ from gpuprov.capabilities.causes import cause
 from gpuprov.errors import DEFECT, defect
 from gpuprov.probe import system
 from gpuprov.probe.base import Facts, NotRecorded, Probe, ProbeFailed
+from gpuprov.probe.family import TOOLS, family
 from gpuprov.spec.model import Fragment, HostSpec
 
 ResultStatus = Literal["pass", "fail", "skip", "error", "unreachable", "n/a"]
@@ -187,23 +188,18 @@ def is_broken(result: Result) -> bool:
     return result.status == "error" and result.hint.startswith(DEFECT)
 
 
-_TOOLS = {"debian": ("dpkg", "apt-cache", "apt-mark", "apt-config"), "suse": ("rpm", "zypper"), "rhel": ("rpm", "dnf")}
-
-
 def package_tools(facts: Facts) -> tuple[str, ...]:
     """The programs for packages that the host's distribution has; nothing where it is not known."""
     try:
-        told = facts.get(system.OS_RELEASE)
+        found = family(facts.get(system.OS_RELEASE))
     except ProbeFailed:
         return ()
-    names = {told.id, *told.like}
-    known = [tools for family, tools in _TOOLS.items() if any(name.startswith(family) for name in names)]
-    return known[0] if known else _TOOLS["rhel"] if names & {"fedora", "amzn", "azurelinux"} else ()
+    return TOOLS[found] if found else ()
 
 
 def shown_here(evidence: str, tools: Collection[str]) -> str:
     """Commands separated by semicolons, without those of package managers that the host does not have."""
-    foreign = {tool for known in _TOOLS.values() for tool in known if tools and tool not in tools}
+    foreign = {tool for known in TOOLS.values() for tool in known if tools and tool not in tools}
     return "; ".join(part for part in evidence.split("; ") if part.partition(" ")[0] not in foreign)
 
 

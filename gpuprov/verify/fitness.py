@@ -38,6 +38,16 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
     unproven: tuple[Result, ...] = ()
     told: tuple[Result, ...] = ()
 
+    @property
+    def sentence(self) -> str:
+        """`not fit for work: drain it`."""
+        head, _, rest = str(self).partition(": ")
+        if self.fit == "not proven":
+            return f"not proven to be fit for work: {rest}"
+        if self.fit == "until":
+            return f"not fit for work {str(self).removeprefix('not ')}"
+        return f"not fit for work: {rest}" if self.fit == "no" else f"fit for work{head.removeprefix('yes')}"
+
     def __str__(self) -> str:
         if self.fit == "until":
             return f"not until {UNTIL[self.action]}"

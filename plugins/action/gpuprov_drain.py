@@ -11,39 +11,53 @@ from ansible.plugins.action import ActionBase
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_onhost import kubernetes_node
+from ansible.module_utils.gpuprov_onhost import missing
+
+try:
+    from gpuprov.drain import in_play
+    from gpuprov.errors import GpuprovError
+
+    MISSING = ""
+except ImportError as error:
+    MISSING = str(error)
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Drained, where somebody holds a GPU; or given back."""
 
     _requires_connection = True
-    _VALID_ARGS = frozenset({"state", "command", "node", "services", "always"})
+    _VALID_ARGS = frozenset({"state", "command", "node", "run", "services", "always", "green"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
-        asked, known = self._task.args, task_vars or {}
-        command, node = str(asked.get("command") or ""), str(asked.get("node") or "")
-        options = self._cluster(kubernetes_node.options_in, command)
+        if MISSING:
+            raise AnsibleActionFail(missing.package(MISSING, task_vars or {}))
+        try:
+            return {**result, **self._done(task_vars or {})}
+        except GpuprovError as error:
+            raise AnsibleActionFail(f"{error.message}. Fix: {error.hint}") from error
+
+    def _done(self, known: dict[str, Any]) -> dict[str, Any]:
+        asked = self._task.args
+        command, node, run = (str(asked.get(name) or "") for name in ("command", "node", "run"))
+        cluster = in_play.asked(command, run)
         if asked["state"] == "returned":
-            waits = self._task.check_mode or options is None or self._module("gpuprov_reason", {}, known)["reasons"]
-            return {**result, "changed": not waits and self._cluster(kubernetes_node.resume, node)}
+            if cluster is None or not run or self._task.check_mode:
+                return {"changed": False}
+            if self._module("gpuprov_reason", {}, known)["reasons"]:
+                return {"changed": False}
+            changed, why = in_play.give_back(cluster, node, run, green=bool(asked.get("green", True)))
+            return {"changed": changed, **({"warnings": [why]} if why else {})}
         given = {"state": "listed", "services": list(asked.get("services") or [])}
         if not command or not (asked.get("always") or self._module("gpuprov_clients", given, known)["clients"]):
-            return {**result, "changed": False}
+            return {"changed": False}
         if self._task.check_mode:
-            return {**result, "changed": True}
-        if options is not None:
-            told = self._cluster(kubernetes_node.pause, node, options)
-            return {**result, "changed": True, **({"warnings": [told]} if told else {})}
-        self._module("ansible.builtin.command", {"_raw_params": command, "_uses_shell": True}, known)
-        return {**result, "changed": True}
-
-    def _cluster(self, work: Any, *words: Any) -> Any:
-        try:
-            return work(*words)
-        except kubernetes_node.Failed as error:
-            raise AnsibleActionFail(f"{error}. Fix: correct what it reports, and apply again") from error
+            return {"changed": True}
+        if cluster is None:
+            self._module("ansible.builtin.command", {"_raw_params": command, "_uses_shell": True}, known)
+            return {"changed": True}
+        told = in_play.take_out(cluster, node, run)
+        return {"changed": True, **({"warnings": [f"node {node}: {told}"]} if told else {})}
 
     def _module(self, name: str, given: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(module_name=name, module_args=given, task_vars=known)

@@ -91,7 +91,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             "sha256": mine.get("sha256", ""),
             "place": f"{place}.deb",
             "record": {f"{place}.json": record} if record else {},
-            "local": local,
+            "install": [*driver["install"], *(() if checking else local)],
+            "stop": bool(driver["reload"] and (wanted or driver["moves"])),
             **prebuilt.trial(driver, local, untried=checking or not local),
         }
 

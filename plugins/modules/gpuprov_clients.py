@@ -29,6 +29,11 @@ options:
     description: Whether a drain command was to end users' processes. Check mode runs none, and so refuses none.
     type: bool
     default: false
+  leave:
+    description: Patterns of units that are not started again, and forgotten (started); their own role starts them.
+    type: list
+    elements: str
+    default: []
   tolerant:
     description: Whether a service that does not start is no error.
     type: bool
@@ -70,6 +75,7 @@ SPEC = {
     "state": {"type": "str", "choices": ["listed", "free", "stopped", "started"], "required": True},
     "services": {"type": "list", "elements": "str", "required": True},
     "drained": {"type": "bool", "default": False},
+    "leave": {"type": "list", "elements": "str", "default": []},
     "tolerant": {"type": "bool", "default": False},
 }
 
@@ -102,6 +108,8 @@ def main() -> None:
 
 
 def _start(module: AnsibleModule) -> None:
+    if not module.check_mode:
+        clients.forget(module.params["leave"])
     units = clients.noted(module.params["services"])
     started, failed = (units, {}) if module.check_mode else clients.start(units)
     if failed and not module.params["tolerant"]:

@@ -7,9 +7,9 @@ DOCUMENTATION = r"""
 module: gpuprov_drain
 short_description: Have users' processes leave the GPUs of a host, or give a Kubernetes node back
 description:
-  - V(drained) runs the site's command on the host, where a user's process holds a GPU. The command C(kubernetes [OPTION]...) has
-    kubectl, on the machine that runs Ansible, drain the node with these options and take the GPU operator's pods off it.
-  - V(returned) puts back what the latter has changed, unless the host waits for a reboot.
+  - V(drained) runs the site's command on the host, where a user's process holds a GPU. With the command C(kubernetes [OPTION]...)
+    the node is cordoned by kubectl, on the machine that runs Ansible; its pods and the GPU operator's are taken off it.
+  - V(returned) puts back what the latter has changed, unless the host waits for a reboot or is not O(green).
   - Check mode drains nothing and says whether it would.
 author: gpuprov
 options:
@@ -26,6 +26,10 @@ options:
     description: The node of Kubernetes, as the inventory names it, and never as the host does.
     type: str
     default: ""
+  run:
+    description: The run that has the host's lock, by whose name the node is known to be its own.
+    type: str
+    default: ""
   services:
     description: Units that hold GPUs and are no users (M(gpuprov_clients)).
     type: list
@@ -35,6 +39,10 @@ options:
     description: Whether it is known that somebody holds a GPU.
     type: bool
     default: false
+  green:
+    description: Whether a node may go back into service.
+    type: bool
+    default: true
 attributes:
   check_mode: {support: full}
   diff_mode: {support: none}
@@ -42,7 +50,12 @@ attributes:
 
 EXAMPLES = r"""
 - name: Drain the host where users hold a GPU
-  gpuprov_drain: {state: drained, command: kubernetes --timeout=20m, node: gpu01, services: "{{ gpuprov_services }}"}
+  gpuprov_drain:
+    state: drained
+    command: kubernetes --timeout=20m
+    node: gpu01
+    run: "{{ host_lock.run }}"
+    services: "{{ gpuprov_services }}"
 """
 
 RETURN = r"""
@@ -58,8 +71,10 @@ SPEC = {
     "state": {"type": "str", "choices": ["drained", "returned"], "required": True},
     "command": {"type": "str", "default": ""},
     "node": {"type": "str", "default": ""},
+    "run": {"type": "str", "default": ""},
     "services": {"type": "list", "elements": "str", "default": []},
     "always": {"type": "bool", "default": False},
+    "green": {"type": "bool", "default": True},
 }
 
 

@@ -53,7 +53,7 @@ reboot:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.gpuprov_onhost import efa
+from ansible.module_utils.gpuprov_onhost import efa, reasons
 
 
 def main() -> None:
@@ -72,13 +72,15 @@ def main() -> None:
     asked = module.params
     try:
         if asked["state"] == "loaded":
-            module.exit_json(**efa.settle(change=not module.check_mode))
+            answer = efa.settle(change=not module.check_mode)
+            reasons.keep("rdma", answer["reboot"], check=module.check_mode)
+            module.exit_json(**answer)
         wanted = efa.options(asked)
         due = efa.due(efa.read(efa.RECORD), asked["sha256"], wanted)
         if due and not module.check_mode:
             efa.install(asked["archive"], asked["sha256"], wanted)
         module.exit_json(changed=bool(due), due=due)
-    except efa.EfaError as error:
+    except (efa.EfaError, OSError) as error:
         module.fail_json(msg=str(error))
 
 

@@ -10,6 +10,7 @@ description:
   - Writes files of root's whole, each beside its place and renamed into it, and removes those that should not be there.
   - Missing folders are made. A path that holds a link or a folder is refused.
   - Of a file with lines KEY=VALUE that something else brings, single keys can be set.
+  - Where a file of systemd's changes, systemd reads its files anew.
 author: gpuprov
 options:
   files:
@@ -25,8 +26,22 @@ options:
     description: Like C(files), and executable.
     type: dict
     default: {}
+  role_files:
+    description: >-
+      By the absolute path on the host, the name of a file of the role that is brought there as it is; the action of this name reads
+      it. No difference is shown of these: they are programs, not settings.
+    type: dict
+    default: {}
+  role_programs:
+    description: Like C(role_files), and executable.
+    type: dict
+    default: {}
   keys:
     description: By the absolute path of a file that is there, values by key; its other lines stay as they are.
+    type: dict
+    default: {}
+  environment:
+    description: Like C(keys), of a file that is made where there is none.
     type: dict
     default: {}
   units:
@@ -49,6 +64,12 @@ options:
       back. That alone is no change.
     type: dict
     default: {}
+  problem:
+    description: >-
+      Why nothing of this may be done, as gpuprov has found on the host; empty if it may. The task fails with it before anything is
+      changed. Check mode only warns of it: what is wrong now is put right before an apply comes here.
+    type: str
+    default: ""
 attributes:
   check_mode: {support: full}
   diff_mode: {support: full}
@@ -86,30 +107,40 @@ def main() -> None:
         "files": {"type": "dict", "default": {}},
         "absent": {"type": "list", "elements": "path", "default": []},
         "programs": {"type": "dict", "default": {}},
+        "role_files": {"type": "dict", "default": {}},
+        "role_programs": {"type": "dict", "default": {}},
         "keys": {"type": "dict", "default": {}},
+        "environment": {"type": "dict", "default": {}},
         "units": {"type": "dict", "default": {}},
         "disabled": {"type": "list", "elements": "str", "default": []},
         "enabled": {"type": "list", "elements": "str", "default": []},
         "reboot": {"type": "dict", "default": {}},
+        "problem": {"type": "str", "default": ""},
     }
     module = AnsibleModule(options, supports_check_mode=True)
-    wanted = [Wanted(path, content) for path, content in module.params["files"].items()]
-    wanted += [Wanted(path, content, 0o755) for path, content in module.params["programs"].items()]
+    if problem := module.params["problem"]:
+        if not module.check_mode:
+            module.fail_json(msg=problem)
+        module.warn(problem)
+    brought = {**module.params["role_files"], **module.params["role_programs"]}
+    texts = [("role_files", 0o644), ("role_programs", 0o755), ("files", 0o644), ("programs", 0o755)]
+    wanted = [Wanted(path, text, mode) for option, mode in texts for path, text in module.params[option].items()]
     own = module.params["units"].items()
     wanted += [Wanted(path, content.replace(PYTHON, sys.executable)) for path, content in own]
     wanted += [Wanted(path, None) for path in module.params["absent"]]
-    keys = module.params["keys"]
-    if wrong := [path for path in (*(one.path for one in wanted), *keys) if not path.startswith("/")]:
-        module.fail_json(msg=f"{wrong[0]} is no absolute path")
     check = module.check_mode
+    keys = [(path, values, check) for path, values in module.params["keys"].items()]
+    keys += [(path, values, True) for path, values in module.params["environment"].items()]
+    if wrong := [path for path, *_ in (*wanted, *keys) if not path.startswith("/")]:
+        module.fail_json(msg=f"{wrong[0]} is no absolute path")
     try:
         turned = [name for name in module.params["disabled"] if units.disable(name, check=check)]
         wanted += [
-            with_keys(path, {key: str(value) for key, value in values.items()}, missing=check)
-            for path, values in keys.items()
+            with_keys(path, {key: str(value) for key, value in values.items()}, missing=missing)
+            for path, values, missing in keys
         ]
         changed = differences(wanted) if check else bring_about(wanted)
-        if module.params["enabled"] and changed and not check:
+        if not check and changed and (module.params["enabled"] or any(systemd.FILES in one.path for one in changed)):
             systemd.systemctl("daemon-reload")
         turned += [name for name in module.params["enabled"] if units.enable(name, check=check)]
         for capability, reason in module.params["reboot"].items():
@@ -120,7 +151,7 @@ def main() -> None:
         told = f"{error.filename}: {error.strerror}" if error.filename else str(error)
         module.fail_json(msg=f"{told}. Fix: see the file system of the host, or systemctl status of the unit")
     shown = (
-        [one.shown() for one in changed] if module._diff else []
+        [one.shown() for one in changed if one.path not in brought] if module._diff else []
     )  # `diff: false` of a task: a program, not a setting
     shown += _turned(turned, module.params["enabled"]) if turned else []
     found = [one.path for one in changed]

@@ -10,8 +10,8 @@ description:
   - Through NVML, as gpuprov-gpu-settings.service does it again at each boot. What is set is read back; locked clocks cannot be read,
     and are noted in /run/gpuprov/gpu_settings.json.
   - All GPUs are judged first. If one does not take what is asked of it, nothing is changed, and the module fails with what it takes.
-  - No GPU is reset. A new ECC mode waits for a reboot, which RV(reboot) asks for. Limits and clocks change under a running program; a
-    compute mode that shuts others out is refused while anything computes on the GPU.
+  - No GPU is reset. A new ECC mode waits for a reboot, which M(gpuprov_reason) reads of then. Limits and clocks change under a
+    running program; a compute mode that shuts others out is refused while anything computes on the GPU.
   - In check mode nothing is changed; the difference is what would be.
 author: gpuprov
 options:
@@ -54,12 +54,13 @@ reboot:
   type: str
   returned: success
 later:
-  description: Why nothing could be asked; empty if NVML answered.
+  description: Why nothing could be set yet, and what sets it; empty if NVML answered.
   type: str
   returned: success
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpuprov_onhost import reasons
 from ansible.module_utils.gpuprov_onhost.gpu_settings import act
 
 
@@ -75,12 +76,16 @@ def main() -> None:
     asked = module.params
     answer = act.run({"all": asked["all"], "per_gpu": asked["per_gpu"]}, change=not module.check_mode)
     if not answer.driver and asked["without_driver"]:
-        module.exit_json(changed=False, steps=[], reboot="", later="; ".join(answer.problems))
+        reasons.keep("gpu_settings", "", check=module.check_mode)
+        later = f"{'; '.join(answer.problems)}. gpuprov-gpu-settings.service sets the GPUs when it is started with the driver"
+        told = {"msg": later} if asked["all"] or asked["per_gpu"] else {}
+        module.exit_json(changed=False, steps=[], reboot="", later=later, **told)
     result = {"steps": list(answer.steps), "diff": {"before": answer.before, "after": answer.after}}
     if answer.problems:
         module.fail_json(msg="; ".join(answer.problems), changed=answer.changed, **result)
     waiting = ", ".join(answer.waiting)
     reboot = f"the ECC mode of {waiting} changes at a boot" if waiting else ""
+    reasons.keep("gpu_settings", reboot, check=module.check_mode)
     module.exit_json(changed=bool(answer.steps), reboot=reboot, later="", **result)
 
 

@@ -30,6 +30,10 @@ options:
     description: Whether it did not run, and should.
     type: bool
     default: false
+  left:
+    description: What is wrong after its start, as gpuprov has found; the task fails with it, but not in check mode.
+    type: str
+    default: ""
 attributes:
   check_mode: {support: full}
   diff_mode: {support: none}
@@ -56,6 +60,7 @@ SPEC = {
     "replace": NAMES,
     "unload": NAMES,
     "start": {"type": "bool", "default": False},
+    "left": {"type": "str", "default": ""},
 }
 
 
@@ -63,6 +68,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     asked = module.params
     unit, replace = asked["unit"], asked["replace"]
+    if asked["left"] and not module.check_mode:
+        module.fail_json(msg=asked["left"])
     if not replace and not asked["start"]:
         module.exit_json(changed=False)
     what = f"restart {unit}, for {', '.join(replace)}" if replace else f"start {unit}"

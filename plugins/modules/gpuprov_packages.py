@@ -13,7 +13,8 @@ description:
   - V(try) judges the same, and downloads the packages (not in check mode); it changes nothing.
   - V(read) returns what is installed, on offer, and held. V(files) returns the files of the packages in O(install), downloaded.
   - V(prepare) completes what a run that was cut off left half-way, refuses a broken package database, and fetches lists that are
-    missing or older than O(max_age). V(fetch) fetches the lists of O(source) alone.
+    missing or older than O(max_age). V(fetch) writes O(sources) and fetches the lists of O(source) alone; where that fails,
+    what it wrote is taken away again.
   - A version is Debian's, or epoch:version-release of an rpm, without an epoch of 0.
 author: gpuprov
 options:
@@ -87,6 +88,10 @@ options:
     description: NAME of gpuprov-NAME.sources or gpuprov-NAME.repo (V(fetch)).
     type: str
     default: ""
+  sources:
+    description: The text of files that O(source) is in, by path (V(fetch)).
+    type: dict
+    default: {}
   without:
     description: Names of gpuprov's own package sources that are to leave, and are not seen (apt).
     type: list
@@ -178,6 +183,7 @@ ARGUMENTS = {
     "hint": {"type": "str", "default": "correct what it reports"},
     "related": {"type": "str", "default": ""},
     "source": {"type": "str", "default": ""},
+    "sources": {"type": "dict", "default": {}},
     "max_age": {"type": "int", "default": 86400},
     "lock_timeout": {"type": "int", "default": 300},
 }

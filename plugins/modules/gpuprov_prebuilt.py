@@ -71,10 +71,14 @@ record:
   description: The description that is kept on the host, its text by its path.
   type: dict
   returned: state is judged or brought
-local:
-  description: What the package manager is asked for, beside the set.
+install:
+  description: What the package manager is asked for, the set and the package.
   type: list
   elements: str
+  returned: state is judged or brought
+stop:
+  description: Whether what holds the GPUs is stopped for it.
+  type: bool
   returned: state is judged or brought
 try_install:
   description: What is installed in the trial of the transaction; RV(try_remove) is what is removed.

@@ -39,6 +39,10 @@ reasons:
   type: list
   elements: str
   returned: always
+reboots:
+  description: Whether the host is to be rebooted, since it has to be and may be.
+  type: bool
+  returned: always
 msg:
   description: That the host has to be rebooted, and may not.
   type: str
@@ -67,7 +71,10 @@ def main() -> None:
         module.fail_json(msg=str(error))
     diff = {"before": before, "after": after, "after_header": f"{reasons.FOLDER}/{name}"}
     told = {} if module.params["permitted"] or not lines else {"msg": reasons.forbidden(lines)}
-    module.exit_json(changed=before != after, reasons=lines, diff=diff if before != after else {}, **told)
+    reboots = bool(lines) and module.params["permitted"]
+    module.exit_json(
+        changed=before != after, reasons=lines, reboots=reboots, diff=diff if before != after else {}, **told
+    )
 
 
 if __name__ == "__main__":

@@ -82,8 +82,11 @@ def project(folder: Path, site: str = SITE) -> Iterator[Path]:
     (folder / "playbooks" / "acts" / "capabilities.yml").write_text("[]")
     (folder / "playbooks" / "site.yml").write_text(site)
 
-    def read(pairs: Sequence[Pair], moments: Any = AFTER, **_given: Any) -> dict[str, Reading]:
-        return {raw.name: _reading(raw.name, state) for raw, _ in pairs}
+    def read(pairs: Sequence[Pair], moments: Any = AFTER, each: Any = None, **_given: Any) -> dict[str, Reading]:
+        found = {raw.name: _reading(raw.name, state) for raw, _ in pairs}
+        for name, one in found.items() if each else ():
+            each(name, one)
+        return found
 
     with (
         mock.patch.object(assets, "root", return_value=folder),

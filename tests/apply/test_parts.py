@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -364,6 +365,30 @@ def test_a_terminal_gets_whole_words_and_a_pipe_whole_lines(width: int) -> None:
     assert max(map(len, shown.splitlines())) <= width
     assert shown.split() == applying.as_text(run).split()
     assert len(applying.as_text(run).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("outcome", "shown", "last"),
+    [
+        (HostOutcome(host="a", state="failed", task="t", message="no"), "\x1b[31m failed", "\x1b[31m 1 failed"),
+        (
+            HostOutcome(host="a", state="changed", changed=["x"], results=[result("pass")]),
+            "\x1b[32m changed ",
+            "\x1b[32m 1 changed",
+        ),
+        (
+            HostOutcome(host="a", state="changed", changed=["x"], results=[result("skip")]),
+            "\x1b[33m changed ",
+            "\x1b[33m 1 changed",
+        ),
+    ],
+)
+def test_colours_are_the_verdict_and_no_host_brings_its_own(outcome: HostOutcome, shown: str, last: str) -> None:
+    run = ApplyRun(run="r", hosts=[msgspec.structs.replace(outcome, host="a\x1b[32mb")])
+    told = applying.as_text(run, colour=True).splitlines()
+    assert told[0].startswith(f"\x1b[1ma\\u001b[32mb:\x1b[0m{shown}\x1b[0m")
+    assert told[-1].startswith(f"\x1b[1m1 host:\x1b[0m{last}")
+    assert "\x1b" not in applying.as_text(run)
 
 
 def test_a_host_that_nothing_was_done_on_is_counted_once() -> None:

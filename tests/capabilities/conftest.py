@@ -1,4 +1,5 @@
-"""Every check that passes in a test here is asked again with its probes silent (`silent.py`)."""
+"""Every check that passes in a test here is asked again with its probes silent (`silent.py`); what one that does not pass says is
+commands that the host's distribution has (`commands.py`)."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pytest
 from gpuprov.capabilities import HOUSE
 from gpuprov.capabilities.base import Check, Context, Outcome
 from gpuprov.explain import all_checks
+from tests.capabilities.commands import judged
 from tests.capabilities.silent import asked_again
 
 HERE: list[pytest.Item] = []
@@ -33,6 +35,8 @@ def heard(check: Check) -> None:
 
     def run(ctx: Context[Any]) -> Outcome:
         outcome = bare.run(ctx)
+        if HERE:
+            judged(bare, ctx, outcome)
         if HERE and outcome.status == "pass" and (seen := repr((ctx.host, ctx.fragment))) not in known:
             known.add(seen)
             asked_again(bare, ctx)

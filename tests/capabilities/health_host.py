@@ -92,5 +92,5 @@ PROBES = {
     "nvlink_errors": nvlinks(),
     "port_errors": ports(),
     "hardware": hardware(),
-    "gpu_processes": "S|00000000:19:00.0, 4711, 512 MiB, python3\nlooked\n",
+    "gpu_processes": "S|00000000:19:00.0, 4711, 512 MiB|python3\nlooked\n",
 }

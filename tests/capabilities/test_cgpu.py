@@ -172,7 +172,8 @@ def test_what_the_role_brings_about() -> None:
     assert found["differs"] == "GPU 0 policy: 5 -> 1, GPU 1 max_inst: 20 -> 5, GPU 1 policy: 1 -> 3"
     assert found["fix"].startswith("stop the containers")
     assert set(found["files"]) == {"/etc/gpuprov/cgpu.conf", "/etc/systemd/system/gpuprov-cgpu.service"}
-    assert f"ExecStart=/bin/sh {found['program']} apply 30\nTimeoutStartSec=120\n" in "".join(found["files"].values())
+    (program,) = found["program"]
+    assert f"ExecStart=/bin/sh {program} apply 30\nTimeoutStartSec=120\n" in "".join(found["files"].values())
     assert made(SINGLE, said(*TWO))["differs"] == ""
 
 

@@ -53,7 +53,7 @@ ROWS: list[tuple[str, ContainerToolkit, dict[str, Any], dict[str, Any]]] = [
      {"install": [f"{name}={VERSION}-1" for name in PACKAGES]}),
     ("a downgrade, and what goes with it", ContainerToolkit(version=OLD), {},
      {"install": [f"{name}={OLD}-1" for name in PACKAGES], "drop_ins": False, "units": list(catalogue.OWN_UNITS),
-      "environment": [], "absent": [catalogue.REFRESH_DROP_IN]}),
+      "environment": {}, "absent": [catalogue.REFRESH_DROP_IN]}),
     ("released", ContainerToolkit(hold=False), {}, {"hold": [], "release": list(PACKAGES), "install": []}),
     ("what is asked for, and has runtimes", ContainerToolkit(runtimes=("podman", "containerd")), {}, {"engines": ["containerd"]}),
     ("none", ContainerToolkit(), {"container_engines": CLOCK + podman()}, {"engines": []}),
@@ -84,8 +84,7 @@ def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
     assert set(found["files"]) == {catalogue.UDEV_RULE, catalogue.REFRESH_DROP_IN}
     assert "create-device-nodes" in found["files"][catalogue.REFRESH_DROP_IN]
     assert found["units"] == list(catalogue.REFRESH_UNITS)
-    (line,) = found["environment"]
-    assert (line["variable"], line["value"]) == (catalogue.OUTPUT_VARIABLE, "/etc/cdi/nvidia.yaml")
+    assert found["environment"] == {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}}
 
 
 def test_gpuprovs_own_refresh_where_the_toolkit_has_none() -> None:

@@ -147,7 +147,7 @@ def test_sles_is_refused_before_anything_is_worked_out() -> None:
     texts = {**good(), **GOOD, **BARE, "cuda_requires": "", "login": "", **SLES}
     spec = HostSpec(name="gpu1", capabilities={"cuda_toolkit": ONE})
     verdict = judge(spec, facts(**texts), ["cuda_toolkit"], preflight=True)
-    assert [line for line in verdict.refusals if "Fix: zypper install cuda-toolkit-X-Y by hand" in line]
+    assert [line for line in verdict.refusals if "Fix: zypper install cuda-toolkit-" in line]
     assert verdict.desired == {}
 
 

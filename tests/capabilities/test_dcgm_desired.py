@@ -129,13 +129,11 @@ def test_the_host_engine_answers_before_the_exporter_is_started() -> None:
     assert {"/usr/bin/nv-hostengine", "/etc/systemd/system/nvidia-dcgm.service.d"} < set(engine["files"])
     assert any("libnvidia-nscq" in path for path in engine["files"]), "it is started again for the switches' library"
     assert (sender["name"], sender["ask"]) == ("nvidia-dcgm-exporter.service", [])
-    assert (engine["there"], sender["there"]) == (False, False), "check mode has nothing to look at yet"
-    assert made()["daemons"][0]["there"]
 
 
 def test_line_3_has_a_unit_that_conflicts() -> None:
-    assert made(**THREE)["old_unit"] == "dcgm.service"
-    assert made()["old_unit"] == ""
+    assert made(**THREE)["old_units"] == ["dcgm.service"]
+    assert made()["old_units"] == []
 
 
 def test_the_role_names_what_it_gets() -> None:

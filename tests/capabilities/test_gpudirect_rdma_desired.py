@@ -46,14 +46,9 @@ def made(*asked: Any, **changed: Any) -> dict[str, Any]:
 
 def test_a_peer_module_is_loaded_after_the_rdma_stack() -> None:
     found = made()
-    assert found["enabled"]
-    assert (found["off"], found["absent"], found["dead"], found["forerunner"], found["reboot"]) == (
-        False,
-        [],
-        "",
-        "",
-        "",
-    )
+    assert found["enabled"] == [catalogue.UNIT]
+    assert (found["disabled"], found["absent"]) == ([], [])
+    assert (found["dead"], found["forerunner"], found["reboot"]) == ("", "", "")
     unit = found["files"][catalogue.UNIT_FILE]
     assert "\nExecStart=/sbin/modprobe nvidia_peermem\n" in unit
     assert re.search(r"^After=.* openibd\.service ", unit, re.M)
@@ -80,9 +75,10 @@ def test_without_openibd_there_is_no_drop_in_of_it() -> None:
 
 def test_with_dmabuf_nothing_of_it_stays() -> None:
     found = made(GpudirectRdma(method="dmabuf"), gpudirect=said(kernel(license_=OPEN)))
-    assert (found["files"], found["peer"], found["enabled"], found["off"]) == ({}, {}, False, True)
+    assert (found["files"], found["peer"]) == ({}, {})
+    assert (found["enabled"], found["disabled"]) == ([], [catalogue.UNIT])
     assert found["absent"] == [catalogue.UNIT_FILE, catalogue.DROP_IN]
-    assert not made(GpudirectRdma(), gpudirect=DMABUF)["off"], "there is no unit to stop"
+    assert not made(GpudirectRdma(), gpudirect=DMABUF)["disabled"], "there is no unit to stop"
 
 
 def test_only_kernels_of_the_method_that_can_boot_are_built_again() -> None:

@@ -89,7 +89,7 @@ ROWS = [
         {**THERE, "gdrcopy": f"{gh.COPIES}kernel|{NEXT}|\n"},
         "fail",
         f"none for {NEXT}",
-        "dkms install",
+        "dkms autoinstall -k ",
     ),
     Row("no gdrdrv at all", COPIES_BOOT, COPY, {}, "fail", f"none for {gh.K}", "gpuprov apply"),
     Row(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from gpuprov.capabilities.health import rules, watched
+from gpuprov.capabilities.health import CAPABILITY, rules, watched
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog.health import health_file
+from gpuprov.explain import all_checks
 from gpuprov.probe.base import ProbeFailed
+from gpuprov.simulate import faults
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import SpecError
@@ -322,3 +326,45 @@ def test_since_of_the_command_line_takes_the_place_of_the_specs() -> None:
     assert watched(HostSpec(name="gpu1")).capabilities["health"] == Health()
     with pytest.raises(SpecError, match='--since is "soon"'):
         watched(spec, "soon")
+
+
+NOT_SIMULATED = {
+    LOG: "a container without a journal shows its machine's own dmesg",
+    GPUS: "gpu-lost makes it fail, too (tests/e2e/test_health.py); what names that fault is nvidia_driver.user_space",
+    RECOVERY: "the stand-in of NVML has no recovery action, and the nvidia-smi of driver 535 does not show it",
+    MODE: "gpu-ecc-pending is about the next boot; that ECC is off now, no simulated host brings about",
+    PAGES: "only GPUs before Ampere retire pages, and none of them is simulated",
+    POWER: "the stand-in of NVML has one limit, which is the one in force",
+    REPLAYS: "the stand-in of NVML counts no replays",
+    PORTS: "soft RDMA devices have no counters of a port",
+    CPUS: "a container has the CPUs of its machine",
+    MEMORY: "a container has the memory of its machine",
+    DEVICES: "a container has the drives of its machine, and its one interface is how it is reached",
+    "health.processes": "in a container the processes of the machine cannot be seen, and it is n/a there",
+}
+"""Checks of `health` that no fault of a simulated host makes fail, and why."""
+
+
+def test_every_check_of_health_has_a_fault_or_says_why_not() -> None:
+    planted = {fault.caught_by for fault in faults.TABLE}
+    mine = {check.id for check in CAPABILITY.checks}
+    assert {check for check in mine if check not in planted} == {*NOT_SIMULATED}
+
+
+def test_every_check_of_health_is_seen_to_fail() -> None:
+    from tests.probe.test_gpu_processes import ROWS as PROCESSES
+
+    failing = {row.check for row in (*ROWS, *REST, *PROCESSES) if row.status == "fail"}
+    assert {check.id for check in CAPABILITY.checks} == {one for one in failing if one.startswith("health.")}
+
+
+def test_every_row_of_what_fleets_watch_has_a_check_that_exists() -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/health.md").read_text(encoding="utf-8")
+    table = page.partition("## What others watch")[2].partition("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ") and not line.startswith(("| what", "| ---"))]
+    assert len(rows) == 39
+    known = {check.id for check in all_checks()}
+    for row in rows:
+        named = re.findall(r"`([a-z_]+\.[a-z_]+)`", row)
+        assert named or "not there" in row, row
+        assert {*named} <= known, row

@@ -193,7 +193,7 @@ def test_what_a_whole_block_comes_to() -> None:
 def test_nothing_is_left_of_what_is_not_asked_for() -> None:
     made = desired(Kernel())
     assert (made["files"], made["absent"]) == ({}, list(FILES))
-    assert (made["program"], made["reboot"], made["hugepages"]) == ("", "", 0)
+    assert (made["program"], made["reboot"], made["hugepages"]) == ({}, "", 0)
 
 
 def test_on_el_the_entries_are_grubbys_and_dracut_is_told() -> None:
@@ -207,7 +207,7 @@ def test_on_el_the_entries_are_grubbys_and_dracut_is_told() -> None:
 
 def test_a_container_keeps_what_is_its_machines() -> None:
     made = desired(EVERYTHING, container="podman\n")
-    assert (made["modules"], made["hugepages"], made["program"], made["reboot"]) == ([], 0, "", "")
+    assert (made["modules"], made["hugepages"], made["program"], made["reboot"]) == ([], 0, {}, "")
 
 
 def test_a_kernel_that_was_started_so_needs_no_reboot() -> None:

@@ -26,9 +26,9 @@ NOTHING = {
     "programs": {},
     "files": {},
     "units": {},
-    "program": "",
+    "program": {},
     "unit": "",
-    "off": "",
+    "off": [],
     "differs": "",
 }
 
@@ -43,7 +43,7 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "nothing is asked any more",
         made(Pcie()),
-        {**NOTHING, "off": "gpuprov-pcie.service", "absent": [UNIT_FILE, CONFIG, DROP_IN_FILE]},
+        {**NOTHING, "off": ["gpuprov-pcie.service"], "absent": [UNIT_FILE, CONFIG, DROP_IN_FILE]},
     ),
     ("setpci is missing", made(Pcie(acs="disabled")), {"packages": ["pciutils"], "differs": ""}),
     ("setpci is there", made(Pcie(acs="disabled"), said("setpci|")), {"packages": []}),
@@ -89,5 +89,6 @@ def test_the_program_reads_what_the_role_writes(block: Pcie, tmp_path: Any) -> N
     (tmp_path / "pcie.conf").write_text(found["files"][CONFIG])
     assert onhost.settings(str(tmp_path / "pcie.conf")) == dict(line.split() for line in lines(block))
     assert found["units"] == {UNIT_FILE: UNIT}
-    assert f"\nExecStart={PYTHON} -B {found['program']} apply\n" in UNIT
+    (program,) = found["program"]
+    assert f"\nExecStart={PYTHON} -B {program} apply\n" in UNIT
     assert found["files"].get(DROP_IN_FILE) == (DROP_IN if block.affinity == "local" else None)

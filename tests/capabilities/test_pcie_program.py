@@ -14,6 +14,8 @@ from gpuprov.capabilities.pcie.desired import POLICY
 from gpuprov.onhost import pcie as onhost
 from tests.capabilities.pcie_host import CONTROL, GPU, HCA, LEFT, ON, RIGHT, ROOT_PORT, UPSTREAM, space, tree
 
+pytestmark = pytest.mark.install  # programs, started again and again
+
 PROGRAM = Path(str(onhost.__file__))
 # The two expressions that the program gives to setpci(8), on a file of the tree; the register lies where space() puts it.
 SETPCI = """#!/bin/sh

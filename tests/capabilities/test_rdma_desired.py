@@ -39,6 +39,9 @@ def context(block: Rdma, name: str = "gpu1", **texts: str) -> Context[Rdma]:
     return Context(HostSpec(name=name, capabilities={"rdma": block}), block, declared)
 
 
+OPENSM = "opensm.service"
+
+
 def made(block: Rdma, name: str = "gpu1", **texts: str) -> dict[str, Any]:
     """As the role gets it."""
     answer: dict[str, Any] = msgspec.to_builtins(make(context(block, name, **texts)))
@@ -48,7 +51,7 @@ def made(block: Rdma, name: str = "gpu1", **texts: str) -> dict[str, Any]:
 def test_a_host_that_is_right_gets_nothing_but_its_files() -> None:
     answer = made(RXE, rdma_devices=rdma_host.rxe(), rdma_host=rdma_host.SOFT)
     assert answer["files"]["/etc/gpuprov/rdma-soft.conf"].endswith("\nrxe ens4\n")
-    assert answer["program"] == {"source": "soft.sh", "path": "/usr/local/lib/gpuprov/rdma/soft.sh"}
+    assert answer["program"] == {"/usr/local/lib/gpuprov/rdma/soft.sh": "soft.sh"}
     assert (answer["unit"]["unit"], answer["unit"]["differs"]) == ("gpuprov-rdma-soft.service", "")
     assert (answer["install"], answer["off"], answer["initramfs"], answer["limits"]["raise"]) == ([], [], False, [])
     assert answer["absent"] == [
@@ -85,7 +88,7 @@ def test_another_fabric_takes_away_what_sets_the_old_one() -> None:
     assert {"/etc/gpuprov/rdma-soft.conf", "/etc/gpuprov/roce.conf", "/etc/modprobe.d/gpuprov-erdma.conf"} <= set(
         answer["absent"]
     )
-    assert (answer["unit"], answer["program"]) == (None, None)
+    assert (answer["unit"], answer["program"]) == (None, {})
     assert answer["initramfs"], "one that holds erdma would keep its options"
 
 
@@ -175,12 +178,12 @@ def test_the_kernels_own_driver_of_erdma_has_no_options() -> None:
     ("name", "asked", "host", "wanted"),
     [
         ("gpu1", Opensm(hosts=("gpu1",)), rdma_host.host(),
-         {"here": True, "differs": "opensm: no process -> one for each port", "off": False}),
-        ("gpu1", Opensm(hosts=("gpu1",)), rdma_host.host(managers=2), {"here": True, "differs": "", "off": False}),
-        ("gpu2", Opensm(hosts=("gpu1",)), rdma_host.host(opensm="loaded|active|enabled"), {"here": False, "off": True}),
-        ("gpu2", Opensm(elsewhere=True), rdma_host.host(opensm="loaded|inactive|disabled"), {"here": False, "off": True}),
-        ("gpu2", Opensm(elsewhere=True), rdma_host.host(), {"here": False, "off": False}),
-        ("gpu2", Opensm(), rdma_host.host(opensm="loaded|active|enabled"), {"here": False, "off": False}),
+         {"here": True, "differs": "opensm: no process -> one for each port", "off": []}),
+        ("gpu1", Opensm(hosts=("gpu1",)), rdma_host.host(managers=2), {"here": True, "differs": "", "off": []}),
+        ("gpu2", Opensm(hosts=("gpu1",)), rdma_host.host(opensm="loaded|active|enabled"), {"here": False, "off": [OPENSM]}),
+        ("gpu2", Opensm(elsewhere=True), rdma_host.host(opensm="loaded|inactive|disabled"), {"here": False, "off": [OPENSM]}),
+        ("gpu2", Opensm(elsewhere=True), rdma_host.host(), {"here": False, "off": []}),
+        ("gpu2", Opensm(), rdma_host.host(opensm="loaded|active|enabled"), {"here": False, "off": []}),
     ],
 )  # fmt: skip
 def test_opensm(name: str, asked: Opensm, host: str, wanted: dict[str, Any]) -> None:
@@ -244,5 +247,5 @@ def test_what_nccl_is_told() -> None:
     none = made(block, rdma_devices="")["nccl"]
     assert (none["text"], none["problem"]) == (
         "",
-        "/etc/nccl.conf is left as it is: the host has no RDMA device of fabric erdma",
+        "/etc/nccl.conf is left as it is until the devices are there: the host has no RDMA device of fabric erdma",
     )

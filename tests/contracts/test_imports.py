@@ -40,6 +40,7 @@ SIDEWAYS = {
     ("report", "export"),
     ("export", "verify"),  # whether a host agrees with the spec that was read off it
     ("verify", "report"),
+    ("apply", "drain"),  # --drain kubernetes
 }
 FILES = sorted(PACKAGE.rglob("*.py"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -11,7 +12,7 @@ from typing import Any
 import yaml
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.render.carried import carried
+from gpuprov.render.carried import carried, role_files
 
 ROOT = Path(__file__).parents[2]
 TASKS = sorted((ROOT / "roles").glob("*/tasks/**/*.yml"))
@@ -100,6 +101,24 @@ def test_what_a_role_looks_up_it_has() -> None:
     assert found
 
 
+def test_what_is_brought_to_a_host_its_role_has() -> None:
+    """`role_files` and `role_programs` name files of the role, its own or carried; a wrong one is found only on a host."""
+    wrong, found = [], 0
+    for path in sorted((ROOT / "gpuprov" / "capabilities").rglob("*.py")):
+        role = path.relative_to(ROOT / "gpuprov" / "capabilities").parts[0].removesuffix(".py")
+        words = [
+            node.value
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.Constant)
+        ]
+        names = {word for word in words if isinstance(word, str) and re.fullmatch(r"[\w-]+\.(sh|py)", word)}
+        has = {Path(name).name for name in role_files(role)} if role in BY_NAME else names
+        wrong += [f"{path.relative_to(ROOT)}: {name}" for name in sorted(names - has)]
+        found += len(names)
+    assert not wrong
+    assert found
+
+
 def test_no_role_acts_on_modules_by_a_command() -> None:
     """In a privileged container they would be the machine's own. gpuprov's modules do, and are told by what was judged."""
     commands = (
@@ -120,3 +139,34 @@ def test_what_a_role_takes_of_the_judge_is_no_method_of_a_dictionary() -> None:
     """Jinja finds the method `keys` before a key of that name, and the task ends with an error of Ansible's."""
     assert METHODS.findall("{{ gpuprov_judged.desired.rdma.ofed.keys }}") == ["keys"]
     assert not shown(path for path in TASKS if METHODS.search(path.read_text(encoding="utf-8")))
+
+
+TAKEN = re.compile(r"gpuprov_judged\.desired\.(\w+)((?:\.\w+)+)")
+
+
+@cache
+def words_of(capability: str) -> set[str]:
+    """Every text of a capability's Python, and the fields of its structures."""
+    folder = ROOT / "gpuprov" / "capabilities"
+    files = [folder / f"{capability}.py", *(folder / capability).rglob("*.py")]
+    found: set[str] = set()
+    for tree in (ast.parse(path.read_text(encoding="utf-8")) for path in files if path.is_file()):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.add(node.target.id)
+            elif isinstance(node, ast.keyword) and node.arg:
+                found.add(node.arg)
+    return found
+
+
+def test_what_a_role_takes_of_the_judge_is_given() -> None:
+    """A name that nothing gives is found only when a host comes to the task."""
+    wrong = []
+    for path in TASKS:
+        for name, keys in TAKEN.findall(path.read_text(encoding="utf-8")):
+            wrong += [
+                f"{path.relative_to(ROOT)}: {name}.{key}" for key in keys.split(".")[1:] if key not in words_of(name)
+            ]
+    assert not wrong

@@ -49,6 +49,9 @@ if words[0] == "patch":
         fail("Conflict", 'Operation cannot be fulfilled on nodes "gpu1": the object has been modified; please apply your '
              "changes to the latest version and try again")
     merge(node, patch)
+    paused = {{key for key, value in node["metadata"].get("labels", {{}}).items() if "paused-for" in str(value)}}
+    if state["operator"]:
+        state["pods"] = [pod for pod in state["pods"] if not paused & set(pod["spec"].get("nodeSelector", {{}}))]
     node["metadata"]["resourceVersion"] += "1"
     path.write_text(json.dumps(state))
 if words[:2] in (["get", "node"], ["patch", "node"]):
@@ -59,8 +62,14 @@ if words[:2] in (["get", "node"], ["patch", "node"]):
         path.write_text(json.dumps(state))
 elif words[:2] == ["get", "pods"]:
     print(json.dumps({{"items": state["pods"]}}))
-elif words[0] == "get":
+elif words[:2] == ["get", "--raw=/apis"]:
+    print(json.dumps({{"kind": "APIGroupList", "groups": [{{"name": name}} for name in state["groups"]]}}))
+elif words[:2] == ["get", "poddisruptionbudgets"]:
     print(json.dumps({{"items": state["budgets"]}}))
+elif words[0] == "get":
+    if words[1] not in state["orders"]:
+        sys.exit('error: the server doesn\'t have a resource type "' + words[1].split(".")[0] + '"')
+    print(json.dumps({{"items": state["orders"][words[1]]}}))
 elif words[0] == "create":
     body = json.load(sys.stdin)
     pod = next(one for one in state["pods"] if one["metadata"]["name"] == body["metadata"]["name"])
@@ -85,11 +94,13 @@ class Kubectl:
         self.put()
 
     def put(self, **more: Any) -> None:
-        """What there is now: `labels`, `annotations`, `unschedulable`, pods, budgets; what is `kept`; `conflicts`."""
+        """What there is now: `labels`, `annotations`, `unschedulable`, pods, budgets; what is `kept`; `conflicts`; groups of the API;
+        `orders` by kind; whether there is an `operator` that takes pods off."""
         metadata = {"name": "gpu1", "resourceVersion": "7"}
         metadata |= {key: more.pop(key) for key in ("labels", "annotations") if key in more}
         node = {"metadata": metadata, "spec": {"unschedulable": True} if more.pop("unschedulable", False) else {}}
-        told = {"node": node, "pods": [], "budgets": [], "kept": [], "conflicts": 0, **more}
+        told = {"node": node, "pods": [], "budgets": [], "kept": [], "conflicts": 0}
+        told |= {"groups": ["apps"], "orders": {}, "operator": False, **more}
         (self.folder / "cluster.json").write_text(json.dumps(told))
 
     def change(self, **more: Any) -> None:

@@ -14,7 +14,10 @@ from tests.drain.kubectl import Kubectl, pod
 pytestmark = pytest.mark.install
 
 DEPLOY, PAUSED = "nvidia.com/gpu.deploy.", "paused-for-driver-upgrade"
-OURS = {"gpuprov/drain": json.dumps({"run": "fri", "paused": []})}
+OURS = {"gpuprov/drain": json.dumps({"run": "fri"})}
+SENTINEL = {"nvsentinel.dgxc.nvidia.com/managed": "false", "k8saas.nvidia.com/ManagedByNVSentinel": "false"}
+WRIGHT = {"skyhook.nvidia.com/ignore": "true"}
+BOTH = ["apps", "nvsentinel.dgxc.nvidia.com", "janitor.dgxc.nvidia.com", "skyhook.nvidia.com"]
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
 
 def test_one_change_cordons_and_names_the_run(kubectl: Kubectl) -> None:
     step = Kubernetes().drain("gpu1", "fri")
-    assert (step.state, step.read) == ("done", 'unschedulable=true gpuprov/drain={"run": "fri", "paused": []}')
+    assert (step.state, step.read) == ("done", 'unschedulable=true gpuprov/drain={"run": "fri"}')
     assert kubectl.changes == ["patch"]
     assert Kubernetes().drain("gpu1", "fri").state == "done"
     assert Kubernetes().drained("gpu1", "fri").state == "done"
@@ -41,7 +44,10 @@ def test_one_change_cordons_and_names_the_run(kubectl: Kubectl) -> None:
     ("there", "said"),
     [
         ({"unschedulable": True}, "somebody else has cordoned it"),
-        ({"annotations": {"gpuprov/paused": "by-gpuprov,cordon"}}, "a gpuprov apply --drain kubernetes has it"),
+        ({"labels": {"dgxc.nvidia.com/nvsentinel-state": "draining"}}, "NVSentinel has quarantined it"),
+        ({"annotations": {"quarantineHealthEvent": '[{"checkName": "x"}]'}}, "NVSentinel has quarantined it"),
+        ({"annotations": {"skyhook.nvidia.com/cordon_tune": "true"}, "unschedulable": True}, "NodeWright is at work"),
+        ({"annotations": {"skyhook.nvidia.com/status_tune": "in_progress"}}, "status_tune=in_progress"),
         ({"labels": {f"{DEPLOY}dcgm": "paused-for-mig-change"}}, f"{DEPLOY}dcgm=paused-for-mig-change"),
         ({"labels": {"nvidia.com/gpu-driver-upgrade-state": "drain-required"}}, "the GPU operator upgrades its driver"),
         ({"annotations": {"gpuprov/drain": '{"run": "thu"}'}, "unschedulable": True}, "run thu has it"),
@@ -208,3 +214,64 @@ def test_a_context_is_an_argument(kubectl: Kubectl) -> None:
         "--request-timeout=55s",
         "--context=site-a",
     ]
+
+
+def test_operators_that_would_take_the_node_are_kept_off_it(kubectl: Kubectl) -> None:
+    """In the same change that cordons it; and only those that are installed."""
+    kubectl.put(groups=BOTH, labels={"k8saas.nvidia.com/ManagedByNVSentinel": "true"})
+    assert Kubernetes().drain("gpu1", "fri").state == "done"
+    assert (kubectl.changes, kubectl.node["metadata"]["labels"]) == (["patch"], SENTINEL | WRIGHT)
+    assert Kubernetes().drained("gpu1", "fri").state == "done"
+    assert Kubernetes().returned("gpu1", "fri", green=True).state == "done"
+    assert kubectl.node["metadata"]["labels"] == {"k8saas.nvidia.com/ManagedByNVSentinel": "true"}
+    kubectl.put(groups=["skyhook.nvidia.com"], labels=SENTINEL)
+    Kubernetes().drain("gpu1", "fri")
+    assert kubectl.node["metadata"]["labels"] == SENTINEL | WRIGHT
+    Kubernetes().returned("gpu1", "fri", green=True)
+    assert kubectl.node["metadata"]["labels"] == SENTINEL, "an admin's own stays"
+
+
+def test_a_label_that_somebody_has_changed_meanwhile_stays(kubectl: Kubectl) -> None:
+    kubectl.put(groups=BOTH)
+    Kubernetes().drain("gpu1", "fri")
+    node = kubectl.node
+    node["metadata"]["labels"]["skyhook.nvidia.com/ignore"] = "later"
+    kubectl.change(node=node)
+    assert Kubernetes().returned("gpu1", "fri", green=True).state == "done"
+    assert kubectl.node["metadata"]["labels"] == {"skyhook.nvidia.com/ignore": "later"}
+
+
+def test_what_was_ordered_of_nvsentinel_comes_first(kubectl: Kubectl) -> None:
+    request = {"metadata": {"name": "maintenance-gpu1"}, "spec": {"healthEvent": {"nodeName": "gpu1"}}}
+    reboot = {"metadata": {"name": "reboot-7"}, "spec": {"nodeName": "gpu1"}}
+    over = {**reboot, "status": {"completionTime": "2026-11-23T18:00:00Z"}}
+    for kind, one, said in (
+        ("maintenancerequests.nvsentinel.dgxc.nvidia.com", request, "maintenance-gpu1"),
+        ("rebootnodes.janitor.dgxc.nvidia.com", reboot, "reboot-7"),
+    ):
+        kubectl.put(groups=BOTH, orders={kind: [over, one]})
+        step = Kubernetes().drain("gpu1", "fri")
+        assert (step.state, step.message) == ("refused", f"NVSentinel has been told to take it: {kind} {said}")
+    elsewhere = {**reboot, "spec": {"nodeName": "gpu2"}}
+    kubectl.put(groups=BOTH, orders={"rebootnodes.janitor.dgxc.nvidia.com": [over, elsewhere]})
+    assert Kubernetes().drain("gpu1", "fri").state == "done"
+    assert kubectl.changes == ["patch"]
+
+
+def test_a_node_that_nvsentinel_has_taken_meanwhile_is_not_uncordoned(kubectl: Kubectl) -> None:
+    """It would take that for an admin's word that the fault is none, and stop its own work."""
+    kubectl.put(annotations=OURS, unschedulable=True, labels={"dgxc.nvidia.com/nvsentinel-state": "quarantined"})
+    adapter = Kubernetes()
+    steps = [adapter.drain("gpu1", "fri"), adapter.drained("gpu1", "fri"), adapter.returned("gpu1", "fri", green=True)]
+    assert {(step.state, "NVSentinel has quarantined it" in step.message) for step in steps} == {("refused", True)}
+    assert kubectl.changes == []
+
+
+def test_what_waits_for_a_person_is_told_from_jobs(kubectl: Kubectl) -> None:
+    kubectl.put(annotations=OURS, unschedulable=True, pods=[pod("train"), pod("alone", "")])
+    assert Kubernetes(apply=True).drained("gpu1", "fri").holds == "a person"
+    assert kubectl.changes == [], "an apply would end the others for nothing"
+    step = Kubernetes().drained("gpu1", "fri")
+    assert (step.holds, kubectl.changes) == ("a person", ["create"])
+    kubectl.change(pods=[pod("train")])
+    assert Kubernetes().drained("gpu1", "fri").holds == "jobs"

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from gpuprov.drain import in_play
+from gpuprov.errors import GpuprovError
 from tests.e2e.kube import Kube, running
 from tests.e2e.lab import GPUPROV
 
@@ -181,3 +183,72 @@ def test_a_node_that_is_not_there(node: str, gpuprov: Any, tmp_path: Path) -> No
     done = gpuprov("drain")
     assert (done.returncode, "Kubernetes knows no node gpu1" in done.stdout) == (3, True), done
     assert "host_kubernetes_node" in done.stdout
+
+
+SENTINEL = {"nvsentinel.dgxc.nvidia.com/managed": "false", "k8saas.nvidia.com/ManagedByNVSentinel": "false"}
+IGNORE = {"skyhook.nvidia.com/ignore": "true"}
+
+
+def kind(kube: Kube, group: str, plural: str, name: str, version: str) -> None:
+    """A kind of objects, as the operators' charts make it, without the schema of its fields."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    served = {"name": version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
+    spec = {"group": group, "scope": "Cluster", "names": {"plural": plural, "kind": name}, "versions": [served]}
+    kube.create("CustomResourceDefinition", f"{plural}.{group}", {}, spec, "apiextensions.k8s.io/v1")
+    kube.kubectl("wait", "--for=condition=established", f"crd/{plural}.{group}", "--timeout=30s")
+
+
+def test_operators_of_nvidia_are_respected_and_kept_off(kube: Kube, node: str, gpuprov: Any) -> None:
+    """Nothing is asked of operators that are not installed. The kinds stay for the tests after this one."""
+    assert gpuprov("drain").returncode == 0
+    assert not SENTINEL.keys() & kube.node(node)["metadata"]["labels"].keys()
+    assert gpuprov("undrain").returncode == 0
+    kind(kube, "janitor.dgxc.nvidia.com", "rebootnodes", "RebootNode", "v1alpha1")
+    kind(kube, "nvsentinel.dgxc.nvidia.com", "maintenancerequests", "MaintenanceRequest", "v1")
+    kind(kube, "skyhook.nvidia.com", "skyhooks", "Skyhook", "v1alpha1")
+    before = kube.node(node)
+    assert gpuprov("drain").returncode == 0
+    assert (SENTINEL | IGNORE).items() <= kube.node(node)["metadata"]["labels"].items()
+    assert gpuprov("undrain").returncode == 0
+    after = kube.node(node)
+    assert (after["metadata"]["labels"], after["spec"]) == (before["metadata"]["labels"], before["spec"])
+    api = "janitor.dgxc.nvidia.com/v1alpha1"
+    kube.create("RebootNode", "reboot-7", {}, {"nodeName": node, "force": False}, api)
+    done = gpuprov("drain")
+    assert (done.returncode, "rebootnodes.janitor.dgxc.nvidia.com reboot-7" in done.stdout) == (3, True), done
+    kube.status("rebootnode", "reboot-7", {"completionTime": "2026-11-23T18:00:00Z"})
+    event = {"nodeName": node, "isHealthy": False, "version": 1}
+    api = "nvsentinel.dgxc.nvidia.com/v1"
+    kube.create("MaintenanceRequest", "m", {}, {"healthEvent": event}, api)
+    done = gpuprov("drain")
+    assert (done.returncode, "maintenancerequests.nvsentinel.dgxc.nvidia.com m" in done.stdout) == (3, True), done
+    kube.kubectl("delete", "maintenancerequest", "m")
+    kube.kubectl("annotate", "node", node, "skyhook.nvidia.com/cordon_tune=true")
+    done = gpuprov("drain")
+    assert (done.returncode, "NodeWright is at work on it" in done.stdout) == (3, True), done
+    kube.kubectl("annotate", "node", node, "skyhook.nvidia.com/cordon_tune-")
+    assert gpuprov("drain").returncode == 0
+    kube.kubectl("label", "node", node, "dgxc.nvidia.com/nvsentinel-state=quarantined")
+    done = gpuprov("undrain")
+    assert (done.returncode, "it stays cordoned" in done.stdout) == (3, True), done
+    assert kube.node(node)["spec"]["unschedulable"] is True
+
+
+def test_a_play_drains_takes_up_and_gives_back(kube: Kube, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `apply --drain kubernetes` asks; tests/test_drain_kubernetes.py has the role that asks it."""
+    monkeypatch.setenv("KUBECONFIG", str(kube.folder / "config"))
+    monkeypatch.setattr(in_play, "PATIENCE", 1.0)
+    monkeypatch.setattr(in_play, "POLL", 0.5)
+    before = kube.node(node)
+    kube.pod("plugin", node, "DaemonSet", nodeSelector={f"{DEPLOY}device-plugin": "true"})
+    asked = in_play.asked("kubernetes --timeout=60s", "fri")
+    assert asked
+    with pytest.raises(GpuprovError, match="GPU operands are on it: pod default/plugin"):
+        in_play.take_out(in_play.Asked(), node, "fri")
+    kube.ended("plugin")
+    assert in_play.take_out(asked, node, "sat") == "", "the next run takes up what this one has left"
+    assert kube.node(node)["spec"]["unschedulable"] is True
+    assert in_play.give_back(asked, node, "fri", green=True) == (False, "")
+    assert in_play.give_back(asked, node, "sat", green=True) == (True, "")
+    after = kube.node(node)
+    assert (after["metadata"]["labels"], after["spec"]) == (before["metadata"]["labels"], before["spec"])

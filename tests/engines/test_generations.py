@@ -14,9 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpuprov.capabilities.container_toolkit.registration import DONE, NOTHING, register
 from gpuprov.shared import engine_output, engines
 from tests.engines.cases import Case, every
+
+pytestmark = pytest.mark.install  # every configuration of every generation: seconds of arithmetic
 
 DATA = Path(__file__).parent / "data"
 COUNTS = {

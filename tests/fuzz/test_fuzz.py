@@ -23,6 +23,7 @@ def test_no_parser_is_left_out() -> None:
         short = module.__name__.rpartition(".")[2]
         assert short == "base" or {f"{short}.{name}" for name in functions(module)} <= names
     assert {"whole.host", "whole.spec", "whole.inventory", "whole.command", "reading.yaml"} <= names
+    assert {"file.plan", "file.policy", "file.results", "host.checkpoint", "pull.bundle", "bundle.manifest"} <= names
 
 
 def test_every_probe_has_something_to_begin_with() -> None:

@@ -17,6 +17,8 @@ import yaml
 
 from gpuprov import fleet, plan
 from gpuprov.capabilities.base import Moment
+from gpuprov.drift import judge as drift_judge
+from gpuprov.drift import text as drift_text
 from gpuprov.errors import DEFECT, GpuprovError
 from gpuprov.export import spec_of
 from gpuprov.gather.gather import HostFacts
@@ -24,7 +26,7 @@ from gpuprov.inventory import load
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
 from gpuprov.probe.base import Facts, Output, ProbeFailed
-from gpuprov.report import as_json, junit, text
+from gpuprov.report import as_json, health, junit, text
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.topology.judge import findings
 from gpuprov.topology.model import read
@@ -84,6 +86,10 @@ def _judge_host(case: tuple[int, dict[str, Output]]) -> None:
     text.render(results, verbose=True)
     as_json.render(results)
     junit.render(results)
+    drift_text.as_text([drift_judge.judge(spec, results, facts)])
+    health.as_text(results, verbose=True)
+    health.as_json(results)
+    health.as_metrics(results, 0.0)
     _, unread = spec_of(facts)
     if broken := [one for one in unread if DEFECT in one]:
         raise Defect(broken[0])

@@ -11,6 +11,8 @@ import pytest
 
 from tests.mig_host.on_host import A100, H100, USUAL, Machine, act, every, layout, program, user, users
 
+pytestmark = pytest.mark.install  # programs, started again and again
+
 
 def devices(machine: Machine) -> dict[str, str]:
     """By the profile of the GPU instance, the UUID of its MIG device."""

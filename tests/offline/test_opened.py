@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from gpuprov.cli import cli
-from gpuprov.errors import GpuprovError
-from gpuprov.offline import opened, placed
+from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.offline import opened, placed, transfer
 from gpuprov.offline.model import BOM, MANIFEST
+from gpuprov.probe.base import Facts, Output
+from gpuprov.spec.model import RawHost
 from tests.offline.carried import DEB, NOW, REPOSITORY, SPEC, Carried, fleet
 from tests.pull.site import new_key
 
@@ -126,7 +128,32 @@ def test_for_another_inventory(tmp_path: Path) -> None:
         opened.matching(manifest, other.pairs)
     same = fleet(tmp_path, {**SPEC, "reboot": "if-needed"})
     foreign = msgspec.structs.replace(manifest, repositories=(msgspec.structs.replace(REPOSITORY, release="99"),))
-    with pytest.raises(
-        GpuprovError, match="the bundle is for debian 99 amd64"
-    ):  # the spec is the same, this machine is not
-        opened.matching(foreign, same.pairs)
+    answers, refused = opened.matching(foreign, same.pairs)  # the spec is the same, this machine is not
+    assert answers == {}
+    assert "the bundle is for debian 99 amd64" in refused["gpu1"].message
+
+
+def test_a_host_that_cannot_have_it_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Carried(tmp_path)
+    manifest = opened.opened(made.place, made.signers, NOW)
+    [(raw, spec)] = made.fleet.pairs
+    good, lies, floods, away = pairs = [(msgspec.structs.replace(raw, name=f"gpu{n}"), spec) for n in range(4)]
+    right = {"os_release": "ID=debian\nVERSION_ID=12\n", "platform": "Linux 6.1.0-1-amd64 x86_64\n"}
+    said = {one[0].name: Facts({name: Output(text) for name, text in right.items()}) for one in (good, floods)}
+    said["gpu1"] = Facts({"os_release": Output("ID=debian\nVERSION_ID=99\n"), "platform": Output("")})
+    monkeypatch.setattr(opened, "gather", lambda *_, **__: {**said, "gpu3": UnreachableError("gpu3 is away", "")})
+    monkeypatch.setattr(opened, "_kernels", lambda *_: KERNEL)
+    repositories, refused = opened.matching(manifest, pairs)
+    assert (set(repositories), set(refused)) == ({"gpu0", "gpu2"}, {"gpu1"})
+
+    def run(raw: RawHost, script: str, **_: object) -> str:
+        if raw.name == "gpu2":
+            raise GpuprovError("gpu2: it sent more than 65536 bytes")
+        return "there\n"
+
+    monkeypatch.setattr(transfer, "run", run)
+    kept, without = placed.place(made.place, manifest, [good, floods, away], repositories)
+    assert [raw.name for raw, _ in kept] == ["gpu0", "gpu3"]
+    assert set(without) == {"gpu2"}
+    assert kept[0][0].connection["host_package_bundle"] == f"{placed.PLACE}/{'a' * 16}"
+    assert lies not in kept

@@ -142,6 +142,15 @@ def test_what_runs_is_stopped_in_order_and_started_in_reverse(place: Path, ask: 
     assert ask("started")["changed"] is False
 
 
+def test_what_another_role_starts_is_forgotten(place: Path, ask: Ask) -> None:
+    """MIG's change stops the daemons of MPS, whose own role starts them for the devices that there are then."""
+    runs(place, "nvidia-dcgm.service", "nvidia-mps@2.service")
+    ask("stopped")
+    assert "nvidia-mps@2.service" in ask("started", check=True, leave=["nvidia-mps@*.service"])["started"]
+    assert ask("started", leave=["nvidia-mps@*.service"])["started"] == ["nvidia-dcgm.service"]
+    assert list((place / "stopped").iterdir()) == []
+
+
 def test_a_service_that_does_not_stop_is_said_and_stays_noted(place: Path, ask: Ask) -> None:
     runs(place, "nvidia-dcgm.service", "nvidia-fabricmanager.service")
     (place / "stuck").touch()

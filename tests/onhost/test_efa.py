@@ -136,6 +136,7 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pat
             (folder / name).chmod(0o755)
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
         monkeypatch.setattr(efa, "MODULE", str(tmp_path / "module"))
+        monkeypatch.setattr(on_host("reasons"), "FOLDER", str(tmp_path / "reasons"))
         if loaded:
             (tmp_path / "module").mkdir()
         if loaded not in ("", "OWN"):
@@ -193,6 +194,7 @@ def test_a_build_in_use_waits_for_a_reboot(kernel: Callable[..., Path], capsys: 
     log = kernel("OLD", rmmod=1)
     told = settled(capsys)
     assert (told["changed"], told["reboot"]) == (False, "another build of efa is loaded, and in use")
+    assert on_host("reasons").known() == {"rdma": told["reboot"]}
     assert log.read_text() == "rmmod efa\n"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpuprov.onhost.files import PYTHON, Difference, Refused, Wanted, bring_about, differences, with_keys
-from tests.onhost.modules import ran
+from tests.onhost.modules import on_host, ran
 
 
 def test_a_file_is_written_once_with_its_folders(tmp_path: Path) -> None:
@@ -109,3 +109,54 @@ def test_a_program_is_no_difference_to_print(tmp_path: Path, capsys: pytest.Capt
     assert ran(capsys, "gpuprov_files", **given)["diff"]
     found = ran(capsys, "gpuprov_files", diff=False, **given)
     assert (found["changed"], found["diff"]) == (True, [])
+
+
+def test_a_problem_stops_it_before_anything_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given: dict[str, Any] = {"files": {str(tmp_path / "a"): "x\n"}, "problem": "no module loads. Fix: build one"}
+    assert ran(capsys, "gpuprov_files", **given)["msg"] == "no module loads. Fix: build one"
+    assert not (tmp_path / "a").exists()
+    planned = ran(capsys, "gpuprov_files", check=True, **given)
+    assert (planned["changed"], planned["warnings"]) == (True, ["no module loads. Fix: build one"])
+
+
+def test_keys_of_an_environment_come_into_a_file_that_may_be_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "etc" / "refresh.env"
+    given: dict[str, Any] = {"environment": {str(place): {"OUTPUT": "/etc/cdi/nvidia.yaml"}}}
+    assert ran(capsys, "gpuprov_files", **given)["changed"]
+    assert place.read_text() == "OUTPUT=/etc/cdi/nvidia.yaml\n"
+    assert not ran(capsys, "gpuprov_files", **given)["changed"]
+
+
+def test_files_of_a_role_are_brought_without_a_difference_to_print(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, program = tmp_path / "part.py", tmp_path / "run.sh"
+    done = ran(capsys, "gpuprov_files", role_files={str(file): "a\n"}, role_programs={str(program): "b\n"})
+    assert (done["changed"], done["paths"], done["diff"]) == (True, [str(file), str(program)], [])
+    assert [path.stat().st_mode & 0o7777 for path in (file, program)] == [0o644, 0o755]
+
+
+def test_systemd_reads_its_files_anew_where_one_of_them_changed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemd = on_host("systemd")
+    told: list[tuple[str, ...]] = []
+
+    def systemctl(*words: str) -> tuple[int, str, str]:
+        told.append(words)
+        return 0, "", ""
+
+    monkeypatch.setattr(systemd, "FILES", f"{tmp_path}/units/")
+    monkeypatch.setattr(systemd, "systemctl", systemctl)
+    unit = str(tmp_path / "units/a.service.d/50.conf")
+    ran(capsys, "gpuprov_files", files={str(tmp_path / "other"): "x\n"})
+    assert told == []
+    ran(capsys, "gpuprov_files", files={unit: "[Service]\n"}, check=True)
+    assert told == []
+    ran(capsys, "gpuprov_files", files={unit: "[Service]\n"})
+    ran(capsys, "gpuprov_files", files={unit: "[Service]\n"})
+    assert told == [("daemon-reload",)]
+    ran(capsys, "gpuprov_files", absent=[unit])
+    assert told == [("daemon-reload",)] * 2

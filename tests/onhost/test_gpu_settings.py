@@ -12,6 +12,8 @@ import pytest
 from tests.onhost.modules import on_host, ran
 from tests.simulate.nvml_host import Host, holding
 
+pytestmark = pytest.mark.install  # programs, started again and again
+
 nvml, act, program = (on_host(f"gpu_settings.{name}") for name in ("nvml", "act", "__main__"))
 Run = Callable[..., dict[str, Any]]
 
@@ -27,6 +29,7 @@ def fixture_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 def on(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUPROV_SIM_ROOT", str(host.root))
     monkeypatch.setattr(nvml, "LIBRARY", str(host.library))
+    monkeypatch.setattr(on_host("reasons"), "FOLDER", str(host.root / "reboot-required.d"))
     monkeypatch.setattr(act, "RECORD", str(host.root / "run/gpuprov/gpu_settings.json"))
     monkeypatch.setattr(act, "MODULE", str(host.write("/sys/module/nvidia/version", "1").parent))
 
@@ -78,6 +81,7 @@ def test_everything_is_set_once(host: Host, run: Run) -> None:
     again = run(**EVERYTHING)
     assert (again["changed"], again["steps"], again["diff"]["before"]) == (False, [], "")
     assert again["reboot"] == first["reboot"]
+    assert on_host("reasons").known() == {"gpu_settings": first["reboot"]}
 
 
 def test_check_mode_says_what_would_be_and_changes_nothing(host: Host, run: Run) -> None:
@@ -208,7 +212,9 @@ def test_a_host_without_a_driver(host: Host, run: Run) -> None:
     answer = run(power_limit=400)
     assert (answer["failed"], answer["msg"]) == (True, "NVML does not answer: Driver Not Loaded")
     later = run(power_limit=400, without_driver=True)
-    assert (later["changed"], later["later"]) == (False, "NVML does not answer: Driver Not Loaded")
+    assert (later["changed"], later["msg"]) == (False, later["later"])
+    assert later["later"].startswith("NVML does not answer: Driver Not Loaded. gpuprov-gpu-settings.service sets")
+    assert "msg" not in run(without_driver=True), "nothing is asked for"
 
 
 def test_a_lost_gpu_is_said(host: Host, run: Run) -> None:

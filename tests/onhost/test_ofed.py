@@ -146,3 +146,9 @@ def test_a_start_that_fails_is_told_in_the_journals_words(host: Path, bring: Ask
     assert bring(replace=["ib_core"])["msg"].startswith(
         "openibd.service failed: its last words. Fix: journalctl -u openibd"
     )
+
+
+def test_what_is_still_wrong_after_its_start_is_a_failure(host: Path, bring: Ask) -> None:
+    assert bring(left="ib_core is still not OFED's. Fix: reboot")["msg"] == "ib_core is still not OFED's. Fix: reboot"
+    assert bring(left="ib_core is still not OFED's", check=True)["changed"] is False
+    assert calls(host, "modprobe", "systemctl") == []

@@ -12,6 +12,7 @@ import pytest
 from gpuprov import plan as planning
 from gpuprov.capabilities.base import Change
 from gpuprov.plan import HostPlan
+from gpuprov.plan import page as plan_page
 from gpuprov.plan.collect import host_plan, last_apply, merged, with_prediction
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.events import Failure, Tally
@@ -60,6 +61,33 @@ def test_a_plan_in_full() -> None:
         "    host.gpu (gpu) (-v says why)",
         "1 host: 1 package, 1 file, a reboot that needs permission; nothing was changed",
     ]
+
+
+def test_a_transaction_is_a_line_and_a_file_is_told_by_its_diff() -> None:
+    """What the packages section says already is not said again, line by line, by apt; nor what a diff shows, by the checks."""
+    moves = "Inst libcuda1 1\nInst nvidia-smi 1\nRemv old\nhold libcuda1"
+    plan = msgspec.structs.replace(
+        FULL,
+        changes=(
+            *(Change(kind="file", name=name, before="a", after="b") for name in ("/etc/x", "/etc/y")),
+            Change(kind="package", name="nvidia-smi", after="1"),
+        ),
+        diffs=(
+            *FULL.diffs,
+            Change(kind="file", name="nvidia_driver: Install", after="nvidia_driver: Install", diff=moves),
+        ),
+    )
+    told = planning.as_text([plan], width=0)
+    assert "  nvidia_driver: Install: installs 2 packages, removes 1, holds 1 (-v lists them)\n" in told
+    assert "Inst" not in told.replace("Install", "")
+    assert "  files\n    ~ /etc/y: a -> b\n" in told
+    assert "/etc/x:" not in told
+    assert "1 host: 1 package, 2 files, " in told, "a task is no file"
+    loud = planning.as_text([plan], width=0, verbose=True)
+    assert "    Inst libcuda1 1\n" in loud
+    page = plan_page.render([plan])
+    assert '<span class="soft">installs 2 packages, removes 1, holds 1</span>' in page
+    assert "+0" not in page
 
 
 def test_equal_plans_are_told_once_and_idle_hosts_are_one_line() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,14 +34,29 @@ def test_a_zombie_a_process_that_is_gone_and_one_that_lives(tmp_path: Path) -> N
         found = PROCESSES.parse(
             looked(
                 tmp_path,
-                f"{BUS}, {child.pid}, 81000 MiB, [Not Found]",
-                f"{BUS}, {gone}, 10151 MiB, [Not Found]",
-                f"{BUS}, {mine}, 3 MiB, /usr/bin/python3 (a) b, c",
+                f"{BUS}, {child.pid}, 81000 MiB",
+                f"{BUS}, {gone}, 10151 MiB",
+                f"{BUS}, {mine}, 3 MiB",
             )
         )
     assert [(one.pid, one.state) for one in found] == [(child.pid, "Z"), (gone, ""), (mine, found[2].state)]
     assert found[2].state in "RS"
-    assert (found[2].memory, found[2].name) == ("3 MiB", "/usr/bin/python3 (a) b, c")
+    assert (found[2].memory, found[2].name) == ("3 MiB", Path("/proc/self/comm").read_text().strip())
+
+
+def test_a_name_forges_no_process(tmp_path: Path) -> None:
+    """prctl(PR_SET_NAME) takes a newline, and nvidia-smi prints a program's name as it is."""
+    name = f"X) Z|b,7,1|\n{chr(0)}"
+    code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, {name!r}.encode()); print(flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout
+            child.stdout.readline()
+            found = PROCESSES.parse(looked(tmp_path, f"{BUS}, {child.pid}, 3 MiB"))
+        finally:
+            child.kill()
+    assert [(one.gpu, one.pid, one.state) for one in found] == [(BUS, child.pid, "S")]
+    assert found[0].name.strip() == "X) Z b,7,1"
 
 
 def test_no_process_is_an_answer_and_a_failure_is_none(tmp_path: Path) -> None:
@@ -60,18 +76,18 @@ ROWS = [
         "a zombie",
         CHECK,
         None,
-        said(f"Z|{BUS}, 7, 81000 MiB, [Not Found]"),
+        said(f"Z|{BUS}, 7, 81000 MiB"),
         "fail",
         f"(pid 7) on {BUS}, 81000 MiB: a zombie",
         "ps -o",
     ),
-    Row("gone", CHECK, None, said(f"|{BUS}, 7, 9 MiB, python3"), "fail", "the host has no such process", "restart it"),
-    Row("hangs", CHECK, None, said(f"D|{BUS}, 7, 9 MiB, python3"), "fail", "hangs in the kernel", "restart it"),
+    Row("gone", CHECK, None, said(f"|{BUS}, 7, 9 MiB|python3"), "fail", "the host has no such process", "restart it"),
+    Row("hangs", CHECK, None, said(f"D|{BUS}, 7, 9 MiB|python3"), "fail", "hangs in the kernel", "restart it"),
     Row(
         "in a container",
         CHECK,
         None,
-        said(f"|{BUS}, 7, 9 MiB, python3") | {"container": "docker\n"},
+        said(f"|{BUS}, 7, 9 MiB|python3") | {"container": "docker\n"},
         "n/a",
         "cannot be seen",
     ),

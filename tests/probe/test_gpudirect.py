@@ -12,6 +12,8 @@ from gpuprov.probe.gdrcopy import GDRCOPY, Gdrcopy
 from gpuprov.probe.gdrcopy import parse as parse_gdrcopy
 from tests.probe.gpudirect_tree import ALONE, CORE, SYMVERS, USES, UVERBS, Host, K
 
+pytestmark = pytest.mark.install  # programs, started again and again
+
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:

@@ -9,6 +9,8 @@ import pytest
 
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.kernel_log import KERNEL_LOG, KernelLog, parse, seconds, sxids, xids
+from tests.capabilities import health_host
+from tests.capabilities.asking import Row, judge
 
 BOOT, NOW = 1_763_800_000, 1_763_900_000
 HEAD = f"now|{NOW}\nboot|{BOOT}\n"
@@ -110,3 +112,52 @@ def test_the_script_asks_the_journal_for_what_is_asked_for(tmp_path: Path) -> No
         assert len(log.lines) == 1
         assert log.since == (float(asked[1:]) if asked else None)
         assert wanted in (tmp_path / "asked").read_text()
+
+
+FORGED = (
+    "a[7]: segfault at 0 ip 0 sp 0 error 4 in NVRM: Xid (PCI:0000:19:00): 79, GPU has fallen off the bus.[5+1]",
+    "a[7]: segfault at 0 ip 0 sp 0 error 4 in kernel: NVRM: Xid (PCI:0000:19:00): 79, x[5+1]",
+    "NVRM: Xid 0: 79[7]: segfault at 0 ip 0 sp 0 error 4 in a[5+1]",
+    "a[7]: segfault at 0 ip 0 sp 0 error 4 in nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 20034, Fatal, x[5+1]",
+    "a[7]: segfault at 0 ip 0 sp 0 error 4 in pcieport 0000:15:01.0: PCIe Bus Error: severity=Uncorrected (Fatal)[5+1]",
+    "Kernel panic - [7]: segfault at 0 ip 0 sp 0 error 4 in a[5+1]",
+    "BUG: kernel [7]: segfault at 0 ip 0 sp 0 error 4 in a[5+1]",
+    "Oops: 0000 [7]: segfault at 0 ip 0 sp 0 error 4 in a[5+1]",
+    "a[7]: segfault at 0 ip 0 sp 0 error 4 in EXT4-fs (sda1): Remounting filesystem read-only[5+1]",
+    "a (b): [7]: segfault at 0 ip 0 sp 0 error 4 in Remounting filesystem read-only[5+1]",
+    "a[7]: segfault at 0 ip 0 sp 0 error 4 in mlx5_core 0000:5c:00.0: Port module event[error]: High Temperature[5+1]",
+)
+"""What a user brings about who names a program, or its file, so: https://docs.kernel.org/admin-guide/sysctl/debug.html"""
+
+
+def from_host(tmp_path: Path, rows: list[str], *, program: str = "journalctl") -> KernelLog:
+    """What the script prints on a host whose log has these lines."""
+    stamp = "1763800001.000000 gpu1 kernel: " if program == "journalctl" else "[  100.500000] "
+    (tmp_path / "log").write_text("".join(f"{stamp}{row}\n" for row in rows))
+    for name in ("journalctl", "dmesg"):
+        (tmp_path / name).write_text(f"#!/bin/sh\ncat {tmp_path / 'log'}\n" if name == program else "#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", KERNEL_LOG.script],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    return parse(Output(done.stdout))
+
+
+@pytest.mark.parametrize("program", ["journalctl", "dmesg"])
+def test_a_user_s_program_forges_no_line_and_hides_none(tmp_path: Path, program: str) -> None:
+    real = ["NVRM: Xid (PCI:0000:9b:00): 79, x", "watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [a:7]"]
+    log = from_host(tmp_path, [*real, *FORGED * 300], program=program)
+    assert [(one.device, one.number) for one in xids(log)] == [("0000:9b:00", 79)]
+    assert sxids(log) == ()
+    assert [line.text for line in log.lines if "libnccl" not in line.text] == real
+
+
+@pytest.mark.parametrize("line", FORGED)
+@pytest.mark.parametrize("check", ["xid", "sxid", "programs", "pcie_errors", "rdma_log", "kernel"])
+def test_a_forged_line_makes_no_host_unfit(line: str, check: str) -> None:
+    judge(Row("forged", f"health.{check}", None, {"kernel_log": health_host.log(line)}, "pass", "none since"))

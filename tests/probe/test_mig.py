@@ -17,6 +17,8 @@ from gpuprov.probe import mig, mig_reader
 from gpuprov.probe.base import Output
 from tests.simulate.nvml_host import ROOT, Host, holding, pynvml
 
+pytestmark = pytest.mark.install  # programs, started again and again
+
 A100, H100, RTX = "A100-SXM4-40GB", "H100-SXM5-80GB", "RTX-PRO-6000-SE"
 
 

@@ -91,7 +91,7 @@ def test_a_square_opens_its_host_and_escape_closes_it(page: Browser) -> None:
     told = page.shows("#host")
     assert "gpu010" in told
     assert "nothing loaded" in told
-    assert "and 1 that follow" in told
+    assert "and 1 that follows" in told
     assert "6.1.0-56" in told
     assert "module nvidia: loaded" in told, "what apply would change"
     assert "its role runs: mig.mode" in told
@@ -144,6 +144,19 @@ def test_long_names_are_told_apart_on_their_squares(browser: Browser, tmp_path: 
     assert shown == [f"\u2026ng-host-name-{number:02}" for number in range(1, 4)]
     assert browser.ask("[...document.querySelectorAll('#grid .square')].map((e) => e.title.split(':')[0])") == names
     assert not browser.said
+
+
+def test_a_hosts_name_is_in_one_piece_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    rows = [one("uxdemo1", "a.b"), one("uxdemo1", "c.d", "skip", found="a container")]
+    file.write_text(html.render(rows), encoding="utf-8")
+    browser.open(file, width=390)
+    assert browser.shows("#host h2") == "uxdemo1"
+    lines = (
+        "(() => { const all = document.createRange(); all.selectNodeContents(document.querySelector('#host h2'));"
+        " return all.getClientRects().length; })()"
+    )
+    assert browser.ask(lines) == 1
 
 
 def test_squares_say_what_they_are_without_a_colour(page: Browser) -> None:

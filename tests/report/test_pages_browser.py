@@ -65,6 +65,11 @@ def readable(page: Browser) -> None:
     assert page.ask("document.documentElement.scrollWidth <= innerWidth")
     assert set(page.ask(LINES)) == {1}, "a label that is broken"
     assert page.ask(CONTRAST) == [], "contrast under 4.5"
+    broken = (
+        "[...document.querySelectorAll('.one')].filter((e) => e.getClientRects().length > 1).map((e) => e.textContent)"
+    )
+    assert page.ask(broken) == [], "an option in two pieces"
+    assert "--html" in page.ask("[...document.querySelectorAll('.about .one')].map((e) => e.textContent)")
     assert page.said == []
 
 
@@ -205,6 +210,20 @@ def test_a_plan_by_mouse_and_by_keys(browser: Browser, tmp_path: Path) -> None:
     page.click("#reboots .copy")
     page.wait("window.copied.startsWith('--limit')")
     assert page.said == []
+
+
+def test_many_hosts_of_a_plan_are_folded_until_they_are_searched(browser: Browser, tmp_path: Path) -> None:
+    plans = [msgspec.structs.replace(FULL, host=f"gpu{n:05}") for n in range(1000)]
+    page = opened(browser, tmp_path, plan_page.render(plans, ABOUT, "gpuprov apply friday.plan"))
+    assert page.ask("document.documentElement.scrollHeight") < 4000
+    assert "gpu00200 to gpu00399" in page.shows("#hosts")
+    page.key("/")
+    page.type("gpu00257")
+    page.key("Enter")
+    page.wait("document.querySelectorAll('#hosts .some[open]').length === 1")
+    assert page.ask("[...document.querySelectorAll('#hosts .host')].filter((e) => e.checkVisibility()).length") == 1
+    page.key("Escape")
+    assert page.ask("document.querySelectorAll('.some[open], .some[hidden]').length") == 0
 
 
 @pytest.mark.parametrize(("width", "dark"), SCREENS)

@@ -17,6 +17,8 @@ from gpuprov.rollout import events
 from gpuprov.rollout.kept import Kept
 from gpuprov.rollout.store import Store
 
+pytestmark = pytest.mark.install  # programs, started again and again
+
 HOSTS = [("gpu001", "192.0.2.1"), ("gpu002", "192.0.2.2"), ("gpu003", "192.0.2.3")]
 FIRST = events.Started(at=1.0, by="alice")
 

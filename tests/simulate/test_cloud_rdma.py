@@ -26,6 +26,8 @@ from gpuprov.simulate.standins import efa as standins_efa
 from gpuprov.simulate.standins import erdma as standins_erdma
 from gpuprov.simulate.standins import installers
 
+pytestmark = pytest.mark.install  # programs, started again and again
+
 T = TypeVar("T")
 GPU = Gpus(model="A100-SXM4-40GB")
 FOUR = Description(gpu=GPU, efa=4)

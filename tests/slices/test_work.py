@@ -17,11 +17,14 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from gpuprov import fleet as judging
+from gpuprov.apply import rollout
+from gpuprov.apply.first_look import first_look
 from gpuprov.apply.model import HostOutcome
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
 from gpuprov.inventory import load
-from gpuprov.plan.read import Pair
+from gpuprov.plan import events, playbook
+from gpuprov.plan.read import Pair, Reading
 from gpuprov.slices import frozen, outcome, secrets, stored, work
 from gpuprov.slices.model import HostResult, Job, Row
 from gpuprov.slices.pulse import Pulse
@@ -321,6 +324,88 @@ def test_an_apply_is_done_and_told(tmp_path: Path) -> None:
         assert any('"applying"' in line for line in lines)
         secret = applied.SECRET
         assert not [file for file in (tmp_path / "r").iterdir() if secret in file.read_text()]
+
+
+class Killed(BaseException):
+    """As a SIGKILL: nothing after it is done."""
+
+
+def event(kind: str, host: str, task: str, **result: object) -> dict[str, object]:
+    data = {"host": host, "task": task, "role": "kernel", "res": result}
+    return {"event": f"runner_on_{kind}", "event_data": data}
+
+
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *told: dict[str, object]) -> dict[str, HostResult]:
+    """The results of an apply to four hosts that was killed after these events."""
+
+    def run(_folder: Path, _hosts: object, _extra: object, *, on_event: Any, **_given: object) -> None:
+        for one in told:
+            on_event(one)
+        raise Killed
+
+    def look(one: Pair, reading: Reading, options: object, whole: Any = first_look) -> HostOutcome:
+        idle = HostOutcome(host="same1", results=list(reading.results))
+        return idle if one[0].name == "same1" else whole(one, reading, options)
+
+    monkeypatch.setattr(playbook, "run", run)
+    monkeypatch.setattr(rollout, "first_look", look)
+    monkeypatch.setattr(rollout, "leave", lambda *_, **__: {})
+    with applied.project(tmp_path) as state:
+        (state / "same1").write_text("as wanted\n")
+        pairs = [applied.pair(name) for name in ("new1", "same1", "bad1", "lost1")]
+        hosts = tuple(frozen._host(raw, "s") for raw, _ in pairs)
+        job = Job(fleet="f", number=1, of=1, specs={"s": {}}, hosts=hosts, digest="j")
+        options = work.Options(act="apply", run="friday", log_dir=tmp_path / "log")
+        with pytest.raises(Killed):
+            work.work(job, pairs, tmp_path / "r", options, Pulse(lambda _: None))
+    return read(tmp_path / "r")
+
+
+def test_an_apply_that_is_killed_keeps_the_results_of_hosts_that_had_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One with nothing to do, one that failed, one that was lost; not the one whose end nobody knows."""
+    found = killed(
+        tmp_path,
+        monkeypatch,
+        event("ok", "new1", "Write the state", changed=True),
+        event("failed", "bad1", "Refuse", msg="this host is bad. Fix: none"),
+        event("failed", "bad1", events.STAYS_FAILED, msg="the act failed"),
+        event("unreachable", "lost1", "Write the state", msg="timed out"),
+    )
+    assert {name: one.state for name, one in found.items()} == {
+        "same1": "unchanged",
+        "bad1": "failed",
+        "lost1": "unreachable",
+    }
+    assert found["same1"].green
+    assert "this host is bad" in found["bad1"].message
+
+
+def test_a_host_that_has_failed_a_task_may_still_be_tidied_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "bad1" not in killed(tmp_path, monkeypatch, event("failed", "bad1", "Refuse", msg="this host is bad"))
+
+
+def test_results_that_cannot_be_written_end_no_apply_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full for a while: what it kept from being written is written at the end."""
+    refused: list[str] = []
+
+    def write(self: Results, one: HostResult, whole: Any = Results.write) -> None:
+        if len(refused) < 2:
+            refused.append(one.host)
+            raise GpuprovError("the folder cannot take results: no space left")
+        whole(self, one)
+
+    monkeypatch.setattr(Results, "write", write)
+    with applied.project(tmp_path) as state:
+        for name in ("same1", "same2", "same3"):
+            (state / name).write_text("as wanted\n")
+        pairs = [applied.pair(name) for name in ("same1", "same2", "same3")]
+        hosts = tuple(frozen._host(raw, "s") for raw, _ in pairs)
+        job = Job(fleet="f", number=1, of=1, specs={"s": {}}, hosts=hosts, digest="j")
+        options = work.Options(act="apply", run="friday", log_dir=tmp_path / "log")
+        assert work.work(job, pairs, tmp_path / "r", options, Pulse(lambda _: None)) == 0
+    assert (refused, sorted(read(tmp_path / "r"))) == (["same1", "same2"], ["same1", "same2", "same3"])
 
 
 def row(host: str, status: str, check: str = "kernel.sysctl") -> Result:

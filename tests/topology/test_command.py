@@ -224,6 +224,14 @@ def test_a_faulty_device_is_marked() -> None:
     picture = as_svg("gpu1", wiring, findings(wiring))
     marked = re.findall(r"<title>(\w+)\n[^<]*</title><rect class=\"b \w+ bad\"", picture)
     assert marked == ["GPU3", "ibp111s0", "GPU5"]
+    assert picture.index("warning: GPU3 has no HCA of its own") < picture.index(">socket 0"), (
+        "what is wrong comes first"
+    )
+
+
+def test_what_is_only_to_be_known_stands_below_the_picture() -> None:
+    picture = as_svg("gpu1", vm().read(), findings(vm().read()))
+    assert picture.index(">GPU0<") < picture.index(">note: ")
 
 
 def test_names_are_escaped() -> None:
@@ -238,6 +246,16 @@ def test_text_in_ascii_where_asked(make: Callable[[], Machine]) -> None:
     assert text.isascii()
     assert all(gpu.name in text for gpu in wiring.gpus)
     assert not [line for line in text.splitlines() if line != line.rstrip()]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(width: int) -> None:
+    wiring = hgx_h100(misplaced=True, narrow=True).read()
+    whole = as_text("gpu1", wiring, findings(wiring), plain=False)
+    broken = as_text("gpu1", wiring, findings(wiring), plain=False, width=width)
+    assert whole.startswith("gpu1: 8 x H100-SXM5-80GB, 8 HCAs, 4 NVSwitches, 2 sockets; 3 warnings, at the end\n")
+    assert max(map(len, whole.splitlines())) > width >= max(map(len, broken.splitlines()))
+    assert {*broken.split()} == {*whole.split()}
 
 
 def test_a_host_with_nothing_is_one_line() -> None:

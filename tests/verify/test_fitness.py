@@ -80,7 +80,7 @@ def judged(**changed: str) -> list[Result]:
 def test_a_host_that_is_well() -> None:
     found = judged()
     assert [str(one) for one in fitness(found)] == ["yes"]
-    assert as_text(found).splitlines()[0] == "gpu1  fit for work: yes"
+    assert as_text(found).splitlines()[0] == "gpu1: fit for work"
 
 
 def test_a_lost_gpu_is_one_cause() -> None:
@@ -93,7 +93,7 @@ def test_a_lost_gpu_is_one_cause() -> None:
     asked = {"ecc_mode", "ecc_errors", "remapped_rows", "retired_pages", "slowdown", "temperature", "power", "firmware"}
     assert {check.partition(".")[2] for check in one.followers["health.gpus"]} >= asked
     text = as_text(found)
-    assert text.startswith("gpu1  fit for work: not until it is restarted\n")
+    assert text.startswith("gpu1: not fit for work until it is restarted\n")
     assert "because   health.xid [reboot]: Xid 79" in text
     assert text.endswith("1 host: 1 fit after an action\n")
 

@@ -42,7 +42,7 @@ def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: packages. `builds`: what is built, by the program at `program`."""
+    """`install`: packages. `builds`: what is built, by `program`: by its path the role's file."""
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     there, building = ctx.facts.get(PACKAGES), list(builds(ctx))
     wanted = list(catalogue.packages(programs(ctx.fragment), kin)) if needs_rdma(ctx) else []
@@ -50,7 +50,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     return {
         "install": [name for name in dict.fromkeys(wanted) if name not in there],
         "builds": building,
-        "program": PROGRAM,
+        "program": {PROGRAM: "build.sh"},
     }
 
 

@@ -44,12 +44,12 @@ def differs(ctx: Ctx) -> str:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`files`: text by path. `program`: where that of the unit lies. `differs`: what the unit has to set; `fix`: what to do where it
-    cannot."""
+    """`files`: text by path. `program`: by its path the role's file that the unit runs. `differs`: what it has to set; `fix`: what
+    to do where it cannot."""
     seconds = int(str(ctx.host.site.get(SITE, TIMEOUT)))
     loaded = bool(ctx.facts.get(CGPU).version)
     return {
-        "program": catalogue.PROGRAM,
+        "program": {catalogue.PROGRAM: "cgpu.sh"},
         "files": {
             catalogue.CONFIG: config(ctx.fragment),
             f"/etc/systemd/system/{catalogue.UNIT}": UNIT.format(seconds=seconds, limit=seconds + 90),

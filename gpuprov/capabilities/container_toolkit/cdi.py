@@ -115,7 +115,12 @@ def refresh(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-@check("container_toolkit.daemon_reload", *(TOOLKIT, ENGINES), fields=("mode",))
+@check(
+    "container_toolkit.daemon_reload",
+    *(TOOLKIT, ENGINES),
+    fields=("mode",),
+    evidence=f"cat {catalogue.CONFIG}; docker info; ls -l /dev/char | grep nvidia",
+)
 def daemon_reload(ctx: Ctx) -> Outcome:
     """A daemon-reload takes no GPU from a container: cgroups know its devices, and each has its link in /dev/char."""
     toolkit = ctx.facts.get(TOOLKIT)

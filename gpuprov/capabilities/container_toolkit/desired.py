@@ -103,12 +103,11 @@ def boot(block: ContainerToolkit, new: bool, units: dict[str, systemd.Unit]) -> 
     file = specification_file(block)
     mine = {catalogue.REFRESH_DROP_IN: DROP_IN} if new else {at: text.replace("FILE", file) for at, text in own.items()}
     retired = [name for name in catalogue.OWN_UNITS if new and units.get(name, systemd.MISSING).load == "loaded"]
-    line = {"file": catalogue.REFRESH_ENVIRONMENT, "variable": catalogue.OUTPUT_VARIABLE, "value": file}
     return {
         "files": {catalogue.UDEV_RULE: RULE, **mine},
         "absent": list(own) if new else [catalogue.REFRESH_DROP_IN],
         "retired": retired,
-        "environment": [line] if new else [],
+        "environment": {catalogue.REFRESH_ENVIRONMENT: {catalogue.OUTPUT_VARIABLE: file}} if new else {},
         "units": list(catalogue.REFRESH_UNITS if new else catalogue.OWN_UNITS),
     }
 

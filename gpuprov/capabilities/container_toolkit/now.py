@@ -24,7 +24,12 @@ Ctx = Context[ContainerToolkit]
 APPLY = "gpuprov apply"
 
 
-@check("container_toolkit.packages", *(probed.PACKAGES, TOOLKIT, system.OS_RELEASE), fields=("version",))
+@check(
+    "container_toolkit.packages",
+    *(probed.PACKAGES, TOOLKIT, system.OS_RELEASE),
+    fields=("version",),
+    evidence="dpkg -l '*nvidia-container*'; rpm -qa '*nvidia-container*'; nvidia-ctk --version",
+)
 def packages(ctx: Ctx) -> Outcome:
     """The toolkit's four packages are whole, of one version, and it is the one that is asked for; nvidia-ctk is of it."""
     found, wanted = installed(ctx.facts), ctx.fragment.version

@@ -97,6 +97,7 @@ def leftovers(ctx: Ctx) -> Outcome:
     *(USERS, *PROBES, REPOSITORIES),
     fields=("rootless",),
     moment="preflight",
+    evidence=USERS.evidence,
 )
 def rootless_users(ctx: Ctx) -> Outcome:
     """Each rootless user exists, has subordinate ids, and the toolkit needs no cgroups of root's for it."""

@@ -29,7 +29,8 @@ def coming(ctx: Ctx, decision: Decision) -> str:
     *RESOLVING,
     fields=("versions", "parts", "cudnn", "nccl", "only"),
     moment="preflight",
-    evidence="apt-cache madison cuda-toolkit-12-4; dnf repoquery --showduplicates cuda-toolkit-12-4",
+    evidence="apt-cache search '^cuda-toolkit-[0-9]'; dnf -C repoquery --showduplicates 'cuda-toolkit-[0-9]*'; "
+    "zypper --no-refresh search -s 'cuda-toolkit-*'",
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have every toolkit, cuDNN and NCCL as they are asked for."""
@@ -37,7 +38,8 @@ def resolvable(ctx: Ctx) -> Outcome:
     expected = f"{block.parts} of {', '.join(block.versions) or 'any toolkit'}"
     if kind(ctx.facts) == "suse":
         told = f"which packages a release on {ctx.facts.get(system.OS_RELEASE).name} needs is not read from zypper yet"
-        return fail(expected, told, "zypper install cuda-toolkit-X-Y by hand, and cuda_toolkit out of the spec")
+        names = " ".join(f"cuda-toolkit-{version.replace('.', '-')}" for version in block.versions) or "cuda-toolkit"
+        return fail(expected, told, f"zypper install {names} by hand, and cuda_toolkit out of the spec")
     decision = decide(block, there(ctx.host, ctx.facts))
     if url := coming(ctx, decision):
         return repositories_checks.later(f"CUDA toolkit: {expected}", url)

@@ -10,7 +10,6 @@ from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
 from gpuprov.capabilities.dcgm.fragment import Dcgm, installed, mine
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import gpus
-from gpuprov.probe import dcgm, systemd
 from gpuprov.shared.followers import LIBRARY_FILES
 
 HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
@@ -48,13 +47,12 @@ RestartSec=5
 
 
 def daemons(ctx: Ctx) -> Iterator[dict[str, Any]]:
-    """As the module gpuprov_unit takes them, the host engine first. `there`: check mode has a unit to look at."""
+    """As the module gpuprov_unit takes them, the host engine first."""
     yield {
         "name": catalogue.UNIT,
         "files": [catalogue.PROGRAM, _folder(ENGINE), *LIBRARY_FILES],
         "ask": ["dcgmi", "discovery", "--host", catalogue.reached_at(ctx.fragment.listen), "-l"],
         "way_out": WAY_OUT.format(catalogue.UNIT),
-        "there": ctx.facts.get(dcgm.UNITS).get(catalogue.UNIT, systemd.MISSING).load == "loaded",
     }
     if ctx.fragment.exporter:
         yield {
@@ -62,7 +60,6 @@ def daemons(ctx: Ctx) -> Iterator[dict[str, Any]]:
             "files": [catalogue.EXPORTER_PROGRAM, _folder(EXPORTER)],
             "ask": [],
             "way_out": WAY_OUT.format(catalogue.EXPORTER_UNIT),
-            "there": catalogue.EXPORTER in installed(ctx.facts),
         }
 
 
@@ -91,7 +88,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """`install`, `remove`, `hold`, `release`: packages. `files`: text by path; `absent`: files that should not be there. `daemons`:
-    what runs, in this order. `old_unit`: the deprecated unit of line 3, which conflicts with the host engine's. `later`: what the
+    what runs, in this order. `old_units`: the deprecated one of line 3, which conflicts with the host engine's. `later`: what the
     packages wait for; none are named until then."""
     decision, files = decided(ctx), settings(ctx.fragment)
     return {
@@ -100,12 +97,12 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "files": files,
         "absent": [] if ENGINE in files else [ENGINE],
         "daemons": list(daemons(ctx)),
-        "old_unit": catalogue.OLD_UNIT if decision.line == "3" else "",
+        "old_units": [catalogue.OLD_UNIT] if decision.line == "3" else [],
     }
 
 
 DESIRED = Desired(
-    (*PROBES, dcgm.UNITS),
+    PROBES,
     make,
     reads=("nvidia_driver_version", "nvidia_driver_source", "nvidia_driver_repository"),
     facts=lambda host: gpus.those(host.gpu.model if host.gpu else ""),

@@ -68,7 +68,13 @@ def driver(ctx: Ctx) -> Outcome:
     return ok(f"branch {branch}" if branch else "the driver that nvidia_driver installs")
 
 
-@check("dcgm.resolvable", *PROBES, moment="preflight", evidence="apt-cache madison datacenter-gpu-manager-4-core")
+@check(
+    "dcgm.resolvable",
+    *PROBES,
+    moment="preflight",
+    evidence="apt-cache madison datacenter-gpu-manager-4-core; dnf -C repoquery --showduplicates 'datacenter-gpu-manager*'; "
+    "zypper --no-refresh search -s 'datacenter-gpu-manager*'",
+)
 def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have all of DCGM's packages in one version, the one asked for, and an exporter for it."""
     decision, there = decided(ctx), installed(ctx.facts)

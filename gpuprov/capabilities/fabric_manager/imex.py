@@ -71,9 +71,8 @@ def version(ctx: Ctx) -> Outcome:
         return fail(expected, f"{mine.name} {mine.version}", APPLY, changes=[change])
     if program != driver:
         told = f"{catalogue.IMEX_PROGRAM} says {program or 'nothing'}"
-        return fail(
-            expected, told, f"dpkg -S {catalogue.IMEX_PROGRAM}, or rpm -qf; another installation's program lies there"
-        )
+        owner = words(ctx.facts.get(system.OS_RELEASE)).owner
+        return fail(expected, told, f"{owner} {catalogue.IMEX_PROGRAM}; another installation's program lies there")
     return ok(f"{mine.name} {mine.version}", expected)
 
 

@@ -15,19 +15,20 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     package,
     rules,
 )
-from gpuprov.probe import fabric, pci
+from gpuprov.probe import fabric, pci, system
+from gpuprov.probe.family import words
 from gpuprov.shared import resolve
 from gpuprov.shared.followers import LIBRARIES
 
 Ctx = Context[FabricManager]
-WHOLE = "fix the package database, then gpuprov apply"
 
 
 @check(
     "fabric_manager.query_library",
     *(*DRIVER_PROBES, pci.NVIDIA_FUNCTIONS, fabric.PACKAGES, fabric.LIBRARIES),
     fields=("query_library",),
-    evidence="ldconfig -p | grep -E 'nscq|nvsdm'; dpkg -l 'libnvidia-nscq*' 'libnvsdm*'; cat /proc/driver/nvidia/version",
+    evidence="ldconfig -p | grep -E 'nscq|nvsdm'; dpkg -l 'libnvidia-nscq*' 'libnvsdm*'; rpm -qa 'libnvidia-nscq*' 'libnvsdm*'; "
+    "cat /proc/driver/nvidia/version",
 )
 def query_library(ctx: Ctx) -> Outcome:
     """The library that DCGM reads this board's NVSwitches by is installed in the driver's version, and the dynamic linker finds that
@@ -38,16 +39,16 @@ def query_library(ctx: Ctx) -> Outcome:
     name, driver = LIBRARIES[part], driver_version(ctx.facts)
     expected = f"{name} {driver}"
     if not driver:
-        return fail(
-            f"{name} of the driver's version", "no driver is installed or loaded", "see nvidia_driver.installed"
-        )
+        return fail(f"{name} of the driver's version", "no driver is installed or loaded", "see nvidia_driver.packages")
     mine = package(ctx.facts, part)
     if mine is None:
         wanted = next(iter(resolve.fitting(rules(ctx.facts, part), driver)), name)
         change = Change(kind="package", name=wanted, after=driver)
         return fail(expected, f"no {name}: dcgmi discovery -l shows 0 NvSwitches", "gpuprov apply", changes=[change])
     if not mine.whole:
-        return fail(expected, f"{mine.name} is not whole", WHOLE)
+        return fail(
+            expected, f"{mine.name} is not whole", f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply"
+        )
     if resolve.upstream(mine.version) != driver:
         change = Change(kind="package", name=mine.name, before=mine.version, after=driver)
         hint = 'gpuprov apply; gpuprov explain "NvSwitch version mismatch"'
@@ -59,7 +60,8 @@ def query_library(ctx: Ctx) -> Outcome:
         )
     first = found[0]
     if first.version and first.version != driver:
-        hint = f"another installation's library lies before the package's: dpkg -S {first.path}, or rpm -qf"
+        owner = words(ctx.facts.get(system.OS_RELEASE)).owner
+        hint = f"{owner} {first.path}; another installation's library lies before the package's"
         return fail(expected, f"{first.path} is of version {first.version}", hint)
     return ok(f"{mine.name} {mine.version}, {first.path}", expected)
 

@@ -59,7 +59,7 @@ def version(ctx: Ctx) -> Outcome:
         change = Change(kind="package", name=mine.name, before=mine.version, after=driver)
         return fail(expected, f"{mine.name} {mine.version}", "gpuprov apply", changes=[change])
     if program != driver:
-        hint = f"dpkg -S {catalogue.PROGRAM}, or rpm -qf; another installation's program lies there"
+        hint = f"{words(ctx.facts.get(system.OS_RELEASE)).owner} {catalogue.PROGRAM}; another installation's program lies there"
         return fail(expected, f"{catalogue.PROGRAM} says {program or 'nothing'}", hint)
     if loaded and loaded != driver:
         reason = f"the loaded driver is {loaded}, Fabric Manager and the driver's packages are {driver}"

@@ -90,7 +90,8 @@ def subnet_modules(ctx: Ctx) -> Outcome:
     "fabric_manager.resolvable",
     *PROBES,
     moment="preflight",
-    evidence="apt-cache madison 'nvidia-fabricmanager*'; dnf -C repoquery --showduplicates 'nvidia-fabric*'",
+    evidence="apt-cache madison 'nvidia-fabricmanager*'; dnf -C repoquery --showduplicates 'nvidia-fabric*'; "
+    "zypper --no-refresh search -s 'nvidia-fabric*'",
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have Fabric Manager, or nvidia-imex on a tray, in the driver's version, and what it needs beside it."""

@@ -9,6 +9,33 @@ from gpuprov.capabilities.base import Desired
 from gpuprov.capabilities.gpu_settings.boot import asks_anything
 from gpuprov.capabilities.gpu_settings.fragment import config
 from gpuprov.capabilities.gpu_settings.host import Ctx
+from gpuprov.onhost.files import PYTHON
+from gpuprov.probe.gpu_settings import CONFIG, FOLDER, UNIT
+
+PROGRAM = ("__init__.py", *(f"{name}.py" for name in ("__main__", "act", "card", "nvml", "plan", "wanted")))
+"""As a rendered project has it beside the rest of the role: gpuprov/onhost/gpu_settings."""
+TEXT = f"""# Managed by gpuprov: change the inventory, then apply again.
+# A boot, and a reload of the driver, undo power limits, clocks and compute modes:
+# https://docs.nvidia.com/deploy/nvml-api/api/group__nvmlDeviceCommands.html
+[Unit]
+Description=Power limits, clocks, compute modes and ECC modes of the NVIDIA GPUs
+ConditionPathExists={CONFIG}
+After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service
+After=gpuprov-mig.service
+Before=docker.service containerd.service crio.service podman.service podman-restart.service kubelet.service k3s.service
+Before=k3s-agent.service rke2-server.service rke2-agent.service slurmd.service
+Before=nvidia-dcgm.service dcgm.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+Environment=PYTHONPATH={FOLDER.rpartition("/")[0]}
+ExecStart={PYTHON} -B -m gpu_settings --wait 120
+TimeoutStartSec=300
+
+[Install]
+WantedBy=multi-user.target
+"""
 
 
 def only_ecc(wanted: dict[str, Any]) -> dict[str, Any]:
@@ -22,10 +49,19 @@ def only_ecc(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`all`, `per_gpu`: as the module takes them; `ecc`: likewise, before a reboot. `config`: the file's text, or nothing."""
-    wanted = config(ctx.fragment)
-    text = json.dumps(wanted, indent=4) + "\n" if asks_anything(ctx.fragment) else ""
-    return {"all": wanted["all"], "per_gpu": wanted["per_gpu"], "ecc": only_ecc(wanted), "config": text}
+    """`all`, `per_gpu`: as the module takes them; `ecc`: likewise, before a reboot. Of each boot, nothing where nothing is asked for:
+    `units` and `config`, text by path, `program`, the role's files by path; the unit, `enabled` or `disabled`."""
+    wanted, asks = config(ctx.fragment), asks_anything(ctx.fragment)
+    return {
+        "all": wanted["all"],
+        "per_gpu": wanted["per_gpu"],
+        "ecc": only_ecc(wanted),
+        "units": {f"/etc/systemd/system/{UNIT}": TEXT} if asks else {},
+        "program": {f"{FOLDER}/{name}": name for name in PROGRAM} if asks else {},
+        "config": {CONFIG: json.dumps(wanted, indent=4) + "\n"} if asks else {},
+        "enabled": [UNIT] if asks else [],
+        "disabled": [] if asks else [UNIT],
+    }
 
 
 DESIRED: Desired[Any] = Desired((), make)

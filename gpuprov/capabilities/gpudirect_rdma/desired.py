@@ -114,7 +114,7 @@ def copies(ctx: Ctx) -> dict[str, Any]:
 def make(ctx: Ctx) -> dict[str, Any]:
     """`told`: which method, and why. `rebuild`: `module`, `kernels`, and `why` in words, of modules that are built again; `dead`: why
     those that are there then cannot load. `files`: text by path; `absent`: files that should not be there. `unit`: what loads the
-    module, on (`enabled`) or `off`. `reboot`: the reason for one. `forerunner`: a unit that is to be off. `peer`: as
+    module, `enabled` or `disabled`. `reboot`: the reason for one. `forerunner`: a unit that is to be off. `peer`: as
     gpuprov_peer_memory takes it. `gdrcopy`: its packages and its service. `later`: what waits for a package source."""
     decision, state = decided(ctx), ctx.facts.get(GPUDIRECT)
     if decision.problem:
@@ -135,8 +135,8 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "files": wanted,
         "absent": [path for path in (catalogue.UNIT_FILE, catalogue.DROP_IN) if path not in wanted],
         "unit": catalogue.UNIT,
-        "enabled": bool(name),
-        "off": not name and bool(state.starts),
+        "enabled": [catalogue.UNIT] if name else [],
+        "disabled": [catalogue.UNIT] if not name and state.starts else [],
         "reboot": reboot(ctx),
         "forerunner": FORERUNNER if loads and name != "nv_peer_mem" else "",
         "peer": peer(ctx, name),

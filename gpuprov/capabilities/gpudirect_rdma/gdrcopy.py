@@ -9,7 +9,7 @@ from gpuprov.catalog import gpudirect as catalogue
 from gpuprov.probe import gdrcopy as probe
 from gpuprov.probe import system
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.family import family
+from gpuprov.probe.family import family, words
 
 NOT_ASKED = "gdrcopy is not in the spec"
 SHOWN = "dpkg -l gdrdrv-dkms libgdrapi; rpm -q gdrcopy gdrcopy-kmod; modinfo gdrdrv; ls -l /dev/gdrdrv; grep gdrdrv /proc/devices"
@@ -41,6 +41,7 @@ def wanted(ctx: Ctx) -> tuple[str, ...]:
     *(*BASE, probe.INDEX, *repositories_checks.COMING),
     fields=("gdrcopy",),
     moment="preflight",
+    evidence=f"{probe.PACKAGES.evidence}; {probe.INDEX.evidence}",
 )
 def offered(ctx: Ctx) -> Outcome:
     """gdrcopy's packages are installed, or in the host's package sources."""
@@ -71,7 +72,7 @@ def gdrcopy(ctx: Ctx) -> Outcome:
         return fail(expected, f"not installed: {' '.join(lacking)}", APPLY, changes=changes)
     broken = [name for name in wanted(ctx) if not there[name].whole]
     if broken:
-        return fail(expected, f"not whole: {' '.join(broken)}", "dpkg --configure -a, or dnf reinstall")
+        return fail(expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
     if ctx.facts.get(system.CONTAINER):
         return ok(f"{' '.join(wanted(ctx))}; a container has the modules and devices of its machine", expected)
     service = known(ctx.facts).service
@@ -110,7 +111,7 @@ def gdrcopy_boot(ctx: Ctx) -> Outcome:
     if bare or not state.kernels:
         told = f"none for {', '.join(bare)}" if bare else "no kernel found"
         there = all(name in ctx.facts.get(probe.PACKAGES) for name in own.packages)
-        hint = "dkms status gdrdrv; dkms install gdrdrv/VERSION -k KERNEL" if there else APPLY
+        hint = f"dkms status gdrdrv; dkms autoinstall -k {bare[0]}" if there and bare else APPLY
         return fail("gdrdrv for every kernel", told, hint)
     if state.service != own.service or not state.enabled:
         before = "not enabled" if state.service else "not there"

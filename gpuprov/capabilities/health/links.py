@@ -11,14 +11,14 @@ from gpuprov.capabilities.health.log import moment, readable, span
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpu_health import GPU_HEALTH
 from gpuprov.probe.health_links import NVLINK_ERRORS, PORT_ERRORS
-from gpuprov.probe.kernel_log import KERNEL_LOG, Line
+from gpuprov.probe.kernel_log import DEVICE, KERNEL_LOG, Line
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
-UNCORRECTED = r"PCIe Bus Error: severity=Uncorrect|AER: (Multiple )?Uncorrect"
-CORRECTED = r"PCIe Bus Error: severity=Corrected"
-RDMA_POWER = r"Detected insufficient power on the PCIe slot"
-RDMA_HEAT = r"Port module event.*High Temperature"
-RDMA_REGISTERS = r"mlx5_cmd_out_err.*ACCESS_REG.*failed"
+UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect)"
+CORRECTED = rf"{DEVICE}(AER: )?PCIe Bus Error: severity=Corrected"
+RDMA_POWER = rf"{DEVICE}.*Detected insufficient power on the PCIe slot"
+RDMA_HEAT = rf"{DEVICE}.*Port module event.*High Temperature"
+RDMA_REGISTERS = rf"{DEVICE}.*mlx5_cmd_out_err.*ACCESS_REG.*failed"
 """Of mlx5_core; the last is told only: firmware that manages a port itself refuses the driver its registers."""
 
 

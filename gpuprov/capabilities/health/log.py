@@ -21,7 +21,7 @@ NVLINK5 = range(144, 151)
 """Xids whose lines say Fatal or Nonfatal themselves; of the latter NVIDIA asks for nothing, and Xid 154 says it where it does."""
 
 
-ENDED = r"segfault at .* in libnccl|Out of memory: Kill|oom-kill:"
+ENDED = r".{1,15}\[\d+\]: segfault at .* in libnccl|(Memory cgroup out|Out) of memory: Kill|oom-kill:"
 """Programs that ended by a crash in NCCL, or because memory ran out."""
 
 
@@ -66,7 +66,7 @@ def judge(event: Event) -> Judged:
         if wanted:
             return Judged(event, wanted.action, wanted.words)
         return Judged(event, "none", "the driver's word for what it needs is not known", named=False)
-    if event.number in NVLINK5 and re.search(r"\bNonfatal\b", event.text):
+    if event.number in NVLINK5 and re.search(r"\bNonfatal\b", event.text) and not re.search(r"\bFatal\b", event.text):
         return Judged(event, "none", "nothing is to be done")
     known = catalogue.find_xid(event.number)
     found = catalogue.resolution(known.nvidia) if known else None
@@ -141,7 +141,7 @@ def programs(ctx: Ctx) -> Outcome:
     log = readable(ctx)
     found = [one for one in standing(log, ctx.fragment.ignored_xids) if one.action == "restart"]
     expected = "no program ended by its GPU, in NCCL or for want of memory"
-    ended = log.matching(ENDED)
+    ended = log.crashes(ENDED)
     said = f'{len(ended)} ended otherwise, last {moment(ended[-1].at)}: "{ended[-1].text[:120]}"' if ended else ""
     told = "; ".join(filter(None, (listed(found), said)))
     if not told:

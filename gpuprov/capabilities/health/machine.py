@@ -10,8 +10,8 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.hardware import HARDWARE
 from gpuprov.probe.kernel_log import KERNEL_LOG
 
-KERNEL = r"Kernel panic|BUG: |Oops: |soft lockup"
-READ_ONLY = r"Remounting filesystem read-only"
+KERNEL = r"Kernel panic - |(Internal error: |watchdog: )?(BUG|Oops): "
+READ_ONLY = r"[A-Za-z0-9-]+ \([^)]*\): Remounting filesystem read-only"
 
 
 @check("health.cpus", HARDWARE, fields=("sockets", "cores"), evidence="lscpu")

@@ -102,8 +102,8 @@ def missing(ctx: Ctx) -> list[str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`disabled`: a unit that is not wanted; `files`, `absent`: text by path, and files that should not be there. `program`: where the
-    governor's program goes, empty without one. `reboot`: why one is needed. The rest are options of the role's modules."""
+    """`disabled`: a unit that is not wanted; `files`, `absent`: text by path, and files that should not be there. `program`: by its
+    path the role's file that sets the governor. `reboot`: why one is needed. The rest are options of the role's modules."""
     kernel, container = ctx.fragment, bool(ctx.facts.get(system.CONTAINER))
     debian = family(ctx.facts.get(system.OS_RELEASE)) == "debian"
     state = ctx.facts.get(cpu.FREQUENCY)
@@ -115,8 +115,10 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "absent": [path for path in FILES if path not in files],
         "unit": {"name": UNIT, "wanted": governs},
         "disabled": [UNIT] if not governs and state.load != "not-found" else [],
-        "program": GOVERNOR if governs else "",
-        "differs": [one.name for one in state.policies if one.governor != kernel.cpu_governor] if governs else [],
+        "program": {GOVERNOR: "governor.sh"} if governs else {},
+        "differs": " ".join(one.name for one in state.policies if one.governor != kernel.cpu_governor)
+        if governs
+        else "",
         "command_line": words(kernel),
         "entries": "update-grub" if debian else "grub2",
         "reboot": f"the running kernel was started without {' '.join(without)}" if without else "",

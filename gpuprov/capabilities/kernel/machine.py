@@ -55,6 +55,7 @@ def hugepages(ctx: Ctx) -> Outcome:
     "kernel.governor",
     *(cpu.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
     fields=("cpu_governor",),
+    evidence=cpu.FREQUENCY.evidence,
 )
 def governor(ctx: Ctx) -> Outcome:
     """Every CPU has the frequency governor that is asked for."""

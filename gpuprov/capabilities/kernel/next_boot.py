@@ -36,6 +36,7 @@ def command_line(ctx: Context[Kernel]) -> Outcome:
     *(boot.BOOT_ENTRIES, system.CONTAINER, system.OS_RELEASE),
     fields=("command_line",),
     moment="next-boot",
+    evidence=boot.BOOT_ENTRIES.evidence,
 )
 def boot_entries(ctx: Context[Kernel]) -> Outcome:
     """Every entry of the bootloader (rescue entries aside) carries every wanted parameter."""
@@ -60,6 +61,7 @@ def boot_entries(ctx: Context[Kernel]) -> Outcome:
     *(initramfs.INITRAMFS, modules.KERNELS, system.OS_RELEASE),
     moment="next-boot",
     fields=("blacklist", "module_options"),
+    evidence=initramfs.INITRAMFS.evidence,
 )
 def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     """The initramfs of every installed kernel holds gpuprov's modprobe.d file, in its present state."""

@@ -88,6 +88,7 @@ def hugepage_sizes(ctx: Ctx) -> Outcome:
     *(cpu.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
     fields=("cpu_governor",),
     moment="preflight",
+    evidence="head -v /sys/devices/system/cpu/cpufreq/policy*/scaling_available_governors; systemd-detect-virt",
 )
 def governor_offered(ctx: Ctx) -> Outcome:
     """The frequency driver has the governor; a virtual machine and a container have no say in the frequency."""

@@ -100,7 +100,7 @@ def offered(block: Kubernetes, gpus: list[fit.Seen]) -> dict[str, int]:
     "kubernetes.allocatable",
     *(*GPUS, kubernetes.NODE),
     fields=("device_plugin", "hami"),
-    evidence="kubectl get node NAME -o jsonpath={.status.allocatable}; nvidia-smi -L",
+    evidence="kubectl get nodes -o custom-columns=NAME:.metadata.name,ALLOCATABLE:.status.allocatable; nvidia-smi -L",
 )
 def allocatable(ctx: Ctx) -> Outcome:
     """The cluster may give out as many GPUs, MIG devices and shares as the host's GPUs and the spec come to."""
@@ -142,7 +142,7 @@ def shown(resources: dict[str, int]) -> str:
     "kubernetes.labels",
     kubernetes.NODE,
     fields=("labels", "label_node", "node"),
-    evidence="kubectl get node NAME --show-labels",
+    evidence="kubectl get nodes --show-labels",
 )
 def labels(ctx: Ctx) -> Outcome:
     """The node in the cluster is this host, and has the labels by which the charts' pods find it, and none of another strategy's."""

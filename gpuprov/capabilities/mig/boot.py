@@ -26,6 +26,7 @@ WAITING = (
     *(mig.BOOT, mig.STATE),
     fields=("mode", "layout", "config_file", "selected"),
     moment="next-boot",
+    evidence=mig.BOOT.evidence,
 )
 def boot(ctx: Ctx) -> Outcome:
     """A unit whose last run did not fail brings back what the spec says at boot, before containers, kubelet and DCGM start."""

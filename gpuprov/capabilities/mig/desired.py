@@ -76,18 +76,20 @@ def stopped(spec: HostSpec, ending: list[str]) -> list[str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`wanted`: what the program is told; `files`, `units`: text by path; `program`: its files, in `folder`.
+    """`wanted`: what the program is told; `files`, `units`: text by path; `program`: by path the role's files.
 
     `steps`: what it would do. `later`: why nobody can say what the GPUs are; `waits`: the driver comes with a boot. `problem`: why it
     cannot be. `resets`: a mode changes by a reset; `drain`: something that must go is in use. `stop`: services that are stopped for
-    it, unless all are for a reset; `watching`: who will not see it. `may_reset`: a GPU can be reset from here.
+    it, unless all are for a reset; `watching`: who will not see it. `may_reset`: a GPU can be reset from here. `leave`: services
+    whose own role starts them again; `cdi`: where containers find the new devices, if anywhere.
     """
     state, contained = ctx.facts.get(mig.STATE), bool(ctx.facts.get(system.CONTAINER))
     made: dict[str, Any] = {
         "wanted": asked(ctx.fragment),
         "services": host.services(ctx.host),
-        "folder": FOLDER,
-        "program": list(PROGRAM),
+        "program": {f"{FOLDER}/{name}": name for name in PROGRAM},
+        "leave": ["gpuprov-mps@*.service"] if ctx.applies("mps") else [],
+        "cdi": getattr(ctx.host.capabilities.get("container_toolkit"), "cdi_directory", ""),
         "unit": mig.UNIT,
         "files": {f"{FOLDER}/models.json": json.dumps(gpus.models_by_nvml_id()) + "\n"},
         "units": {f"/etc/systemd/system/{mig.UNIT}": unit(ctx.host)},
@@ -130,4 +132,6 @@ def facts(spec: HostSpec) -> object:
     return [models, host.services(spec)]
 
 
-DESIRED: Desired[Any] = Desired((*HOST_STATE, REBOOT_REASONS), make, facts=facts)
+DESIRED: Desired[Any] = Desired(
+    (*HOST_STATE, REBOOT_REASONS), make, reads=("container_toolkit_cdi_directory",), facts=facts
+)

@@ -75,7 +75,7 @@ def modules_built(ctx: Ctx) -> Outcome:
         if kernel.nvidia != wanted
     ]
     if wrong:
-        hint = f"{repair(ctx)}dkms status; the log of a failed build is /var/lib/dkms/NAME/VERSION/build/make.log"
+        hint = f"{repair(ctx)}dkms status; ls /var/lib/dkms/*/*/build/make.log lists the logs of failed builds"
         if ctx.fragment.build == "precompiled":
             hint = "gpuprov apply, where precompiled modules of that kernel are offered; else remove the kernel"
         return fail(f"{wanted} for every kernel", "; ".join(wrong), hint)

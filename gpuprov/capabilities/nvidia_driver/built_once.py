@@ -39,6 +39,7 @@ def build_family(ctx: Ctx) -> Outcome:
     *(*BASE_PROBES, PREBUILT, modules.KERNELS),
     fields=("build_host",),
     moment="next-boot",
+    evidence=PREBUILT.evidence,
 )
 def built_once(ctx: Ctx) -> Outcome:
     """The modules of every kernel that can boot are, byte for byte, those that the build host packed, and no kernel comes without."""

@@ -54,7 +54,9 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 
 def _undecided() -> dict[str, Any]:
-    nothing: dict[str, Any] = {key: [] for key in ("install", "remove", "before", "asserting", "installing")}
+    nothing: dict[str, Any] = {
+        key: [] for key in ("install", "remove", "before", "asserting", "elsewhere", "installing")
+    }
     return {
         "version": "",
         "branch": "",
@@ -73,7 +75,8 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     module, kernels, reasons = next(iter(mine), ""), deciding.kernels(ctx), deciding.reload_reasons(ctx, decision)
     signs = bool(driver.signing.key_file) and not served(ctx.host, driver)
     return {
-        "asserting": steps.asserting(ctx, moves),
+        "asserting": (asserted := steps.asserting(ctx, moves)),
+        "elsewhere": [one for one in asserted if one != "transaction"],
         "installing": (taken := steps.installing(ctx, decision, moves)),
         "stages": steps.stages(taken),
         "version": decision.version,
@@ -84,7 +87,7 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "module_file": names.modules.get(decision.flavour, "nvidia"),
         "installed": transaction.installed(ctx).get(module, ""),
         "kernels": [one.release for one in kernels],
-        "spare": deciding.spare(ctx),
+        "spare": _without_headers(deciding.spare(ctx)),
         "before": list(moves.before),
         "install": list(moves.install),
         "remove": list(moves.remove),
@@ -108,6 +111,7 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         "loads": bool(pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))) and not facts.get(system.CONTAINER),
         "contained": bool(facts.get(system.CONTAINER)),
         "signing": {
+            "folder": KEY_FILE.rpartition("/")[0],
             "serial": certificates.of_file(driver.signing.certificate_file).get("serial", "") if signs else "",
             "key_file": KEY_FILE,
             "certificate_file": CERTIFICATE_FILE,
@@ -116,6 +120,13 @@ def _decided(ctx: Ctx, decision: Decision) -> dict[str, Any]:
         },
         "runfile": _runfile(ctx, decision, [one.release for one in kernels]),
     }
+
+
+def _without_headers(spare: list[str]) -> str:
+    """What to say of old kernels that nothing is built for; empty without any."""
+    said = f"no headers are offered for {', '.join(spare)}, which neither runs nor is started next: it gets no driver"
+    way = "remove that kernel, or install its headers from the distribution's archive of old packages"
+    return f"{said}. Fix: {way}" if spare else ""
 
 
 def _sums(facts: Facts) -> str:
@@ -134,7 +145,7 @@ def _reason(ctx: Ctx, decision: Decision) -> str:
 
 def _runfile(ctx: Ctx, decision: Decision, kernels: list[str]) -> dict[str, Any]:
     """`options` of NVIDIA's installer (https://github.com/NVIDIA/nvidia-installer/blob/main/option_table.h), by the first version that
-    has them; `place`: where its file lies on the host."""
+    has them; `place`: where its file, which comes from `of`, lies on the host."""
     driver = ctx.fragment
     if driver.source != "runfile":
         return {}
@@ -159,6 +170,7 @@ def _runfile(ctx: Ctx, decision: Decision, kernels: list[str]) -> dict[str, Any]
     named = {"url": driver.runfile.url, "file": driver.runfile.file}
     record = json.dumps({**named, "sha256": sha256, "version": driver.version})
     return {
+        "of": driver.runfile.url or driver.runfile.file,
         "wanted": deciding.installs_runfile(ctx, decision),
         "options": options,
         "place": f"{PLACE}/NVIDIA-Linux-{driver.version}-{sha256[:12]}.run",

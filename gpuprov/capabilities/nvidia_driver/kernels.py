@@ -50,7 +50,7 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     *(*BASE_PROBES, modules.KERNELS, system.PLATFORM, DKMS_LOGS),
     fields=(FIELD,),
     moment="next-boot",
-    evidence="ls /boot/vmlinuz-*; grub-editenv list; grubby --default-kernel; dkms status; apt-mark showhold",
+    evidence="ls /boot/vmlinuz-*; grubby --default-kernel; dkms status; apt-mark showhold; dnf versionlock list; zypper locks",
 )
 def of_next_boot(ctx: Ctx) -> Outcome:
     """The kernel of the next boot has the driver's modules, and a new one comes only as the policy has it."""
@@ -102,11 +102,8 @@ def _hint(ctx: Ctx, kernel: KernelModules, running: str) -> str:
     others = [one for one in built_here(ctx.fragment, ctx.facts) if one.bootable and one is not kernel]
     able = sorted((one.release for one in others if one.nvidia and not one.alien), key=package_lists.rpm_order)
     back = running if running in able else next(reversed(able), "")
-    stay = (
-        f"; until then do not reboot, or have {back} start: grub-reboot, grubby --set-default /boot/vmlinuz-{back}"
-        if back
-        else ""
-    )
+    start = words(ctx.facts.get(system.OS_RELEASE)).start_kernel.format(back)
+    stay = f"; until then do not reboot, or have {back} start: {start}" if back else ""
     return f"{repair(ctx)}gpuprov apply, which builds for every kernel{stay}"
 
 
@@ -132,7 +129,7 @@ def holdable(ctx: Ctx) -> Outcome:
     if coming(ctx.facts) is None:
         return not_asked("no kernel can boot here")
     if not images(ctx.facts):
-        hint = "kernel_upgrades: alert, and hold the kernel by hand (zypper addlock kernel-default)"
+        hint = f"kernel_upgrades: alert, and hold the kernel by hand ({words(ctx.facts.get(system.OS_RELEASE)).hold})"
         return fail("packages of kernels that can be held", "none that gpuprov knows", hint)
     return ok(" ".join(sorted(images(ctx.facts))))
 

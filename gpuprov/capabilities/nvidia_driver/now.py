@@ -127,6 +127,7 @@ def loaded(ctx: Ctx) -> Outcome:
     "nvidia_driver.user_space",
     *(*BASE_PROBES, nvidia.LIBRARIES, nvidia.SMI, nvidia.DRIVER, system.CONTAINER),
     fields=("version",),
+    evidence="nvidia-smi; cat /proc/driver/nvidia/version; ldconfig -p | grep -E 'libcuda|libnvidia-ml'",
 )
 def user_space(ctx: Ctx) -> Outcome:
     """The libraries that programs load are of the packages' version, and nvidia-smi gets an answer where there is a GPU."""
@@ -183,6 +184,7 @@ def _answers(ctx: Ctx, wanted: str) -> Outcome | None:
     "nvidia_driver.module_parameters",
     *(*BASE_PROBES, modules.MODPROBE, nvidia.PARAMETERS, system.CONTAINER),
     fields=("module_parameters",),
+    evidence="modprobe -c | grep '^options nvidia'; cat /proc/driver/nvidia/params",
 )
 def module_parameters(ctx: Ctx) -> Outcome:
     """Each parameter is configured for the module that loads, and the loaded module took it."""

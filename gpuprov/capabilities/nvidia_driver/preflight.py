@@ -48,7 +48,7 @@ DECISION_PROBES = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *repositor
     *TRANSACTION,
     fields=("version", "kernel_modules", "cuda", "build"),
     moment="preflight",
-    evidence="apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; dpkg -l '*nvidia*'",
+    evidence=INDEX.evidence,
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """One exact version exists for which the host's repositories have every package of the set."""
@@ -68,7 +68,8 @@ def resolvable(ctx: Ctx) -> Outcome:
             also = "" if names.modules["open"] == "nvidia" else ", enables non-free"
             return skip(f"the host's package lists have no driver yet: apply fetches them{also}, and resolves then")
     if decision.problem:
-        return fail(wanted, decision.problem, decision.hint)
+        fetch = words(ctx.facts.get(system.OS_RELEASE)).fetch
+        return fail(wanted, decision.problem, decision.hint.replace("fetch the package lists", fetch))
     refused = refusals(ctx.facts, decision)
     if refused:
         return fail(wanted, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
@@ -142,7 +143,7 @@ def leftovers(ctx: Ctx) -> Outcome:
     *(*TRANSACTION, RUNFILE),
     fields=("build",),
     moment="preflight",
-    evidence="ls /boot /lib/modules; apt-cache policy dkms; dnf info dkms",
+    evidence="ls /boot /lib/modules; apt-cache policy dkms; dnf info dkms; zypper info dkms",
 )
 def build_tools(ctx: Ctx) -> Outcome:
     """There is a kernel to put modules in place for, and DKMS and compilers are there or offered, where they build them."""
@@ -183,7 +184,7 @@ def holdable(ctx: Ctx) -> Outcome:
     return not_asked("no setting switches its locks off")
 
 
-@check("nvidia_driver.space", *DECISION_PROBES, system.SPACE, moment="preflight")
+@check("nvidia_driver.space", *DECISION_PROBES, system.SPACE, moment="preflight", evidence=system.SPACE.evidence)
 def space(ctx: Ctx) -> Outcome:
     """/var has room for the packages and a DKMS build, if there is anything to install."""
     decision = decided(ctx)
@@ -203,6 +204,7 @@ def space(ctx: Ctx) -> Outcome:
     "nvidia_driver.clients",
     *(*DECISION_PROBES, nvidia.CLIENTS, nvidia.DRIVER, nvidia.PARAMETERS, system.CONTAINER, RUNFILE),
     moment="preflight",
+    evidence=nvidia.CLIENTS.evidence,
 )
 def clients(ctx: Ctx) -> Outcome:
     """No user's process holds a GPU while its driver would leave the kernel; services are stopped and started again."""

@@ -20,6 +20,7 @@ KEY_STATE = "root 600"
     *(house.SECURE_BOOT, house.DKMS_KEY_ENROLLED, ENROLLED, system.CONTAINER, system.OS_RELEASE),
     fields=("signing",),
     moment="preflight",
+    evidence="mokutil --sb-state; mokutil --list-enrolled; grep mok_certificate /etc/dkms/framework.conf",
 )
 def secure_boot(ctx: Ctx) -> Outcome:
     """With Secure Boot on, modules built on the host load only if the certificate that signs them is enrolled."""
@@ -67,7 +68,7 @@ def _signed_elsewhere(ctx: Ctx) -> Outcome:
     *(system.OS_RELEASE, PACKAGES, INDEX),
     fields=("signing",),
     moment="preflight",
-    evidence="dkms --version; apt-cache policy dkms; dnf info dkms",
+    evidence="dkms --version; apt-cache policy dkms; dnf info dkms; zypper info dkms",
 )
 def signing_tool(ctx: Ctx) -> Outcome:
     """DKMS can be told the site's key: it reads drop-ins of its settings since 3.0.4."""
@@ -91,6 +92,7 @@ def signing_tool(ctx: Ctx) -> Outcome:
     *(MODULE_SIGNING, modules.KERNELS, NEXT_BOOT, system.OS_RELEASE),
     fields=("signing",),
     moment="next-boot",
+    evidence="modinfo nvidia | grep -E '^(signer|sig_key)'; cat /etc/dkms/framework.conf.d/*.conf",
 )
 def signed(ctx: Ctx) -> Outcome:
     """The modules of every kernel that can boot are signed with the site's key, and so will DKMS sign those of the next one."""

@@ -67,11 +67,13 @@ AFTER = frozenset(("pack", "prebuilt", "forget_kernels", "leave", "unload"))
 
 
 def stages(steps: Iterable[str]) -> dict[str, Any]:
-    """The steps before the driver is put in place and those after it; `of`: what it is put in place from, here, if it is. A build host
-    packs before another host takes it, since both do so in the last stage."""
+    """The steps before the driver is put in place, and those after it. `key`: the step that settles the site's key, if one does. `of`:
+    what the driver is put in place from, here, if it is. A build host packs before another host takes it, since both do so last."""
     each = list(steps)
     of = next((name for name in ("precompiled", "dkms") if name in each), "runfile" if "registered" in each else "")
-    return {"before": [one for one in each if one in BEFORE], "of": of, "after": [one for one in each if one in AFTER]}
+    key = next((name for name in ("key", "no_key") if name in each), "")
+    before, after = ([one for one in each if one in part] for part in (BEFORE, AFTER))
+    return {"before": before, "key": key, "of": of, "after": after}
 
 
 def _those(*steps: tuple[str, object]) -> list[str]:

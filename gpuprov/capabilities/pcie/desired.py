@@ -67,8 +67,8 @@ def differs(ctx: Ctx) -> str:
 def make(ctx: Ctx) -> dict[str, Any]:
     """`packages` to install; `files`, `units`, `programs`: text by path; `absent`: files that should not be there.
 
-    `unit` is on and has run, `off` is off (each empty where there is none); `differs`: what the unit has to set. `balancer`: what to
-    start anew. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a reboot."""
+    `program`: by its path the role's file. `unit` is on and has run, those in `off` are off; `differs`: what the unit has to set.
+    `balancer`: what to start anew. `masks`: the command that gives rdma_topo's masks to GRUB; `reason`: why they need a reboot."""
     block, state = ctx.fragment, ctx.facts.get(PCIE)
     asked = lines(block)
     files, units, programs = {}, {}, {}
@@ -85,13 +85,13 @@ def make(ctx: Ctx) -> dict[str, Any]:
     started = state.topo_status == 0 or state.topo_started
     return {
         "packages": ["pciutils"] if registers(block) and not state.setpci else [],
-        "program": catalogue.PROGRAM if asked else "",
+        "program": {catalogue.PROGRAM: "pcie.py"} if asked else {},
         "programs": programs,
         "files": files,
         "units": units,
         "absent": [path for path in (UNIT_FILE, catalogue.CONFIG, catalogue.DROP_IN) if path not in {**files, **units}],
         "unit": catalogue.UNIT if asked else "",
-        "off": "" if asked or state.load == "not-found" else catalogue.UNIT,
+        "off": [] if asked or state.load == "not-found" else [catalogue.UNIT],
         "differs": differs(ctx) if asked else "",
         "balancer": "irqbalance.service"
         if state.balancer and (catalogue.POLICY in state.irqbalance) != balanced

@@ -63,7 +63,7 @@ def by_daemon(ctx: Ctx) -> bool:
     *PROBES,
     fields=("mode",),
     moment="preflight",
-    evidence=f"systemctl cat {DAEMON}; apt-cache policy {persistence.PACKAGE}",
+    evidence=persistence.PERSISTENCED.evidence,
 )
 def offered(ctx: Ctx) -> Outcome:
     """The host has nvidia-persistenced, or gets it, where the spec wants the daemon."""

@@ -12,19 +12,13 @@ Before=k3s.service k3s-agent.service rke2-server.service rke2-agent.service
 UNITS = "/etc/systemd/system"
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
-    """A program of the role: its file there, and where it lies on the host."""
-
-    source: str
-    path: str
-
-
 class AtBoot(msgspec.Struct, frozen=True, kw_only=True):
-    """`files`: text by path, the unit's own among them. `differs`: what is not as asked for now, in words; empty if nothing differs.
-    `speaks`: the name that the program puts before what it says; `way_out`: what to do where the unit fails."""
+    """`program`: by its path on the host the role's file. `files`: text by path, the unit's own among them. `differs`: what is not as
+    asked for now, in words; empty if nothing differs. `speaks`: the name that the program puts before what it says; `way_out`: what
+    to do where the unit fails."""
 
     unit: str
-    program: Program
+    program: dict[str, str]
     files: dict[str, str]
     differs: str
     speaks: str

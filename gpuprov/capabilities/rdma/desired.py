@@ -36,8 +36,8 @@ def make(ctx: Ctx) -> dict[str, Any]:
     """`later`: what waits for a package source. `fetch`: files that the spec names, as gpuprov_fetch takes them. `install`: packages,
     `of` what they are, `hint` the way out where they cannot be installed. `files`: text by path, `absent`: files that should not be
     there, `program`: one that the unit at boot runs. `unit`: what sets devices at boot, and has to set them `now`; `off`: units of
-    other fabrics. `initramfs`: images may be older than what is in modprobe.d. `ofed`, `erdma`, `efa`, `opensm`, `limits`, `nccl`: see
-    there."""
+    other fabrics. `initramfs`: images may be older than what is in modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk:
+    `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
     parts = [(part.at_boot(ctx), part.left(ctx)) for part in PARTS]
     asked = next((one for one, _ in parts if one), None)
     gone = [left for one, left in parts if not one]
@@ -51,9 +51,10 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "ofed": ofed.wanted(ctx, ofed.decided(ctx)),
         "erdma": erdma.software(ctx, erdma_decision.decide(ctx.fragment, ctx.facts)),
         "efa": efa.software(ctx),
+        "efa_loads": ctx.fragment.fabric == "efa",
         "files": files,
         "absent": absent,
-        "program": asked.program if asked else None,
+        "program": asked.program if asked else {},
         "unit": asked,
         "now": "observed" if ofed.waits(ctx) else "ran",
         "off": [left.unit for left in gone if left.there],

@@ -136,11 +136,18 @@ def _complaint(device: RdmaDevice, port: RdmaPort) -> tuple[str, str] | None:
             "the subnet manager has not finished with this port: its log; ibdiagnet",
         )
     if port.physical == "Disabled":
-        return shown, f"ibportstate -D 0 {port.number} enable" if infiniband else "ip link set NETDEV up"
+        return shown, f"ibportstate -D 0 {port.number} enable" if infiniband else up(device)
     if not infiniband:
-        names = " ".join(device.netdevs) or "NETDEV"
-        return f"{shown}, network interface {names}", f"ip link set {names} up; ethtool {names}: link detected"
-    return shown, "the cable, and the switch's port: ibstat, mlxlink -d DEVICE"
+        names = " ".join(device.netdevs) or "none"
+        return f"{shown}, network interface {names}", f"{up(device)}; ethtool {names}: link detected"
+    return shown, f"the cable, and the switch's port: ibstat, mlxlink -d {device.address or device.name}"
+
+
+def up(device: RdmaDevice) -> str:
+    """The command that brings the interfaces of a device up, or what stands in its way."""
+    if not device.netdevs:
+        return f"see why {device.name} has no network interface: rdma link"
+    return "; ".join(f"ip link set {name} up" for name in device.netdevs)
 
 
 CHECKS = (devices, ports, rate)

@@ -36,14 +36,15 @@ def files(ctx: Ctx) -> dict[str, str]:
 
 
 def wanted(ctx: Ctx) -> dict[str, Any]:
-    """opensm's `unit`; `here`: it runs on this host; `differs`: it does not, in words; `off`: it is there, and may not run here."""
+    """opensm's `unit`; `here`: it runs on this host; `differs`: it does not, in words; `off`: it too, where it is there and may
+    not run here."""
     asked, host = ctx.fragment.opensm, ctx.facts.get(HOST)
     mine = ctx.fragment.fabric == "infiniband" and bool(asked.hosts or asked.elsewhere)
     return {
         "unit": OPENSM_UNIT,
         "here": managed(ctx),
         "differs": "" if host.managers else "opensm: no process -> one for each port",
-        "off": mine and not managed(ctx) and host.opensm.load == "loaded",
+        "off": [OPENSM_UNIT] if mine and not managed(ctx) and host.opensm.load == "loaded" else [],
         "ask": ["sh", "-c", "cat /proc/[0-9]*/comm 2>/dev/null | grep -x opensm"],
     }
 

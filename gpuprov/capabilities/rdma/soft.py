@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, Program, configuration
+from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.probe.base import Facts
@@ -109,7 +109,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     about = f"DRIVER INTERFACE; an interface is a name, a MAC address, or {DEFAULT}: that of the default route."
     return AtBoot(
         unit=catalogue.SOFT_UNIT,
-        program=Program(source="soft.sh", path=catalogue.SOFT_PROGRAM),
+        program={catalogue.SOFT_PROGRAM: "soft.sh"},
         files={
             catalogue.SOFT_CONFIG: configuration(lines(block), about),
             f"{UNITS}/{catalogue.SOFT_UNIT}": UNIT,

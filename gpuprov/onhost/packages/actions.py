@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any, Callable, Dict, Mapping
 
+from ..files import Refused as InTheWay
+from ..files import Wanted, bring_about, differences
+from .commands import shortened
 from .judge import committed, downloaded, tried
-from .model import Manager, Pin, Refusal, Transaction
+from .model import Manager, Pin, Refusal, Refused, Transaction
 
 Asked = Mapping[str, Any]
 Answer = Dict[str, Any]
@@ -19,10 +22,24 @@ def prepare(manager: Manager, asked: Asked, check: bool) -> Answer:
 
 
 def fetch(manager: Manager, asked: Asked, check: bool) -> Answer:
-    """Have the lists of one source."""
-    if not check:
-        manager.fetch(asked["source"])
-    return _answer([])
+    """Have one source, and its lists; or nothing of it that was not there before."""
+    wanted = [Wanted(path, text) for path, text in asked["sources"].items()]
+    try:
+        changed = differences(wanted) if check else bring_about(wanted)
+    except InTheWay as error:
+        raise Refused(str(error)) from error
+    # Also where nothing changed: a run that was cut off may have left it without lists.
+    try:
+        if not check:
+            manager.fetch(asked["source"])
+    except Refused as refused:
+        bring_about([Wanted(one.path, one.before) for one in changed])
+        left = "taken away again" if changed else "left as it was"
+        raise Refused(
+            f"{asked['of'] or asked['source']}: the package lists could not be fetched, and the source was {left}: "
+            f"{shortened(str(refused), 600)}. Fix: {asked['hint']}"
+        ) from refused
+    return _answer([one.path for one in changed])
 
 
 def read(manager: Manager, asked: Asked, check: bool) -> Answer:

@@ -134,7 +134,7 @@
     row(list, "see", one.evidence || one.see, "code");
     row(list, "fix", one.fix, "text");
     const box = add(make("div", `check ${COLOURS[one.status]}`), add(make("h3"), make("span", "own", `${LETTERS[one.status]} `), one.check), list);
-    if (followers.length) box.append(table("", `and ${followers.length} that follow`, followers));
+    if (followers.length) box.append(table("", `and ${followers.length} that follow${followers.length === 1 ? "s" : ""}`, followers));
     return box;
   };
 

@@ -3,6 +3,7 @@
 //
 // .copy        copies data-copy, or the text of the code or pre beside it
 // [data-item]  is hidden while its text, with its data-words, lacks a word of the search; opened by Enter where it is a details
+// details.some is open while a search has hits in it, and hidden while it has none
 // page.search  a page that draws its own items takes the search over: (words, text) => what #hits says
 // page.open    and what Enter opens: () => nothing
 // page.close   what Esc closes before it clears the search: () => whether there was anything
@@ -40,6 +41,11 @@ page.plural = (count, word, many = `${word}s`) => `${count.toLocaleString("en")}
     for (const item of items()) {
       item.hidden = !words.every((word) => wordsOf(item).includes(word));
       if (!item.hidden) shown += 1;
+    }
+    for (const some of document.querySelectorAll("details.some")) {
+      const has = some.querySelector("[data-item]:not([hidden])") !== null;
+      some.hidden = !has;
+      some.open = has && words.length > 0;
     }
     return words.length ? `${shown} found${shown ? ", Enter opens the first" : ""}` : "";
   };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -90,14 +91,14 @@ class Activities:
         """Do a job, as a process of its own. One that an earlier worker here has begun and that lives is waited for."""
         asked = msgspec.convert(words, JobAsked)
         try:
+            place = self._files.place(asked.rollout)
             made = await self._made(asked.rollout, asked.fleet, asked.policy)
         except GpuprovError as error:
             return messages.plain(JobEnded(ends=(), message=error.message))
-        return messages.plain(await self._worked(asked, made))
+        return messages.plain(await self._worked(asked, made, place))
 
-    async def _worked(self, asked: JobAsked, made: Project) -> JobEnded:
+    async def _worked(self, asked: JobAsked, made: Project, place: Path) -> JobEnded:
         job = Job(asked.number, asked.act, asked.hosts, {*asked.hosts})
-        place = self._files.place(asked.rollout)
         words = [*self._words, "--run", asked.rollout, *made.words(asked.act)]
         worker, begun = Worker(place, asked.rollout, job, words), False
         ends: dict[str, HostEnd] = {}

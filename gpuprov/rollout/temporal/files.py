@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.report.files import refuse_anothers, state_folder, write_atomic
 from gpuprov.rollout import policy as policies
 from gpuprov.rollout import project
+from gpuprov.rollout.kept import checked_id
 from gpuprov.rollout.policy import Policy
 from gpuprov.rollout.project import Given, Project
 from gpuprov.rollout.temporal.messages import Loaded, packed, plain
@@ -21,6 +23,12 @@ from gpuprov.slices.model import Fleet
 
 AHEAD = 10 * 366 * 86400
 """Seconds for which changes of a time zone are known."""
+
+
+def _digest(text: str) -> str:
+    if not re.fullmatch("[0-9a-f]{64}", text):
+        raise GpuprovError(f"{text[:80]!r} is no digest of a file", "see who may write to the Temporal server")
+    return text
 
 
 def default_folder() -> Path:
@@ -42,13 +50,15 @@ class Files:
         self.project = lru_cache(4)(self._project)
 
     def fleet(self, digest: str) -> Path:
-        return self.folder / f"fleet-{digest}.json"
+        return self.folder / f"fleet-{_digest(digest)}.json"
 
     def policy(self, digest: str) -> Path:
-        return self.folder / f"policy-{digest}.yaml"
+        return self.folder / f"policy-{_digest(digest)}.yaml"
 
     def place(self, rollout: str) -> Path:
-        """The folder of one roll-out: what its processes said, and results."""
+        """The folder of one roll-out: what its processes said, and results. Raises GpuprovError for what is no roll-out's name: a
+        server that tells another thing leads nowhere else."""
+        checked_id(rollout)
         return self.folder / rollout
 
     def keep(self, made: Project, policy_text: bytes) -> str:

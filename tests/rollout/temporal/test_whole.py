@@ -22,6 +22,8 @@ from gpuprov.rollout import windows
 from tests.contracts.test_imports import loaded_by
 from tests.rollout.temporal import lab
 
+pytestmark = pytest.mark.install  # programs, started again and again
+
 HISTORY = Path(__file__).with_name("history.json")
 
 

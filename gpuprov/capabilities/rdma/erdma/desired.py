@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, Program, configuration
+from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, same, vendor, wanted
 from gpuprov.capabilities.rdma.fetch import Fetch
@@ -39,7 +39,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
         files[catalogue.OPTIONS] = options(wanted(ctx.fragment))
     return AtBoot(
         unit=catalogue.UNIT,
-        program=Program(source="erdma.sh", path=catalogue.PROGRAM),
+        program={catalogue.PROGRAM: "erdma.sh"},
         files=files,
         differs=", ".join(differences(ctx)),
         speaks="erdma",

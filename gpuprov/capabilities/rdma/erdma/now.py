@@ -151,7 +151,7 @@ def parameters(ctx: Ctx) -> Outcome:
     "rdma.erdma_mtu",
     ERDMA,
     fields=("erdma",),
-    evidence="rdma link; ip -br link show dev NETDEV; ip link show dev NETDEV",
+    evidence="rdma link; ip -br link",
 )
 @of_erdma
 def mtu(ctx: Ctx) -> Outcome:

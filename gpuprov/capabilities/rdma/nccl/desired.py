@@ -16,14 +16,20 @@ ABOUT = f"As a whole: lines of others would count before these or be out of date
 
 
 def wanted(ctx: Context[Rdma]) -> dict[str, Any]:
-    """`path` and `text` of the file, empty where it is left as it is; `problem`: why it cannot be written. `keep`: the one that is
-    there is another's, and is kept beside it."""
+    """`manage`: whether it is gpuprov's. `path` and `text` of the file, empty where it is left as it is; `problem`: why it cannot be
+    written. `keep`: the one that is there is another's, and is kept beside it."""
     found = ctx.facts.get(NCCL)
-    made = {"path": CONFIG, "text": "", "problem": "", "keep": found.lines is not None and not found.ours}
+    made = {
+        "manage": ctx.fragment.nccl.manage,
+        "path": CONFIG,
+        "text": "",
+        "problem": "",
+        "keep": found.lines is not None and not found.ours,
+    }
     if not ctx.fragment.nccl.manage:
         return made
     try:
         lines = conf.lines(ctx.fragment, ctx.facts.get(DEVICES))
     except conf.ConfError as error:
-        return {**made, "problem": f"{CONFIG} is left as it is: {error}"}
+        return {**made, "problem": f"{CONFIG} is left as it is until the devices are there: {error}"}
     return {**made, "text": "\n".join([f"{HEADER}# {ABOUT}", *lines]) + "\n"}

@@ -89,7 +89,8 @@ def fits(ctx: Ctx) -> Outcome:
     *PROBES,
     fields=("ofed",),
     moment="preflight",
-    evidence="apt-cache madison doca-ofed mlnx-ofed-kernel-dkms; dnf repoquery --showduplicates doca-ofed; ofed_info -s",
+    evidence="apt-cache madison doca-ofed mlnx-ofed-kernel-dkms; dnf repoquery --showduplicates doca-ofed; "
+    "zypper search -s doca-ofed; ofed_info -s",
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have DOCA-OFED in the release that is asked for, it builds here, and no older OFED is in its way."""

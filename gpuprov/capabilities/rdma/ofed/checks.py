@@ -13,7 +13,7 @@ from gpuprov.catalog import rdma_ofed as catalogue
 from gpuprov.probe import ofed as probe
 from gpuprov.probe import system
 from gpuprov.probe.base import Facts
-from gpuprov.probe.family import family
+from gpuprov.probe.family import family, words
 from gpuprov.probe.ofed import OFED, PACKAGES, Ofed
 
 Ctx = Context[Rdma]
@@ -29,7 +29,12 @@ def other_stack(ctx: Ctx) -> Outcome | None:
     return None if ctx.fragment.own_stack == "doca-ofed" else not_asked(f"the stack is {ctx.fragment.own_stack}")
 
 
-@check("rdma.ofed_release", OFED, PACKAGES, fields=FIELDS, evidence="ofed_info -s; dpkg -l doca-ofed; rpm -q doca-ofed")
+@check(
+    "rdma.ofed_release",
+    *(OFED, PACKAGES, system.OS_RELEASE),
+    fields=FIELDS,
+    evidence="ofed_info -s; dpkg -l doca-ofed; rpm -q doca-ofed",
+)
 def release(ctx: Ctx) -> Outcome:
     """DOCA-OFED is installed whole, in the release that is asked for."""
     if answer := other_stack(ctx):
@@ -46,7 +51,7 @@ def release(ctx: Ctx) -> Outcome:
     broken = sorted(name for name, package in found.items() if not package.whole)
     if broken:
         return fail(
-            expected, f"not whole: {' '.join(broken)}", "dpkg --configure -a; or dnf reinstall them", changes=[change]
+            expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair, changes=[change]
         )
     if not catalogue.fits(told, asked):
         hint = f"{APPLY}, with the doca-host package of OFED {asked} in rdma.ofed, or its repository on the host"

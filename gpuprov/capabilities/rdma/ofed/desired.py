@@ -23,6 +23,7 @@ Pin: release l=DOCA-HOST*
 Pin-Priority: -1
 """
 NOTHING: dict[str, Any] = {
+    "asked": False,
     "source": "", "named": "", "files": {}, "hold": [], "release": [], "build": [], "settings": {}, "reboot": "", "openibd": None,
 }  # fmt: skip
 
@@ -66,6 +67,7 @@ def wanted(ctx: Ctx, decision: Decision) -> dict[str, Any]:
     theirs = [name for name in catalogue.packages(kind, held=True) if name in there]
     keys = {catalogue.CONFIG: {"ONBOOT": "yes", **conf(ctx.fragment)}}
     return {
+        "asked": True,
         "source": decision.source,
         "named": named(ctx.fragment.ofed),
         "files": {catalogue.PIN: PIN} if kind == "debian" else {},

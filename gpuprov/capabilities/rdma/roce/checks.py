@@ -7,6 +7,7 @@ from itertools import groupby
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import selected, unmet, words
+from gpuprov.capabilities.rdma.devices import up
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.checks import foreign
 from gpuprov.capabilities.rdma.roce.lines import lines, wanted
@@ -49,7 +50,7 @@ def _elsewhere(ctx: Ctx) -> Outcome | None:
     return None if ctx.fragment.fabric == "roce" else not_asked(f"the fabric is {ctx.fragment.fabric}")
 
 
-@check("rdma.roce_settings", ROCE, rdma.DEVICES, fields=FIELDS)
+@check("rdma.roce_settings", ROCE, rdma.DEVICES, fields=FIELDS, evidence=ROCE.evidence)
 def settings(ctx: Ctx) -> Outcome:
     """Each RoCE port has, read back from driver and kernel, every setting that is asked for."""
     if answer := _elsewhere(ctx):
@@ -114,10 +115,12 @@ def gids(ctx: Ctx) -> Outcome:
             found = [gid for gid in port.gids if gid.kind == kind]
             if port.link_layer != "Ethernet":
                 told.append(f"{name} is {port.link_layer or 'of no link layer'}")
-                hints.append(f"mlxconfig -d {device.address or 'PCI'} set LINK_TYPE_P{port.number}=ETH, then a reboot")
+                hints.append(
+                    f"mlxconfig -d {device.address or device.name} set LINK_TYPE_P{port.number}=ETH, then a reboot"
+                )
             elif not found:
                 told.append(f"{name} has none")
-                hints.append(f"ip link set {' '.join(device.netdevs) or 'NETDEV'} up, and give it an address")
+                hints.append(f"{up(device)}, and give it an address")
             else:
                 address = next((gid.ipv4 for gid in found if gid.ipv4), "no IPv4 address")
                 good.append(f"{name} ({address})")
@@ -144,7 +147,12 @@ def packet_filter(ctx: Ctx) -> Outcome:
     return ok(f"{state.filter} shows no rule against UDP port {catalogue.UDP_PORT}")
 
 
-@check("rdma.roce_alone", ROCE, fields=FIELDS, evidence="pgrep -x lldpad; dcb dcbx show dev NETDEV")
+@check(
+    "rdma.roce_alone",
+    ROCE,
+    fields=FIELDS,
+    evidence="pgrep -ax lldpad; for d in /sys/class/infiniband/*/device/net/*; do dcb dcbx show dev ${d##*/}; done",
+)
 def alone(ctx: Ctx) -> Outcome:
     """lldpad, which sets trust and PFC too, does not run beside gpuprov's unit."""
     if answer := _elsewhere(ctx):
@@ -158,7 +166,13 @@ def alone(ctx: Ctx) -> Outcome:
     return ok("no lldpad")
 
 
-@check("rdma.roce_ways", ROCE, OFED, system.CONTAINER, rdma.DEVICES, fields=FIELDS, moment="preflight")
+@check(
+    "rdma.roce_ways",
+    *(ROCE, OFED, system.CONTAINER, rdma.DEVICES),
+    fields=FIELDS,
+    moment="preflight",
+    evidence="command -v mlnx_qos dcb cma_roce_mode; ls -d /sys/kernel/config/rdma_cm; rdma link",
+)
 def ways(ctx: Ctx) -> Outcome:
     """Every setting that is asked for can be set on this host: the program, or the file, is there.
 

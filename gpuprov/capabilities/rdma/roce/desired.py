@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, Program, configuration
+from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.roce.checks import Ctx, differences, later
 from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.catalog import roce as catalogue
@@ -38,7 +38,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     differs = [] if later(ctx) else differences(ctx)
     return AtBoot(
         unit=catalogue.UNIT,
-        program=Program(source="roce.sh", path=catalogue.PROGRAM),
+        program={catalogue.PROGRAM: "roce.sh"},
         files={catalogue.READER: f"{READER}\n", catalogue.CONFIG: configuration(asked, ABOUT), UNIT_FILE: UNIT},
         differs="; ".join(
             f"{port.device} port {port.number} {key}: {found} -> {value}" for port, key, found, value in differs

@@ -1,0 +1,68 @@
+"""The three shells as click speaks to them, but for faults of its scripts.
+
+bash breaks the line at each : and @, which patterns of hosts hold, and click sees the pieces. zsh and fish do not break at =, click
+answers for `--limit=g` as if they did. fish's script cuts an offer at its first comma.
+https://click.palletsprojects.com/en/stable/shell-completion/
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ZshComplete,
+    add_completion_class,
+    split_arg_string,
+)
+
+
+class Bash(BashComplete):
+    """The words of the line as they stand there; offers without what bash leaves of the last one ($2 is what it replaces)."""
+
+    source_template = BashComplete.source_template.replace(
+        "env COMP_WORDS=", 'env COMP_LINE="${COMP_LINE:0:COMP_POINT}" COMP_REPLACED="$2" COMP_WORDS='
+    )
+    _kept = ""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        line = os.environ.get("COMP_LINE")
+        if line is None:
+            return super().get_completion_args()
+        words = split_arg_string(line)
+        incomplete = "" if not words or line[-1:].isspace() else words.pop()
+        self._kept = incomplete.removesuffix(os.environ.get("COMP_REPLACED", ""))
+        return words[1:], incomplete
+
+    def format_completion(self, item: CompletionItem[Any]) -> str:
+        return f"{item.type},{item.value.removeprefix(self._kept)}"
+
+
+def _with_option(args: list[str], incomplete: str, items: list[CompletionItem[Any]]) -> list[CompletionItem[Any]]:
+    """Offers for the value of `--option=value`, as the whole word."""
+    option, given, _ = incomplete.partition("=")
+    if given and option.startswith("--") and "--" not in args:
+        for item in items:
+            item.value = f"{option}={item.value}"
+    return items
+
+
+class Zsh(ZshComplete):
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
+        return _with_option([*args], incomplete, super().get_completions(args, incomplete))
+
+
+class Fish(FishComplete):
+    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
+        return _with_option([*args], incomplete, super().get_completions(args, incomplete))
+
+
+def use() -> None:
+    """From now on."""
+    for one in (Bash, Zsh, Fish):
+        add_completion_class(one)

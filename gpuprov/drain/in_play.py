@@ -1,0 +1,96 @@
+"""`apply --drain 'kubernetes [OPTION]...'`: a node taken out while a play holds its host's lock, and given back by the same play."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+
+import msgspec
+
+from gpuprov.drain.base import Step, checked_run
+from gpuprov.drain.kubernetes import NOT_OURS, Kubernetes
+from gpuprov.errors import GpuprovError
+
+POLL = 5.0
+"""Seconds between two looks."""
+PATIENCE = 300.0
+"""Seconds for what ends by itself within minutes: operands that end, an API server that comes back."""
+ALLOWED = "allowed: --delete-emptydir-data, --timeout=20m (s, m, h; default: no end), --context=NAME"
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What stands behind the word `kubernetes`. timeout: seconds in which jobs have to leave; None: no end."""
+
+    timeout: float | None = None
+    context: str = ""
+    empty_dir: bool = False
+
+
+def asked(command: str, run: str) -> Asked | None:
+    """The options of a drain command `kubernetes [OPTION]...`; None where it is a site's own. Raises GpuprovError.
+
+    run: whose name the node will have.
+    """
+    if command.split()[:1] != ["kubernetes"]:
+        return None
+    if run:
+        checked_run(run)
+    try:
+        words = shlex.split(command)[1:]
+    except ValueError as error:
+        raise GpuprovError(f"--drain {command!r} cannot be read: {str(error).lower()}", "close the quote") from error
+    found = Asked()
+    while words:
+        name, has_value, value = words.pop(0).partition("=")
+        if name in ("--timeout", "--context") and not has_value and words:
+            has_value, value = "=", words.pop(0)
+        if name == "--delete-emptydir-data" and not has_value:
+            found = msgspec.structs.replace(found, empty_dir=True)
+        elif name == "--timeout" and (time_ := re.fullmatch(r"(\d{1,9})([smh]?)", value)):
+            found = msgspec.structs.replace(found, timeout=(int(time_[1]) * UNITS[time_[2]]) or None)
+        elif name == "--context" and value:
+            found = msgspec.structs.replace(found, context=value)
+        else:
+            raise GpuprovError(f"--drain kubernetes has no {name[:80]}{has_value}{value[:80]}", ALLOWED)
+    return found
+
+
+def take_out(given: Asked, node: str, run: str) -> str:
+    """Cordon the node and wait until pods and GPU operands have left. Returns what should be known of it. Raises GpuprovError."""
+    adapter = Kubernetes(context=given.context, empty_dir=given.empty_dir, apply=True)
+    step = adapter.drain(node, run)
+    if step.state != "done":
+        raise _not_free(step)
+    began = moved = time.monotonic()
+    while True:
+        before, step = step, adapter.drained(node, run)
+        now = time.monotonic()
+        if step.state == "done":
+            return step.message
+        if (step.state, step.waits_for) != (before.state, before.waits_for):
+            moved = now
+        late = now - began >= given.timeout if given.timeout else step.holds != "jobs" and now - moved >= PATIENCE
+        if step.state == "refused" or step.holds == "a person" or late:
+            raise _not_free(step)
+        time.sleep(POLL)
+
+
+def give_back(given: Asked, node: str, run: str, *, green: bool) -> tuple[bool, str]:
+    """Give back what this run has drained. Returns whether anything was changed, and why the node stays out. Raises GpuprovError."""
+    step = Kubernetes(context=given.context, apply=True).returned(node, run, green)
+    if step.state == "refused":
+        return (
+            False,
+            f"node {step.node}: {step.message}. Give it back later: gpuprov undrain --by kubernetes --run {run}",
+        )
+    if step.state != "done":
+        raise GpuprovError(f"node {step.node} was not given back: {step.message}", "apply again")
+    return step.message != NOT_OURS, ""
+
+
+def _not_free(step: Step) -> GpuprovError:
+    told = "; ".join((*step.waits_for[:5], *([f"and {len(step.waits_for) - 5} more"] if step.waits_for[5:] else [])))
+    message = f"node {step.node} is not free: {step.message}{f': {told}' if told else ''}"
+    return GpuprovError(message, step.hint or "see to what holds it, and apply again")

@@ -1,0 +1,48 @@
+"""A table of the catalogue in the room that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from gpuprov.shown import wrapped
+
+Rows = Sequence[Sequence[str]]
+
+FEW = 5
+"""Rows that are shown one below the other, with every column, where a table of them would be too wide."""
+
+
+def fitted(header: Sequence[str], rows: Rows, room: int, spare: Collection[str]) -> tuple[list[str], list[str]]:
+    """Its lines, of at most `room` characters (0: any number), and the columns that it lacks for that, taken from `spare` in order."""
+    gone: list[str] = []
+    if room and len(rows) <= FEW and _wide(header, rows) > room:
+        return [line for row in rows for line in wrapped(_one_row(header, row), room, hang="  ")], gone
+    for name in spare:
+        if room and _wide(header, rows) > room:
+            place = header.index(name)
+            header, *rows = ([*row[:place], *row[place + 1 :]] for row in (header, *rows))
+            gone.append(name)
+    return list(_columns(header, rows, room)), gone
+
+
+def _one_row(header: Sequence[str], row: Sequence[str]) -> str:
+    return f"{row[0]}: {', '.join(f'{name} {cell}' for name, cell in zip(header[1:], row[1:], strict=True) if cell)}"
+
+
+def _widths(header: Sequence[str], rows: Rows) -> list[int]:
+    return [max(len(row[n]) for row in (header, *rows)) for n in range(len(header))]
+
+
+def _wide(header: Sequence[str], rows: Rows) -> int:
+    return sum(_widths(header, rows)) + 2 * (len(header) - 1)
+
+
+def _columns(header: Sequence[str], rows: Rows, room: int) -> Iterator[str]:
+    """The last column is broken between words where it does not fit."""
+    *widths, _ = _widths(header, rows)
+    indent = sum(widths) + 2 * len(widths)
+    for row in (header, *rows):
+        before = "".join(cell.ljust(width) + "  " for cell, width in zip(row[:-1], widths, strict=True))
+        first, *more = wrapped(row[-1], max(room - indent, 20) if room else 0) or [""]
+        yield f"{before}{first}".rstrip()
+        yield from (" " * indent + line for line in more)

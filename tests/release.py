@@ -1,0 +1,149 @@
+"""Usage: python tests/release.py OUT [KEY]. A release of the last commit: wheel, sdist, SBOM and SHA256SUMS, signed by an ssh key.
+
+What is built is what is committed, whatever else lies in the tree; the commit's time is the time of every file, so that anybody who
+builds the same commit gets the same bytes. The SBOM (CycloneDX 1.6) has every package of requirements.lock with its hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import tomllib
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+NAMESPACE, WHO = "gpuprov-release", "release@gpuprov"
+"""What a release's signature is for, and whom allowed_signers calls its signer."""
+SUMS = "SHA256SUMS"
+ENTRY = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^\s;\\]+)(?: ; (?P<marker>[^\\]+?))?(?: \\)?$")
+HASH = re.compile(r"    --hash=sha256:([0-9a-f]{64})")
+VIA = re.compile(r"    #(?: via)? +(?!via$)([A-Za-z0-9._-]+)( \(pyproject\.toml\))?$")
+
+
+def commit(root: Path, *words: str) -> bytes:
+    """What git says of the last commit."""
+    return subprocess.run(["git", "-C", str(root), *words], check=True, capture_output=True).stdout
+
+
+def built(root: Path, out: Path) -> int:
+    """Build wheel and sdist of the last commit into the folder. Returns the commit's time."""
+    at = int(commit(root, "log", "-1", "--format=%ct"))
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(at), "PYTHONHASHSEED": "0", "TZ": "UTC", "LC_ALL": "C.UTF-8"}
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(commit(root, "archive", "HEAD"))) as archive:
+            archive.extractall(folder, filter="data")
+        build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out.absolute()), "."]
+        subprocess.run(build, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return at
+
+
+def sbom(lock: str, project: Mapping[str, Any], files: Mapping[str, str], at: int) -> dict[str, Any]:
+    """The document. `files`: digests of what is released, by name. Packages that only development needs have the scope excluded."""
+    rows: dict[str, dict[str, Any]] = {}
+    needs: dict[str, set[str]] = {}
+    by_name: dict[str, list[str]] = {}
+    here = ""
+    for line in lock.splitlines():
+        if entry := ENTRY.match(line):
+            name = canonicalize_name(entry["name"])
+            here = f"pkg:pypi/{name}@{entry['version']}"
+            rows[here] = {"type": "library", "bom-ref": here, "name": name, "version": entry["version"], "purl": here}
+            if entry["marker"]:
+                rows[here]["properties"] = [{"name": "gpuprov:marker", "value": entry["marker"]}]
+            place = {
+                "type": "distribution",
+                "url": f"https://pypi.org/project/{name}/{entry['version']}/",
+                "hashes": [],
+            }
+            rows[here]["externalReferences"] = [place]
+            by_name.setdefault(name, []).append(here)
+        elif found := HASH.match(line):
+            rows[here]["externalReferences"][0]["hashes"].append({"alg": "SHA-256", "content": found[1]})
+        elif (found := VIA.match(line)) and not found[2]:
+            needs.setdefault(canonicalize_name(found[1]), set()).add(here)
+    direct = {extra: _names(listed) for extra, listed in project["optional-dependencies"].items()}
+    own = _closure(_names(project["dependencies"]), needs, by_name)
+    optional = _closure(direct.get("fleet", set()), needs, by_name)
+    for reference, row in rows.items():
+        row["scope"] = "required" if reference in own else "optional" if reference in optional else "excluded"
+    me = f"pkg:pypi/gpuprov@{project['version']}"
+    released = [
+        {"type": "distribution", "url": name, "hashes": [{"alg": "SHA-256", "content": digest}]}
+        for name, digest in sorted(files.items())
+    ]
+    links = {me: sorted(ref for name in _names(project["dependencies"]) for ref in by_name.get(name, ()))}
+    links |= {ref: sorted(needs.get(row["name"], ())) for ref, row in rows.items()}
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, json.dumps([me, files, sorted(rows)], sort_keys=True))}",
+        "version": 1,
+        "metadata": {
+            "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)),
+            "component": {
+                "type": "application",
+                "bom-ref": me,
+                "name": "gpuprov",
+                "version": project["version"],
+                "purl": me,
+                "licenses": [{"license": {"id": project["license"]}}],
+                "externalReferences": released,
+            },
+        },
+        "components": [rows[reference] for reference in sorted(rows)],
+        "dependencies": [{"ref": reference, "dependsOn": links[reference]} for reference in sorted(links)],
+    }
+
+
+def _names(listed: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(one).name) for one in listed}
+
+
+def _closure(names: set[str], needs: Mapping[str, set[str]], by_name: Mapping[str, list[str]]) -> set[str]:
+    """These packages with all that they need."""
+    found: set[str] = set()
+    left = [reference for name in names for reference in by_name.get(name, ())]
+    while left:
+        reference = left.pop()
+        if reference not in found:
+            found.add(reference)
+            left += needs.get(reference.removeprefix("pkg:pypi/").rpartition("@")[0], ())
+    return found
+
+
+def release(root: Path, out: Path, key: Path | None = None) -> list[str]:
+    """Write all of it into an empty folder; its names."""
+    out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()):
+        sys.exit(f"{out} is not empty: name another folder")
+    at = built(root, out)
+    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in out.iterdir()}
+    project = tomllib.loads(commit(root, "show", "HEAD:pyproject.toml").decode())["project"]
+    made = sbom(commit(root, "show", "HEAD:requirements.lock").decode(), project, digests, at)
+    name = f"gpuprov-{project['version']}.cdx.json"
+    (out / name).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    digests[name] = hashlib.sha256((out / name).read_bytes()).hexdigest()
+    (out / SUMS).write_text("".join(f"{digests[one]}  {one}\n" for one in sorted(digests)), encoding="utf-8")
+    if key:
+        subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(out / SUMS)], check=True)
+    return sorted(path.name for path in out.iterdir())
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    print("\n".join(release(ROOT, Path(sys.argv[1]), Path(sys.argv[2]) if sys.argv[2:] else None)))
