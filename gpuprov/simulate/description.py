@@ -58,8 +58,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     `ofed`: the host's repositories are served with a doca-host package beside them, in /doca, for apt.
     `cgpu`: Alibaba's cGPU is there, as files only (containers with GPUs). `erdma`: one interface of Alibaba's eRDMA, `efa`: so
     many of AWS's Elastic Fabric Adapters, on an instance type that can have them (containers with GPUs).
-    `memory` in MiB, `cpus` and `durable` count for machines only. `durable`: the disk keeps what was flushed to it, and may lose the
-    rest, when the machine's power is cut; without it nothing is promised, which is quicker. `faults` are planted once the host is up.
+    `memory` in MiB and `cpus` count for machines only. `faults` are planted once the host is up.
     A description without `gpu` is a plain Debian host with nothing simulated but its existence.
     """
 
@@ -83,7 +82,6 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     efa: Annotated[int, msgspec.Meta(ge=0, le=32)] = 0
     memory: Annotated[int, msgspec.Meta(ge=512)] = 2048
     cpus: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
-    durable: bool = False
     user: User = "gpuadmin"
     faults: tuple[str, ...] = ()
 

@@ -6,7 +6,6 @@ import hashlib
 import os
 import re
 import shutil
-import signal
 import time
 from pathlib import Path
 
@@ -65,11 +64,6 @@ def down(name: str) -> bool:
     qemu.end(_folder(name) / "pid")
     shutil.rmtree(_folder(name))
     return True
-
-
-def cut(name: str) -> None:
-    """Cut its power: what its kernel had not written is lost, and of a durable disk also what it had not flushed. `up` starts it."""
-    qemu.end(_folder(name) / "pid", kinds=(signal.SIGKILL,))
 
 
 def reboot(name: str) -> None:
@@ -158,11 +152,11 @@ def write(name: str, archive: bytes) -> None:
 
 def logs(name: str) -> str:
     """What it wrote to its console since it was made, and the end of its journal if it answers."""
-    said = qemu.plain(console(name))
+    console = qemu.plain(_console(name))
     try:
-        return f"{said}\n{run(name, 'journalctl --no-pager --lines 80 2>&1 || true')}"
+        return f"{console}\n{run(name, 'journalctl --no-pager --lines 80 2>&1 || true')}"
     except GpuprovError:
-        return said
+        return console
 
 
 def _create(name: str, description: Description, tag: str | None, volumes: tuple[tuple[Path, str], ...]) -> None:
@@ -204,7 +198,7 @@ def _start(name: str) -> None:
     shares = [word for index, (here, _) in enumerate(kept.volumes) for word in qemu.share(index, Path(here))]
     tools.run([
         *qemu.program(accel, **size, console=folder / "console.log"),
-        *qemu.drive(folder / "overlay.qcow2", "qcow2", durable=kept.description.durable),
+        *qemu.drive(folder / "overlay.qcow2", "qcow2"),
         *qemu.network(_group(), kept.number),
         *qemu.firmware(disk_files.IDENTITY, folder / "identity"),
         *(qemu.firmware(silicon.FW_CFG, folder / "devices") if kept.description.gpu else ()),
@@ -223,7 +217,7 @@ def _ready(name: str) -> SimulatedHost:
         if _process(name) is None or time.monotonic() > deadline:
             what = "its QEMU ended" if _process(name) is None else f"{state} after {PATIENCE:g} s"
             raise GpuprovError(
-                f"{name}: {what}; the end of its console:\n{qemu.tail(console(name))}",
+                f"{name}: {what}; the end of its console:\n{qemu.tail(_console(name))}",
                 hint=f"python -m gpuprov.simulate logs {name}; then down {name}",
             )
         if greets("127.0.0.1", port):
@@ -273,8 +267,7 @@ def _kept(name: str) -> Kept | None:
         return None
 
 
-def console(name: str) -> str:
-    """What it wrote to its console since it was made."""
+def _console(name: str) -> str:
     try:
         return (_folder(name) / "console.log").read_text(encoding="utf-8", errors="replace")
     except OSError:

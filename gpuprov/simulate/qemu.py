@@ -73,11 +73,10 @@ def program(accel: str, *, cpus: int, memory: int, console: Path) -> list[str]:
     ]
 
 
-def drive(file: Path, form: str, *, durable: bool = False) -> list[str]:
-    """/dev/vda. A crash of this machine may lose it, for which it is the quicker; `durable`: what was flushed stays."""
-    cache = "writeback" if durable else "unsafe"
+def drive(file: Path, form: str) -> list[str]:
+    """/dev/vda. A crash of this machine may lose it, for which it is the quicker."""
     return [
-        *("-drive", f"file={_escape(file)},format={form},if=none,id=disk,cache={cache},discard=unmap"),
+        *("-drive", f"file={_escape(file)},format={form},if=none,id=disk,cache=unsafe,discard=unmap"),
         *("-device", "virtio-blk-pci,drive=disk,addr=5"),
     ]
 
@@ -165,9 +164,9 @@ def process(file: Path) -> int | None:
     return number if str(file).encode() in words and words[0].endswith(PROGRAM.encode()) else None
 
 
-def end(file: Path, *, kinds: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGKILL)) -> None:
-    """End the QEMU of this pid file, if it runs: the first signal first."""
-    for kind in kinds:
+def end(file: Path) -> None:
+    """End the QEMU of this pid file, if it runs."""
+    for kind in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + 10
         if number := process(file):
             os.kill(number, kind)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.campaign import outside
+from tests.campaign.disk import Disk
 from tests.e2e.logins import CHATTER
 
 PROGRAMS = {"dpkg": "dpkg", "DKMS": "dkms|make|cc1", "initramfs": "update-initramfs|mkinitramfs"}
@@ -56,6 +57,10 @@ LOST = "unreachable|lost|timed out|no answer|did not answer|refused|reset|closed
 """Of a host that answers no more."""
 
 
+FULL_SAID = "no space left|full|no room|free space|MiB free"
+READ_ONLY_SAID = "read-only|read only|mounted ro"
+
+
 @dataclass
 class Target:
     """One host of a group, as faults see it."""
@@ -66,6 +71,7 @@ class Target:
     """Of the apply that works on it, on this machine."""
     fresh: Callable[[], None]
     """Puts another host in its place, with the same name and address."""
+    disk: Disk | None = None
     over: threading.Event = field(default_factory=threading.Event)
     """The apply has ended."""
     log: list[str] = field(default_factory=list)
@@ -104,6 +110,8 @@ class Fault:
     died: bool = False
     """The host died and booted by it."""
     replaced: bool = False
+    disk: bool = False
+    """The host needs a disk of its own."""
 
 
 def ssh_killed(chance: random.Random, seconds: float) -> Fault:
@@ -143,28 +151,54 @@ def die(target: Target, down: float) -> None:
     target.podman("start")
 
 
-def power_lost(chance: random.Random, seconds: float) -> Fault:
+def power_cut(chance: random.Random, seconds: float) -> Fault:
+    """In the middle of a program, or, of a small spec that has it not, at the end of its time."""
     name, later = chance.choice(list(PROGRAMS)), chance.uniform(0, 1.2)
     skipped = chance.randint(0, 5)
 
     def during(target: Target) -> None:
-        pid, over, seen = outside.first(target.container), time.monotonic() + 3 * seconds, set()
-        while time.monotonic() < over and pid:
+        pid, until, seen = outside.first(target.container), time.monotonic() + seconds, set()
+        while time.monotonic() < until and not target.over.is_set():
             seen |= set(running(pid, PROGRAMS[name].split("|")))
             if len(seen) > skipped:
                 time.sleep(later)
                 break
             time.sleep(0.2)
         else:
-            target.log.append(f"{name} was not seen: killed at the end of its time")
-        die(target, 0)
+            target.log.append(f"{name} was not seen: the power was cut at the end of its time")
+        assert target.disk
+        target.disk.cut()
+        target.podman("stop", "--time", "0")
+        target.disk.unmount()
+        target.disk.mount()
+        target.podman("start")
 
     return Fault(
-        "host killed in a program",
-        f"the host is killed {later:.1f} s into {name} (process {skipped + 1} of it)",
+        "power cut",
+        f"the power is cut {later:.1f} s into {name} (process {skipped + 1} of it)",
         during,
+        f"{LOST}|input/output error",
         died=True,
+        disk=True,
     )
+
+
+def root_full(chance: random.Random, seconds: float) -> Fault:
+    at, left = chance.choice([0.0, chance.uniform(0.3, seconds)]), chance.choice([0, 0, 64, 4096])
+    fill = f"dd if=/dev/zero of=/var/tmp/.campaign-fill bs=64k 2>/dev/null; truncate -s -{left}K /var/tmp/.campaign-fill; sync"
+    heal = "rm -f /var/tmp/.campaign-fill"
+    fault = timed("root disk full", f"the root disk is full but for {left} KiB", at, fill, heal, FULL_SAID)
+    fault.disk = True
+    return fault
+
+
+def root_fails(chance: random.Random, seconds: float) -> Fault:
+    """As ext4 does where it meets an error (errors=remount-ro)."""
+    at = chance.choice([0.0, chance.uniform(0.3, seconds)])
+    made, heal = "mount -o remount,ro /", "mount -o remount,rw /"
+    fault = timed("root disk read-only", "the root disk is read-only", at, made, heal, READ_ONLY_SAID)
+    fault.disk = True
+    return fault
 
 
 def running(pid: int, names: list[str]) -> list[int]:
@@ -223,7 +257,7 @@ def disk_full(chance: random.Random, seconds: float) -> Fault:
         f"find {place} -mindepth 1 -maxdepth 1 -exec rm -rf {{}} +; cp -a /var/tmp/.campaign-now/. {place}/; fi\n"
         "rm -rf /var/tmp/.campaign-now /var/tmp/.campaign-copy"
     )
-    return timed("disk full", f"{place} is full", at, fill, heal, "no space left|full|no room|free space|MiB free")
+    return timed("disk full", f"{place} is full", at, fill, heal, FULL_SAID)
 
 
 def read_only(chance: random.Random, seconds: float) -> Fault:
@@ -233,7 +267,7 @@ def read_only(chance: random.Random, seconds: float) -> Fault:
         made, heal = "mount -o remount,bind,ro /", "mount -o remount,bind,rw /"
     else:
         heal = f"umount -l {place}"
-    return timed("disk read-only", f"{place} is read-only", at, made, heal, "read-only|read only|mounted ro")
+    return timed("disk read-only", f"{place} is read-only", at, made, heal, READ_ONLY_SAID)
 
 
 def timed(kind: str, what: str, at: float, script: str, heal: str, cause: str) -> Fault:
@@ -416,7 +450,9 @@ def replaced(chance: random.Random, seconds: float) -> Fault:
 
 
 HOSTS: tuple[Callable[[random.Random, float], Fault], ...] = (
-    host_killed, ssh_killed, power_lost, network, program_killed, disk_full, read_only, locked, noisy, frozen, clock,
+    host_killed, ssh_killed, power_cut, network, program_killed, disk_full, read_only, locked, noisy, frozen, clock,
+    root_full,
+    root_fails,
     replaced,
 )  # fmt: skip
 """Faults of one host: several hosts of an apply have one each."""

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -27,6 +28,7 @@ from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.host import SimulatedHost
 from tests.campaign import classes, outside
 from tests.campaign.classes import Fault, Target
+from tests.campaign.disk import Disk, master
 from tests.e2e.kills import send
 from tests.e2e.lab import GPUPROV, descendants, podman, tail
 
@@ -34,7 +36,7 @@ HOST = Description(gpu=Gpus(model="L40S", count=2))
 IMAGE = "localhost/gpuprov-campaign"
 NAMES = "{{.Repository}}:{{.Tag}}"
 ROOT = Path(__file__).parents[2]
-LIMIT = 600.0
+LIMIT = 1800.0
 """Seconds that a disturbed apply may take, at most."""
 SUDO = "gpuadmin ALL=(ALL) ALL\n"
 KEYS = "-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={}"
@@ -65,6 +67,7 @@ class Stage:
     references: dict[str, Reference] = field(default_factory=dict)
     idle: list[SimulatedHost] = field(default_factory=list)
     """Hosts of the small spec that held, and are as they were: they serve again."""
+    disks: dict[str, Disk] = field(default_factory=dict)
     made: int = 0
     alone: threading.Lock = field(default_factory=threading.Lock)
 
@@ -72,34 +75,39 @@ class Stage:
         driver = {} if name == "small" else {"nvidia_driver": {"version": self.versions[1]}, "persistence": {}}
         return {"nouveau": {}, **driver}
 
-    def take(self, spec: str) -> SimulatedHost:
+    def take(self, spec: str, *, disk: bool = False) -> SimulatedHost:
         """A host with the old driver and a site on it."""
         with self.alone:
-            if spec == "small" and self.idle:
+            if spec == "small" and self.idle and not disk:
                 return self.idle.pop()
             self.made += 1
             name = f"camp{os.getpid()}x{self.made}"
-        return self.up(name, spec)
+        return self.up(name, spec, disk=disk)
 
-    def up(self, name: str, spec: str) -> SimulatedHost:
+    def up(self, name: str, spec: str, *, disk: bool = False) -> SimulatedHost:
         """That host, made now, under this name."""
         with (
             self.alone
         ):  # booting hosts are asked again and again whether they are up, which costs a machine more than they do
-            host = hosts.up(name, HOST, tag=self.tag)
+            if disk:
+                whole = master(self.tag, image.cache_dir() / f"campaign-{self.tag.rpartition(':')[2]}.img")
+                self.disks[name] = Disk.copied(whole, self.place / f"{name}.img")
+            host = hosts.up(name, HOST, tag=str(self.disks[name].root) if disk else self.tag)
         outside.plant(f"{container.PREFIX}{name}")
         container.run(name, f"echo gpuadmin:{self.secret} | chpasswd; {UNDO if spec == 'small' else ''}")
         return host
 
     def give(self, host: SimulatedHost, *, spec: str, held: bool) -> None:
         """Take a host back: one that is as an undisturbed apply leaves it needs no more than to forget that apply."""
-        if spec == "small" and held:
+        if spec == "small" and held and host.name not in self.disks:
             with suppress(GpuprovError):
                 container.run(host.name, UNDO)
                 with self.alone:
                     self.idle.append(host)
                 return
         container.down(host.name)
+        if disk := self.disks.pop(host.name, None):
+            disk.close()
 
 
 @dataclass
@@ -121,15 +129,16 @@ class Run:
 class Group:
     """An inventory of some hosts, with a home of its own for gpuprov."""
 
-    def __init__(self, stage: Stage, spec: str, count: int) -> None:
-        self.stage, self.spec = stage, spec
+    def __init__(self, stage: Stage, spec: str, disks: list[bool]) -> None:
+        """A host for each, with a disk of its own or not."""
+        self.stage, self.spec, self.code = stage, spec, ROOT
         self.place = Path(tempfile.mkdtemp(prefix="g", dir=stage.place))
         self.inventory = self.place / "inventory"
         for folder in (self.inventory, self.place / "tmp", self.place / "other"):
             folder.mkdir()
         self.hosts: list[SimulatedHost] = []
         try:
-            self.hosts += (stage.take(spec) for _ in range(count))
+            self.hosts += (stage.take(spec, disk=disk) for disk in disks)
         except BaseException:
             self.close()
             raise
@@ -145,8 +154,9 @@ class Group:
     def start(self, *more: str, home: str = "tmp") -> subprocess.Popen[str]:
         mine = {"TMPDIR": str(self.place / home), "XDG_STATE_HOME": str(self.place / f"state-{home}"),
                 "XDG_CACHE_HOME": str(self.place / f"cache-{home}")}  # fmt: skip
-        return subprocess.Popen([GPUPROV, "apply", str(self.inventory), "--yes", *more], env={**os.environ, **mine}, text=True,
-                                errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        words = [sys.executable, "-m", "gpuprov", "apply", str(self.inventory), "--yes", *more]
+        return subprocess.Popen(words, cwd=self.code, env={**os.environ, **mine}, text=True, errors="replace",
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 start_new_session=True)  # fmt: skip
 
     def wait(self, child: subprocess.Popen[str]) -> tuple[int | None, str]:
@@ -239,7 +249,7 @@ def prepare(stage: Stage, name: str) -> tuple[str, str]:
 
 def reference(stage: Stage, spec: str) -> Reference:
     """Apply once without a fault, and once more: the second changes nothing, or nothing could be compared with it."""
-    group = Group(stage, spec, 1)
+    group = Group(stage, spec, [False])
     try:
         box = f"{container.PREFIX}{group.names[0]}"
         fresh = outside.inside(box, outside.STATE)
@@ -263,8 +273,8 @@ def disturbed(stage: Stage, runs: list[Run], seed: str, *, way: str = "") -> lis
     """These runs, a host each, of one spec; with a `way`, one run whose hosts feel what is done to the apply itself."""
     spec, known = runs[0].spec, stage.references[runs[0].spec]
     count = len(runs) if not way else 2
-    group = Group(stage, spec, count)
     whose = [runs[place if not way else 0] for place in range(count)]
+    group = Group(stage, spec, [run.fault.disk for run in whose])
     held: list[bool] = []
     try:
         bridge = outside.interface(group.hosts[0].address)
@@ -294,6 +304,7 @@ def _disturb(group: Group, runs: list[Run], whose: list[Run], seed: str, way: st
             host.address,
             lambda: descendants(child[0].pid),
             partial(_replace, stage, host.name, group.spec),
+            stage.disks.get(host.name),
             over,
         )
         for host in group.hosts

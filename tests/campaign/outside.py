@@ -200,12 +200,15 @@ def secret_in_files(secret: str, *places: Path) -> list[str]:
     return found
 
 
-def secret_on_host(secret: str, host: Way) -> list[str]:
+PLACES = "/etc /home /root /run /tmp /var /boot /srv /dev/shm"
+
+
+def secret_on_host(secret: str, host: Way, places: str = PLACES) -> list[str]:
     """Files of the host that hold the secret, journal and process list included; it travels on standard input."""
     script = (
         f"IFS= read -r s <<'EOF'\n{secret}\nEOF\n"
         "mine() { printf '%s\\n' \"$s\"; }\n"
-        "grep -rlF --devices=skip -f <(mine) /etc /home /root /run /tmp /var /boot /srv /dev/shm 2>/dev/null </dev/null\n"
+        f"grep -rlF --devices=skip -f <(mine) {places} 2>/dev/null </dev/null\n"
         "journalctl --no-pager --quiet 2>/dev/null | grep -cF -f <(mine) | sed -n 's/^[1-9].*/journal/p'\n"
     )
     return [f"secret: on the host in {line}" for line in inside(host, script).splitlines()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,44 @@ from tests.campaign.outside import INVARIANTS
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "faults.md"
 BEGIN = "<!-- Written by `make faults`: the runs -->\n"
 END = "<!-- the runs end here -->\n"
+
+
+KILLS = (
+    "host killed",
+    "ssh killed",
+    "program killed",
+    "power cut",
+    "apply killed",
+    "apply all-killed",
+    "apply terminated",
+    "apply interrupted",
+)
+GIVEN_UP = re.compile(r"given up after (\d+) s")
+PACKETS = re.compile(r"(\d+) packets of .* were read")
+
+
+def figures(rows: list[dict[str, Any]]) -> list[str]:
+    """The figures of the page, each with how it was measured."""
+    kills = [row for row in rows if row["kind"] in KILLS]
+    same = [row for row in kills if not any(one.startswith(("same:", "completes:")) for one in row["broken"])]
+    frozen = [int(found[1]) for row in rows for note in row["notes"] if (found := GIVEN_UP.fullmatch(note))]
+    ended = [row for row in rows if row.get("named") is not None]
+    named = sum(row["named"] for row in ended)
+    seen = [int(found[1]) for row in rows for note in row["notes"] if (found := PACKETS.fullmatch(note))]
+    return [
+        "| figure | reached | how it was measured |",
+        "|---|---|---|",
+        f"| kills and power cuts after which the next apply came to the state of an undisturbed one | {len(same)} of {len(kills)} |"
+        " files, modes, packages, modules, units and leftovers are compared line by line |",
+        f"| longest time until a host that froze for good was given up | {f'{max(frozen)} s' if frozen else 'none froze for good'} |"
+        " from the moment that the container was paused to the end of the apply, which other hosts took part in |",
+        f"| faults that ended an apply on their host, and whose cause it named | {named} of {len(ended)} |"
+        " the report's lines on that host have the words that this fault must be told with (`cause` in `classes.py`) |",
+        f"| secrets seen | {sum(any(one.startswith('secret:') for one in row['broken']) for row in rows)} |"
+        f" by value, in files, journals, arguments, environments and {max(seen, default=0)} packets of one group at most |",
+        f"| longest disturbed apply | {max((row.get('seconds', 0) for row in rows), default=0)} s |"
+        " by the clock, of a group of up to seven hosts; a busy machine takes longer |",
+    ]
 
 
 def text(rows: list[dict[str, Any]]) -> str:
@@ -34,7 +73,7 @@ def text(rows: list[dict[str, Any]]) -> str:
     for name, says in INVARIANTS.items():
         count = sum(any(one.startswith(f"{name}:") for one in row["broken"]) for row in rows)
         lines.append(f"| {name} | {says} | {count} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *figures(rows)]) + "\n"
 
 
 def write(runs: Path, page: Path = PAGE) -> None:

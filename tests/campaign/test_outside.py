@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import os
 import socket
 import sys
@@ -15,7 +16,7 @@ from unittest import mock
 
 import pytest
 
-from tests.campaign import delay, outside
+from tests.campaign import delay, outside, sabotage
 from tests.campaign.__main__ import planned
 from tests.campaign.group import failures
 from tests.campaign.table import text
@@ -110,12 +111,13 @@ def test_a_seed_draws_the_same_runs_again() -> None:
 
 def test_the_table_counts_runs() -> None:
     rows: list[dict[str, Any]] = [
-        {"seed": "1", "kind": "locks", "spec": "small", "broken": []},
+        {"seed": "1", "kind": "locks", "spec": "small", "broken": [], "notes": [], "seconds": 7},
         {
             "seed": "1",
             "kind": "locks",
             "spec": "upgrade",
             "named": False,
+            "notes": ["given up after 61 s"],
             "broken": ["site: a", "site: b", "secret: c"],
         },
     ]
@@ -123,6 +125,9 @@ def test_the_table_counts_runs() -> None:
     assert "2 runs (seeds 1), 1 of them broke an invariant." in told
     assert "| locks | 2 | 1 | 1 | 0 | secret (1), site (1) |" in told
     assert "nothing of the site is lost" in told
+    assert "given up | 61 s |" in told
+    assert "named | 0 of 1 |" in told
+    assert "secrets seen | 1 |" in told
 
 
 def test_a_boot_empties_tmp_and_run() -> None:
@@ -221,3 +226,25 @@ def test_a_delay_lets_everything_through() -> None:
         got, seconds = asyncio.run(run())
     assert got == b"secret"
     assert seconds >= 0.04
+
+
+@pytest.mark.parametrize("what", [what for what, (_, broken) in sabotage.BREAKS.items() if broken != ("secret",)])
+def test_a_product_that_was_broken_on_purpose_is_caught(what: str) -> None:
+    """What the judge really saw of such applies: python -m tests.campaign --sabotage."""
+    kept = json.loads((sabotage.RECORDED / f"{what}.json").read_text(encoding="utf-8"))
+    before, now = (outside.Look(**{**kept[when], "lines": tuple(kept[when]["lines"])}) for when in ("before", "now"))
+    found = {one.partition(":")[0] for one in outside.judge(before, now, tuple(kept["versions"]), died=False)}
+    assert set(sabotage.BREAKS[what][1]) <= found
+    assert outside.judge(before, before, tuple(kept["versions"]), died=False) == []
+
+
+def test_a_secret_on_a_host_is_found(tmp_path: Path) -> None:
+    """By the script that runs on hosts; its own arguments and files do not have it."""
+    (tmp_path / "debug.log").write_text("password: campaign-hunter2\n", encoding="utf-8")
+    (tmp_path / "well").write_text("hunter\n", encoding="utf-8")
+    with outside.Watch("campaign-hunter2") as watch:
+        found = outside.secret_on_host("campaign-hunter2", ("bash",), str(tmp_path))
+        time.sleep(0.6)
+    assert f"secret: on the host in {tmp_path}/debug.log" in found
+    assert not [one for one in found if "well" in one]
+    assert watch.found == set()

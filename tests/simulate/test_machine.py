@@ -187,9 +187,3 @@ def test_a_container_user_needs_no_qemu() -> None:
     assert "qemu-system-x86" not in tools.packages("container").values()
     assert "qemu-system-x86" in tools.packages("machine").values()
     assert "podman" not in tools.packages("machine").values()
-
-
-@pytest.mark.parametrize(("durable", "cache"), [(False, "unsafe"), (True, "writeback")])
-def test_a_durable_disk_keeps_what_was_flushed(durable: bool, cache: str) -> None:
-    told = qemu.drive(Path("disk"), "qcow2", durable=durable)[1]
-    assert f",cache={cache}," in told
