@@ -9,6 +9,8 @@ SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule
 .PHONY: faults fuzz release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || \
+		{ echo "Python 3.11 or newer with venv is needed: apt-get install python3-venv, or PYTHON=... names one" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .

@@ -1,15 +1,16 @@
 #!/bin/bash
 # usage: tests/fresh.sh [--demo-only] [debian12] [debian13]
 # The README's two commands, for the commit that is checked out, on newly bootstrapped Debian machines that have nothing but what the
-# README names: `make demo` without any container engine and with docker's client but no daemon, then `make test`.
+# README names: `make demo` without any container engine and with docker's client but no daemon, after it the tutorial
+# (tests/newcomer.sh), then `make test`.
 # A machine is a podman container of its own, inside which the simulated hosts' podman is installed and runs. Root; Debian's mirror, the
 # CA certificates and the proxies are those of this machine. A cold `make test` takes about an hour on two cores, a demo three to five minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-commands=(demo test)
+commands=('make demo' tests/newcomer.sh 'make test')
 if [ "${1:-}" = --demo-only ]; then
-  commands=(demo)
+  commands=('make demo' tests/newcomer.sh)
   shift
 fi
 [ $# -gt 0 ] || set -- debian12 debian13
@@ -83,15 +84,15 @@ for distribution in "$@"; do
   for engine in none client; do
     start "$distribution" "$engine"
     for command in "${commands[@]}"; do
-      [ "$command $engine" != "test none" ] || continue
+      [ "$command $engine" != "make test none" ] || continue
       SECONDS=0
-      echo "--- $distribution, engine: $engine, make $command"
-      if inside "cd gpuprov && make $command" > "$work/log" 2>&1; then
-        echo "passed: $distribution, engine: $engine, make $command, $SECONDS s"
-        grep -E '^[0-9]+ passed|verify (is green|found nothing wrong)' "$work/log" | tail -4
+      echo "--- $distribution, engine: $engine, $command"
+      if inside "cd gpuprov && $command" > "$work/log" 2>&1; then
+        echo "passed: $distribution, engine: $engine, $command, $SECONDS s"
+        grep -E '^[0-9]+ passed|^--- [0-9]+ s|^a green verify|verify (is green|found nothing wrong)' "$work/log" | tail -12
       else
         tail -40 "$work/log"
-        echo "FAILED: $distribution, engine: $engine, make $command, $SECONDS s"
+        echo "FAILED: $distribution, engine: $engine, $command, $SECONDS s"
         failed=1
       fi
     done

@@ -76,8 +76,8 @@ def test_every_command_has_one_purpose() -> None:
 def test_a_command_lists_its_own_options_first() -> None:
     own, _, shared = CliRunner().invoke(cli, ["plan", "--help"]).stdout.partition("Inventory and connection options:")
     assert "--quick" in own
-    assert "--limit" not in own
-    assert "--limit" in shared
+    assert "--limit PATTERN" not in own
+    assert "--limit PATTERN" in shared
     assert "--ask-become-pass" in shared
 
 
@@ -242,7 +242,7 @@ OFFERED = [
     ("gpuprov verify --limit tr", ["plain,training"]),
     ("gpuprov verify --limit al", ["plain,all"]),
     ("gpuprov verify --limit training:!gpu02", ["plain,training:!gpu02"]),
-    ("gpuprov explain mig.lay", ["plain,mig.layout"]),
+    ("gpuprov explain mig.lay", [f"plain,mig.layout[]{field}" for field in ("", ".gpus", ".mode", ".instances")]),
     (
         "gpuprov verify -i inventory.yaml --limit training,!gpu02,!g",
         ["plain,training,!gpu02,!gpu01", "plain,training,!gpu02,!gpu02"],

@@ -104,8 +104,8 @@ def _under_lock(hosts: dict[str, Host], lock: Lock, options: Options, outcome: O
         return
     if "rdma" in options.only:
         _pairs(hosts, lock, options, outcome, say)
-    for part in PARTS:
-        if part in options.only:
+    for name, part in PARTS:
+        if name in options.only:
             for task, found in run_part(part, hosts, lock, options.timeout, say):
                 _note(outcome, hosts[task.host], found, shlex.join(task.words))
     if "nccl" in options.only:

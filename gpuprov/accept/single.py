@@ -13,7 +13,7 @@ from gpuprov.accept import scripts
 from gpuprov.accept.lock import LOST, Lock
 from gpuprov.accept.model import Host, Ran, Say
 from gpuprov.capabilities.acceptance.fragment import folder_of
-from gpuprov.capabilities.acceptance.judge import ACROSS
+from gpuprov.capabilities.acceptance.judge import ACROSS, LOOPBACK
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.catalog import dcgm
 from gpuprov.catalog.gpus import find_gpu
@@ -55,6 +55,21 @@ def nccl(host: Host) -> Task | None:
         why = why or (NO_GPU if not count else "one GPU alone has no bus bandwidth")
     words = (program, "-b", size, "-e", size, "-g", str(count))
     return msgspec.structs.replace(task, skipped=why, words=words, environment={"NCCL_DEBUG": "INFO"})
+
+
+def loopback(host: Host) -> Task | None:
+    """The same over the host's own HCAs: NCCL is left neither NVLink nor shared memory, as azurehpc-health-checks does it
+    (https://github.com/Azure/azurehpc-health-checks/blob/main/customTests/azure_nccl_allreduce_ib_loopback.nhc)."""
+    task = nccl(host) if host.block.nccl.loopback else None
+    if task is None:
+        return None
+    environment = {**task.environment, "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_NET_DISABLE_INTRA": "0"}
+    return msgspec.structs.replace(
+        task,
+        tests=(f"{LOOPBACK}.{host.block.nccl.test}",),
+        environment=environment,
+        skipped=task.skipped or ("" if host.devices else "no RDMA device"),
+    )
 
 
 def _message(asked: str, hosts: Sequence[Host]) -> tuple[str, str]:
@@ -99,14 +114,20 @@ def diag(host: Host) -> Task | None:
     )
 
 
-PARTS: dict[str, Callable[[Host], Task | None]] = {"nccl": nccl, "nvbandwidth": nvbandwidth, "dcgm": diag}
+PARTS: tuple[tuple[str, Callable[[Host], Task | None]], ...] = (
+    ("nccl", nccl),
+    ("nccl", loopback),
+    ("nvbandwidth", nvbandwidth),
+    ("dcgm", diag),
+)
+"""What `--only` calls it, and its task on a host; in this order."""
 
 
 def run_part(
-    part: str, hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say
+    part: Callable[[Host], Task | None], hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say
 ) -> Iterable[tuple[Task, Measurement]]:
     """Run one part on all hosts that ask for it, at a time; yield every test's measurement."""
-    tasks = [task for host in hosts.values() if not host.lost and (task := PARTS[part](host))]
+    tasks = [task for host in hosts.values() if not host.lost and (task := part(host))]
     yield from _run(tasks, hosts, lock, timeout, say)
 
 
@@ -232,6 +253,8 @@ def _figure(task: Task, ran: Ran, host: Host, plain: Measurement) -> Measurement
         run = outputs.collective(ran.text)
         if ran.status:
             raise Unreadable(f"exit status {ran.status}: {outputs.complaint(ran.text)}")
+        if plain.test.startswith(LOOPBACK) and "NET/IB" not in run.networks:
+            raise Unreadable(f"NCCL went by {', '.join(run.networks) or 'no network that it names'}, not by NET/IB")
         by = f"by {', '.join(run.networks)}{' with GDRDMA' if run.gdrdma else ''}" if run.networks else ""
         by = ", ".join(filter(None, (by, task.told)))
         return msgspec.structs.replace(plain, value=run.busbw, unit="GB/s", detail=by, gdrdma=run.gdrdma)

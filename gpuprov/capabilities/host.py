@@ -15,8 +15,10 @@ from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
 from gpuprov.catalog.driver_sets import GPU_SERVICES, supported_distributions
+from gpuprov.onhost import first_boot_judge
 from gpuprov.probe import fabric, house, packages, pci, system, systemd
 from gpuprov.probe.family import words
+from gpuprov.probe.first_boot import FIRST_BOOT, FirstBoot
 from gpuprov.probe.login import LOGIN, PYTHON
 from gpuprov.shared import reach
 from gpuprov.spec import overrides
@@ -42,6 +44,8 @@ class House(Fragment, frozen=True):
     ] = "nothing"
 
 
+HANGS = "no watchdog resets a host that hangs"
+WATCHDOG = "RuntimeWatchdogSec in /etc/systemd/system.conf has one do so, from when systemd runs"
 Ctx = Context[House]
 
 
@@ -119,6 +123,29 @@ def reboot_pending(ctx: Ctx) -> Outcome:
         told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         return fail("no reboot required", told, "gpuprov apply --reboot, or reboot: if-needed in the spec", reboot=told)
     return ok("no reboot required")
+
+
+@check("host.first_boot", FIRST_BOOT, moment="next-boot", fields=("on_failure",))
+def started_again(ctx: Ctx) -> Outcome:
+    """GRUB starts its own default: no boot has failed, after which it starts what was before."""
+    known: FirstBoot = ctx.facts.get(FIRST_BOOT)
+    expected = "the default of GRUB's menu"
+    if known.counted == first_boot_judge.BACK:
+        tried = f"{known.tried} did not come up" if known.tried != known.kernel else "what it changed did not come up"
+        told = f"{known.kernel} as it was before run {known.run}: {known.found or tried}"
+        if known.settled:
+            return ok(
+                f"{told}; it stays so until a newer kernel than {known.kernel} is gone, or comes up after an apply"
+            )
+        off = ", without the NVIDIA driver" if known.off else ""
+        hint = "see the console's log, then gpuprov rollback; or correct the spec, and gpuprov apply --reboot"
+        return fail(expected, f"{told}{off}", hint)
+    if ctx.fragment.on_failure != "rollback":
+        return not_asked()
+    if known.why_not:
+        return ok(f"a boot that fails is not undone: {known.why_not}", expected)
+    by = "systemd's watchdog resets a host that hangs" if known.watchdog else f"{HANGS}; {WATCHDOG}"
+    return ok(f"a boot that fails is undone by GRUB; {by}", expected)
 
 
 @check("host.supported", system.PLATFORM, system.OS_RELEASE, moment="preflight")
@@ -254,6 +281,7 @@ def capability(capabilities: Sequence[Capability]) -> Capability:
             gpu(driverless),
             nvswitch_fabric(driverless),
             reboot_pending,
+            started_again,
             supported,
             root,
             writable,
@@ -267,7 +295,6 @@ def capability(capabilities: Sequence[Capability]) -> Capability:
         rules=rules,
         unproved={
             "reboot": "a permission, not a state of the host",
-            "on_failure": "what apply does, not a state of the host",
         },
         tables=lambda: tables(capabilities),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from gpuprov.catalog.driver_sets import BUILDS, SOURCES, driver_packages, managed
+from gpuprov.catalog.driver_sets import BUILDS, SOURCES, driver_packages
 from gpuprov.shared import resolve
 
 
@@ -29,9 +29,3 @@ def of_any_driver(os_id: str, version_id: str) -> tuple[str, str]:
     conflicts = [pattern for names in found for pattern in names.conflicts]
     sources_of = [pattern for names in found for pattern in names.sources]
     return "|".join(dict.fromkeys([*mine, *conflicts])) or "(?!)", "|".join(dict.fromkeys(sources_of)) or "(?!)"
-
-
-def of_any_drivers() -> dict[str, dict[str, str]]:
-    """`of_any_driver` by platform, for the roles."""
-    found = {entry.key: of_any_driver(entry.id, entry.version_id) for entry in managed()}
-    return {key: {"names": names, "sources": sources_of} for key, (names, sources_of) in found.items()}

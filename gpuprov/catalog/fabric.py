@@ -20,7 +20,7 @@ from gpuprov.shared.resolve import Rules
 UNIT = "nvidia-fabricmanager.service"
 PROGRAM = "/usr/bin/nv-fabricmanager"
 IMEX_UNIT = "nvidia-imex.service"
-IMEX_PROGRAM, IMEX_CONTROL = "/usr/bin/nvidia-imex", "/usr/bin/nvidia-imex-ctl"
+IMEX_PROGRAM = "/usr/bin/nvidia-imex"
 IMEX_CONFIG, IMEX_NODES = "/etc/nvidia-imex/config.cfg", "/etc/nvidia-imex/nodes_config.cfg"
 IMEX_DROP_IN = f"/etc/systemd/system/{IMEX_UNIT}.d/90-gpuprov.conf"
 IMEX_CHANNEL, IMEX_PARAMETER = "/dev/nvidia-caps-imex-channels/channel0", "NVreg_CreateImexChannel0"
@@ -35,7 +35,7 @@ MODES = {"bare-metal": "0", "shared-nvswitch": "1", "vgpu": "2"}
 # From generation 4 on the switches are no PCI functions; the bridges to them are ConnectX-7 functions with this word in
 # their VPD, an InfiniBand subnet manager of their own works through them, and it needs these:
 # https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
-BRIDGE_ID, BRIDGE_VPD, BRIDGED_GENERATION = "15b3:1021", "SW_MNG", 4
+BRIDGE_VPD, BRIDGED_GENERATION = "SW_MNG", 4
 SUBNET_PACKAGES = {
     "debian": ("nvlsm", "libibumad3", "infiniband-diags"),
     "redhat": ("nvlsm", "libibumad", "infiniband-diags"),

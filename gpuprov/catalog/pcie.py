@@ -16,8 +16,6 @@ GRUB = "/etc/default/grub.d/config-acs.cfg"
 """Where `rdma_topo write-grub-acs` writes, by its own default."""
 UNIT = "gpuprov-pcie.service"
 READ_REQUESTS = (128, 256, 512, 1024, 2048, 4096)
-RELAXED_ORDERING, READ_REQUEST = 0x0010, 0x7000
-"""Bits of DevCtl: https://github.com/torvalds/linux/blob/master/include/uapi/linux/pci_regs.h"""
 ACS_BITS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
 """What lspci calls the bits of ACSCtl, from bit 0: https://github.com/pciutils/pciutils/blob/master/ls-ecaps.c"""
 Mode = Literal["passthrough", "translated", "strict", "disabled"]

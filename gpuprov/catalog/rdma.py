@@ -84,11 +84,6 @@ def _names(row: Packages, family: Family) -> tuple[str, ...] | None:
     return {"debian": row.debian, "redhat": row.redhat, "suse": row.suse}[family]
 
 
-def all_packages(family: Family) -> tuple[str, ...]:
-    """Every name that a host of a family is asked for."""
-    return packages(family, *(row.key for row in rdma_file().packages))
-
-
 def modules(*keys: str) -> tuple[str, ...]:
     """Names of the modules of these keys."""
     return tuple(name for row in rdma_file().modules if row.key in keys for name in row.names)

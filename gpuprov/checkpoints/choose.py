@@ -7,18 +7,10 @@ from typing import Any
 
 import msgspec
 
+from gpuprov.plan.no_way_back import SETS_NOTHING_UP, TAKES_AWAY
 from gpuprov.probe.checkpoints import Checkpoint, Checkpoints
 from gpuprov.probe.house import Receipt
 from gpuprov.render.digest import read
-
-TAKES_AWAY: dict[str, dict[str, Any]] = {
-    "kernel": {},
-    "mig": {"mode": "disabled"},
-    "mps": {"scope": "none"},
-    "pcie": {},
-}
-"""What is asked of a capability that a checkpoint does not have, so that what was set up since goes."""
-SETS_NOTHING_UP = frozenset({"topology", "acceptance", "health"})
 
 
 class Back(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
     "--accept-licence",
     "accepted",
     multiple=True,
-    type=click.Choice(["nvidia-sdk", "unknown"]),
+    type=click.Choice(["nvidia-sdk", "nvidia-doca", "unknown"]),
     help="Packages: state that the site may copy what is under this licence.",
 )
 @options.reaching
@@ -60,8 +60,10 @@ OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
 def bundle(sources: tuple[str, ...], pull: bool, **given: Any) -> int:
     """Write what hosts without internet access need, or, with --pull, what hosts need that apply their spec by themselves.
 
-    Without --pull: the packages that the specs need with all that they depend on, resolved now on the hosts themselves, at exact
-    versions, in a signed repository; gpuprov apply --bundle DIR takes packages from there and from nowhere else.
+    Without --pull: the packages that the specs need with all that they depend on, resolved now by the hosts' own apt, dnf or
+    zypper, at exact versions, in a signed repository for each release, and the files that specs name by their address;
+    gpuprov apply --bundle DIR takes all of it from there and from nowhere else. A bundle that is in DIR is replaced, and
+    what it has is not fetched again.
 
     With --pull: a signed bundle for each host, the wheels that it needs, and user-data of cloud-init that makes it a puller.
     The host is known by the variables pull_machine_id, pull_product_uuid, pull_product_serial or pull_declared. It refuses what is not
@@ -80,6 +82,7 @@ def bundle(sources: tuple[str, ...], pull: bool, **given: Any) -> int:
 def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
     """Packages, for gpuprov apply --bundle."""
     from gpuprov import console
+    from gpuprov.catalog.licences import source
     from gpuprov.offline import bundles, licences
 
     if wrong := [name for name in OF_PULL if given[name]]:
@@ -91,11 +94,12 @@ def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
         out=given["out"], key=given["key"], days=given["expires"], accepted=given["accepted"], forks=given["forks"] or 0
     )
     made = bundles.make(fleet, chosen, time.time())
-    for one in licences.ALL:
-        if one.key in made.licences:
-            console.warning(f"not free, {one.key}: {one.told} ({one.source})")
+    for one in (licences.classes()[key] for key in made.licences):
+        console.warning(f"not free, {one.key}: {one.told} ({source(one)})")
     for each in made.manifest.repositories:
         console.progress(f"{each.folder}: {len(each.packages)} packages")
+    if made.kept:
+        console.progress(f"{made.kept} files are those of the bundle before, and were not fetched again")
     size = sum(file.size for file in made.manifest.files.values())
     console.progress(
         f"{chosen.out}: {size / 1e6:.0f} MB, for {len(made.manifest.specs)} specs; expires at {made.manifest.expires_at}"

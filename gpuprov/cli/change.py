@@ -174,6 +174,7 @@ def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[Pair, ...]:
 
     manifest = opened.opened(given["bundle"], given["signers"])
     repositories, refused = opened.matching(manifest, fleet.pairs, given["forks"] or 0)
+    opened.keep_keys(given["bundle"], manifest)
     console.progress(f"{given['bundle']}: signed, whole, of {manifest.made_at}; carried to {len(repositories)} hosts")
     left = [pair for pair in fleet.pairs if pair[0].name not in refused]
     pairs, without = placed.place(given["bundle"], manifest, left, repositories)

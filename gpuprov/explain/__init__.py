@@ -41,7 +41,7 @@ def explain(words: str) -> list[Explanation]:
     if near:
         hint = f"did you mean {', '.join(near)}?"
     elif " " in text:
-        hint = "a message is best pasted whole, as it was printed; a log can be piped in: dmesg | gpuprov explain -"
+        hint = "paste the whole message as it was printed, or pipe a log in: dmesg | gpuprov explain -"
     else:
         hint = f"capabilities: {', '.join(BY_NAME)}"
     raise GpuprovError(f'nothing is known of "{text}"', hint)

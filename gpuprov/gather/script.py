@@ -81,8 +81,11 @@ def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
 
 
 def with_environment(script: str, environment: Mapping[str, str]) -> str:
-    """The script with more in the environment of its snippets."""
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()) + script
+    """The script with more in the environment of its snippets, and a bundle's own programs first."""
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
+    if "GPUPROV_BUNDLE" in environment:
+        lines.append('export PATH="$GPUPROV_BUNDLE/bin:$PATH"\n')
+    return "".join(lines) + script
 
 
 def complete(stream: bytes | bytearray) -> bool:

@@ -107,7 +107,7 @@ def _indented(whole: str, place: Origin, file: str) -> Problem | None:
 
 
 def _no_key(whole: str, place: Origin, file: str) -> Problem | None:
-    """A line between keys that is none: mostly a colon without a blank after it. YAML takes it as the begin of the next line."""
+    """A line between keys that is none: mostly a colon without a space after it. YAML takes it as the begin of the next line."""
     seen = _NO_KEY.search(whole)
     lines = _lines(place, file)
     line = int(seen["key"] or int(seen["next"]) - 1) if seen else 0
@@ -118,8 +118,8 @@ def _no_key(whole: str, place: Origin, file: str) -> Problem | None:
     if not re.match(r"[\w.-]+(:(?=\S)|\Z)", text) or lines[line][: column - 1].strip():
         return None
     key, colon, value = text.partition(":")
-    message = "there is no blank after the colon" if colon else "this line is no `key: value`"
-    hint = f'write "{key}: " before it' if value else f'"{key}:", if it is a key'
+    message = "there is no space after the colon" if colon else "this line is not `key: value`"
+    hint = f'write a space after "{key}:"' if value else f'write "{key}:" if it is a key'
     return Problem(message=message, origin=Origin(place.file, line, column), hint=hint)
 
 

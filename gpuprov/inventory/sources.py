@@ -132,7 +132,7 @@ def _near(path: str) -> str:
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f'did you mean "{shown(os.path.join(folder, close[0]))}"?'
-    return "" if "." in name else f"a host of an inventory is named with --limit {name}"
+    return "" if "." in name else f"to name a host of an inventory: --limit {name}"
 
 
 def _pathlist(text: str, folder: str) -> tuple[str, ...]:

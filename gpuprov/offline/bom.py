@@ -7,15 +7,15 @@ from typing import Any
 from urllib.parse import quote
 
 from gpuprov import __version__
-from gpuprov.offline.licences import ALL
-from gpuprov.offline.model import Package, Repository
+from gpuprov.catalog.licences import source
+from gpuprov.offline.licences import FREE, classes
+from gpuprov.offline.model import Named, Package, Repository
 
-TOLD = {one.key: one for one in ALL}
 
-
-def bom(repositories: tuple[Repository, ...], made_at: str) -> dict[str, Any]:
+def bom(repositories: tuple[Repository, ...], downloads: tuple[Named, ...], made_at: str) -> dict[str, Any]:
     """The document. Its number follows from its content: the same packages have the same one."""
-    rows = {row["bom-ref"]: row for one in repositories for row in (_component(one, each) for each in one.packages)}
+    made = [_component(one, each) for one in repositories for each in one.packages] + [_file(one) for one in downloads]
+    rows = {row["bom-ref"]: row for row in made}
     named = "\n".join(f"{reference} {row['hashes'][0]['content']}" for reference, row in sorted(rows.items()))
     return {
         "bomFormat": "CycloneDX",
@@ -32,9 +32,13 @@ def bom(repositories: tuple[Repository, ...], made_at: str) -> dict[str, Any]:
 
 
 def _component(one: Repository, package: Package) -> dict[str, Any]:
-    # https://github.com/package-url/purl-spec/blob/main/types-doc/deb-definition.md
+    # https://github.com/package-url/purl-spec/blob/main/types-doc: deb-definition.md, rpm-definition.md
+    debian = one.family == "debian"
     words = f"arch={package.architecture}&distro={one.distribution}-{one.release}"
-    purl = f"pkg:deb/{one.distribution}/{quote(package.name, safe='')}@{quote(package.version, safe='')}?{words}"
+    epoch, _, version = ("", "", package.version) if debian else package.version.rpartition(":")
+    words += f"&epoch={epoch}" if epoch else ""
+    name = f"{'deb' if debian else 'rpm'}/{one.distribution}/{quote(package.name, safe='')}"
+    purl = f"pkg:{name}@{quote(version, safe='')}?{words}"
     row: dict[str, Any] = {
         "type": "library",
         "bom-ref": purl,
@@ -43,7 +47,22 @@ def _component(one: Repository, package: Package) -> dict[str, Any]:
         "purl": purl,
         "hashes": [{"alg": "SHA-256", "content": package.sha256}],
     }
-    if package.licence != "free":
-        about = TOLD[package.licence]
-        row["licenses"] = [{"license": {"name": f"{about.key}: {about.told}", "url": about.source}}]
+    if package.licence != FREE:
+        about = classes()[package.licence]
+        row["licenses"] = [{"license": {"name": f"{about.key}: {about.told}", "url": source(about)}}]
     return row
+
+
+def _file(one: Named) -> dict[str, Any]:
+    """What a spec names by its address."""
+    name = one.url.rpartition("/")[2] or one.of
+    words = f"checksum=sha256:{one.sha256}&download_url={quote(one.url, safe='')}"
+    return {
+        "type": "file",
+        "bom-ref": f"{one.of}:{one.sha256}",
+        "name": name,
+        "purl": f"pkg:generic/{quote(name, safe='')}?{words}",
+        "hashes": [{"alg": "SHA-256", "content": one.sha256}],
+        "description": f"named by the spec as {one.of}",
+        "externalReferences": [{"type": "distribution", "url": one.url}],
+    }

@@ -11,6 +11,8 @@ from gpuprov import __version__
 FORMAT = 1
 MANIFEST, BOM, KEY = "manifest", "bom.json", "key.asc"
 """Files of a bundle; `manifest` begins with its signature."""
+FILES, KEYS = "files", "keys"
+"""Folders of it: what the specs name by address, called by its SHA-256; keys of package sources, by the SHA-256 of their address."""
 SIGNERS = ".allowed_signers"
 """The end of the file beside a bundle with the line by which its key is known: in it, it would prove nothing."""
 
@@ -34,10 +36,19 @@ class Package(msgspec.Struct, frozen=True, kw_only=True, order=True):
     licence: str
 
 
+class Named(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """A file that a spec names by its address, in the field `of`; it lies in `files`, called by its SHA-256."""
+
+    of: str
+    url: str
+    sha256: str
+
+
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
     """The packages of one release and architecture. `kernels`: those that modules can be built for."""
 
-    folder: Annotated[str, msgspec.Meta(pattern="^[a-z0-9.-]+$")]
+    folder: Annotated[str, msgspec.Meta(pattern="^[a-z0-9][a-z0-9._-]*$")]
+    family: Literal["debian", "redhat", "suse"]
     distribution: str
     release: str
     architecture: str
@@ -46,7 +57,8 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """For which specs a bundle is, until when, and every file of it. `key`: fingerprint of the key of its package repositories."""
+    """For which specs a bundle is, until when, and every file of it. `key`: fingerprint of the key of its package repositories.
+    `accepted`: classes of licences that whoever made it answers for. `keys`: addresses of package sources' keys in it."""
 
     gpuprov_bundle: int = FORMAT
     kind: Literal["packages"] = "packages"
@@ -56,4 +68,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     specs: tuple[str, ...]
     repositories: tuple[Repository, ...]
+    accepted: tuple[str, ...] = ()
+    downloads: tuple[Named, ...] = ()
+    keys: tuple[str, ...] = ()
     files: dict[str, File]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +14,11 @@ from gpuprov import reading
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.gather import gather
 from gpuprov.gather.pace import Pace
-from gpuprov.offline.bundles import files
-from gpuprov.offline.model import FORMAT, MANIFEST, Manifest, Repository
+from gpuprov.offline.model import FORMAT, KEYS, MANIFEST, File, Manifest, Repository
 from gpuprov.offline.specs import identifier
-from gpuprov.offline.wanted import ARCHITECTURES, Pair
+from gpuprov.offline.wanted import Pair, kind
+from gpuprov.onhost import repository_key
+from gpuprov.onhost.fetched import digest
 from gpuprov.onhost.pull import signed
 from gpuprov.onhost.pull.refused import Refused
 from gpuprov.probe import modules, system
@@ -56,6 +59,18 @@ def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
     return manifest
 
 
+def files(folder: Path) -> dict[str, File]:
+    """Every file of a bundle that its manifest answers for."""
+    found = {}
+    for path in sorted(path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()):
+        name = str(path.relative_to(folder))
+        if path.is_symlink() or not path.is_file():
+            raise GpuprovError(f"{path} is no plain file", "make the bundle again")
+        if name != MANIFEST:
+            found[name] = File(sha256=digest(str(path)), size=path.stat().st_size)
+    return found
+
+
 def read(data: bytes, folder: Path) -> Manifest:
     """What was signed, as a manifest. Raises GpuprovError."""
     try:
@@ -79,6 +94,14 @@ def _whole(folder: Path, manifest: Manifest) -> None:
         if names:
             more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
             raise GpuprovError(f"{folder}: {min(names)} {what}{more}", AGAIN)
+
+
+def keep_keys(folder: Path, manifest: Manifest) -> None:
+    """Have the bundle's keys of package sources where this machine keeps those that it has fetched. Roles judge them anyway."""
+    for url in manifest.keys:
+        place = Path(repository_key.cached(url, os.environ))
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copyfile(folder / KEYS / place.name, place)
 
 
 def made_for(manifest: Manifest, pairs: Sequence[Pair]) -> None:
@@ -105,9 +128,7 @@ def matching(
         if isinstance(facts, UnreachableError):
             continue  # the run itself says so
         try:
-            release, platform = facts.get(system.OS_RELEASE), facts.get(system.PLATFORM)
-            there = (release.id, release.version, ARCHITECTURES.get(platform.machine, platform.machine))
-            answers[name] = of(manifest, name, there, _kernels(platform.kernel, facts))
+            answers[name] = of(manifest, name, kind(facts), _kernels(facts.get(system.PLATFORM).kernel, facts))
         except ProbeFailed as error:
             refused[name] = GpuprovError(f"{name}: {error}", error.hint)
         except GpuprovError as error:

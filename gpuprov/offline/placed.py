@@ -1,4 +1,4 @@
-"""A bundle's packages on a host: carried there over the connection itself, proven there, and the only source that apt sees."""
+"""A bundle's packages on a host: carried there over the connection, proven there, and all that its package manager sees."""
 
 from __future__ import annotations
 
@@ -13,24 +13,71 @@ import msgspec
 
 from gpuprov.errors import GpuprovError
 from gpuprov.offline import transfer
-from gpuprov.offline.model import KEY, Manifest, Repository
+from gpuprov.offline.model import FILES, KEY, Manifest, Repository
 from gpuprov.offline.wanted import Pair
+from gpuprov.probe.family import Family
 from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
 
 PLACE = "/var/lib/gpuprov/bundle"
 AT_A_TIME = 8
-CONFIG = """Dir::Etc::sourcelist "/dev/null";
+TEXTS: dict[Family, dict[str, str]] = {
+    "debian": {
+        "apt.conf.new": """Dir::Etc::sourcelist "/dev/null";
 Dir::Etc::sourceparts "@/sources";
 Dir::State::lists "@/lists";
 Dir::Cache::pkgcache "";
 Dir::Cache::srcpkgcache "";
 Acquire::Languages "none";
-"""
-SOURCE = """Types: deb
+""",
+        "sources/gpuprov.sources": """Types: deb
 URIs: file:@/packages
 Suites: ./
 Signed-By: @/key.asc
-"""
+""",
+    },
+    "redhat": {
+        "repos.d/gpuprov.repo": """[gpuprov-bundle]
+name=packages of a gpuprov bundle
+baseurl=file://@/packages
+enabled=1
+gpgcheck=0
+repo_gpgcheck=1
+gpgkey=file://@/key.asc
+""",
+        "bin/dnf": '#!/bin/sh\nexec /usr/bin/dnf --config=@/dnf.conf "$@"\n',
+    },
+    # zypper knows no key but those in rpm's database, which is no place for one of a single run: sha256sum has proven the folder.
+    "suse": {
+        "repos.d/gpuprov.repo": """[gpuprov-bundle]
+name=packages of a gpuprov bundle
+baseurl=file://@/packages
+enabled=1
+autorefresh=0
+gpgcheck=0
+repo_gpgcheck=0
+pkg_gpgcheck=0
+""",
+    },
+}
+"""Files of the folder on a host, by family. `@` is the folder."""
+# The host's own settings, but for where packages come from: of the section [main] alone, since others are repositories.
+_OWN = r"""awk '/^\[/ { main = $0 ~ /^\[main\]/; next } main && !/^[[:space:]]*(@NAMES@)[[:space:]]*[=:]/'"""
+READY: dict[Family, str] = {
+    "debian": r"""mv "$d/apt.conf.new" "$d/apt.conf"
+mkdir -p "$d/lists/partial"
+APT_CONFIG="$d/apt.conf" apt-get -qq -o APT::Update::Error-Mode=any -o APT::Sandbox::User=root update >&2""",
+    "redhat": rf"""chmod 755 "$d/bin/dnf"
+{{ echo '[main]'; {_OWN.replace("@NAMES@", "reposdir|cachedir|system_cachedir|pluginconfpath")} /etc/dnf/dnf.conf 2>/dev/null || :
+  printf 'reposdir=%s/repos.d\ncachedir=%s/cache\nsystem_cachedir=%s/cache\n' "$d" "$d" "$d"; }} > "$d/dnf.conf"
+"$d/bin/dnf" -q -y makecache >&2""",
+    "suse": rf"""c=/etc/zypp/zypp.conf
+[ -e "$c" ] || c=/usr/etc/zypp/zypp.conf
+{{ echo '[main]'; {_OWN.replace("@NAMES@", "reposdir|cachedir|metadatadir|solvfilesdir|packagesdir|servicesdir")} "$c" 2>/dev/null || :
+  printf 'reposdir = %s/repos.d\nmetadatadir = %s/raw\nsolvfilesdir = %s/solv\n' "$d" "$d" "$d"
+  printf 'packagesdir = %s/cache\nservicesdir = %s/services.d\n' "$d" "$d"; }} > "$d/zypp.conf"
+ZYPP_CONF="$d/zypp.conf" zypper --non-interactive --quiet refresh --force >&2""",
+}
+"""Shell: what makes the family's package manager see the folder, once all of it is there."""
 # `ready` comes last: what a cut left half there is never used. Another bundle may be another run's: it goes a day after its last use.
 SCRIPT = r"""set -eu
 umask 022
@@ -46,11 +93,12 @@ trap 'rm -rf "$n"' EXIT
 chmod 755 "$n"
 tar -xf - --no-same-owner --no-same-permissions -C "$n"
 (cd "$n" && sha256sum --quiet --strict -c SHA256SUMS) >&2
-mkdir -p "$n/lists/partial"
-mv "$n/config" "$n/apt.conf"
 rm -rf "$d"
 mv "$n" "$d"
-APT_CONFIG="$d/apt.conf" apt-get -qq -o APT::Update::Error-Mode=any -o APT::Sandbox::User=root update >&2 || { rm -rf "$d"; exit 1; }
+ready() {
+@READY@
+}
+(set -e; ready) || { rm -rf "$d"; exit 1; }
 touch "$d/ready"
 find @PLACE@ -mindepth 1 -maxdepth 1 ! -name @ID@ -mmin +1440 -exec rm -rf {} +
 echo there
@@ -73,8 +121,8 @@ def place(
         def carry(raw: RawHost) -> None:
             one = repositories[raw.name]
             try:
-                if transfer.run(raw, script(number, carried=False)).strip() != "there":
-                    transfer.run(raw, script(number, carried=True), given=archives[one.folder])
+                if transfer.run(raw, script(number)).strip() != "there":
+                    transfer.run(raw, script(number, one.family), given=archives[one.folder])
             except GpuprovError as error:
                 refused[raw.name] = error
 
@@ -96,9 +144,10 @@ def identifier(manifest: Manifest) -> str:
     return manifest.key[-16:].lower()
 
 
-def script(number: str, *, carried: bool) -> str:
-    """What runs on the host: asks whether the packages are there, or takes them from its standard input."""
-    told = {"@PLACE@": shlex.quote(PLACE), "@ID@": number, "@CARRIED@": "yes" if carried else "no"}
+def script(number: str, family: Family | None = None) -> str:
+    """What runs on the host: asks whether the packages are there, or takes those of this family from its standard input."""
+    told = {"@READY@": READY[family] if family else ":", "@CARRIED@": "yes" if family else "no"}
+    told |= {"@PLACE@": shlex.quote(PLACE), "@ID@": number}
     text = SCRIPT
     for mark, value in told.items():
         text = text.replace(mark, value)
@@ -110,17 +159,16 @@ def packed(folder: Path, manifest: Manifest, one: Repository, number: str, scrat
     made = scratch / f"{one.folder}.tar"
     here = f"{PLACE}/{number}"
     names = [name for name in manifest.files if name.startswith(f"{one.folder}/")]
-    sums = "".join(f"{manifest.files[name].sha256}  packages/{name.partition('/')[2]}\n" for name in names)
-    sums += f"{manifest.files[KEY].sha256}  {KEY}\n"
-    texts = {"config": CONFIG, "sources/gpuprov.sources": SOURCE, "SHA256SUMS": sums}
+    also = [KEY, *(name for name in manifest.files if name.startswith(f"{FILES}/"))]
+    placed = {name: f"packages/{name.partition('/')[2]}" for name in names} | {name: name for name in also}
+    sums = "".join(f"{manifest.files[name].sha256}  {at}\n" for name, at in placed.items())
     with tarfile.open(made, "w", format=tarfile.PAX_FORMAT) as archive:
-        for name, text in texts.items():
+        for name, text in {**TEXTS[one.family], "SHA256SUMS": sums}.items():
             file = scratch / "text"
-            file.write_text(text.replace("@", here), encoding="utf-8")
+            file.write_text(text.replace("@/", f"{here}/"), encoding="utf-8")
             archive.add(file, arcname=name, filter=_plain)
-        archive.add(folder / KEY, arcname=KEY, filter=_plain)
-        for name in names:
-            archive.add(folder / name, arcname=f"packages/{name.partition('/')[2]}", filter=_plain, recursive=False)
+        for name, at in placed.items():
+            archive.add(folder / name, arcname=at, filter=_plain, recursive=False)
     return made
 
 

@@ -1,107 +1,217 @@
-"""The packages themselves: resolved and fetched by a host's own apt, from its own signed sources, in a folder of its own."""
+"""The packages themselves: resolved and fetched by a host's own package manager, from its own signed sources, in a folder of its own.
+
+Each script gets on its standard input what a bundle before this one has, and hands over a tar archive: what is new, `kept`, the names
+of what is not, and for apt their index.
+"""
 
 from __future__ import annotations
 
-import hashlib
+import json
+import os
 import re
 import shlex
+import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gpuprov import reading
 from gpuprov.errors import GpuprovError
 from gpuprov.offline import transfer
-from gpuprov.offline.licences import licence
-from gpuprov.offline.model import Package
 from gpuprov.offline.wanted import Wanted
-from gpuprov.onhost.packages import apt_settings
+from gpuprov.onhost.fetched import digest
+from gpuprov.onhost.packages import apt_settings, dnf
 from gpuprov.onhost.packages.model import Pin
+from gpuprov.probe.family import Family
 from gpuprov.reading.archives import Member
 from gpuprov.spec.model import RawHost
 
-SCRIPT = r"""set -eu
+BEGIN = r"""set -eu
 d=$(mktemp -d /var/tmp/gpuprov-bundle.XXXXXX)
 trap 'rm -rf "$d"' EXIT
 chmod 755 "$d"
-mkdir -p "$d/archives/partial"
+mkdir "$d/new"
+cat > "$d/known"
+export LC_ALL=C
+"""
+APT = r"""mkdir -p "$d/archives/partial"
 : > "$d/status"
 printf '%s' @PREFERENCES@ > "$d/preferences"
 cat /etc/apt/preferences >> "$d/preferences" 2>/dev/null || :
-export LC_ALL=C DEBIAN_FRONTEND=noninteractive
+export DEBIAN_FRONTEND=noninteractive
 apt-get -qq -o APT::Update::Error-Mode=any -o DPkg::Lock::Timeout=300 update >&2
 # As on a host without a package: then nothing is left out because this one has it.
-apt-get -y -qq --download-only --no-install-recommends -o Dir::State::status="$d/status" \
-  -o Dir::State::extended_states="$d/extended" \
-  -o Dir::Etc::preferences="$d/preferences" -o Dir::Cache::archives="$d/archives" \
-  -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= \
-  -o APT::Sandbox::User=root -o APT::Keep-Downloaded-Packages=true install @NAMES@ >&2
-cd "$d/archives"
-for f in *.deb; do
+resolve() {
+  apt-get -y -qq --no-install-recommends -o Dir::State::status="$d/status" -o Dir::State::extended_states="$d/extended" \
+    -o Dir::Etc::preferences="$d/preferences" -o Dir::Cache::archives="$d/archives" -o Dir::Cache::pkgcache= \
+    -o Dir::Cache::srcpkgcache= -o Acquire::ForceHash=SHA256 -o APT::Sandbox::User=root "$@"
+}
+resolve --print-uris install @NAMES@ > "$d/uris"
+cd "$d/new"
+: > kept; : > Packages
+sed -n "s/^'[^']*' \([^ ]*\) \([0-9]*\) SHA256:\([0-9a-f]*\).*/\1 \3/p" "$d/uris" > "$d/list"
+[ "$(wc -l < "$d/list")" = "$(grep -c "^'" "$d/uris")" ] || { echo 'apt-get gives no SHA-256 of a package' >&2; exit 1; }
+while read -r f sum; do
   n=$(printf %s "$f" | sed 's/%3a/-/')
-  [ "$n" = "$f" ] || mv "$f" "$n"
-  sum=$(sha256sum < "$n" | cut -d ' ' -f 1)
+  if grep -qxF "$sum  $n" "$d/known"; then echo "$n" >> kept; continue; fi
+  p=${f%%_*} v=${f#*_} a=${f##*_}
+  v=$(printf %s "${v%_*}" | sed 's/%3a/:/')
+  printf '%s %s %s %s\n' "$p:${a%.deb}=$v" "$f" "$n" "$sum" >> "$d/lacking"
+done < "$d/list"
+[ ! -s "$d/lacking" ] || cut -d ' ' -f 1 "$d/lacking" |
+  xargs apt-get -qq -o APT::Sandbox::User=root -o Acquire::ForceHash=SHA256 download >&2
+[ ! -s "$d/lacking" ] || while read -r p f n sum; do
+  [ -e "$f" ] || f=$(printf '%s_*_%s' "${f%%_*}" "${f##*_}")
+  [ "$f" = "$n" ] || mv $f "$n"
+  echo "$sum  $n" | sha256sum --quiet --strict -c - >&2
   { dpkg-deb -f "$n"; printf 'Filename: ./%s\nSize: %s\nSHA256: %s\n\n' "$n" "$(stat -c %s "$n")" "$sum"; } >> Packages
-done
-tar -cf - Packages *.deb
+done < "$d/lacking"
 """
-NAME = re.compile(r"[a-z0-9][A-Za-z0-9.+~_-]*\.deb")
-MOST = 16 << 30
+# dnf's own Python module, by the program that applies with it: what it would do on a host without a package.
+DNF = r"""p=/usr/libexec/platform-python
+[ -x "$p" ] || p=/usr/bin/python3
+cd "$d/new"
+"$p" -c @PROGRAM@ < "$d/known" > "$d/answer"
+"$p" - "$d/answer" <<'END'
+import json, sys
+told = json.load(open(sys.argv[1]))
+if told["problem"]:
+    sys.exit(told["problem"])
+open("kept", "w").write("".join(name + "\n" for name in told["kept"]))
+open("modules.yaml", "w").write(told["modules"])
+END
+"""
+ZYPPER = r"""cd "$d/new"
+: > kept
+mkdir -p "$d/packages"
+z() { zypper --non-interactive --xmlout --pkg-cache-dir "$d/packages" "$@"; }
+failed() { sed -n 's/.*<message type="error">//; s/<[^>]*>//g; /./p' "$1" | tail -n 20 >&2; exit 1; }
+z refresh > "$d/said" || failed "$d/said"
+# As on a host without a package: a root of its own, with this host's repositories.
+z --no-refresh --installroot "$d/root" install --dry-run --no-recommends --auto-agree-with-licenses -- @NAMES@ > "$d/said" ||
+  failed "$d/said"
+sed -n '/<to-install/,/<\/to-install/s/.*<solvable type="package"//p' "$d/said" | while read -r row; do
+  field() { printf %s "$row" | sed -n "s/.* $1=\"\([^\"]*\)\".*/\1/p"; }
+  row=" $row"
+  n=$(field name) v=$(field edition) a=$(field arch)
+  f="$n-$(printf %s "$v" | sed 's/^[0-9]*://').$a.rpm"
+  if grep -qF "  $f" "$d/known"; then echo "$f" >> kept; else echo "$n.$a=$v" >> "$d/lacking"; fi
+done
+if [ -s "$d/lacking" ]; then
+  xargs zypper --non-interactive --no-refresh --pkg-cache-dir "$d/packages" download < "$d/lacking" >&2
+  find "$d/packages" -name '*.rpm' -exec mv {} . \;
+fi
+touch "$d/lacking"
+if [ "$(wc -l < "$d/lacking")" != "$(ls | grep -c 'rpm$')" ]; then
+  echo 'zypper did not download all that it resolved' >&2
+  exit 1
+fi
+"""
+END = "tar -cf - *\n"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~^_-]*\.(deb|rpm)")
+MOST = 64 << 30
 """Bytes that one host may hand over."""
 INDEX = "Packages"
+TEXTS = (INDEX, "kept", "modules.yaml")
 LARGEST = 64 << 20
-"""Bytes of an index."""
+"""Bytes of a text: an index, for one."""
 NEEDED = ("Package", "Version", "Architecture", "Filename", "Size", "SHA256")
 
 
-def fetched(raw: RawHost, wanted: Wanted, folder: Path) -> None:
-    """Add what this host resolves to the packages in the folder, and their stanzas to its index. Raises GpuprovError."""
+def script(wanted: Wanted) -> str:
+    """What the host runs."""
     pin = Pin(str(wanted.pin["version"]), tuple(wanted.pin["patterns"])) if wanted.pin.get("patterns") else None
-    script = SCRIPT.replace("@PREFERENCES@", shlex.quote(apt_settings.records(pin) + "\n" if pin else ""))
-    script = script.replace("@NAMES@", shlex.join(wanted.packages))
+    told = {
+        "@PREFERENCES@": shlex.quote(apt_settings.records(pin) + "\n" if pin else ""),
+        "@NAMES@": shlex.join(wanted.packages),
+        "@PROGRAM@": shlex.quote(dnf.BEGIN),
+    }
+    bodies: dict[Family, str] = {"debian": APT, "redhat": DNF, "suse": ZYPPER}
+    text = BEGIN + bodies[wanted.family] + END
+    for mark, value in told.items():
+        text = text.replace(mark, value)
+    return text
+
+
+def asked(wanted: Wanted, known: Mapping[str, str]) -> str:
+    """What it reads: packages that are here already, by name with their SHA-256; of dnf its whole request."""
+    if wanted.family != "redhat":
+        return "".join(f"{digest}  {name}\n" for name, digest in known.items())
+    pin = {"version": wanted.pin["version"], "patterns": list(wanted.pin["patterns"])} if wanted.pin else {}
+    request = {"action": "collect", "timeout": 300, "install": list(wanted.packages), "remove": [], "pin": pin}
+    return json.dumps({"program": dnf.program(), "request": {**request, "module": wanted.stream, "known": dict(known)}})
+
+
+def fetched(raw: RawHost, wanted: Wanted, folder: Path, before: Path | None, known: Mapping[str, str]) -> None:
+    """Add what this host resolves to the packages in the folder, and what its index says of them. `before`: the same folder of an
+    older bundle, whose files are `known`. Raises GpuprovError."""
     with tempfile.TemporaryDirectory(prefix=".gpuprov-", dir=folder.parent) as scratch:
-        kept = Path(scratch) / "archives.tar"
-        transfer.run(raw, script, kept=kept, most=MOST)
+        given, kept = Path(scratch) / "known", Path(scratch) / "archives.tar"
+        given.write_text(asked(wanted, known), encoding="utf-8")
+        transfer.run(raw, script(wanted), given=given, kept=kept, most=MOST)
         try:
             with tarfile.open(kept, "r:", tarinfo=Member) as archive:
-                index, files = _unpacked(archive, folder)
-            fresh = judged(index, files)
+                texts, files = _unpacked(archive, folder, raw.name)
+            if strange := [name for name in files if name.endswith(".deb") != (wanted.family == "debian")]:
+                raise tarfile.TarError(f"unexpected {min(strange)[:80]!r}")
+            fresh = judged(texts.get(INDEX, ""), files) if wanted.family == "debian" else {}
         except (tarfile.TarError, ValueError, EOFError) as error:
             raise GpuprovError(f"{raw.name}: what it handed over is no archive of packages: {error}") from error
-    known = {stanza["Filename"]: stanza for stanza in stanzas(_text(folder / INDEX))}
+    again = texts.get("kept", "").splitlines()
+    for name in again:
+        if before is None or name not in known:
+            raise GpuprovError(f"{raw.name}: it left out {name[:80]!r}, which is not here", "make the bundle again")
+        if not (folder / name).exists():
+            linked(before / name, folder / name)
+    if texts.get("modules.yaml"):
+        (folder / "modules.yaml").write_text(texts["modules.yaml"], encoding="utf-8")
+    if wanted.family == "debian":
+        old = {f"./{name}" for name in again}
+        stood = {one["Filename"]: one for one in stanzas(_text(before / INDEX) if before else "")}
+        _indexed(raw.name, folder, {name: stood[name] for name in old if name in stood} | fresh)
+
+
+def _indexed(host: str, folder: Path, fresh: Mapping[str, dict[str, str]]) -> None:
+    """Add what apt's index says of these packages to the folder's."""
     for name, stanza in fresh.items():
         file = folder / name.removeprefix("./")
-        if file.stat().st_size != int(stanza["Size"]) or sha256(file) != stanza["SHA256"]:
-            raise GpuprovError(f"{raw.name}: {name} is not what the host's index says of it", "make the bundle again")
-        if name in known and known[name]["SHA256"] != stanza["SHA256"]:
-            raise GpuprovError(
-                f"{raw.name}: {name} is another file than on a host before it, at the same version",
-                "have all hosts of a release take it from the same sources",
-            )
-    known |= fresh
-    (folder / INDEX).write_text("".join(known[name][""] + "\n" for name in sorted(known)), encoding="utf-8")
+        if file.stat().st_size != int(stanza["Size"]) or digest(str(file)) != stanza["SHA256"]:
+            raise GpuprovError(f"{host}: {name} is not what the host's index says of it", "make the bundle again")
+    told = {stanza["Filename"]: stanza for stanza in stanzas(_text(folder / INDEX))} | dict(fresh)
+    (folder / INDEX).write_text("".join(told[name][""] + "\n" for name in sorted(told)), encoding="utf-8")
 
 
-def _unpacked(archive: tarfile.TarFile, folder: Path) -> tuple[str, set[str]]:
-    """The index, and the names of the packages, which are in the folder then."""
-    index, total, files = "", 0, set[str]()
+def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[str, str], set[str]]:
+    """The texts, and the names of the packages, which are in the folder then."""
+    texts: dict[str, str] = {}
+    files = set[str]()
+    total = 0
     for member in archive:
+        text = member.name in TEXTS
         total += member.size
-        if not member.isreg() or total > MOST or not (member.name == INDEX or NAME.fullmatch(member.name)):
+        if not member.isreg() or total > MOST or not (text or NAME.fullmatch(member.name)):
             raise tarfile.TarError(f"unexpected {member.name[:80]!r}")
+        if member.name in files or member.name in texts:
+            raise tarfile.TarError(f"{member.name[:80]!r} twice")
         data = archive.extractfile(member)
         assert data is not None
-        if member.name == INDEX:
+        if text:
             if member.size > LARGEST:
                 raise tarfile.TarError(f"its index has more than {LARGEST >> 20} MiB")
-            index = data.read().decode()
+            texts[member.name] = data.read().decode()
             continue
         files.add(member.name)
-        with (folder / member.name).open("wb") as file:
-            while block := data.read(1 << 20):
-                file.write(block)
-    return index, files
+        aside, there = folder / f".{member.name}", folder / member.name
+        with aside.open("wb") as file:
+            shutil.copyfileobj(data, file, 1 << 20)
+        if there.exists() and digest(str(there)) != digest(str(aside)):
+            raise GpuprovError(
+                f"{host}: {member.name} is another file than on a host before it, at the same version",
+                "have all hosts of a release take it from the same sources",
+            )
+        aside.replace(there)
+    return texts, files
 
 
 def judged(index: str, files: set[str]) -> dict[str, dict[str, str]]:
@@ -125,22 +235,12 @@ def judged(index: str, files: set[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def packages(folder: Path) -> tuple[Package, ...]:
-    """The packages of a repository, by its index."""
-    return tuple(
-        sorted(
-            Package(
-                name=one["Package"],
-                version=one["Version"],
-                architecture=one["Architecture"],
-                file=one["Filename"].removeprefix("./"),
-                section=one.get("Section", ""),
-                sha256=one["SHA256"],
-                licence=licence(one["Package"], one.get("Section", "")).key,
-            )
-            for one in stanzas(_text(folder / INDEX))
-        )
-    )
+def linked(source: Path, target: Path) -> None:
+    """Have a file of an older bundle in this one, too."""
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
 
 
 def stanzas(text: str) -> Iterator[dict[str, str]]:
@@ -150,12 +250,6 @@ def stanzas(text: str) -> Iterator[dict[str, str]]:
         fields = {name: value.strip() for name, _, value in rows}
         if fields:
             yield {**fields, "": stanza + "\n"}
-
-
-def sha256(file: Path) -> str:
-    """Of the file's bytes."""
-    with file.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()
 
 
 def _text(file: Path) -> str:

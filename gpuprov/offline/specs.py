@@ -1,11 +1,36 @@
-"""Which spec a bundle was made for: its values, whatever the host is called."""
+"""Which spec a bundle was made for: its values, whatever the host is called, and wherever the inventory lies."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from gpuprov.slices.model import spec_id
 from gpuprov.spec.model import RawHost
+from gpuprov.spec.repository import FILES, located_values
 
 
 def identifier(raw: RawHost) -> str:
-    """Equal specs have equal ones. What a site may change without other packages (whether to reboot) is left out."""
-    return spec_id({name: value for name, value in raw.values.items() if name != "reboot"})
+    """Equal specs have equal ones. What a site may change without other packages (whether to reboot) is left out. A file
+    beside the inventory counts by what is in it: it is brought to the site with the inventory."""
+    values = located_values(raw.values, raw.origins)
+    return spec_id({name: _content(value) for name, value in values.items() if name != "reboot"})
+
+
+def _content(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    named = "sha256" in value
+    return {
+        key: (None if named else _digest(one)) if key in FILES and isinstance(one, str) and one else _content(one)
+        for key, one in value.items()
+    }
+
+
+def _digest(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return path  # check says what is wrong with it

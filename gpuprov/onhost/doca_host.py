@@ -31,7 +31,7 @@ def _deb(package: str) -> None:
     sources = [path for path in _files(APT) if NAME in _text(path)]
     if not sources:
         raise Refused("it brought no package source for apt")
-    for source in sources:
+    for source in () if os.environ.get("GPUPROV_BUNDLE") else sources:
         if problem := apt_files.update(source, "-o", "APT::Get::List-Cleanup=0"):
             raise Refused(f"apt-get update of {source}: {shortened(problem, 400)}")
 
@@ -41,6 +41,8 @@ def _rpm(package: str) -> None:
     _must(run(["rpm", "-U", "--replacepkgs", "--oldpackage", package]), "rpm -U")
     if not any("doca" in os.path.basename(path) for path in _files(DNF)):
         raise Refused("it brought no package source for dnf")
+    if os.environ.get("GPUPROV_BUNDLE"):
+        return
     only = ["--disablerepo=*", "--enablerepo=doca*"]
     _must(run(["dnf", "-q", "-y", *only, "makecache", "--refresh"]), "dnf makecache")
 

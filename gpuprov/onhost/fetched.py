@@ -43,6 +43,12 @@ def digest(path: str) -> str:
     return ""
 
 
+def of_bundle(sha256: str) -> str:
+    """Where a bundle's own copy of a file lies on this host; empty in a run without a bundle."""
+    bundle = os.environ.get("GPUPROV_BUNDLE", "")
+    return os.path.join(bundle, "files", sha256) if bundle else ""
+
+
 def put(wanted: Wanted, source: BinaryIO) -> None:
     """Have it from what can be read of `source`. Raises Refused; then nothing is left of what came."""
     folder = os.path.dirname(wanted.path)

@@ -12,6 +12,7 @@ from gpuprov.capabilities.mig.partitions import partitions
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.events import Failure, Tally
 from gpuprov.plan.model import HostPlan
+from gpuprov.plan.no_way_back import no_way_back
 from gpuprov.probe import house, nvidia
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.spec.model import HostSpec
@@ -50,6 +51,11 @@ def host_plan(
         last_apply=applied,
         last_apply_seconds=seconds,
         unpredicted=tuple(unpredicted(concerned)),
+        no_way_back=tuple(
+            no_way_back(
+                spec, facts, decision.run, changes, reboots=bool(state) and (reboot or spec.reboot == "if-needed")
+            )
+        ),
         differs=any(r.status in ("fail", "error") and r.moment != "preflight" for r in results),
         unmended=() if decision.run else tuple(r for r in results if r.status in ("fail", "error") and not r.reboot),
         versions={r.capability: r.version for r in results if r.version},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import Any, Literal
 
 import msgspec
@@ -21,6 +22,8 @@ FAILED = "runner_on_failed"
 GIVING_UP, STAYS_FAILED = "Keep why the act failed", "Stay failed"
 """The first and the last task of acts/failed.yml, which tidies up after an act that failed on a host: no failures of its own."""
 _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
+_UNREAD = ("MODULE FAILURE", "Module result deserialization failed")
+"""How Ansible begins where a module gave no answer: a program that was ended says nothing more."""
 _QUIET = ("", "non-zero return code", "One or more items failed", "All items completed")
 
 
@@ -211,14 +214,24 @@ def condense(result: dict[str, Any]) -> str:
     told = _PREFIX.sub("", message if isinstance(message, str) else msgspec.json.encode(message).decode())
     if LOST in told and (inner := re.search(r'"msg": "([^"]*)"', told)):
         told = inner[1]  # the guard's answer, in what an action made of it
-    if told.strip() in _QUIET or told.startswith("MODULE FAILURE"):
+    if told.strip() in _QUIET or told.startswith(_UNREAD):
         streams = [
             str(result.get(name) or "").strip() for name in ("stderr", "module_stderr", "stdout", "module_stdout")
         ]
         said = next((stream.splitlines()[-1].strip() for stream in streams if stream), "")
-        status = f"exit status {result['rc']}" if "rc" in result else told
+        status = _status(result["rc"]) if "rc" in result else told
         told = f"{said} ({status})" if said else status or "failed without a message"
     return _one_line(told)
+
+
+def _status(code: Any) -> str:
+    """An exit status in words: of a shell, or of Python's subprocess, that saw its program end by a signal."""
+    number = code - 128 if isinstance(code, int) and code > 128 else -code if isinstance(code, int) and code < 0 else 0
+    if number == signal.SIGKILL:
+        return 'its program on the host was killed (SIGKILL): for want of memory ("journalctl -k" tells), or by somebody there'
+    if number in set(signal.Signals):
+        return f"its program on the host was ended by {signal.Signals(number).name}"
+    return f"exit status {code}"
 
 
 def _item_failed(item: dict[str, Any]) -> bool:

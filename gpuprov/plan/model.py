@@ -28,7 +28,8 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     run, skipped: capabilities with the reason. blocked: what must be fixed before apply touches the host. changes:
     what the checks say. diffs: what Ansible's `--check --diff` says of files. tasks: tasks that Ansible says would
-    change something, without a diff. unpredicted: what nobody can know before. reboot "unknown": see reboot_reasons.
+    change something, without a diff. unpredicted: what nobody can know before. no_way_back: what
+    rollback could not undo. reboot "unknown": see reboot_reasons.
     last_apply_seconds: None where it is not known; last_apply says why. versions: the exact version that the host has after
     apply, by capability, as far as its repositories tell; installed: the one that it has now. mig: GPUs that are cut up anew.
     unmended: what fails although apply has nothing to do; of preflight,
@@ -49,6 +50,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     last_apply: str = ""
     last_apply_seconds: int | None = None
     unpredicted: tuple[str, ...] = ()
+    no_way_back: tuple[str, ...] = ()
     differs: bool = False
     versions: dict[str, str] = {}
     installed: dict[str, str] = {}

@@ -19,6 +19,7 @@ from gpuprov.plan.decide import PROBES
 from gpuprov.probe import house, nvidia
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.checkpoints import CHECKPOINTS
+from gpuprov.probe.first_boot import FIRST_BOOT
 from gpuprov.probe.login import PYTHON
 from gpuprov.shared import reach
 from gpuprov.spec.model import HostSpec, RawHost
@@ -26,7 +27,7 @@ from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
 Pair = tuple[RawHost, HostSpec]
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
-KEPT = (*PROBES, house.LOCK, CHECKPOINTS, nvidia.DRIVER, PYTHON, *partitions.READS)
+KEPT = (*PROBES, house.LOCK, CHECKPOINTS, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
 """What deciding, planning and Ansible's way to the host read once the checks have been evaluated; a fleet's other facts are let go."""
 AFTER: tuple[Moment, ...] = ("now", "next-boot")
 

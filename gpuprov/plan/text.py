@@ -150,6 +150,7 @@ def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
             2,
         )
     unknown = plan.unpredicted if verbose else _short(plan.unpredicted)
+    yield from _listed("rollback could not undo", [Line(line, 4) for line in plan.no_way_back])
     yield from _listed("not predicted", [Line(line, 4) for line in unknown])
 
 

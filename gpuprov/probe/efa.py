@@ -59,11 +59,7 @@ def domains(text: str) -> tuple[str, ...]:
 
 
 def parse(output: Output) -> Efa:
-    many: dict[str, list[list[str]]] = {}
-    for line in output.text.splitlines():
-        kind, bar, rest = line.partition("|")
-        if bar:
-            many.setdefault(kind, []).append(rest.split("|"))
+    many = output.cells()
 
     def one(kind: str) -> str:
         return "|".join(many.get(kind, [[""]])[-1]).strip()

@@ -87,11 +87,7 @@ class Erdma(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> Erdma:
-    many: dict[str, list[list[str]]] = {}
-    for line in output.text.splitlines():
-        kind, bar, rest = line.partition("|")
-        if bar:
-            many.setdefault(kind, []).append(rest.split("|"))
+    many = output.cells()
 
     def one(kind: str) -> str:
         return "|".join(many.get(kind, [[""]])[-1]).strip()

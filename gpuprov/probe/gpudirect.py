@@ -83,11 +83,7 @@ class Gpudirect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> Gpudirect:
-    rows: dict[str, list[list[str]]] = {}
-    for line in output.text.splitlines():
-        kind, *cells = line.split("|")
-        if cells:
-            rows.setdefault(kind, []).append(cells)
+    rows = output.cells()
     single = {kind: many[0][0] for kind, many in rows.items()}
     kernels = [_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])]
     return Gpudirect(

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gpuprov.onhost import first_boot_judge
 from gpuprov.shared import package_lists
 
 ONCE, SAVED = "next_entry", "saved_entry"
+KEPT = "gpuprov-kept"
 _KERNEL = re.compile(r"(?:vmlinu[xz]|linux|Image)-(\S+)")
 _BLOCK = re.compile(r"(menuentry|submenu)\s(.*)\{")
 _SET = "set default="
@@ -47,6 +49,11 @@ def next_start(menu: Sequence[str], environment: Iterable[str], files: Mapping[s
         default, by = told.get(variable[1], ""), variable[1]
     elif "$" in default:
         return {"unknown": f"the default of grub.cfg is {default}"}
+    if told.get(first_boot_judge.VARIABLE) == first_boot_judge.BACK and any(one.name == KEPT for one in read.entries):
+        default, by = KEPT, "gpuprov keeps to what was before a boot that failed"
+        stays = started(read.entries, default)
+        if not (read.once and told.get(ONCE)):
+            return _kernel(stays) | {"by": by}
     stays = started(read.entries, default)
     by = f"{by}={default}" if default else ""
     if not (read.once and told.get(ONCE)):

@@ -63,10 +63,7 @@ def parse_domain(text: str) -> Domain | None:
 
 
 def parse(output: Output) -> Imex:
-    many: dict[str, list[str]] = {}
-    for line in output.text.splitlines():
-        kind, _, rest = line.partition("|")
-        many.setdefault(kind, []).append(rest)
+    many = output.rows(bare=True)
     one = {kind: values[-1].strip() for kind, values in many.items()}
     told = "\n".join(many.get("domain", ()))
     return Imex(

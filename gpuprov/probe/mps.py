@@ -101,10 +101,7 @@ def _answers(lines: list[str]) -> Answers:
 
 
 def parse_mps(output: Output) -> MpsState:
-    rows: dict[str, list[str]] = {}
-    for line in output.text.splitlines():
-        kind, _, rest = line.partition("|")
-        rows.setdefault(kind, []).append(rest)
+    rows = output.rows(bare=True)
     gpus, complaint = _gpus(rows.get("gpu", []), _mig_devices(rows.get("device", [])))
     files: dict[str, list[str]] = {}
     for name, text in _pairs(rows, "file"):

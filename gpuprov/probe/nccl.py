@@ -35,11 +35,7 @@ class NcclHost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> NcclHost:
-    many: dict[str, list[str]] = {}
-    for line in output.text.splitlines():
-        kind, bar, rest = line.partition("|")
-        if bar:
-            many.setdefault(kind, []).append(rest)
+    many = output.rows()
     others = []
     for row in many.get("other", ()):
         file, _, said = row.partition("|")

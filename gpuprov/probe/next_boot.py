@@ -62,7 +62,7 @@ esac
 if [ -n "$g" ]; then
   echo "@loader grub"
   echo "@menu"
-  c=; grep -q '/custom\.cfg' "$g" && c=${g%/*}/custom.cfg
+  c=; for f in custom.cfg gpuprov/boot.cfg; do grep -q "/$f" "$g" && c="$c ${g%/*}/$f"; done
   w='(menuentry|submenu|linux|linuxefi|linux16|if)[[:space:]]|(blscfg|fi)\b'
   for f in "$g" $c; do
     grep -hE "^[[:space:]]*(set default=|$w|\})|\{[[:space:]]*$" "$f" 2>/dev/null

@@ -117,11 +117,7 @@ def of_ofed(file: str) -> bool:
 
 
 def parse(output: Output) -> Ofed:
-    rows: dict[str, list[list[str]]] = {}
-    for line in output.text.splitlines():
-        kind, *cells = line.split("|")
-        if cells:
-            rows.setdefault(kind, []).append(cells)
+    rows = output.cells()
     single = {kind: many[-1][0] for kind, many in rows.items()}
     conf = [cells[0].partition("=") for cells in rows.get("setting", [])]
     return Ofed(

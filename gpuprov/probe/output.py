@@ -11,3 +11,16 @@ class Output(msgspec.Struct, frozen=True):
     text: str
     status: int = 0
     error: str = ""
+
+    def rows(self, *, bare: bool = False) -> dict[str, list[str]]:
+        """Lines `KIND|REST` by their kind; other lines do not count, or as kinds of their own where they are `bare`."""
+        found: dict[str, list[str]] = {}
+        for line in self.text.splitlines():
+            kind, bar, rest = line.partition("|")
+            if bar or bare:
+                found.setdefault(kind, []).append(rest)
+        return found
+
+    def cells(self) -> dict[str, list[list[str]]]:
+        """Lines `KIND|CELL|CELL...` by their kind; other lines do not count."""
+        return {kind: [row.split("|") for row in rows] for kind, rows in self.rows().items()}

@@ -76,17 +76,8 @@ dpkg-query -W -f '{DPKG_FORMAT}' {debian} 2>/dev/null; true""",
     )
 
 
-def _rows(output: Output) -> dict[str, list[str]]:
-    rows: dict[str, list[str]] = {}
-    for line in output.text.splitlines():
-        kind, bar, rest = line.partition("|")
-        if bar:
-            rows.setdefault(kind, []).append(rest)
-    return rows
-
-
 def parse_packages(output: Output) -> dict[str, Package]:
-    rows = _rows(output)
+    rows = output.rows()
     own = {"all", *rows.get("native", [])}
     found: dict[str, list[tuple[str, Package]]] = {}
     for line in output.text.splitlines():
@@ -180,7 +171,7 @@ def _not_locking(rows: dict[str, list[str]]) -> str:
 
 
 def parse_locking(output: Output) -> str:
-    rows = _rows(output)
+    rows = output.rows()
     if any(
         line.strip().rstrip(";").strip('"').casefold() in ("1", "true", "yes", "on") for line in rows.get("apt", [])
     ):
@@ -201,7 +192,7 @@ def parse_index(output: Output) -> Index:
     index = Index(parse_madison(output.text))
     index.places = places(output.text)
     offered: dict[str, set[rpm.Nevra]] = {}
-    for row in _rows(output).get("rpm", []):
+    for row in output.rows().get("rpm", []):
         cells = row.split("|")
         if len(cells) == 5:
             offered.setdefault(cells[0], set()).add(rpm.Nevra(*cells))

@@ -22,11 +22,7 @@ class Persistenced(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> Persistenced:
-    rows: dict[str, list[str]] = {}
-    for line in output.text.splitlines():
-        kind, bar, rest = line.partition("|")
-        if bar:
-            rows.setdefault(kind, []).append(rest)
+    rows = output.rows()
     return Persistenced(
         unit=tuple(rows.get("unit", ())),
         offered=tuple(parse_madison("\n".join(rows.get("offer", ()))).get(PACKAGE, ())),

@@ -83,11 +83,7 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> RdmaHost:
-    many: dict[str, list[list[str]]] = {}
-    for line in output.text.splitlines():
-        kind, bar, rest = line.partition("|")
-        if bar:
-            many.setdefault(kind, []).append(rest.split("|"))
+    many = output.cells()
 
     def first(kind: str) -> str:
         return many.get(kind, [[""]])[0][0]

@@ -40,10 +40,6 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
     virtual: bool = False
     rdma: bool = False
 
-    @property
-    def is_bridge(self) -> bool:
-        return self.pci_class.startswith("0604")
-
 
 class PciTree(msgspec.Struct, frozen=True, kw_only=True):
     """The functions by address, and the socket of each NUMA node that has CPUs (-1: not told)."""

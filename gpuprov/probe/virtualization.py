@@ -12,7 +12,7 @@ from gpuprov.probe.base import Output, Probe, ProbeFailed
 Kind = Literal["physical", "vgpu", "unknown"]
 UNASSIGNED = 0x20000000
 """IORESOURCE_UNSET: https://github.com/torvalds/linux/blob/master/include/linux/ioport.h"""
-PREFETCHABLE, MEMORY = 0x2000, 0x200
+MEMORY = 0x200
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):

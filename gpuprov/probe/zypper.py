@@ -16,11 +16,11 @@ NAMED = {"type", "match_type", "case_sensitive", "solvable_name"}
 """What a lock of a name alone says. A lock may be of one version, one architecture or one repository, too."""
 
 _SEARCH = r"""set --
-for d in /var/cache/zypp/solv/*/solv; do
+for d in "${GPUPROV_BUNDLE:-/var/cache/zypp}"/solv/*/solv; do
   a=${d%%/solv}; a=${a##*/}
   awk -v a="[$a]" 'function done() { if (mine && on) found = 1 }
     /^\[/ { done(); mine = $0 == a; on = 1 } /^enabled *= *(0|no|false|off)/ { on = 0 }
-    END { done(); exit !found }' /etc/zypp/repos.d/*.repo 2>/dev/null && set -- "$@" -r "$a"
+    END { done(); exit !found }' "${GPUPROV_BUNDLE:-/etc/zypp}"/repos.d/*.repo 2>/dev/null && set -- "$@" -r "$a"
 done
 [ $# = 0 ] || ZYPP_READONLY_HACK=1 zypper --xmlout --non-interactive --no-refresh search -s -t package "$@" %s 2>&1 |
   awk -F '"' -v arch="$(uname -m)" '

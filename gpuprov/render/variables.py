@@ -42,6 +42,7 @@ def _variables(spec: HostSpec) -> dict[str, Any]:
     variables: dict[str, Any] = {
         "gpuprov_capabilities": list(spec.capabilities),
         "gpuprov_reboot": spec.reboot,
+        "gpuprov_on_failure": spec.on_failure,
         "gpuprov_gpu": msgspec.to_builtins(spec.gpu) if spec.gpu else {},
     }
     for name, fragment in spec.capabilities.items():

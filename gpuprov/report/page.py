@@ -7,6 +7,7 @@ own files, and the only ones that the page's Content-Security-Policy lets a brow
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -27,6 +28,7 @@ State = Literal["right", "part", "unproven", "boot", "error", "fail", "gone"]
 """How a host, or all of them, stand; the names of the colours in page.css."""
 
 FOLDER = Path(__file__).parent
+_OPTION = re.compile(r"((?<!\S)--?[a-z][a-z-]{0,20}(?![\w-])|\bif-needed\b)")
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,13 +112,23 @@ def _clean(value: Any) -> Any:
 def environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=lambda value: cleaned(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
         trim_blocks=True,
         lstrip_blocks=True,
+    )
+    made.filters["unbroken"] = unbroken
+    return made
+
+
+def unbroken(text: str) -> Markup:
+    """The text with its options (`--html`, `if-needed`) in one piece: a browser breaks lines behind a hyphen."""
+    return Markup("").join(
+        Markup('<span class="one">{}</span>').format(part) if number % 2 else cleaned(part)
+        for number, part in enumerate(_OPTION.split(text))
     )
 
 

@@ -116,7 +116,9 @@ def _summary(numbers: Summed, paint: _Paint) -> str:
     shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[told]))
     bad = numbers.bad
     part = f"{bad} of " if told == "not as wanted" and bad < count else ""
-    return f"{shown}: {part}{count} host{'s' * (count != 1)}, {', '.join(parts) or 'nothing to verify'}"
+    gone = [parts.pop(0)] if counted["unreachable"] else []
+    hosts = ", ".join([f"{part}{count} host{'s' * (count != 1)}", *gone])
+    return f"{shown}: {hosts}" + (f"; checks: {', '.join(parts)}" if parts else "")
 
 
 def unproven(count: int) -> str:

@@ -146,8 +146,19 @@ def _complaint(line: str) -> str:
 
 
 def of_bundle(place: str) -> dict[str, str]:
-    """The environment in which apt sees the packages in this folder of the host, and no other source; none for no folder."""
-    return {"APT_CONFIG": f"{place}/apt.conf"} if place else {}
+    """The environment in which apt, dnf and zypper see the packages in this folder of the host alone; none for no folder.
+
+    dnf is told by no variable where its configuration lies: gpuprov's own modules read GPUPROV_BUNDLE, programs find `bin/dnf`, which
+    comes first in `PATH` (see `gather.script.with_environment`).
+    """
+    if not place:
+        return {}
+    return {"GPUPROV_BUNDLE": place, "APT_CONFIG": f"{place}/apt.conf", "ZYPP_CONF": f"{place}/zypp.conf"}
+
+
+def path_of_bundle(place: str, path: str) -> str:
+    """Where programs are looked for, with this folder's own first."""
+    return f"{place}/bin:{path}" if place else path
 
 
 def oldest(ansible: str) -> tuple[int, int]:

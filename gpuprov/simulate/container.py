@@ -25,7 +25,8 @@ def up(name: str, description: Description = PLAIN, *, tag: str | None = None,
        volumes: tuple[tuple[Path, str], ...] = ()) -> SimulatedHost:  # fmt: skip
     """A running host that answers ssh; one that is up already is returned as it is.
 
-    `tag`: an image that `freeze` made. `volumes`: folders of this machine to show read-only, with their place inside.
+    `tag`: an image that `freeze` made, or a folder (with podman) that has a host's whole root.
+    `volumes`: folders of this machine to show read-only, with their place inside.
     """
     check_name(name)
     tools.require()
@@ -137,6 +138,7 @@ def _create(name: str, description: Description, tag: str, volumes: tuple[tuple[
         *engine.systemd_flags(),
         *engine.address_flags(PREFIX + name, LABEL),
         *(f"--volume={here}:{inside}:ro" for here, inside in (*guard.VOLUMES, *volumes)),
+        *(("--rootfs",) if tag.startswith("/") else ()),
         *(tag, "/sbin/init"),
     )
 

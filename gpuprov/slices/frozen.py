@@ -13,6 +13,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.fleet import Fleet as Judged
 from gpuprov.fleet import build_spec
 from gpuprov.slices.model import Fleet, Host, digest_of, spec_id
+from gpuprov.spec.connection import texts
 from gpuprov.spec.model import HostSpec, RawHost, is_connection, is_secret
 from gpuprov.spec.repository import files_of, located_values
 
@@ -130,7 +131,7 @@ def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, dic
     known: dict[str, tuple[str, str]] = {}
     for (raw, _), host in zip(judged.pairs, hosts, strict=True):
         for name in host.secrets:
-            for value in _texts(raw.connection[name]):
+            for value in texts(raw.connection[name]):
                 if len(value) >= SHORTEST:
                     known.setdefault(value, (host.name, name))
     if not known:
@@ -154,23 +155,9 @@ def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, dic
 
 def _leak(begins: Mapping[str, Sequence[str]], value: object) -> str:
     """The secret that stands in it, or an empty text. Secrets are found by how they begin: a fleet may have one for each host."""
-    for text in _texts(value):
+    for text in texts(value):
         for at in range(len(text) - SHORTEST + 1):
             for secret in begins.get(text[at : at + SHORTEST], ()):
                 if text.startswith(secret, at):
                     return secret
     return ""
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _texts(key)
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield str(value)

@@ -42,9 +42,9 @@ def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
         yield f"the variable {show(name)} has no name that Ansible knows", "allowed: letters, digits and _"
     elif is_secret(name):
         # A key has lines; nothing that is passed on to a program has a NUL.
-        if any("\0" in text for text in _texts(value)):
+        if any("\0" in text for text in texts(value)):
             yield f"{name} has a NUL character", "give it as text"
-    elif not all(map(is_one_line, _texts(value))):
+    elif not all(map(is_one_line, texts(value))):
         yield f"{name} is {show(value)}", ONE_LINE
     elif name in ADDRESSES and value not in (None, "") and not _ADDRESS.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a name or an address, without spaces and characters of a shell"
@@ -54,13 +54,16 @@ def _complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
         yield f"{name} is {show(value)}", "allowed: a node's name, of lower-case letters, digits, - and ."
 
 
-def _texts(value: object) -> Iterator[str]:
+def texts(value: object) -> Iterator[str]:
+    """Every text in a value, keys and numbers too."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _texts(key)
-            yield from _texts(item)
+            yield from texts(key)
+            yield from texts(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _texts(item)
+            yield from texts(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)

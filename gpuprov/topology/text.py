@@ -15,7 +15,9 @@ LEGEND = "PIX: one PCIe switch; PXB: several; PHB: a host bridge; NODE: two of a
 
 def as_text(name: str, wiring: Wiring, found: Sequence[Finding], *, plain: bool, width: int = 0) -> str:
     """width: how wide a line may be that is broken between words; 0: none is broken."""
-    lines = [f"{name}: {summary(wiring)}"]
+    wrong = sum(not one.note for one in found)
+    more = f"; {_count(wrong, 'warning')}, at the end" if wrong else ""
+    lines = hanging(f"{name}: {summary(wiring)}{more}", width)
     names = [*(gpu.name for gpu in wiring.gpus), *(hca.name for hca in (*wiring.hcas, *wiring.bridges))]
     room = max(map(len, [*names, *["NVSwitch0"] * bool(wiring.nvswitches)]), default=0)
     for group in groups(wiring):

@@ -53,8 +53,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if refusal := reach.refusal(answer, ansible_version, printed):
             raise AnsibleActionFail(f"{host} {refusal}")
         python = reach.chosen(answer, ansible_version)
-        environment = {"PATH": answer.path, "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
         bundle = str(self._templar.template(known.get("host_package_bundle") or ""))
+        environment = {"PATH": reach.path_of_bundle(bundle, answer.path), "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
         environment |= reach.of_bundle(bundle)
         self._task.environment = [environment]
         read = self._execute_module(

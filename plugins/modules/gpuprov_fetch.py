@@ -73,6 +73,7 @@ missing:
 """
 
 import errno
+import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpuprov_onhost import fetched
@@ -111,8 +112,11 @@ def main() -> None:
             module.exit_json(changed=True, missing=False, msg=told)
         if asked["file"] and not asked["came"]:
             module.exit_json(changed=False, missing=True)
-        if asked["came"]:
-            with open(asked["came"], "rb") as file:
+        here = asked["came"] or fetched.of_bundle(wanted.sha256)
+        if here and not asked["came"] and not os.path.exists(here):
+            raise fetched.Refused("it is not in the bundle, and nothing else may be asked for it")
+        if here:
+            with open(here, "rb") as file:
                 fetched.put(wanted, file)
         else:
             with open_url(asked["url"], timeout=SECONDS) as answer:

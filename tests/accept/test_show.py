@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 
 from gpuprov.accept import maps, show
 from gpuprov.accept.maps import Cell, Level, Map
-from gpuprov.accept.model import Options, Outcome, Ran, Status
+from gpuprov.accept.model import Options, Outcome, Ran, Status, Step
 from gpuprov.accept.page import page
 from gpuprov.accept.picture import document
 from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source
@@ -217,6 +218,36 @@ def test_over_all_hosts_nccl_runs_where_mpi_is_and_must_not_fall_back_to_sockets
     }
     told = run(Fleet(all_reduce_perf=NCCL), 2, block, options=Options(yes=True, only=("nccl",)), found=without)
     assert "no mpirun on gpu1, gpu2" in told.findings[-1].found
+
+
+def test_over_the_hcas_of_one_host_nccl_must_take_them() -> None:
+    nccl = Nccl(loopback=True, loopback_busbw=1000)
+    block = Acceptance(rdma=RdmaTests(tests=()), nccl=nccl)
+    asked = Options(yes=True, only=("nccl",))
+    seen: list[str] = []
+
+    def by(network: str) -> Callable[[Step], Ran]:
+        def answer(step: Step) -> Ran:
+            seen.append(step.script)
+            return Ran(text=NETWORK.format(net=network, gdr="", sent="") + NCCL)
+
+        return answer
+
+    found = {"gpu1": facts(1, nvidia_smi=GPUS)}
+    for network, status, said in (
+        ("IB", "fail", "by NET/IB"),
+        ("Socket", "error", "NCCL went by NET/Socket, not by NET/IB"),
+    ):
+        told = run(Fleet(all_reduce_perf=by(network)), 1, block, options=asked, found=found)
+        (one,) = [one for one in told.findings if one.check == "acceptance.loopback.all_reduce_perf"]
+        assert one.status == status
+        assert said in one.found
+    assert ["NCCL_P2P_DISABLE=1" in script for script in seen] == [False, True] * 2
+    assert all("NCCL_SHM_DISABLE=1" in script for script in seen[1::2])
+    without = {"gpu1": facts(1, nvidia_smi=GPUS, rdma_devices="")}
+    told = run(Fleet(all_reduce_perf=NCCL), 1, block, options=asked, found=without)
+    (one,) = [one for one in told.findings if one.check == "acceptance.loopback.all_reduce_perf"]
+    assert (one.status, one.found) == ("skip", "no RDMA device")
 
 
 def test_absent_tools_and_gpus_are_skipped_with_a_reason() -> None:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +48,21 @@ def test_the_lock_of_a_run_that_was_killed_after_its_receipt(
         lock = tmp_path / "run" / "lock"
         read = vars(rollout)["read"]
 
-        def with_lock(pairs: Sequence[Pair], *given: Any, **more: Any) -> dict[str, Reading]:
+        def with_lock(
+            pairs: Sequence[Pair], *given: Any, each: Callable[[str, Reading], None], **more: Any
+        ) -> dict[str, Reading]:
             text = (lock / "owner.json").read_text() if lock.exists() else ""
             found = read(pairs, *given, **more)
             applied = {"digest": str(digests(fleet.pair("same1")[1])["kernel"]), "applied_at": "2026-11-21T08:00:00Z"}
             receipt = json.dumps({"schema": 1, "capabilities": {"kernel": applied}})
             empty = {"receipt": Output(receipt), "apply_marker": Output(""), "reboot_reasons": Output("")}
-            return {
+            changed = {
                 name: Reading(Facts({**empty, "lock": Output(text)}), reading.results)
                 for name, reading in found.items()
             }
+            for name, reading in changed.items():
+                each(name, reading)
+            return changed
 
         monkeypatch.setattr(rollout, "read", with_lock)
         ended = applying.apply([fleet.pair("same1")], applying.Options(yes=True, log_dir=tmp_path / "log"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import sys
@@ -13,28 +14,27 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.campaign import classes, table
+from tests.campaign import classes, sabotage, table
 from tests.campaign.classes import Fault
 from tests.campaign.group import Run, Stage, disturbed, staged
 
 KEPT = Path("build/faults")
 SPECS = ("small", "upgrade")
-MOST = 6
+MOST = 7
 """Hosts of one apply."""
 
 
 def planned(runs: int, seed: str, seconds: dict[str, float], just: str = "") -> Iterator[tuple[list[Run], str]]:
     """Groups of so many runs altogether, each with what is done to the apply itself, if anything. A run is drawn by its number."""
-    number = 0
+    number, made = 0, itertools.cycle(classes.HOSTS)
     for turn in range(runs):
         if number >= runs:
             return
-        spec = just or ("upgrade" if turn % 4 == 2 else "small")
+        spec = just or ("upgrade" if turn % 8 == 2 else "small")
         if turn % 2 == 0:
             group = []
             for place in range(min(MOST, runs - number)):
-                make = classes.HOSTS[(number + place + turn) % len(classes.HOSTS)]
-                fault = classes.drawn(make, f"{seed}:{number + place}", seconds[spec])
+                fault = classes.drawn(next(made), f"{seed}:{number + place}", seconds[spec])
                 group.append(Run(number + place, spec, fault))
             number += len(group)
             yield group, ""
@@ -50,15 +50,16 @@ def planned(runs: int, seed: str, seconds: dict[str, float], just: str = "") -> 
 def kept(run: Run, seed: str, place: Path) -> None:
     """One line for each run; of a failure also what was said."""
     row = {"seed": seed, "number": run.number, "spec": run.spec, "kind": run.fault.kind, "what": run.fault.what,
-           "broken": run.broken, "notes": run.notes}  # fmt: skip
+           "broken": run.broken, "notes": run.notes, "seconds": round(run.seconds), "named": run.named}  # fmt: skip
     with (place / "runs.jsonl").open("a", encoding="utf-8") as out:
         out.write(json.dumps(row) + "\n")
-    if run.broken:
+    if run.broken or run.named is False:
         (place / f"{seed}-{run.number}.log").write_text(
             "\n".join([run.fault.what, *run.broken, *run.notes, run.told]), encoding="utf-8"
         )
     print(
-        f"{seed}:{run.number} {run.spec}: {run.fault.kind}: {run.fault.what}: {'; '.join(run.broken) or 'holds'}",
+        f"{seed}:{run.number} {run.spec}: {run.fault.kind}: {run.fault.what}: {'; '.join(run.broken) or 'holds'}"
+        f"{'' if run.named is not False else ' (cause not named)'}",
         flush=True,
     )
 
@@ -101,6 +102,17 @@ def campaign(runs: int, seed: str, workers: int, until: float, only: int | None,
     return len(broken) + len(unjudged)
 
 
+def caught() -> bool:
+    """Whether the judge finds each thing that a broken copy of the product does."""
+    well = True
+    with tempfile.TemporaryDirectory(prefix="fc") as folder, staged(Path(folder), ()) as stage:
+        for what, found in sabotage.sabotage(stage):
+            broken = {one.partition(":")[0] for one in found}
+            well = well and set(sabotage.BREAKS[what][1]) <= broken
+            print(f"an apply that {what}: {'; '.join(found) or 'NOT CAUGHT'}", flush=True)
+    return well
+
+
 def main() -> int:
     """0 if every run held."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
@@ -112,8 +124,11 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=1e6, help="start no group after so many")
     parser.add_argument("--spec", default="", choices=["", *SPECS], help="hosts of this kind alone")
     parser.add_argument("--only", default="", help="SEED:NUMBER, as a line of the campaign begins")
+    parser.add_argument("--sabotage", action="store_true", help="break a copy of the product on purpose: is it caught?")
     parser.add_argument("--table", action="store_true", help="write the table of the runs that are kept, and do none")
     given = parser.parse_args()
+    if given.sabotage:
+        return int(not caught())
     broken = 0
     if not given.table:
         seed, _, number = given.only.rpartition(":")

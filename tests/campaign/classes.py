@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 import shlex
+import socket
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.campaign import outside
+from tests.campaign.disk import Disk
 from tests.e2e.logins import CHATTER
 
 PROGRAMS = {"dpkg": "dpkg", "DKMS": "dkms|make|cc1", "initramfs": "update-initramfs|mkinitramfs"}
@@ -26,6 +30,7 @@ FULL = (
     "/home/gpuadmin",
 )
 READ_ONLY = (
+    "/",
     "/boot",
     "/etc",
     "/etc/modprobe.d",
@@ -43,8 +48,17 @@ LOCK = (
     "import fcntl, sys, time; f = open(sys.argv[1], 'a'); "
     "(fcntl.flock if sys.argv[3] == 'flock' else fcntl.lockf)(f, fcntl.LOCK_EX); time.sleep(float(sys.argv[2]))"
 )
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock", "/var/lib/apt/lists/lock")
 REPLACED = "rm -f /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh"
+
+
+LOST = "unreachable|lost|timed out|no answer|did not answer|refused|reset|closed"
+"""Of a host that answers no more."""
+
+
+FULL_SAID = "no space left|full|no room|free space|MiB free"
+READ_ONLY_SAID = "read-only|read only|mounted ro"
 
 
 @dataclass
@@ -57,6 +71,9 @@ class Target:
     """Of the apply that works on it, on this machine."""
     fresh: Callable[[], None]
     """Puts another host in its place, with the same name and address."""
+    disk: Disk | None = None
+    over: threading.Event = field(default_factory=threading.Event)
+    """The apply has ended."""
     log: list[str] = field(default_factory=list)
 
     @property
@@ -86,11 +103,15 @@ class Fault:
     kind: str
     what: str
     during: Callable[[Target], None]
+    cause: str = LOST
+    """What must be in the words of an apply that this fault ended (a regular expression)."""
     after: Callable[[Target], None] = lambda target: None
     before: Callable[[Target], None] = lambda target: None
     died: bool = False
     """The host died and booted by it."""
     replaced: bool = False
+    disk: bool = False
+    """The host needs a disk of its own."""
 
 
 def ssh_killed(chance: random.Random, seconds: float) -> Fault:
@@ -130,28 +151,54 @@ def die(target: Target, down: float) -> None:
     target.podman("start")
 
 
-def power_lost(chance: random.Random, seconds: float) -> Fault:
+def power_cut(chance: random.Random, seconds: float) -> Fault:
+    """In the middle of a program, or, of a small spec that has it not, at the end of its time."""
     name, later = chance.choice(list(PROGRAMS)), chance.uniform(0, 1.2)
     skipped = chance.randint(0, 5)
 
     def during(target: Target) -> None:
-        pid, over, seen = outside.first(target.container), time.monotonic() + 3 * seconds, set()
-        while time.monotonic() < over and pid:
+        pid, until, seen = outside.first(target.container), time.monotonic() + seconds, set()
+        while time.monotonic() < until and not target.over.is_set():
             seen |= set(running(pid, PROGRAMS[name].split("|")))
             if len(seen) > skipped:
                 time.sleep(later)
                 break
             time.sleep(0.2)
         else:
-            target.log.append(f"{name} was not seen: killed at the end of its time")
-        die(target, 0)
+            target.log.append(f"{name} was not seen: the power was cut at the end of its time")
+        assert target.disk
+        target.disk.cut()
+        target.podman("stop", "--time", "0")
+        target.disk.unmount()
+        target.disk.mount()
+        target.podman("start")
 
     return Fault(
-        "host killed in a program",
-        f"the host is killed {later:.1f} s into {name} (process {skipped + 1} of it)",
+        "power cut",
+        f"the power is cut {later:.1f} s into {name} (process {skipped + 1} of it)",
         during,
+        f"{LOST}|input/output error",
         died=True,
+        disk=True,
     )
+
+
+def root_full(chance: random.Random, seconds: float) -> Fault:
+    at, left = chance.choice([0.0, chance.uniform(0.3, seconds)]), chance.choice([0, 0, 64, 4096])
+    fill = f"dd if=/dev/zero of=/var/tmp/.campaign-fill bs=64k 2>/dev/null; truncate -s -{left}K /var/tmp/.campaign-fill; sync"
+    heal = "rm -f /var/tmp/.campaign-fill"
+    fault = timed("root disk full", f"the root disk is full but for {left} KiB", at, fill, heal, FULL_SAID)
+    fault.disk = True
+    return fault
+
+
+def root_fails(chance: random.Random, seconds: float) -> Fault:
+    """As ext4 does where it meets an error (errors=remount-ro)."""
+    at = chance.choice([0.0, chance.uniform(0.3, seconds)])
+    made, heal = "mount -o remount,ro /", "mount -o remount,rw /"
+    fault = timed("root disk read-only", "the root disk is read-only", at, made, heal, READ_ONLY_SAID)
+    fault.disk = True
+    return fault
 
 
 def running(pid: int, names: list[str]) -> list[int]:
@@ -193,6 +240,7 @@ def program_killed(chance: random.Random, seconds: float) -> Fault:
         "program killed",
         f"a program of the apply is killed on the host after {at:.1f} s, as for want of memory",
         during,
+        "kill|signal|SIGKILL|status (137|-9)|ended|broke off|lost",
     )
 
 
@@ -209,16 +257,20 @@ def disk_full(chance: random.Random, seconds: float) -> Fault:
         f"find {place} -mindepth 1 -maxdepth 1 -exec rm -rf {{}} +; cp -a /var/tmp/.campaign-now/. {place}/; fi\n"
         "rm -rf /var/tmp/.campaign-now /var/tmp/.campaign-copy"
     )
-    return timed("disk full", f"{place} is full", at, fill, heal)
+    return timed("disk full", f"{place} is full", at, fill, heal, FULL_SAID)
 
 
 def read_only(chance: random.Random, seconds: float) -> Fault:
     place, at = chance.choice(READ_ONLY), chance.choice([0.0, chance.uniform(0.3, seconds)])
     made = f"mkdir -p {place}; mount --bind {place} {place} && mount -o remount,bind,ro {place}"
-    return timed("disk read-only", f"{place} is read-only", at, made, f"umount -l {place}")
+    if place == "/":  # the mount alone: what the machine keeps below it is written on
+        made, heal = "mount -o remount,bind,ro /", "mount -o remount,bind,rw /"
+    else:
+        heal = f"umount -l {place}"
+    return timed("disk read-only", f"{place} is read-only", at, made, heal, READ_ONLY_SAID)
 
 
-def timed(kind: str, what: str, at: float, script: str, heal: str) -> Fault:
+def timed(kind: str, what: str, at: float, script: str, heal: str, cause: str) -> Fault:
     """A script from the start on, or after so many seconds."""
     when = f"after {at:.1f} s" if at else "from the start on"
 
@@ -231,7 +283,7 @@ def timed(kind: str, what: str, at: float, script: str, heal: str) -> Fault:
         if not at:
             target.sh(script)
 
-    return Fault(kind, f"{what} {when}", during, lambda target: void(target.sh(heal)), before)
+    return Fault(kind, f"{what} {when}", during, cause, lambda target: void(target.sh(heal)), before)
 
 
 def void(_: object) -> None:
@@ -239,21 +291,31 @@ def void(_: object) -> None:
 
 
 def network(chance: random.Random, seconds: float) -> Fault:
-    kind = chance.choice(["loses", "stops", "resets", "is slow"])
+    kind = chance.choice(["loses", "stops", "resets", "is slow", "delays", "floods"])
     at, lasts = chance.uniform(0, seconds), chance.uniform(2, 25)
     share, rate = chance.choice([2, 5, 10, 20, 30]), chance.choice(["64kbit", "256kbit", "1mbit"])
+    delay, many = chance.choice([50, 200, 800, 2500]), chance.choice([30, 150, 400])
     nft = [["nft", "add", "table", "inet", "campaign"],
-           ["nft", "add chain inet campaign all { type filter hook input priority 0; }"]]  # fmt: skip
+           ["nft", "add chain inet campaign faulty { type filter hook input priority 0; }"]]  # fmt: skip
     rule = {"loses": f"iif != lo numgen random mod 100 < {share} drop", "stops": "iif != lo drop",
             "resets": "iif != lo meta l4proto tcp reject with tcp reset"}.get(kind, "")  # fmt: skip
     what = {"loses": f"{share} % of packets are lost", "stops": "no packet passes", "resets": "connections are reset",
-            "is slow": f"{rate} pass"}[kind]  # fmt: skip
+            "is slow": f"{rate} pass", "delays": f"new connections are delayed by up to {delay} ms each way",
+            "floods": f"{many} connections that say nothing keep sshd busy"}[kind]  # fmt: skip
 
     def during(target: Target) -> None:
         time.sleep(at)
         if rule:
-            for words in [*nft, ["nft", f"add rule inet campaign all {rule}"]]:
+            for words in [*nft, ["nft", f"add rule inet campaign faulty {rule}"]]:
                 target.net(*words)
+        elif kind == "floods":
+            with flood(target.address, many):
+                time.sleep(lasts)
+            return
+        elif kind == "delays":
+            with proxy(target, delay):
+                time.sleep(lasts)
+            return
         else:
             target.net(
                 "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "16kb", "latency", "400ms"
@@ -269,24 +331,66 @@ def network(chance: random.Random, seconds: float) -> Fault:
         if quiet:
             del target.log[kept:]
 
-    return Fault("network", f"{what} from {at:.1f} s on, for {lasts:.0f} s", during, after)
+    if kind in ("delays", "floods"):
+        return Fault("network", f"{what} from {at:.1f} s on, for {lasts:.0f} s", during)
+    return Fault("network", f"{what} from {at:.1f} s on, for {lasts:.0f} s", during, after=after)
+
+
+@contextmanager
+def flood(address: str, many: int) -> Iterator[None]:
+    """Connections to sshd that say nothing: it drops others by chance (MaxStartups)."""
+    with ExitStack() as opened:
+        for _ in range(many):
+            with suppress(OSError):
+                opened.enter_context(socket.create_connection((address, 22), timeout=1))
+        yield
+
+
+@contextmanager
+def proxy(target: Target, delay: int) -> Iterator[None]:
+    """A proxy in the host's network, through which new connections to sshd are led (few kernels have netem)."""
+    pid = outside.first(target.container)
+    words = ["nsenter", "-t", str(pid), "-n", sys.executable, str(Path(__file__).with_name("delay.py")), str(delay)]
+    with subprocess.Popen(words) as child:
+        target.net("nft", "add", "table", "ip", "campaign")
+        target.net("nft", "add chain ip campaign in { type nat hook prerouting priority -100; }")
+        target.net("nft", "add rule ip campaign in tcp dport 22 redirect to :2022")
+        try:
+            yield
+        finally:
+            target.net("nft", "delete", "table", "ip", "campaign")
+            child.kill()
 
 
 def frozen(chance: random.Random, seconds: float) -> Fault:
-    at, lasts = chance.uniform(0.3, seconds), chance.uniform(2, 45)
+    at, lasts, forever = chance.uniform(0.3, seconds), chance.uniform(2, 45), chance.random() < 0.3
 
     def during(target: Target) -> None:
         time.sleep(at)
         target.podman("pause")
-        time.sleep(lasts)
+        since = time.monotonic()
+        if forever:
+            target.over.wait()
+            target.log.append(f"given up after {time.monotonic() - since:.0f} s")
+        else:
+            time.sleep(lasts)
         target.podman("unpause")
 
     return Fault(
         "host frozen",
-        f"the host freezes after {at:.1f} s, for {lasts:.0f} s",
+        f"the host freezes after {at:.1f} s, {'for good' if forever else f'for {lasts:.0f} s'}",
         during,
-        lambda target: target.podman("unpause"),
+        after=lambda target: target.podman("unpause"),
     )
+
+
+def clock(chance: random.Random, seconds: float) -> Fault:
+    by = chance.choice(["-3650d", "-400d", "-2d", "-3h", "-90s", "+90s", "+3h", "+2d", "+400d"])
+    at = chance.choice([0.0, chance.uniform(0.3, seconds)])
+    # ld.so(8): every program that starts from now on reads this clock, sshd's children, sudo, Python, apt and dpkg too.
+    script = f"echo {shlex.quote(by)} > /etc/faketimerc; echo {FAKETIME} > /etc/ld.so.preload"
+    return timed("clock", f"the clock is off by {by}", at, script, "rm -f /etc/ld.so.preload /etc/faketimerc",
+                 "clock|not valid yet|expired|in the future|date")  # fmt: skip
 
 
 def locked(chance: random.Random, seconds: float) -> Fault:
@@ -313,6 +417,7 @@ def locked(chance: random.Random, seconds: float) -> Fault:
         at,
         words,
         "systemctl stop campaign-lock 2>/dev/null; true",
+        "lock",
     )
 
 
@@ -330,7 +435,7 @@ def noisy(chance: random.Random, seconds: float) -> Fault:
         heal = "cp -a /root/.campaign-sshd /etc/ssh/sshd_config; rm -f /root/.campaign-sshd /run/campaign-banner; systemctl reload ssh"
     else:
         script, heal = "hostname nameless", "hostname $(cat /etc/hostname)"
-    return timed("hostile output", what, at, script, heal)
+    return timed("hostile output", what, at, script, heal, "banner|login|prints|output|sudo|host name|too much")
 
 
 def replaced(chance: random.Random, seconds: float) -> Fault:
@@ -340,12 +445,15 @@ def replaced(chance: random.Random, seconds: float) -> Fault:
         time.sleep(at)
         target.fresh()
 
-    return Fault("host replaced", f"another host with the same name and address is in its place after {at:.1f} s", during, died=True,
-                 replaced=True)  # fmt: skip
+    return Fault("host replaced", f"another host with the same name and address is in its place after {at:.1f} s", during,
+                 "host key|identification|another host|unreachable|lost", died=True, replaced=True)  # fmt: skip
 
 
 HOSTS: tuple[Callable[[random.Random, float], Fault], ...] = (
-    host_killed, ssh_killed, power_lost, network, program_killed, disk_full, read_only, locked, noisy, frozen, replaced,
+    host_killed, ssh_killed, power_cut, network, program_killed, disk_full, read_only, locked, noisy, frozen, clock,
+    root_full,
+    root_fails,
+    replaced,
 )  # fmt: skip
 """Faults of one host: several hosts of an apply have one each."""
 CONTROLLERS = ("all-killed", "killed", "terminated", "interrupted")

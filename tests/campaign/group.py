@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import random
+import re
 import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gpuprov.errors import GpuprovError
-from gpuprov.simulate import container, hosts, inventory
+from gpuprov.simulate import container, hosts, image, inventory
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.host import SimulatedHost
 from tests.campaign import classes, outside
 from tests.campaign.classes import Fault, Target
+from tests.campaign.disk import Disk, master
 from tests.e2e.kills import send
 from tests.e2e.lab import GPUPROV, descendants, podman, tail
 
 HOST = Description(gpu=Gpus(model="L40S", count=2))
 IMAGE = "localhost/gpuprov-campaign"
-LIMIT = 600.0
+NAMES = "{{.Repository}}:{{.Tag}}"
+ROOT = Path(__file__).parents[2]
+LIMIT = 1800.0
 """Seconds that a disturbed apply may take, at most."""
 SUDO = "gpuadmin ALL=(ALL) ALL\n"
 KEYS = "-o StrictHostKeyChecking=accept-new -o UserKnownHostsFile={}"
+ENDED = re.compile(r"(\S.*?): (?:failed|unreachable|locked|refused|blocked)\b")
+"""A line of apply's report on hosts that it did not bring to their end."""
 UNDO = "rm -rf /etc/modprobe.d/gpuprov.conf /var/lib/gpuprov"
 """What the small spec finds to do again."""
 
@@ -56,22 +65,49 @@ class Stage:
     place: Path
     tag: str
     references: dict[str, Reference] = field(default_factory=dict)
+    idle: list[SimulatedHost] = field(default_factory=list)
+    """Hosts of the small spec that held, and are as they were: they serve again."""
+    disks: dict[str, Disk] = field(default_factory=dict)
+    made: int = 0
     alone: threading.Lock = field(default_factory=threading.Lock)
 
     def spec(self, name: str) -> dict[str, Any]:
         driver = {} if name == "small" else {"nvidia_driver": {"version": self.versions[1]}, "persistence": {}}
         return {"nouveau": {}, **driver}
 
-    def up(self, name: str, spec: str) -> SimulatedHost:
+    def take(self, spec: str, *, disk: bool = False) -> SimulatedHost:
         """A host with the old driver and a site on it."""
+        with self.alone:
+            if spec == "small" and self.idle and not disk:
+                return self.idle.pop()
+            self.made += 1
+            name = f"camp{os.getpid()}x{self.made}"
+        return self.up(name, spec, disk=disk)
+
+    def up(self, name: str, spec: str, *, disk: bool = False) -> SimulatedHost:
+        """That host, made now, under this name."""
         with (
             self.alone
         ):  # booting hosts are asked again and again whether they are up, which costs a machine more than they do
-            host = hosts.up(name, HOST, tag=self.tag)
+            if disk:
+                whole = master(self.tag, image.cache_dir() / f"campaign-{self.tag.rpartition(':')[2]}.img")
+                self.disks[name] = Disk.copied(whole, self.place / f"{name}.img")
+            host = hosts.up(name, HOST, tag=str(self.disks[name].root) if disk else self.tag)
         outside.plant(f"{container.PREFIX}{name}")
-        if spec == "small":
-            container.run(name, UNDO)
+        container.run(name, f"echo gpuadmin:{self.secret} | chpasswd; {UNDO if spec == 'small' else ''}")
         return host
+
+    def give(self, host: SimulatedHost, *, spec: str, held: bool) -> None:
+        """Take a host back: one that is as an undisturbed apply leaves it needs no more than to forget that apply."""
+        if spec == "small" and held and host.name not in self.disks:
+            with suppress(GpuprovError):
+                container.run(host.name, UNDO)
+                with self.alone:
+                    self.idle.append(host)
+                return
+        container.down(host.name)
+        if disk := self.disks.pop(host.name, None):
+            disk.close()
 
 
 @dataclass
@@ -84,18 +120,29 @@ class Run:
     broken: list[str] = field(default_factory=list)
     told: str = ""
     notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    """Of the disturbed apply."""
+    named: bool | None = None
+    """Whether the apply said what was wrong; nothing where the host came through it."""
 
 
 class Group:
     """An inventory of some hosts, with a home of its own for gpuprov."""
 
-    def __init__(self, stage: Stage, spec: str, names: list[str]) -> None:
-        self.stage, self.spec, self.names = stage, spec, names
+    def __init__(self, stage: Stage, spec: str, disks: list[bool]) -> None:
+        """A host for each, with a disk of its own or not."""
+        self.stage, self.spec, self.code = stage, spec, ROOT
         self.place = Path(tempfile.mkdtemp(prefix="g", dir=stage.place))
         self.inventory = self.place / "inventory"
         for folder in (self.inventory, self.place / "tmp", self.place / "other"):
             folder.mkdir()
-        self.hosts = [stage.up(name, spec) for name in names]
+        self.hosts: list[SimulatedHost] = []
+        try:
+            self.hosts += (stage.take(spec, disk=disk) for disk in disks)
+        except BaseException:
+            self.close()
+            raise
+        self.names = [host.name for host in self.hosts]
         inventory.write(self.hosts, self.inventory / "hosts.yaml")
         written = (self.inventory / "hosts.yaml").read_text(encoding="utf-8")
         strict = KEYS.format(self.place / "known_hosts")
@@ -107,8 +154,9 @@ class Group:
     def start(self, *more: str, home: str = "tmp") -> subprocess.Popen[str]:
         mine = {"TMPDIR": str(self.place / home), "XDG_STATE_HOME": str(self.place / f"state-{home}"),
                 "XDG_CACHE_HOME": str(self.place / f"cache-{home}")}  # fmt: skip
-        return subprocess.Popen([GPUPROV, "apply", str(self.inventory), "--yes", *more], env={**os.environ, **mine}, text=True,
-                                errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        words = [sys.executable, "-m", "gpuprov", "apply", str(self.inventory), "--yes", *more]
+        return subprocess.Popen(words, cwd=self.code, env={**os.environ, **mine}, text=True, errors="replace",
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 start_new_session=True)  # fmt: skip
 
     def wait(self, child: subprocess.Popen[str]) -> tuple[int | None, str]:
@@ -129,18 +177,52 @@ class Group:
         places = [path for path in self.place.iterdir() if path != self.inventory and path.is_dir()]
         return outside.secret_in_files(self.stage.secret, *places)
 
-    def close(self) -> None:
-        for name in self.names:
-            container.down(name)
+    def close(self, held: list[bool] | None = None) -> None:
+        for place, host in enumerate(self.hosts):
+            self.stage.give(host, spec=self.spec, held=bool(held and held[place]))
         shutil.rmtree(self.place, ignore_errors=True)
 
 
 @contextmanager
 def staged(place: Path, specs: tuple[str, ...]) -> Iterator[Stage]:
-    """The image of a host with the old driver, loaded; and the references. All of it goes at the end."""
-    name = f"campaign{os.getpid()}"
+    """The image of a host with the old driver, loaded; and the references. They are kept for the next campaign of the same code."""
+    key = prepared()
+    tag, kept = f"{IMAGE}:{key}", image.cache_dir() / f"campaign-{key}.json"
+    stage = Stage(("", ""), secrets.token_hex(12), place, tag)
+    known = (
+        json.loads(kept.read_text(encoding="utf-8"))
+        if kept.exists() and tag in podman("images", "--format", NAMES)
+        else {}
+    )
+    try:
+        if not known:
+            known = {"versions": prepare(stage, f"campaign{os.getpid()}"), "references": {}}
+        stage.versions = (known["versions"][0], known["versions"][1])
+        for spec in specs:
+            if spec not in known["references"]:
+                known["references"][spec] = asdict(reference(stage, spec))
+            stage.references[spec] = Reference(**known["references"][spec])
+            kept.write_text(json.dumps(known), encoding="utf-8")
+        yield stage
+    finally:
+        for host in stage.idle:
+            container.down(host.name)
+
+
+def prepared() -> str:
+    """A hash of what makes the prepared host: the product itself, and the host."""
+    files = (file for folder in ("gpuprov", "plugins", "roles", "playbooks") for file in (ROOT / folder).rglob("*"))
+    read = [file for file in sorted(files) if file.is_file() and "__pycache__" not in file.parts]
+    parts = [
+        repr((HOST, outside.STATE)).encode(),
+        *(str(file.relative_to(ROOT)).encode() + file.read_bytes() for file in read),
+    ]
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:12]
+
+
+def prepare(stage: Stage, name: str) -> tuple[str, str]:
+    """Make the image: a host on which gpuprov brought the old driver. The versions that are offered, the old one first."""
     container.down(name)
-    tag = f"{IMAGE}:{os.getpid()}"
     try:
         host = hosts.up(name, HOST)
         container.run(name, "apt-get -qq update")
@@ -148,33 +230,28 @@ def staged(place: Path, specs: tuple[str, ...]) -> Iterator[Stage]:
             name, "apt-cache madison nvidia-kernel-dkms | cut -d'|' -f2 | tr -d ' ' | sort -uV"
         ).split()
         versions = (offered[-2].split("-")[0], offered[-1].split("-")[0])
-        stage = Stage(versions, secrets.token_hex(12), place, tag)
-        folder = place / "old"
+        folder = stage.place / "old"
         folder.mkdir()
         old = {"nouveau": {}, "nvidia_driver": {"version": versions[0]}, "persistence": {}}
         (folder / "hosts.yaml").write_text(inventory.text([host], old), encoding="utf-8")
         done = subprocess.run(
-            [GPUPROV, "apply", str(folder), "--yes"], text=True, capture_output=True, check=False, timeout=900
+            [GPUPROV, "apply", str(folder), "--yes"], text=True, capture_output=True, check=False, timeout=1800
         )
         assert done.returncode == 0, done.stdout + done.stderr
         container.run(name, f"grep -rl '^gpuadmin' /etc/sudoers.d /etc/sudoers | xargs sed -i 's/^gpuadmin.*/{SUDO.strip()}/'\n"
-                      f"echo gpuadmin:{stage.secret} | chpasswd\napt-get clean; rm -rf /var/log/journal/*; sync")  # fmt: skip
-        container.freeze(name, tag)
-        container.down(name)
-        for spec in specs:
-            stage.references[spec] = reference(stage, spec, name)
-        yield stage
+                      "apt-get -qq install -y --no-install-recommends libfaketime >/dev/null 2>&1\n"
+                      "apt-get clean; rm -rf /var/log/journal/*; sync")  # fmt: skip
+        container.freeze(name, stage.tag)
+        return versions
     finally:
         container.down(name)
-        with suppress(AssertionError):
-            podman("image", "rm", "--force", tag)
 
 
-def reference(stage: Stage, spec: str, name: str) -> Reference:
+def reference(stage: Stage, spec: str) -> Reference:
     """Apply once without a fault, and once more: the second changes nothing, or nothing could be compared with it."""
-    group = Group(stage, spec, [name])
+    group = Group(stage, spec, [False])
     try:
-        box = f"{container.PREFIX}{name}"
+        box = f"{container.PREFIX}{group.names[0]}"
         fresh = outside.inside(box, outside.STATE)
         before, started = outside.look(box), time.monotonic()
         code, told = group.apply()
@@ -195,36 +272,47 @@ def reference(stage: Stage, spec: str, name: str) -> Reference:
 def disturbed(stage: Stage, runs: list[Run], seed: str, *, way: str = "") -> list[Run]:
     """These runs, a host each, of one spec; with a `way`, one run whose hosts feel what is done to the apply itself."""
     spec, known = runs[0].spec, stage.references[runs[0].spec]
-    count = len(runs) if not way else 3 if way != classes.OPERATORS else 2
-    group = Group(stage, spec, [f"camp{os.getpid() % 10000}x{runs[0].number}x{place}" for place in range(count)])
+    count = len(runs) if not way else 2
     whose = [runs[place if not way else 0] for place in range(count)]
+    group = Group(stage, spec, [run.fault.disk for run in whose])
+    held: list[bool] = []
     try:
-        with outside.Watch(stage.secret) as watch:
+        bridge = outside.interface(group.hosts[0].address)
+        with outside.Watch(stage.secret) as watch, outside.Packets(bridge, stage.secret) as packets:
             _disturb(group, runs, whose, seed, way, known)
             _complete(group, whose, known)
         for run in runs:
-            run.broken += sorted(watch.found)
+            run.broken += sorted(watch.found | packets.found)
+            run.notes.append(f"{packets.seen} packets of {bridge} were read")
         whose[0].broken += group.secrets()
+        held = [not run.broken for run in whose]
         return runs
     finally:
         for run in runs:
             run.broken = list(dict.fromkeys(run.broken))
-        group.close()
+        group.close(held)
 
 
 def _disturb(group: Group, runs: list[Run], whose: list[Run], seed: str, way: str, known: Reference) -> None:
     stage, chance = group.stage, random.Random(f"{seed}:{runs[0].number}:apply")
     before = [outside.look(f"{container.PREFIX}{name}") for name in group.names]
     child: list[subprocess.Popen[str]] = []
+    over = threading.Event()
     targets = [
         Target(
-            host.name, host.address, lambda: descendants(child[0].pid), partial(_replace, stage, host.name, group.spec)
+            host.name,
+            host.address,
+            lambda: descendants(child[0].pid),
+            partial(_replace, stage, host.name, group.spec),
+            stage.disks.get(host.name),
+            over,
         )
         for host in group.hosts
     ]
     if not way:
         for target, run in zip(targets, runs, strict=True):
             run.fault.before(target)
+    started = time.monotonic()
     child.append(group.start())
     threads = []
     if not way:
@@ -239,6 +327,8 @@ def _disturb(group: Group, runs: list[Run], whose: list[Run], seed: str, way: st
     for thread in threads:
         thread.start()
     ended, told = group.wait(child[0])
+    seconds = time.monotonic() - started
+    over.set()
     for thread in threads:
         thread.join()
     for target, run in zip(targets, whose, strict=True):
@@ -246,12 +336,16 @@ def _disturb(group: Group, runs: list[Run], whose: list[Run], seed: str, way: st
             _guarded(run, run.fault.after, target)
         run.notes += [line for line in target.log if line]
         run.told += f"--- disturbed ---\n{tail(told)}"
+        run.seconds = seconds
+        if not way and (mine := failures(told, target.name)):
+            run.named = bool(re.search(run.fault.cause, mine, re.IGNORECASE))
         if ended is None:
             run.broken.append(f"bounded: the apply did not end within {LIMIT:g} s")
         if "Traceback" in told:
             run.broken.append("bounded: the apply ended with a traceback")
         with suppress(subprocess.SubprocessError):
-            target.podman("start")
+            if run.fault.died:
+                target.podman("start")
     _seen(group, whose, before, known)
 
 
@@ -259,21 +353,48 @@ def _seen(group: Group, whose: list[Run], before: list[outside.Look], known: Ref
     """What the judge sees on the hosts once their faults are gone."""
     for place, run in enumerate(whose):
         name = group.names[place]
-        with suppress(Exception):
-            hosts.up(name, HOST)  # waits until it answers
+        if run.fault.died:
+            with suppress(Exception):
+                hosts.up(name, HOST)  # waits until it answers
         try:
             now = outside.look(f"{container.PREFIX}{name}")
             if run.fault.replaced:
                 state = outside.inside(f"{container.PREFIX}{name}", outside.STATE)
                 run.broken += [f"site: on a host that is another: {line}" for line in differences(known.fresh, state)]
             run.broken += outside.judge(before[place], now, group.stage.versions, died=run.fault.died)
+            if run.fault.died:
+                outside.plant(f"{container.PREFIX}{name}")  # the user comes back, and starts the job again
         except outside.Silent as error:
             run.broken.append(f"bounded: {error}")
 
 
-def differences(one: str, other: str) -> list[str]:
+def differences(one: str, other: str, *, booted: bool = False) -> list[str]:
     """Of two states; the keys of sshd are drawn by each host."""
-    return [line for line in outside.differences(one, other) if "/etc/ssh/ssh_host_" not in line]
+    return [line for line in outside.differences(one, other, 99, booted=booted) if "/etc/ssh/ssh_host_" not in line][
+        :12
+    ]
+
+
+def folded(names: str) -> set[str]:
+    """The hosts of a line that is about several: `a0, b[1:3] (4 hosts)`."""
+    found = set()
+    for name in re.sub(r" \(\d+ hosts\)$", "", names).split(", "):
+        if span := re.fullmatch(r"(.*)\[(\d+):(\d+)\]", name):
+            found |= {f"{span[1]}{number}" for number in range(int(span[2]), int(span[3]) + 1)}
+        else:
+            found.add(name)
+    return found
+
+
+def failures(told: str, host: str) -> str:
+    """What an apply says of a host that failed or was not reached, to its last line; empty for one that came through."""
+    found, of_host = [], False
+    for line in told.splitlines():
+        if not line.startswith(" "):
+            of_host = bool((of := ENDED.match(line)) and host in folded(of[1]))
+        if of_host:
+            found.append(line)
+    return "\n".join(found)
 
 
 def _guarded(run: Run, act: Any, target: Target) -> None:
@@ -317,7 +438,7 @@ def _complete(group: Group, whose: list[Run], known: Reference) -> None:
         name = box.removeprefix(container.PREFIX)
         mine = [line for line in told.splitlines() if line.startswith(f"{name}:")]
         run.told += f"--- next ---\n{tail(told)}--- third ---\n{tail(idle)}"
-        differs = differences(known.state, outside.inside(box, outside.STATE))
+        differs = differences(known.state, outside.inside(box, outside.STATE), booted=run.fault.died)
         run.broken += [f"same: {line}" for line in differs]
         if code not in well and (
             differs or any("fail" in line or "unreachable" in line or "locked" in line for line in mine)

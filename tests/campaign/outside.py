@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +22,7 @@ INVARIANTS = {
     "site": "nothing of the site is lost: its files, their modes and owners, its holds, its service",
     "completes": "the next apply completes",
     "idle": "the one after it changes nothing",
-    "secret": "no secret in a file, log, process list or environment that the run made",
+    "secret": "no secret in a file, log, process list, environment or packet that the run made",
     "same": "the end state equals that of an apply that nobody disturbed",
     "bounded": "every apply ends",
 }
@@ -44,15 +46,19 @@ useradd --create-home alice 2>/dev/null || true
 apt-mark hold {HELD} >/dev/null
 chown -R alice /home/alice /tmp/alice.sock.d; chmod 0640 /home/alice/results.csv; chmod 0700 /tmp/alice.sock.d
 systemctl enable --now --quiet site.service
-systemd-run --quiet --unit site-job --uid alice --slice user.slice sh -c 'exec 3</dev/nvidia0; exec sleep 86399'
+systemctl is-active --quiet site-job ||
+  systemd-run --quiet --unit site-job --uid alice --slice user.slice sh -c 'exec 3</dev/nvidia0; exec sleep 86399'
 """
 LOOK = r"""
 echo "#loaded $(sed -n 's/.*Kernel Module  *\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version 2>/dev/null)"
 for k in $(ls /lib/modules); do echo "#module $k $(modinfo -k $k -F version nvidia-current 2>/dev/null | head -n 1)"; done
 dpkg-query -W -f '#package ${Package} ${db:Status-Abbrev} ${Version} ${source:Package}\n' | grep ' nvidia-graphics-drivers$'
 echo "#audit $(dpkg --audit 2>&1 | head -c 200 | tr '\n' ' ')"
+echo "#boot $(cat /proc/sys/kernel/random/boot_id)"
 nvidia-smi -L >/dev/null 2>&1; echo "#smi $?"
-echo "#job $(systemctl show --property=MainPID --value site-job 2>/dev/null)"
+job=$(systemctl show --property=MainPID --value site-job 2>/dev/null)
+echo "#job $job"
+echo "#born $(cut -d' ' -f 22 /proc/"${job:-0}"/stat 2>/dev/null)"
 echo "#service $(systemctl is-active site.service)"
 for p in $(apt-mark showhold); do echo "#held $p"; done
 while read -r f; do echo "#site $f $(sha256sum < "$f" 2>/dev/null | cut -c 1-64) $(stat -c '%a %U' "$f" 2>/dev/null)"; done <<'FILES'
@@ -65,7 +71,7 @@ find /etc /home /root /srv /var/lib/site -xdev -type f -not -path '*/mtab' -not 
   -not -path /etc/hostname -not -path /etc/resolv.conf -not -path '/etc/shadow*' -exec sha256sum {} + | sort -k 2
 find /etc /home /root -xdev -not -name mtab -printf '%M %u %p %l\n' | sort -k 3
 find /boot /lib/modules /usr/src -xdev -type f -printf '%M %p\n' | sort -k 2
-ls -A /run/gpuprov /var/lib/gpuprov /tmp /var/tmp | grep -v systemd-private
+find /run/gpuprov /var/lib/gpuprov /tmp /var/tmp -mindepth 1 -maxdepth 1 -not -name 'systemd-private-*'
 find /home /root -path '*/.ansible/*'
 dpkg-query -W -f '${db:Status-Abbrev}${Package} ${Version}\n' | sort
 apt-mark showhold; apt-mark showmanual | sort
@@ -98,14 +104,20 @@ class Look:
         return " ".join(self.rows(word)[0]) if self.rows(word) else ""
 
 
-def inside(container: str, script: str, seconds: float = 120) -> str:
-    """What a script prints that runs as root in the host, past gpuprov and ssh."""
+Way = str | tuple[str, ...]
+"""Into a host: a container's name, or the words of a command that leads a shell there."""
+
+
+def inside(host: Way, script: str, seconds: float = 120) -> str:
+    """What a script prints that runs as root in the host, past gpuprov."""
+    words = ("podman", "exec", "--interactive", host, "bash") if isinstance(host, str) else host
     try:
-        done = subprocess.run(["podman", "exec", "--interactive", container, "bash"], input=script, text=True, errors="replace",
-                              capture_output=True, check=False, timeout=seconds)  # fmt: skip
+        done = subprocess.run(
+            words, input=script, text=True, errors="replace", capture_output=True, check=False, timeout=seconds
+        )
     except subprocess.TimeoutExpired:
-        raise Silent(f"{container}: no answer within {seconds:g} s") from None
-    if done.returncode in (125, 126, 127):
+        raise Silent(f"{host}: no answer within {seconds:g} s") from None
+    if done.returncode in (125, 126, 127) or (done.returncode == 255 and not isinstance(host, str)):
         raise Silent(done.stderr.strip())
     return done.stdout
 
@@ -126,20 +138,17 @@ def born(pid: int | str) -> str:
         return ""
 
 
-def plant(container: str) -> None:
+def plant(host: Way) -> None:
     """Put a site's files, hold, service and GPU job on a host."""
-    for path, text in SITE.items():
-        inside(container, f"mkdir -p {os.path.dirname(path)}; printf %s '{text}' > {path}")
-    inside(container, PLANT)
+    files = "".join(f"mkdir -p {os.path.dirname(path)}; printf %s '{text}' > {path}\n" for path, text in SITE.items())
+    inside(host, files + PLANT)
 
 
-def look(container: str) -> Look:
-    """The host as it is now."""
-    lines = tuple(inside(container, LOOK.replace("@FILES@", "\n".join(SITE))).splitlines())
-    seen = Look(lines, born(first(container)), "")
-    return Look(
-        lines, seen.boot, inside(container, f"cut -d' ' -f 22 /proc/{seen.word('job') or 0}/stat 2>/dev/null").strip()
-    )
+def look(host: Way) -> Look:
+    """The host as it is now. A container has its machine's kernel: its boot is told by its first process."""
+    lines = tuple(inside(host, LOOK.replace("@FILES@", "\n".join(SITE))).splitlines())
+    words = Look(lines, "", "")
+    return Look(lines, born(first(host)) if isinstance(host, str) else words.word("boot"), words.word("born"))
 
 
 def judge(before: Look, now: Look, versions: tuple[str, str], *, died: bool) -> list[str]:
@@ -162,7 +171,7 @@ def judge(before: Look, now: Look, versions: tuple[str, str], *, died: bool) -> 
         if not now.job or (now.word("job"), now.job) != (before.word("job"), before.job):
             found.append(f"process: {before.word('job')}, which held a GPU, is gone")
     for row in before.rows("site"):
-        if row not in now.rows("site"):
+        if row not in now.rows("site") and not (died and row[0].startswith("/tmp/")):  # which a boot empties
             found.append(f"site: {row[0]} was changed")
     if [HELD] not in now.rows("held"):
         found.append(f"site: {HELD} is on hold no more")
@@ -171,10 +180,11 @@ def judge(before: Look, now: Look, versions: tuple[str, str], *, died: bool) -> 
     return found
 
 
-def differences(one: str, other: str, most: int = 12) -> list[str]:
-    """The lines that only one of two texts has."""
+def differences(one: str, other: str, most: int = 12, *, booted: bool = False) -> list[str]:
+    """The lines that only one of two texts has. What a host that booted has no more below /run is no difference."""
     left, right = one.splitlines(), other.splitlines()
     lost, new = set(left) - set(right), set(right) - set(left)
+    lost = {line for line in lost if not (booted and line.startswith("/run/"))}
     return [*(f"- {line}" for line in left if line in lost), *(f"+ {line}" for line in right if line in new)][:most]
 
 
@@ -190,14 +200,18 @@ def secret_in_files(secret: str, *places: Path) -> list[str]:
     return found
 
 
-def secret_on_host(secret: str, container: str) -> list[str]:
+PLACES = "/etc /home /root /run /tmp /var /boot /srv /dev/shm"
+
+
+def secret_on_host(secret: str, host: Way, places: str = PLACES) -> list[str]:
     """Files of the host that hold the secret, journal and process list included; it travels on standard input."""
     script = (
         f"IFS= read -r s <<'EOF'\n{secret}\nEOF\n"
-        'grep -rlF --devices=skip -e "$s" /etc /home /root /run /tmp /var /boot /srv /dev/shm 2>/dev/null < /dev/null\n'
-        "journalctl --no-pager --quiet 2>/dev/null | grep -cF -e \"$s\" | sed -n 's/^[1-9].*/journal/p'\n"
+        "mine() { printf '%s\\n' \"$s\"; }\n"
+        f"grep -rlF --devices=skip -f <(mine) {places} 2>/dev/null </dev/null\n"
+        "journalctl --no-pager --quiet 2>/dev/null | grep -cF -f <(mine) | sed -n 's/^[1-9].*/journal/p'\n"
     )
-    return [f"secret: on the host in {line}" for line in inside(container, script).splitlines()]
+    return [f"secret: on the host in {line}" for line in inside(host, script).splitlines()]
 
 
 class Watch:
@@ -230,6 +244,64 @@ class Watch:
             return
         if any(secret in data for secret in self.secrets):
             self.found.add(f"secret: in {file.name} of {data[:80].split(bytes(1))[0].decode(errors='replace')}")
+
+
+def interface(address: str) -> str:
+    """The interface of this machine that leads to an address."""
+    words = subprocess.run(
+        ["ip", "-oneline", "route", "get", address], text=True, capture_output=True, check=True
+    ).stdout.split()
+    return words[words.index("dev") + 1]
+
+
+class Packets:
+    """Reads every packet that passes an interface of this machine, for secrets; also one that two packets of a flow share."""
+
+    def __init__(self, interface: str, *secrets: str) -> None:
+        self.start(interface, *secrets)
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        # linux/if_ether.h: ETH_P_ALL
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self.socket.bind((interface, 0))
+        self.socket.settimeout(0.5)
+
+    def start(self, interface: str, *secrets: str) -> None:
+        """Nothing seen yet."""
+        self.secrets = [secret.encode() for secret in secrets]
+        self.kept = max(map(len, self.secrets)) - 1
+        self.found: set[str] = set()
+        self.seen = 0
+        self.interface = interface
+        self.tails: dict[bytes, bytes] = {}
+
+    def __enter__(self) -> Packets:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.thread.join()
+        self.socket.close()
+
+    def _read(self) -> None:
+        while not self.over.is_set():
+            with suppress(TimeoutError):
+                self.look(self.socket.recv(70000))
+
+    def look(self, packet: bytes) -> None:
+        """One packet: its payload behind the end of the one before it of the same flow (IPv4's addresses and ports)."""
+        self.seen += 1
+        head = 14 + 4 * (packet[14] & 15 if len(packet) > 14 else 5)
+        flow, payload = packet[26 : head + 4], packet[head + 8 :]
+        if len(packet) > 23 and packet[12:14] == b"\x08\x00" and packet[23] == socket.IPPROTO_TCP:
+            payload = packet[head + 4 * (packet[head + 12] >> 4) :] if len(packet) > head + 12 else b""
+        if not payload:
+            return
+        text = self.tails.get(flow, b"") + payload
+        self.tails[flow] = text[-self.kept :]
+        if any(secret in text for secret in self.secrets):
+            self.found.add(f"secret: in a packet of {self.interface}")
 
 
 def as_json(look: Look) -> str:

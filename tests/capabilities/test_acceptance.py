@@ -217,6 +217,16 @@ def test_checks(row: Row) -> None:
             Measurement(test="across.all_reduce_perf", value=48, unit="GB/s", gdrdma=True),
             "pass",
         ),
+        (
+            Acceptance(nccl=Nccl(loopback=True, loopback_busbw=48)),
+            Measurement(test="loopback.all_reduce_perf", value=47.9, unit="GB/s", model="H100-SXM5-80GB", gpus=8),
+            "fail",
+        ),
+        (
+            Acceptance(nccl=Nccl(loopback=True)),
+            Measurement(test="loopback.all_reduce_perf", value=1, unit="GB/s", model="H100-SXM5-80GB", gpus=8),
+            "pass",
+        ),
         (Acceptance(), Measurement(test="dcgm", value=7, unit="tests passed"), "pass"),
         (Acceptance(), Measurement(test="dcgm", problem="it did not end in time"), "error"),
         (Acceptance(), Measurement(test="ping", value=20, unit="% lost", peer="gpu2"), "fail"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from typing import Any
 
 import pytest
 
@@ -46,7 +48,60 @@ def answer(more: str = "", *, user: str = "0", python: str = "3.11 /usr/bin/pyth
     return said + (f"{SAYS} python {python}\n" if python else "")
 
 
+GOES_BACK = House(on_failure="rollback")
+
+
+def boots(counted: str = "", *, lvm: bool = False, watchdog: str = "0", **state: object) -> dict[str, str]:
+    """What GRUB counts, and what is written down of it."""
+    said = f"container=1\nmenu=0\nenvironment=0\nlayers={'lvm' * lvm}\nsystem=ext2\ncounted={counted}\n"
+    return {"first_boot": f"{said}state={json.dumps(state) if state else ''}\nwatchdog={watchdog}\n"}
+
+
+BEFORE: dict[str, Any] = {
+    "run": "a1b2",
+    "kernel": "6.1.0-47-amd64",
+    "tried": "6.1.0-48-amd64",
+    "off": True,
+    "words": ["quiet"],
+}
 ROWS = [
+    Row("boots are not counted", "host.first_boot", House(), boots(lvm=True), "n/a"),
+    Row("a boot that hangs is nobody's", "host.first_boot", GOES_BACK, boots(), "pass", "no watchdog resets a host"),
+    Row("a watchdog", "host.first_boot", GOES_BACK, boots(watchdog="1min"), "pass", "watchdog resets a host"),
+    Row("GRUB cannot write", "host.first_boot", GOES_BACK, boots(lvm=True), "pass", "/boot, which is on lvm"),
+    Row(
+        "a kernel did not come up",
+        "host.first_boot",
+        None,
+        boots("back", **BEFORE),
+        "fail",
+        "before run a1b2: 6.1.0-48-amd64 did not come up, without the NVIDIA driver",
+        "gpuprov rollback",
+    ),
+    Row(
+        "it came up without its driver",
+        "host.first_boot",
+        None,
+        boots("back", **BEFORE, found="no nvidia-smi"),
+        "fail",
+        "no nvidia-smi",
+    ),
+    Row(
+        "rolled back",
+        "host.first_boot",
+        GOES_BACK,
+        boots("back", **BEFORE, settled=True),
+        "pass",
+        "it stays so until a newer kernel than 6.1.0-47-amd64 is gone",
+    ),
+    Row(
+        "a damaged record",
+        "host.first_boot",
+        None,
+        {"first_boot": "container=1\ncounted=back\nstate={\n"},
+        "fail",
+        "its record cannot be read",
+    ),
     Row("the GPU by its key", "host.gpu", gpu("H100-SXM5-80GB", 1), {}, "pass", "1 x H100-SXM5-80GB"),
     Row("the GPUs by their PCI id, switches aside", "host.gpu", gpu("10de:2330", 2), TWO, "pass", "2 x H100-SXM5-80GB"),
     Row("any number of them", "host.gpu", gpu("h100-sxm5-80gb"), TWO, "pass", "2 x H100-SXM5-80GB"),

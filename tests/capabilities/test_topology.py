@@ -142,7 +142,7 @@ ROWS = [
     Row("cards of which nothing is said", NVLINKS, None, speechless(bridgeless()), "skip", "said nothing; A30 may have no bridge"),
     Row("a number of which nothing is said", NVLINKS, Topology(nvlinks="4"), speechless(bridgeless()), "fail", "said nothing"),
     Row("a board of which nothing is said", NVLINKS, None, speechless(hgx_h100()), "fail", "nvidia-smi nvlink -s said nothing"),
-    Row("a lost GPU", NVLINKS, None, on(lost()), "fail", "nvidia-smi does not show GPU7", "nvidia_driver.smi"),
+    Row("a lost GPU", NVLINKS, None, on(lost()), "fail", "nvidia-smi does not show GPU7", "nvidia_driver.user_space"),
     Row("a container without a driver", NVLINKS, None, {**on(unsaid(hgx_h100())), **PODMAN, "loaded_driver": ""}, "skip", "podman"),
     Row("a container with a driver", NVLINKS, None, {**on(hgx_b200(lost=(2,))), **PODMAN}, "fail", "GPU2 has 0 of 18"),
     Row("MIG on every GPU", NVLINKS, None, on(mig()), "skip", "MIG"),

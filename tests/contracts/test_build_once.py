@@ -11,7 +11,6 @@ import pytest
 
 from gpuprov.onhost.driver import prebuilt
 from tests import here
-from tests.contracts.test_roles import ROOT, TASKS, tasks_of
 
 DRIVER: dict[str, Any] = {
     "module": "nvidia-kernel-dkms",
@@ -21,6 +20,8 @@ DRIVER: dict[str, Any] = {
     "installed": "",
     "prebuilt": [],
     "prebuilt_sums": "",
+    "reload": True,
+    "moves": False,
     **{name: [] for name in ("source_packages", "before", "install", "remove", "stand_in")},
 }
 ASKED = {"driver": DRIVER, "builder": "builder", "platform": "debian12"}
@@ -106,18 +107,12 @@ def test_what_lies_in_the_cache_is_judged_itself(
 @pytest.mark.install
 def test_before_the_build_host_has_packed_it_is_asked_what_it_will_have(tmp_path: Path, cache: Path) -> None:
     judge = {"name": "Judge", "gpuprov_prebuilt": {"state": "judged", **ASKED}, "register": "found"}
-    show = {"name": "Show", "ansible.builtin.debug": {"msg": "wanted {{ found.wanted }} {{ found.local }}"}}
-    assert '"msg": "wanted False []"' in play(tmp_path, [judge, show])
+    show = {
+        "name": "Show",
+        "ansible.builtin.debug": {"msg": "wanted {{ found.wanted }} {{ found.install }} stop {{ found.stop }}"},
+    }
+    assert '"msg": "wanted False [] stop False"' in play(tmp_path, [judge, show])
     assert "and is not in this run" in play(tmp_path, [judge], inventory="served,")
     cache.with_name(f"{cache.name}.json").write_text(json.dumps(PACKED))
     place = "/var/lib/gpuprov/prebuilt/nvidia-kernel-dkms-prebuilt.deb"
-    assert f"\"wanted True ['--reinstall', '{place}']\"" in play(tmp_path, [judge, show], inventory="served,")
-
-
-def test_what_is_known_of_packages_is_not_lost_where_a_task_is_skipped() -> None:
-    """Ansible registers a task that is skipped, too."""
-    for role in sorted({path.relative_to(ROOT).parts[1] for path in TASKS}):
-        tasks = [task for path in TASKS if path.relative_to(ROOT).parts[1] == role for task in tasks_of(path)]
-        reading = [task for task in tasks if (task.get("gpuprov_packages") or {}).get("action") == "read"]
-        assert {task.get("register") for task in reading} <= {f"__{role}_on_host"}, role
-        assert len(reading) < 2 or not [task["name"] for task in reading if "when" in task], role
+    assert f"\"wanted True ['--reinstall', '{place}'] stop True\"" in play(tmp_path, [judge, show], inventory="served,")

@@ -3,6 +3,7 @@ tests/capabilities/conftest.py, in every test that a check does not pass in."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from gpuprov.verify.evaluate import shown_here
 from tests.capabilities.commands import foreign, placeholders, units
 
 CHECKS = {check.id: check for check in (*all_checks(), *HOUSE.checks)}.values()
+ROOT = Path(__file__).parents[2]
+_NAME = re.compile(r"[a-z_]+\.[a-z_0-9]+")
+_SEE = re.compile(r"\bsee ((?:[a-z_]+\.[a-z_0-9]+)(?:,? (?:and|or) [a-z_]+\.[a-z_0-9]+)*)")
 MOST = 5
 """Commands that show one finding: with more, nobody knows which one does."""
 ELSEWHERE = {
@@ -61,7 +65,7 @@ def test_units_are_those_that_gpuprov_knows() -> None:
     known = "\n".join(
         path.read_text(encoding="utf-8")
         for room in ("gpuprov/probe", "gpuprov/catalog", "gpuprov/onhost", "roles")
-        for path in sorted((Path(__file__).parents[2] / room).rglob("*"))
+        for path in sorted((ROOT / room).rglob("*"))
         if path.suffix in (".py", ".yaml", ".yml", ".j2", ".service")
     )
     named = {unit for check in CHECKS for unit in units(check.evidence)}
@@ -77,3 +81,19 @@ def test_the_judge_of_commands() -> None:
     assert placeholders("systemctl status UNIT") == ["UNIT"]
     assert list(units("systemctl status nvidia-dcgm.service 'opensm@*'; journalctl -u a -n 20")) == [
         "nvidia-dcgm.service", "opensm@*", "a"]  # fmt: skip
+
+
+def test_a_check_that_a_fix_refers_to_is_one() -> None:
+    """`see nvidia_driver.loaded`: what a person looks for by that name is there."""
+    ids = {check.id for check in CHECKS}
+    blocks = {name.partition(".")[0] for name in ids}
+    texts = [path for path in (ROOT / "gpuprov").rglob("*") if path.suffix in (".py", ".yaml", ".j2")]
+    named = {
+        (str(path.relative_to(ROOT)), name)
+        for path in texts
+        for told in _SEE.findall(path.read_text(encoding="utf-8"))
+        for name in _NAME.findall(told)
+        if name.partition(".")[0] in blocks
+    }
+    assert len(named) > 30
+    assert not {one for one in named if one[1] not in ids}

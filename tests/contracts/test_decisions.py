@@ -35,6 +35,7 @@ MAY: dict[str, str] = {
     "gpuprov_drain_command | default('', true) == ''": "an option of the run",
     "gpuprov_drain_command | default('', true) != ''": "an option of the run",
     "gpuprov_act_last | default('') == 'prepare'": "an option of the run",
+    "gpuprov_on_failure | default('nothing') == 'rollback'": "the word of the spec",
     "gpuprov_reboot == 'if-needed'": "the word of the spec as the module takes it",
     "gpuprov_act | int > 1": "each play's own number",
     "not (ansible_check_mode and __nvidia_driver_folder is changed)": "check mode has not made the folder that copy needs",
@@ -55,6 +56,8 @@ MAY: dict[str, str] = {
     "gpuprov_all | select('in', (gpuprov_only | default({}))[inventory_hostname] | default(gpuprov_all)) "
     "| select('in', gpuprov_selected | default(gpuprov_all))": "the options of the run and of its playbook",
     "(gpuprov_run | default({})).run | default('by-hand')": "a run by hand has no number",
+    "(host_lock.run | default(gpuprov_run | default({}), true)).run | default('')": "the run that has the lock, as above",
+    "host_failed is not defined or gpuprov_act | int < 2": "an act that failed before anything changed leaves the node as it was",
     "host_lock.run | default(gpuprov_run | default({}))": "act 4 takes the lock of act 1 again",
     "host_failed.msg | default('the act failed')": "what Ansible caught may have no message",
 }  # fmt: skip

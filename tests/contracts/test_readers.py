@@ -18,6 +18,7 @@ OURS = {
     "pull/bundles.py": "writes the archive of a bundle",
     "pull/program.py": "writes the archive of the puller",
     "offline/placed.py": "writes the archive of packages for hosts",
+    "offline/repository.py": "reads the index that createrepo_c has just written here",
     "offline/resolve.py": "takes packages of any size from an archive, with the readers' bounded headers",
     "render/reach.py": "reads the project's own roles and playbooks",
     "inventory/duplicates.py": "composes a file that was read before, within the limits",
@@ -69,3 +70,14 @@ def test_digits_of_other_scripts_are_not_taken_for_numbers() -> None:
 
 def test_excuses_are_of_files_that_exist() -> None:
     assert all((PACKAGE / name).exists() for name in OURS)
+
+
+def test_no_shell_history_is_read() -> None:
+    """What people typed is theirs: drift tells what package managers logged, and nothing else."""
+    history = re.compile(r"\.?(?:bash|zsh|ash|sh|fish|mysql|python|psql)_history|HISTFILE|\bviminfo\b|\blesshst\b")
+    places = [
+        path for folder in ("gpuprov", "roles", "plugins", "playbooks") for path in (PACKAGE.parent / folder).rglob("*")
+    ]
+    found = [path for path in places if path.is_file() and path.suffix in (".py", ".yml", ".sh", ".j2", ".yaml")]
+    assert len(found) > 500
+    assert not [str(path) for path in found if history.search(path.read_text(encoding="utf-8"))]

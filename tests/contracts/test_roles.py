@@ -139,3 +139,34 @@ def test_what_a_role_takes_of_the_judge_is_no_method_of_a_dictionary() -> None:
     """Jinja finds the method `keys` before a key of that name, and the task ends with an error of Ansible's."""
     assert METHODS.findall("{{ gpuprov_judged.desired.rdma.ofed.keys }}") == ["keys"]
     assert not shown(path for path in TASKS if METHODS.search(path.read_text(encoding="utf-8")))
+
+
+TAKEN = re.compile(r"gpuprov_judged\.desired\.(\w+)((?:\.\w+)+)")
+
+
+@cache
+def words_of(capability: str) -> set[str]:
+    """Every text of a capability's Python, and the fields of its structures."""
+    folder = ROOT / "gpuprov" / "capabilities"
+    files = [folder / f"{capability}.py", *(folder / capability).rglob("*.py")]
+    found: set[str] = set()
+    for tree in (ast.parse(path.read_text(encoding="utf-8")) for path in files if path.is_file()):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found.add(node.target.id)
+            elif isinstance(node, ast.keyword) and node.arg:
+                found.add(node.arg)
+    return found
+
+
+def test_what_a_role_takes_of_the_judge_is_given() -> None:
+    """A name that nothing gives is found only when a host comes to the task."""
+    wrong = []
+    for path in TASKS:
+        for name, keys in TAKEN.findall(path.read_text(encoding="utf-8")):
+            wrong += [
+                f"{path.relative_to(ROOT)}: {name}.{key}" for key in keys.split(".")[1:] if key not in words_of(name)
+            ]
+    assert not wrong

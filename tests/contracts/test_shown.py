@@ -10,6 +10,7 @@ from tests.contracts.test_imports import FILES, dotted, nodes, room, shown
 
 ON_HOSTS = {
     "onhost/checkpoints.py": "runs on the host; what it prints is its answer",
+    "onhost/first_boot_judge.py": "runs on the host at boot; what it prints is for the journal",
     "onhost/gpu_settings/__main__.py": "runs on the host at boot; what it prints is for the journal",
     "onhost/lock.py": "runs on the host; what it prints is its answer",
     "onhost/mig/__main__.py": "runs on the host; what it prints is its answer, or for the journal",

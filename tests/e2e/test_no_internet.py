@@ -34,15 +34,36 @@ def gpuprov(place: Path, *words: str) -> tuple[int, Any, str]:
     return ran.returncode, json.loads(ran.stdout) if ran.stdout else None, " ".join(ran.stderr.split())
 
 
+def _disk_full(place: Path) -> None:
+    """A disk on which half of a bundle finds room: none is left of it."""
+    small = place / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "none", str(small)], check=True)
+    try:
+        code, _, said = gpuprov(place, "bundle", "hosts", "--key", "key", "--out", "small/bundle")
+        assert (code, "No space left on device; nothing of it is left" in said) == (2, True), said
+        assert list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
+
+
 def test_a_host_without_a_route_gets_its_driver(site: Machine, tmp_path: Path) -> None:
     (tmp_path / "hosts").mkdir()
     inventory.write([site.host], tmp_path / "hosts/hosts.yaml")
     (tmp_path / "hosts/spec.yaml").write_text(json.dumps({"all": {"vars": {"gpuprov": SPEC}}}), encoding="utf-8")
     new_key(tmp_path)
     before = site.state()
-    code, _, said = gpuprov(tmp_path, "bundle", "hosts", "--key", "key", "--out", "out/bundle")
+    make = ("bundle", "hosts", "--key", "key", "--out", "out/bundle")
+    code, _, said = gpuprov(tmp_path, *make)
     assert code == 0, said
     assert "not free, nvidia-driver" in said
+    first = {path.name: path.stat().st_ino for path in (tmp_path / "out/bundle").rglob("*.deb")}
+    _disk_full(tmp_path)
+    code, _, said = gpuprov(tmp_path, *make)
+    assert (code, "files are those of the bundle before" in said) == (0, True), said
+    again = {path.name: path.stat().st_ino for path in (tmp_path / "out/bundle").rglob("*.deb")}
+    assert again == first, "what is there is not fetched again"
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["bundle", "bundle.allowed_signers"]
     assert site.state() == before
     assert "gpuprov-bundle" not in site.sh("ls /var/tmp")
     signers, bundle = tmp_path / "out/bundle.allowed_signers", tmp_path / "out/bundle"

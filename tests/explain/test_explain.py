@@ -263,7 +263,7 @@ def test_every_symptom_is_found_by_its_own_words() -> None:
         ("persistance", "did you mean persistence"),
         ("", "capabilities: host, kernel, nouveau, rdma, nvidia_driver, persistence"),
         ("qqqq", "capabilities: host, kernel"),
-        ("a message of another program", "a message is best pasted whole"),
+        ("a message of another program", "paste the whole message as it was printed"),
     ],
 )
 def test_unknown_words(words: str, hint: str) -> None:

@@ -31,7 +31,7 @@ class Sshd:
             wait_for(port)
 
     def restart(self, number: int, first: str) -> None:
-        """One of them again, with these lines before its others: sshd takes the first of a kind."""
+        """One of them again, with these lines in place of those of their kind: sshd takes the last MaxStartups."""
         self._children[number].terminate()
         self._children[number].wait()
         self._children[number] = self._start(self.ports[number], first)
@@ -39,11 +39,13 @@ class Sshd:
 
     def _start(self, port: int, first: str = "") -> subprocess.Popen[bytes]:
         config = self.folder / f"sshd_{port}"
-        config.write_text(
-            f"{first}Port {port}\nListenAddress 127.0.0.1\nHostKey {self.folder}/host\nPidFile none\n"
+        own = (
+            f"Port {port}\nListenAddress 127.0.0.1\nHostKey {self.folder}/host\nPidFile none\n"
             f"AuthorizedKeysFile {self.folder}/login.pub\nStrictModes no\nUsePAM no\nPermitRootLogin yes\n"
             "PasswordAuthentication no\nMaxStartups 200\nMaxSessions 50\nPrintMotd no\n"
         )
+        given = {line.split()[0] for line in first.splitlines()}
+        config.write_text(first + "".join(f"{line}\n" for line in own.splitlines() if line.split()[0] not in given))
         assert SSHD
         return subprocess.Popen([SSHD, "-D", "-e", "-f", str(config)], stderr=subprocess.DEVNULL)
 

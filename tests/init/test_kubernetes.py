@@ -49,6 +49,7 @@ def test_nodes_without_labels_and_without_gpus() -> None:
     draft = kubernetes.draft(NODES)
     assert group(draft, "nvidia1").spec == {}
     assert "1 node without GPUs" in draft.notes
+    assert "1 node has nvidia.com/gpu and no labels of GPU feature discovery" in draft.notes
     assert not any("node-cpu" in one.hosts for one in draft.groups)
 
 

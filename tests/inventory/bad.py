@@ -167,19 +167,19 @@ TEXT = [
         " indent it by 6 to belong to that block, or correct the lines between",
     ),
     yaml(
-        "no blank after a colon",
+        "no space after a colon",
         "all:\n  hosts:\n    gpu01:\n      ansible_password:secret\n      ansible_user: admin\n",
-        ':4:7: there is no blank after the colon; write "ansible_password: " before it',
+        ':4:7: there is no space after the colon; write a space after "ansible_password:"',
     ),
     yaml(
         "a word between keys",
         "all:\n  hosts:\n    gpu01\n    gpu02: {}\n",
-        ':3:5: this line is no `key: value`; "gpu01:", if it is a key',
+        ':3:5: this line is not `key: value`; write "gpu01:" if it is a key',
     ),
     yaml(
-        "no blank after a colon, further down",
+        "no space after a colon, further down",
         "all:\n  hosts:\n    gpu01:\n      ansible_host: 192.0.2.1\n      ansible_user:admin\n      ansible_become: true\n",
-        ':5:7: there is no blank after the colon; write "ansible_user: " before it',
+        ':5:7: there is no space after the colon; write a space after "ansible_user:"',
     ),
     yaml(
         "a second value in a line",

@@ -125,7 +125,7 @@ SOURCES = [
         {"inventori.yaml": GOOD},
         ['inventory.yaml: no such inventory; did you mean "inventori.yaml"?'],
     ),
-    Bad("a host", {}, ["gpu01: no such inventory; a host of an inventory is named with --limit gpu01"], "gpu01"),
+    Bad("a host", {}, ["gpu01: no such inventory; to name a host of an inventory: --limit gpu01"], "gpu01"),
     Bad("no folder", {}, ["prod/hosts: no such inventory; there is no folder prod"], "prod/hosts"),
     Bad("empty folder", {"inv/.keep": ""}, ["inv: no file in this folder is an inventory"], "inv"),
     Bad(

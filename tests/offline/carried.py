@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 
 from gpuprov.fleet import Fleet, load_fleet
-from gpuprov.offline import bundles
+from gpuprov.offline import opened
 from gpuprov.offline.bom import bom
-from gpuprov.offline.model import BOM, KEY, MANIFEST, Manifest, Package, Repository
+from gpuprov.offline.model import BOM, KEY, MANIFEST, Manifest, Named, Package, Repository
 from gpuprov.offline.specs import identifier
+from gpuprov.offline.wanted import Wanted
+from gpuprov.probe.family import Family
 from gpuprov.pull import signing
 from tests.pull.site import new_key
 
@@ -32,12 +34,48 @@ DRIVER = msgspec.structs.replace(
 )
 REPOSITORY = Repository(
     folder="debian12-amd64",
+    family="debian",
     distribution="debian",
     release="12",
     architecture="amd64",
     kernels=("6.1.0-1-amd64",),
     packages=(DEB, DRIVER),
 )
+
+
+EL = Repository(
+    folder="rocky9.6-x86_64",
+    family="redhat",
+    distribution="rocky",
+    release="9.6",
+    architecture="x86_64",
+    kernels=(),
+    packages=(
+        msgspec.structs.replace(
+            DRIVER,
+            name="nvidia-driver",
+            version="3:580.1-1.el9",
+            architecture="x86_64",
+            file="n.rpm",
+            section="main/NVIDIA",
+        ),
+    ),
+)
+ARCHIVE = Named(of="acceptance.nccl.source", url="https://example.org/nccl.tar.gz", sha256="1" * 64)
+
+
+def asked(family: Family, *packages: str) -> Wanted:
+    """What a host of this family asks for."""
+    pin = {"version": "580.1", "patterns": ["nvidia-*"]}
+    return Wanted(
+        family=family,
+        release="12",
+        distribution="debian",
+        architecture="amd64",
+        kernels=(),
+        packages=packages or ("gcc",),
+        pin=pin,
+    )
 
 
 class Carried:
@@ -52,14 +90,14 @@ class Carried:
         packages.mkdir(parents=True)
         (packages / DEB.file).write_bytes(b"a package")
         (self.place / KEY).write_text("a key\n")
-        (self.place / BOM).write_text(json.dumps(bom((REPOSITORY,), "2026-01-01T00:00:00Z")))
+        (self.place / BOM).write_text(json.dumps(bom((REPOSITORY,), (), "2026-01-01T00:00:00Z")))
         told: dict[str, Any] = {
             "made_at": "2026-01-01T00:00:00Z",
             "expires_at": "2199-01-01T00:00:00Z",
             "key": "A" * 40,
             "specs": tuple(identifier(raw) for raw, _ in self.fleet.pairs),
             "repositories": (REPOSITORY,),
-            "files": bundles.files(self.place),
+            "files": opened.files(self.place),
         }
         self.sign(msgspec.json.encode(Manifest(**told | changed)))
 

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import re
 import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
+from gpuprov import assets, inventory
+from gpuprov.catalog.licences import source
 from gpuprov.cli import cli
+from gpuprov.cli.bundle import bundle
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.script import with_environment
-from gpuprov.offline import bundles, licences, placed, resolve, transfer, wanted
+from gpuprov.offline import bundles, licences, opened, placed, repository, resolve, transfer, wanted
 from gpuprov.offline.bom import bom
+from gpuprov.offline.model import Named
+from gpuprov.offline.specs import identifier
+from gpuprov.onhost import fetched
 from gpuprov.onhost.packages import apt_settings
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.driver_packages import ARCHIVES
+from gpuprov.probe.family import FAMILIES, Family
 from gpuprov.shared import reach
 from gpuprov.spec.model import RawHost
-from tests.offline.carried import REPOSITORY, fleet
+from tests.offline.carried import ARCHIVE, EL, NOW, REPOSITORY, Carried, asked, fleet
 from tests.pull.site import new_key
 
 
@@ -41,10 +52,21 @@ from tests.pull.site import new_key
         ("libcudnn9-cuda-12", "libs", "nvidia-sdk"),
         ("libcublas-12-4", "libs", "nvidia-sdk"),
         ("rar", "non-free/utils", "unknown"),
+        ("nvidia-container-toolkit", "utils", "free"),
+        ("kmod-nvidia-open-dkms", "main/NVIDIA License", "nvidia-driver"),
+        ("datacenter-gpu-manager-4-core", "non-free/NVIDIA Proprietary", "nvidia-sdk"),
+        ("bash", "main/GPLv3+", "free"),
+        ("mlnx-ofed-kernel-dkms", "net", "nvidia-doca"),
     ],
 )
 def test_a_licence(name: str, section: str, key: str) -> None:
     assert licences.licence(name, section).key == key
+
+
+def test_each_class_that_wants_a_word_can_be_given_it() -> None:
+    (option,) = [one for one in bundle.params if one.name == "accepted"]
+    assert isinstance(option.type, click.Choice)
+    assert list(option.type.choices) == [one.key for one in licences.classes().values() if one.accept]
 
 
 def test_a_licence_that_forbids_copies_is_refused_until_somebody_answers_for_it() -> None:
@@ -62,19 +84,23 @@ def test_the_list_of_software_is_valid() -> None:
     )
     from cyclonedx.schema import SchemaVersion
 
-    made = bom((REPOSITORY,), "2026-01-01T00:00:00Z")
+    made = bom((REPOSITORY, EL), (ARCHIVE,), "2026-01-01T00:00:00Z")
     judge = validation.JsonStrictValidator(SchemaVersion.V1_6)
     assert judge.validate_str(json.dumps(made)) is None
     assert judge.validate_str(json.dumps({**made, "components": [{"type": "deb"}]})) is not None
 
 
 def test_the_list_of_software_has_every_package() -> None:
-    rows = bom((REPOSITORY,), "2026-01-01T00:00:00Z")["components"]
+    rows = bom((REPOSITORY, EL), (ARCHIVE,), "2026-01-01T00:00:00Z")["components"]
     assert [row["purl"] for row in rows] == [
+        f"pkg:generic/nccl.tar.gz?checksum=sha256:{ARCHIVE.sha256}&download_url=https%3A%2F%2Fexample.org%2Fnccl.tar.gz",
         "pkg:deb/debian/gcc-12@12.2.0-14?arch=amd64&distro=debian-12",
         "pkg:deb/debian/libcuda1@1%3A535.1-1?arch=amd64&distro=debian-12",
+        "pkg:rpm/rocky/nvidia-driver@580.1-1.el9?arch=x86_64&distro=rocky-9.6&epoch=3",
     ]
-    assert [row["licenses"][0]["license"]["url"] for row in rows if "licenses" in row] == [licences.DRIVER.source]
+    assert [row["licenses"][0]["license"]["url"] for row in rows if "licenses" in row] == [
+        source(licences.classes()["nvidia-driver"])
+    ] * 2
 
 
 def archive(*members: tarfile.TarInfo) -> tarfile.TarFile:
@@ -99,6 +125,9 @@ def member(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
         member("/etc/evil.deb"),
         member("a/evil.deb"),
         member("evil.sh"),
+        member("repodata.rpm/evil.rpm"),
+        member(".evil.rpm"),
+        member("InRelease"),
         member("evil.deb", tarfile.SYMTYPE),
         member("evil.deb", tarfile.LNKTYPE),
         member("evil.deb", tarfile.CHRTYPE),
@@ -106,7 +135,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
 )
 def test_a_host_writes_nothing_but_packages_here(tmp_path: Path, bad: tarfile.TarInfo) -> None:
     with pytest.raises(tarfile.TarError, match="unexpected"):
-        resolve._unpacked(archive(member("good_1_amd64.deb"), bad), tmp_path)
+        resolve._unpacked(archive(member("good_1_amd64.deb"), bad), tmp_path, "gpu1")
     assert [path.name for path in tmp_path.iterdir()] == ["good_1_amd64.deb"]
 
 
@@ -153,7 +182,7 @@ def test_an_index_and_its_packages() -> None:
 def test_an_index_is_no_larger_than_it_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolve, "LARGEST", 0)
     with pytest.raises(tarfile.TarError, match="its index has more"):
-        resolve._unpacked(archive(member("Packages")), tmp_path)
+        resolve._unpacked(archive(member("Packages")), tmp_path, "gpu1")
 
 
 HERE = RawHost(name="gpu1", values={}, connection={"ansible_connection": "local", "ansible_become": False})
@@ -193,8 +222,12 @@ def test_an_index_is_read() -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"container_toolkit": {}, "nvidia_driver": {}}, "gpu1: a bundle cannot hold what container_toolkit needs"),
-        ({"nvidia_driver": {"source": "nvidia"}}, "nvidia_driver.source is nvidia"),
+        ({"cgpu": {}}, "gpu1: a bundle cannot hold what cgpu needs"),
+        ({"rdma": {"fabric": "efa"}}, "gpu1: a bundle cannot hold what rdma.fabric efa, whose installer"),
+        (
+            {"nvidia_driver": {"build_host": "gpu1"}},
+            "gpu1: a bundle cannot hold what nvidia_driver.build_host needs",
+        ),
     ],
 )
 def test_what_no_bundle_can_hold_is_named(tmp_path: Path, spec: dict[str, Any], said: str) -> None:
@@ -202,11 +235,11 @@ def test_what_no_bundle_can_hold_is_named(tmp_path: Path, spec: dict[str, Any], 
         wanted.refuse_unsupported(fleet(tmp_path, spec).pairs)
 
 
-def test_a_bundle_is_never_changed(tmp_path: Path) -> None:
+def test_another_folder_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/manifest").touch()
     options = bundles.Options(out=tmp_path / "out", key=new_key(tmp_path))
-    with pytest.raises(GpuprovError, match="is there and not empty"):
+    with pytest.raises(GpuprovError, match="out is there, and no whole bundle of this key"):
         bundles.make(fleet(tmp_path, {"nvidia_driver": {}}), options, 0.0)
 
 
@@ -226,9 +259,11 @@ def test_the_two_kinds_of_bundle_are_told_apart(words: list[str], said: str) -> 
 
 
 def test_apt_sees_the_bundle_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = with_environment('echo "$APT_CONFIG"', reach.of_bundle("/var/lib/gpuprov/bundle/it's"))
+    script = with_environment('echo "$APT_CONFIG $ZYPP_CONF ${PATH%%:*}"', reach.of_bundle("/var/b/it's"))
     ran = subprocess.run(["sh"], input=script, capture_output=True, text=True, check=True)
-    assert ran.stdout == "/var/lib/gpuprov/bundle/it's/apt.conf\n"
+    assert ran.stdout == "/var/b/it's/apt.conf /var/b/it's/zypp.conf /var/b/it's/bin\n"
+    assert reach.path_of_bundle("/b", "/bin") == "/b/bin:/bin"
+    assert reach.path_of_bundle("", "/bin") == "/bin"
     assert reach.of_bundle("") == {}
     # Hiding one of the host's sources would bring the others back.
     monkeypatch.setenv("APT_CONFIG", "/var/lib/gpuprov/bundle/one/apt.conf")
@@ -244,5 +279,216 @@ def test_a_host_without_debians_own_archive_is_understood() -> None:
 
 
 def test_the_script_on_a_host_is_a_script() -> None:
-    for text in (resolve.SCRIPT, placed.script("abc", carried=True), placed.script("abc", carried=False)):
+    texts = [resolve.script(asked(family)) for family in FAMILIES]
+    texts += [placed.script("abc", family) for family in FAMILIES] + [placed.script("abc")]
+    for text in texts:
         subprocess.run(["sh", "-n"], input=text, text=True, check=True)
+
+
+@pytest.mark.parametrize("family", ["debian", "suse"])
+def test_a_name_is_one_word_of_the_script(family: Family) -> None:
+    assert "$(touch /x)'" in resolve.script(asked(family, "gcc=1$(touch /x)"))
+
+
+def test_files_and_keys_that_a_spec_names_by_address(tmp_path: Path) -> None:
+    """In any block, however deep, of any capability: whatever hosts would fetch is in the bundle."""
+    source = {"url": "https://example.org/nccl.tar.gz", "sha256": "a" * 64}
+    mirror = {"url": "https://m.example/cuda/", "key_url": "https://m.example/key.asc", "fingerprint": "B" * 40}
+    spec = {
+        "nvidia_driver": {"source": "mirror", "repository": mirror},
+        "acceptance": {"nccl": {"source": source}},
+        "cuda_toolkit": {},
+    }
+    ((_, typed),) = fleet(tmp_path, spec).pairs
+    assert list(wanted._downloads(typed)) == [Named(of="acceptance.nccl.source", url=source["url"], sha256="a" * 64)]
+    assert list(wanted._keys(typed)) == [wanted.Key(mirror["key_url"], "B" * 40, mirror["url"])]
+
+
+def test_all_that_roles_install_is_asked_for() -> None:
+    """Each `install` of a role is a field of what is desired that the bundle reads."""
+    told: set[str] = set()
+    for file in (assets.root() / "roles").rglob("tasks/**/*.yml"):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            # With a build host, whose modules come from another host of the run, no bundle is made.
+            if line.strip().startswith("install: ") and "__nvidia_driver_prebuilt.install" not in line:
+                told |= set(re.findall(r"desired\.(\w+\.[\w.]+)|nvidia_driver\)\)?\.(\w+)", line)[0])
+    fields = {one.partition(".")[2] or one for one in told if one}
+    assert fields == {"try_install", "install", "download", "packages", "gdrcopy.install", "before"}
+    made: dict[str, Any] = {
+        "nvidia_driver": {"try_install": ["a=1"], "packages": {"a": "1"}},
+        "dcgm": {"install": ["b"]},
+        "persistence": {"packages": ["c"], "download": ["c=1"]},
+        "gpudirect_rdma": {"gdrcopy": {"install": ["d"]}},
+    }
+    assert sorted(wanted._packages(made)) == ["a=1", "b", "c", "c=1", "d"]  # `before` is in `try_install`
+
+
+def test_a_host_that_has_it_already_is_no_fresh_one() -> None:
+    made = {"nvidia_driver": {"packages": {"libcuda1": "1"}, "try_install": []}}
+    with pytest.raises(GpuprovError, match="gpu1 has libcuda1 already"):
+        wanted._refuse_installed("gpu1", made)
+    toolkit = {"container_toolkit": {"install": [], "hold": ["nvidia-container-toolkit"], "release": []}}
+    with pytest.raises(GpuprovError, match="gpu1 has nvidia-container-toolkit already"):
+        wanted._refuse_installed("gpu1", toolkit)
+    toolkit["container_toolkit"]["install"] = ["nvidia-container-toolkit=1.18.0-1"]
+    wanted._refuse_installed("gpu1", toolkit)
+
+
+def test_the_same_spec_from_another_folder(tmp_path: Path) -> None:
+    """A key beside the inventory counts by what is in it: the inventory is carried to the site with it."""
+    spec = {"nvidia_driver": {"source": "mirror", "repository": {"url": "https://m.example/", "key_file": "key.asc"}}}
+    told = []
+    for name, key in (("a", "one"), ("b", "one"), ("c", "two")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "key.asc").write_text(key)
+        host = {"ansible_connection": "local"}
+        (tmp_path / name / "i.json").write_text(json.dumps({"all": {"vars": {"gpuprov": spec}, "hosts": {"g": host}}}))
+        (raw,) = inventory.load([str(tmp_path / name / "i.json")], cache=False).hosts
+        told.append(identifier(raw))
+    assert told[0] == told[1] != told[2]
+
+
+MODULES = """---
+document: modulemd
+data: {name: perl, stream: "5.32"}
+...
+---
+document: modulemd
+data: {name: nvidia-driver, stream: 580-open}
+...
+---
+document: modulemd-defaults
+data: {module: nvidia-driver, stream: latest}
+...
+"""
+
+
+def test_of_module_streams_the_drivers_own_are_kept() -> None:
+    made = list(yaml.safe_load_all(repository._of_stream(MODULES, "nvidia-driver:580-open")))
+    assert [one["document"] for one in made] == ["modulemd", "modulemd-defaults"]
+    assert repository._of_stream(MODULES, "other:1") == ""
+
+
+OWN = "[main]\nproxy=http://p\ncachedir = /elsewhere\nreposdir=/etc/yum.repos.d\n[site]\nbaseurl=http://mirror/\n"
+
+
+def test_dnf_sees_the_bundle_alone_with_the_hosts_own_settings(tmp_path: Path) -> None:
+    """A repository may stand in dnf.conf itself; a proxy, an exclude stay."""
+    (tmp_path / "conf").write_text(OWN)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/dnf").write_text("#!/bin/sh\n")
+    text = placed.READY["redhat"].replace("/etc/dnf/dnf.conf", str(tmp_path / "conf"))
+    subprocess.run(["sh", "-e"], input=f"d={tmp_path}\n{text}\n", text=True, check=True)
+    wanted_lines = ["[main]", "proxy=http://p", f"reposdir={tmp_path}/repos.d", f"cachedir={tmp_path}/cache"]
+    assert (tmp_path / "dnf.conf").read_text().splitlines()[:4] == wanted_lines
+
+
+class Handing:
+    """A host that hands these files over, in the place of `transfer.run`."""
+
+    def __init__(self, files: dict[str, bytes]) -> None:
+        self.files, self.given = files, ""
+
+    def __call__(self, raw: RawHost, script: str, *, given: Path, kept: Path, most: int) -> str:
+        self.given = given.read_text()
+        with tarfile.open(kept, "w") as file:
+            for name, data in self.files.items():
+                one = tarfile.TarInfo(name)
+                one.size = len(data)
+                file.addfile(one, io.BytesIO(data))
+        return ""
+
+
+def test_what_is_there_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    new.mkdir()
+    (old / "gcc.rpm").write_bytes(b"gcc")
+    known = {"gcc.rpm": "c" * 64}
+    host = Handing({"kept": b"gcc.rpm\n", "make.rpm": b"make"})
+    monkeypatch.setattr(transfer, "run", host)
+    resolve.fetched(RawHost(name="gpu1"), asked("suse"), new, old, known)
+    assert host.given == f"{'c' * 64}  gcc.rpm\n"
+    assert {path.name for path in new.iterdir()} == {"gcc.rpm", "make.rpm"}
+    assert (new / "gcc.rpm").stat().st_ino == (old / "gcc.rpm").stat().st_ino
+    request = json.loads(resolve.asked(asked("redhat"), known))["request"]
+    assert request["known"] == known
+    assert request["action"] == "collect"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"kept": b"../../etc/passwd\n"}, "it left out '../../etc/passwd', which is not here"),
+        ({"kept": b"", "gcc.rpm": b"other"}, "gcc.rpm is another file than on a host before it"),
+        ({"kept": b"", "gcc.deb": b"other"}, "no archive of packages: unexpected 'gcc.deb'"),
+    ],
+)
+def test_a_host_that_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes], said: str) -> None:
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/gcc.rpm").write_bytes(b"gcc")
+    monkeypatch.setattr(transfer, "run", Handing(files))
+    with pytest.raises(GpuprovError, match=said):
+        resolve.fetched(RawHost(name="gpu1"), asked("suse"), tmp_path / "new", tmp_path, {"gcc.rpm": "c" * 64})
+    assert (tmp_path / "new/gcc.rpm").read_bytes() == b"gcc"
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "said"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            GpuprovError,
+            "No space left on device; nothing of it is left",
+        ),
+        (KeyboardInterrupt(), KeyboardInterrupt, None),
+        (GpuprovError("gpu1 did not end"), GpuprovError, "gpu1 did not end"),
+    ],
+)
+def test_no_half_bundle_is_left_and_the_old_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, raised: type[BaseException], said: str | None
+) -> None:
+    made = Carried(tmp_path)
+    before = {name: path.read_bytes() for name, path in contents(tmp_path)}
+    monkeypatch.setattr(wanted, "read", lambda *_: {"gpu1": asked("debian", "gcc")})
+
+    def breaks(_: object, __: object, folder: Path, *___: object) -> None:
+        (folder / "half.deb").write_bytes(b"half")
+        raise error
+
+    monkeypatch.setattr(resolve, "fetched", breaks)
+    with pytest.raises(raised, match=said):
+        bundles.make(made.fleet, bundles.Options(out=made.place, key=made.key), 0.0)
+    assert {name: path.read_bytes() for name, path in contents(tmp_path)} == before
+
+
+def contents(folder: Path) -> list[tuple[str, Path]]:
+    return [(str(path.relative_to(folder)), path) for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+def carried(folder: Path, archive: bytes) -> subprocess.CompletedProcess[bytes]:
+    """What runs on a host, with that folder in the place of its own."""
+    text = placed.script("abc", "suse").replace(placed.PLACE, str(folder))
+    text = text.replace(placed.READY["suse"], ":")
+    return subprocess.run(["sh", "-c", text], input=archive, capture_output=True, check=False)
+
+
+def test_an_archive_that_is_cut_short_or_changed_on_its_way_leaves_nothing(tmp_path: Path) -> None:
+    made = Carried(tmp_path)
+    manifest = opened.opened(made.place, made.signers, NOW)
+    data = placed.packed(made.place, manifest, REPOSITORY, "abc", tmp_path).read_bytes()
+    changed = data.replace(b"a package", b"a virus!!")
+    for bad, said in ((data[:2000], b"tar"), (changed, b"FAILED")):
+        ran = carried(tmp_path / "host", bad)
+        assert ran.returncode
+        assert said in ran.stderr
+        assert list((tmp_path / "host").iterdir()) == []
+    ran = carried(tmp_path / "host", data)
+    assert ran.stdout == b"there\n"
+    assert (tmp_path / "host/abc/ready").exists()
+
+
+def test_files_of_a_bundle_take_the_place_of_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fetched.of_bundle("ab") == ""
+    monkeypatch.setenv("GPUPROV_BUNDLE", "/var/lib/gpuprov/bundle/one")
+    assert fetched.of_bundle("ab") == "/var/lib/gpuprov/bundle/one/files/ab"

@@ -6,10 +6,11 @@ Here on stand-ins of the programs; tests/onhost/test_packages_hosts.py has the r
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gpuprov.onhost.packages import apt_settings
+from gpuprov.onhost.packages import actions, apt, apt_settings
 from gpuprov.onhost.packages.apt import Apt
 from gpuprov.onhost.packages.model import Pin, Refused, Settings, Transaction
 from tests.here import program
@@ -128,9 +129,67 @@ def test_a_trial_in_words_that_all_managers_have(folder: Path) -> None:
     assert problem == "The following packages have unmet dependencies: E: held broken packages"
 
 
+def test_what_stands_in_the_way_is_told_before_what_is_there_already() -> None:
+    """As apt 2.6 says it of a held package that conflicts: the sentence that names both comes last."""
+    said = (
+        *(
+            f"{name} is already the newest version (535.1-1)."
+            for name in ("libnvidia-cfg1", "nvidia-smi", "nvidia-cuda-mps")
+        ),
+        "Some packages could not be installed. This may mean that you have",
+        "requested an impossible situation or if you are using the unstable",
+        "distribution that some required packages have not yet been created",
+        "or been moved out of Incoming.",
+        "The following information may help to resolve the situation:",
+        "",
+        "The following packages have unmet dependencies:",
+        " blocker : Conflicts: libcuda1 but 535.1-1 is to be installed",
+    )
+    assert apt._why(said) == f"{apt.UNMET} blocker : Conflicts: libcuda1 but 535.1-1 is to be installed."
+    assert apt._why(said[:4]) == "Some packages could not be installed. This may mean that you have"
+
+
 def test_a_program_that_is_not_there_or_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(folder, "dpkg-query", "echo 'dpkg-query: error: no such file' >&2; exit 2\n")
     with pytest.raises(Refused, match=r"dpkg-query -W fails: dpkg-query: error: no such file\. Fix: "):
         Apt(Settings()).read([])
     monkeypatch.setenv("PATH", str(folder / "nowhere"))
     assert Apt(Settings()).attempt(Transaction("it", ("a",))).problem.strip() == "apt-get: No such file or directory"
+
+
+class Lists:
+    """A package manager that fetches lists, or cannot."""
+
+    def __init__(self, problem: str = "") -> None:
+        self.problem, self.fetched = problem, 0
+
+    def fetch(self, _source: str) -> None:
+        self.fetched += 1
+        if self.problem:
+            raise Refused(self.problem)
+
+
+def test_a_source_comes_with_its_lists_or_not_at_all(tmp_path: Path) -> None:
+    place = tmp_path / "non-free.sources"
+    asked: dict[str, Any] = {
+        "of": "Debian's",
+        "source": "non-free",
+        "sources": {str(place): "Types: deb\n"},
+        "hint": "try again",
+    }
+    good, bad = Lists(), Lists("404 Not Found")
+    assert actions.fetch(good, asked, True)["changed"]  # type: ignore[arg-type]
+    assert (good.fetched, place.exists()) == (0, False)
+    with pytest.raises(Refused, match=r"^Debian's: .*taken away again: 404 Not Found\. Fix: try again$"):
+        actions.fetch(bad, asked, False)  # type: ignore[arg-type]
+    assert not place.exists()
+    assert actions.fetch(good, asked, False)["changes"] == [str(place)]  # type: ignore[arg-type]
+    assert not actions.fetch(good, asked, False)["changed"]  # type: ignore[arg-type]
+    assert good.fetched == 2, "a run that was cut off may have left it without lists"
+    with pytest.raises(Refused, match="left as it was: 404"):
+        actions.fetch(bad, asked, False)  # type: ignore[arg-type]
+    assert place.read_text() == "Types: deb\n"
+    place.unlink()
+    place.mkdir()
+    with pytest.raises(Refused, match="is a folder, where gpuprov keeps a file"):
+        actions.fetch(good, asked, False)  # type: ignore[arg-type]

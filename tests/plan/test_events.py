@@ -190,6 +190,21 @@ def test_what_ansible_says_of_no_host_is_kept() -> None:
             {"msg": "MODULE FAILURE\nSee stdout", "module_stderr": "Traceback\nKeyError: 'x'"},
             "KeyError: 'x' (MODULE FAILURE\nSee stdout)",
         ),
+        (
+            {
+                "msg": "Module result deserialization failed: No start of json char found",
+                "module_stdout": "",
+                "rc": 137,
+            },
+            'its program on the host was killed (SIGKILL): for want of memory ("journalctl -k" tells), or by somebody there',
+        ),
+        ({"msg": "non-zero return code", "rc": -15}, "its program on the host was ended by SIGTERM"),
+        ({"msg": "non-zero return code", "rc": 143}, "its program on the host was ended by SIGTERM"),
+        ({"msg": "non-zero return code", "rc": 255, "stderr": "lost"}, "lost (exit status 255)"),
+        (
+            {"msg": "Module result deserialization failed: x", "module_stderr": "Killed\n", "rc": 9},
+            "Killed (exit status 9)",
+        ),
         ({"msg": ["a", "b"]}, '["a","b"]'),
         ({"msg": "two\n  lines"}, "two lines"),
         ({}, "failed without a message"),

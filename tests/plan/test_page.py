@@ -78,6 +78,12 @@ def test_copy_buttons_give_a_limit_that_a_shell_takes() -> None:
     assert "--limit 'gpu[001:003],a;reboot'" in copies
 
 
+def test_a_command_to_apply_is_offered_where_there_is_something_to_apply() -> None:
+    assert "<h2>Apply it</h2>" in page.render([FULL], None, "gpuprov apply friday.plan")
+    assert "<h2>Apply it</h2>" not in page.render([replace(FULL, blocked=(ROOT,))], None, "gpuprov apply friday.plan")
+    assert "<h2>Apply it</h2>" not in page.render([IDLE], None, "gpuprov apply friday.plan")
+
+
 def test_pictures_and_diffs_have_their_signs_beside_their_colours() -> None:
     text = page.render([FULL])
     assert re.search(r'<li class="s1 destroyed" title="1g.10gb"><span><b>-</b> 1g\.<wbr>10gb', text)

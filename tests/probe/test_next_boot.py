@@ -195,3 +195,43 @@ def test_an_assignment_of_the_site_comes_last() -> None:
 )  # fmt: skip
 def test_the_release_in_a_path(path: str, release: str) -> None:
     assert kernel_of(path) == release
+
+
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [
+        (
+            "gpuprov_boot=back",
+            NextBoot(loader="GRUB", kernel=OLD, by="gpuprov keeps to what was before a boot that failed"),
+        ),
+        ("gpuprov_boot=once", NextBoot(loader="GRUB", kernel=NEW, by="GRUB_DEFAULT=0")),
+        ("", NextBoot(loader="GRUB", kernel=NEW, by="GRUB_DEFAULT=0")),
+        (
+            "gpuprov_boot=back\nnext_entry=0",
+            NextBoot(loader="GRUB", kernel=NEW, by="next_entry=0", once=True, after=OLD),
+        ),
+    ],
+)
+def test_a_boot_that_failed_is_heeded(environment: str, found: NextBoot) -> None:
+    """The entry of gpuprov stands in a file of its own, which grub.cfg sources at its end; grub-reboot goes before it."""
+    menu = f"""@loader grub
+@menu
+if [ "${{next_entry}}" ] ; then
+   set default="${{next_entry}}"
+   set default="0"
+fi
+menuentry 'Debian GNU/Linux' $menuentry_id_option 'gnulinux-simple' {{
+\tlinux\t/vmlinuz-{NEW}
+}}
+if [ -f $prefix/gpuprov/boot.cfg ]; then
+fi
+if [ "$gpuprov_boot" = once ]; then
+  set default=gpuprov-kept
+fi
+menuentry 'as before run r1 of gpuprov ({OLD})' --id gpuprov-kept {{
+  linux $prefix/gpuprov/vmlinuz-{OLD}
+}}
+@env
+{environment}
+"""
+    assert read(menu) == found

@@ -146,6 +146,19 @@ def test_long_names_are_told_apart_on_their_squares(browser: Browser, tmp_path: 
     assert not browser.said
 
 
+def test_a_hosts_name_is_in_one_piece_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    file = tmp_path / "page.html"
+    rows = [one("uxdemo1", "a.b"), one("uxdemo1", "c.d", "skip", found="a container")]
+    file.write_text(html.render(rows), encoding="utf-8")
+    browser.open(file, width=390)
+    assert browser.shows("#host h2") == "uxdemo1"
+    lines = (
+        "(() => { const all = document.createRange(); all.selectNodeContents(document.querySelector('#host h2'));"
+        " return all.getClientRects().length; })()"
+    )
+    assert browser.ask(lines) == 1
+
+
 def test_squares_say_what_they_are_without_a_colour(page: Browser) -> None:
     words = page.ask(
         "[...document.querySelectorAll('#grid .square')].map((e) => e.textContent[0] + e.className.split(' ')[1])"

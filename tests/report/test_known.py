@@ -181,6 +181,6 @@ def test_verify_reads_the_receipt_for_a_page_only(tmp_path: Path, monkeypatch: p
     assert cli.main(["verify", str(file), "--no-cache", "--html", str(page)], standalone_mode=False) == 4
     assert asked[1] - asked[0] == {"receipt", "platform"}, "the distribution is read anyway"
     text = page.read_text()
-    assert f"gpuprov verify {file} --html {page}" in text
+    assert f'gpuprov verify {file} <span class="one">--html</span> {page}' in text
     assert "gpu1 is not as wanted" in text
     assert '"rack1"' in text

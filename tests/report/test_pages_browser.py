@@ -65,6 +65,11 @@ def readable(page: Browser) -> None:
     assert page.ask("document.documentElement.scrollWidth <= innerWidth")
     assert set(page.ask(LINES)) == {1}, "a label that is broken"
     assert page.ask(CONTRAST) == [], "contrast under 4.5"
+    broken = (
+        "[...document.querySelectorAll('.one')].filter((e) => e.getClientRects().length > 1).map((e) => e.textContent)"
+    )
+    assert page.ask(broken) == [], "an option in two pieces"
+    assert "--html" in page.ask("[...document.querySelectorAll('.about .one')].map((e) => e.textContent)")
     assert page.said == []
 
 

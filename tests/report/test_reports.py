@@ -153,7 +153,7 @@ def test_text_tells_a_failure_once_with_all_its_hosts() -> None:
     assert "skip  b.boot  no boot  [gpu[001:003]]" in shown
     assert "a.ok" not in shown
     assert "gpu[001:003] (3 hosts)  1 failed, 1 skipped, 1 passed" in shown
-    assert shown.endswith("not as wanted: 5 hosts, 1 unreachable, 3 failed, 1 in error, 3 skipped, 3 passed\n")
+    assert shown.endswith("not as wanted: 5 hosts, 1 unreachable; checks: 3 failed, 1 in error, 3 skipped, 3 passed\n")
     assert shown.index("UNREACHABLE") < shown.index("FAIL") < shown.index("ERROR")
 
 
@@ -208,7 +208,7 @@ def test_text_in_detail_in_colour_and_of_nothing() -> None:
     assert "pass  a.ok  1" in text.render(results(), verbose=True)
     assert "\x1b[31mFAIL\x1b[0m" in text.render(results(), colour=True)
     good = [one for one in results(1) if one.status == "pass"]
-    assert text.render(good).endswith("as wanted: 1 host, 1 passed\n")
+    assert text.render(good).endswith("as wanted: 1 host; checks: 1 passed\n")
     assert text.render([]) == "not proven: no host has anything to verify\n"
 
 

@@ -30,6 +30,7 @@ e: {vgpu_guest: {}}
 @pytest.fixture
 def nest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nest:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     return Nest(tmp_path / "nest")
 
@@ -71,12 +72,26 @@ def test_no_word_of_a_host_is_more_than_data(
     assert run(monkeypatch, "plan", "--quick", "--json", file) == 1
     assert run(monkeypatch, "topology", "all", file) in (0, 1)
     assert run(monkeypatch, "topology", "a0", file, "--svg", "t.svg") in (0, 1)
+    assert run(monkeypatch, "plan", "--quick", "--html", "p.html", file) == 1
+    pages = ("--html", "h.html", "--junit", "h.xml", "--prometheus", "h.prom")
+    assert run(monkeypatch, "health", file, "--verbose", *pages) == 1
+    assert run(monkeypatch, "health", file, "--json") == 1
+    assert run(monkeypatch, "verify", file, "--prometheus", "v.prom") == 1
+    assert run(monkeypatch, "drift", file) == 1
+    assert run(monkeypatch, "drift", file, "--json") == 1
+    assert run(monkeypatch, "capture", "all", "-i", file, "--out", "captures") in (0, 1)
+    assert run(monkeypatch, "verify", file, "--from", "captures") in (0, 1)
+    written = [path for path in tmp_path.rglob("*.*") if path.suffix in (".html", ".xml", ".prom", ".svg", ".json")]
+    assert {"v.html", "p.html", "h.html", "h.xml", "h.prom", "v.prom"} <= {path.name for path in written}
+    hidden = [path.name for path in written if re.search("[\x00-\x08\x0b-\x1f\x7f]", path.read_text())]
+    assert hidden == []
     for name, more in (("e.yaml", []), ("e.json", ["--json"])):
         assert run(monkeypatch, "export", file, "--out", name, "--mig-parted", "m.yaml", *more) == 0
     assert nest.flown() == []
     both = [{host.name: host.values for host in load([name]).hosts} for name in ("e.yaml", "e.json")]
     assert both[0] == both[1]
     told = capsys.readouterr()
+    assert "\x1b" not in told.out + told.err
     bugs = sorted(set(re.findall(r"[^\n]*bug in [^\n]*", told.out + told.err)))
     assert "\n".join(bugs) == ""
     live = [host for host, values in both[0].items() if "{{" in json.dumps(values)]

@@ -253,6 +253,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(width: int) ->
     wiring = hgx_h100(misplaced=True, narrow=True).read()
     whole = as_text("gpu1", wiring, findings(wiring), plain=False)
     broken = as_text("gpu1", wiring, findings(wiring), plain=False, width=width)
+    assert whole.startswith("gpu1: 8 x H100-SXM5-80GB, 8 HCAs, 4 NVSwitches, 2 sockets; 3 warnings, at the end\n")
     assert max(map(len, whole.splitlines())) > width >= max(map(len, broken.splitlines()))
     assert {*broken.split()} == {*whole.split()}
 

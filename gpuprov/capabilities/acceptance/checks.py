@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuprov.capabilities.acceptance.fragment import Acceptance, folder_of, programs
-from gpuprov.capabilities.acceptance.judge import judge, kind, told
+from gpuprov.capabilities.acceptance.judge import ACROSS, LOOPBACK, judge, kind, told
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.probe import acceptance, rdma, system
@@ -109,12 +109,13 @@ def result(ctx: Ctx) -> Outcome:
 
 def wanted(block: Acceptance, test: str) -> bool:
     """Whether the block asks for this test at all, so that an old figure of another is not held against it."""
-    across, _, name = test.rpartition(".")
+    where, _, name = test.rpartition(".")
     part = kind(name)
     if part == "rdma":
         return name in block.rdma.tests
     if part == "nccl":
-        return block.nccl.test == name and (block.nccl.across or not across)
+        asked = {"": True, ACROSS: block.nccl.across, LOOPBACK: block.nccl.loopback}
+        return block.nccl.test == name and asked.get(where, False)
     return block.dcgm.level > 0 if part == "dcgm" else name in block.nvbandwidth.tests
 
 

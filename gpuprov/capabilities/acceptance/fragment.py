@@ -94,6 +94,15 @@ class Nccl(Fragment, frozen=True):
         bool,
         msgspec.Meta(description="whether NCCL must use NET/IB with GDRDMA over all hosts; NET/Socket is a failure"),
     ] = False
+    loopback: Annotated[
+        bool,
+        msgspec.Meta(
+            description="whether it also runs within each host over the HCAs (NET/IB), without NVLink and shared memory"
+        ),
+    ] = False
+    loopback_busbw: Annotated[
+        Threshold, msgspec.Meta(description="GB/s of bus bandwidth over a host's own HCAs; 0: any")
+    ] = 0.0
     path: Annotated[
         str, msgspec.Meta(pattern=r"^(/[^\s]+)?$", description="the folder of its programs, where they are not in PATH")
     ] = ""

@@ -13,6 +13,8 @@ from gpuprov.probe.acceptance import Measurement
 Kind = Literal["rdma", "nccl", "nvbandwidth", "dcgm"]
 ACROSS = "across"
 """How the test of nccl-tests over all hosts is called, before its own name: `across.all_reduce_perf`."""
+LOOPBACK = "loopback"
+"""And over the HCAs of one host."""
 DIAGNOSED = "every test of DCGM's diagnostics passes"
 HINTS: dict[str, str] = {
     "bw": "see the port (ibstat, ethtool), its PCIe link (gpuprov topology) and errors (ibqueryerrors, ethtool -S), then run it alone",
@@ -38,7 +40,7 @@ def kind(test: str) -> Kind:
     """Which part of the block a test belongs to."""
     if test == "dcgm":
         return "dcgm"
-    if test.endswith("_perf"):  # also across.all_reduce_perf
+    if test.endswith("_perf"):  # also across.all_reduce_perf, loopback.all_reduce_perf
         return "nccl"
     return "rdma" if test.endswith(("_bw", "_lat")) or test in ("ping", "pingpong") else "nvbandwidth"
 
@@ -79,7 +81,10 @@ def _pair(block: Acceptance, found: Measurement, hint: str) -> Verdict:
 
 
 def _gpus(block: Acceptance, found: Measurement, hint: str) -> Verdict:
-    across, _, test = found.test.rpartition(".")
+    where, _, test = found.test.rpartition(".")
+    if where == LOOPBACK:
+        return _least(found.value, block.nccl.loopback_busbw, None, "GB/s", f"{HINTS['bw']}; {hint}")
+    across = where == ACROSS
     if across and block.nccl.gpudirect and not found.gdrdma:
         return Verdict(
             status="fail",

@@ -54,21 +54,24 @@ def _pairs(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
 def _nccl(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
     asked = block.nccl
     if asked.test == "none":
-        for field, value in (("busbw", asked.busbw), ("across_busbw", asked.across_busbw)):
+        figures = {"busbw": asked.busbw, "across_busbw": asked.across_busbw, "loopback_busbw": asked.loopback_busbw}
+        for field, value in figures.items():
             if value:
                 yield _unjudged("nccl", field, f"{value:g} GB/s", "a test instead of none")
-        if asked.across:
-            yield Problem(
-                path=(HERE, "nccl", "across"),
-                message="acceptance.nccl.across without a test",
-                hint="a test instead of none",
-            )
+        for field in [name for name in ("across", "loopback") if getattr(asked, name)]:
+            message = f"acceptance.nccl.{field} without a test"
+            yield Problem(path=(HERE, "nccl", field), message=message, hint="a test instead of none")
         return
     for field, given in (("across_busbw", asked.across_busbw), ("gpudirect", asked.gpudirect)):
         if given and not asked.across:
             message = f"acceptance.nccl.{field} is judged over all hosts, and across is false"
             yield Problem(path=(HERE, "nccl", field), message=message, hint="across: true")
-    if (asked.busbw or asked.across) and getattr(host.capabilities.get("mig"), "mode", "") == "enabled":
+    if asked.loopback_busbw and not asked.loopback:
+        message = "acceptance.nccl.loopback_busbw is judged over a host's HCAs, and loopback is false"
+        yield Problem(path=(HERE, "nccl", "loopback_busbw"), message=message, hint="loopback: true")
+    if (asked.busbw or asked.across or asked.loopback) and getattr(
+        host.capabilities.get("mig"), "mode", ""
+    ) == "enabled":
         message = "acceptance.nccl contradicts mig: GPUs in MIG mode have no peer-to-peer copies, which NCCL needs"
         yield Problem(
             path=(HERE, "nccl", "test"), message=message, hint="nccl: {test: none}, or accept before MIG is set up"

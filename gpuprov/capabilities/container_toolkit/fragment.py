@@ -74,9 +74,6 @@ class ContainerToolkit(Fragment, frozen=True):
     ] = ()
 
 
-ENGINE_PROBES = (ENGINES,)
-
-
 def engines(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine | None]:
     """The engines that the block is about, in the spec's order; None for one that the host does not have."""
     found = facts.get(ENGINES)

@@ -21,7 +21,6 @@ from gpuprov.shared import resolve
 from gpuprov.shared.followers import LIBRARIES
 
 Ctx = Context[FabricManager]
-WHOLE = "fix the package database, then gpuprov apply"
 
 
 @check(
@@ -40,16 +39,16 @@ def query_library(ctx: Ctx) -> Outcome:
     name, driver = LIBRARIES[part], driver_version(ctx.facts)
     expected = f"{name} {driver}"
     if not driver:
-        return fail(
-            f"{name} of the driver's version", "no driver is installed or loaded", "see nvidia_driver.installed"
-        )
+        return fail(f"{name} of the driver's version", "no driver is installed or loaded", "see nvidia_driver.packages")
     mine = package(ctx.facts, part)
     if mine is None:
         wanted = next(iter(resolve.fitting(rules(ctx.facts, part), driver)), name)
         change = Change(kind="package", name=wanted, after=driver)
         return fail(expected, f"no {name}: dcgmi discovery -l shows 0 NvSwitches", "gpuprov apply", changes=[change])
     if not mine.whole:
-        return fail(expected, f"{mine.name} is not whole", WHOLE)
+        return fail(
+            expected, f"{mine.name} is not whole", f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply"
+        )
     if resolve.upstream(mine.version) != driver:
         change = Change(kind="package", name=mine.name, before=mine.version, after=driver)
         hint = 'gpuprov apply; gpuprov explain "NvSwitch version mismatch"'

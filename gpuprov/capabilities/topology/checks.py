@@ -177,7 +177,7 @@ def links(ctx: Ctx) -> Outcome:
         return skip(f"{wiring.nvlinks.complaint}; {wiring.gpus[0].model} may have no bridge")
     if wiring.nvlinks.complaint or untold:
         told = wiring.nvlinks.complaint or f"nvidia-smi does not show {', '.join(untold)}"
-        return fail(expected, told, "see nvidia_driver.smi; nvidia-smi nvlink -s")
+        return fail(expected, told, "see nvidia_driver.user_space; nvidia-smi nvlink -s")
     if missing := tuple(unlinked(wiring, asked)):
         return fail(expected, "; ".join(f"{one.gpu.name} has {one.active} of {one.expected}" for one in missing), hint)
     cut = [gpu.name for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.mig]

@@ -48,7 +48,7 @@ class Apt:
         ran = self._apt(wanted, "-s")
         rows = [row for row in map(_row, ran.lines) if row]
         half = any(line.startswith("Conf ") for line in ran.lines)
-        return Trial(rows, f"{' '.join(ran.lines[-12:])} {ran.err.strip()}" if ran.status else "", half)
+        return Trial(rows, f"{_why(ran.lines)} {ran.err.strip()}".strip() if ran.status else "", half)
 
     def download(self, wanted: Transaction) -> str:
         ran = self._apt(wanted, "--download-only")
@@ -88,6 +88,17 @@ def _answer(argv: Sequence[str], environment: dict[str, str] | None = None) -> s
     if ran.status:
         raise Refused(f"{' '.join(argv[:2])} fails: {ran.said[-300:]}. Fix: correct what it reports, then apply again")
     return ran.out
+
+
+UNMET = "The following packages have unmet dependencies:"
+
+
+def _why(lines: Sequence[str]) -> str:
+    """The packages that stand in each other's way; else the last lines, without those about packages that are there already."""
+    if UNMET in lines:
+        told = [line.strip() for line in lines[lines.index(UNMET) + 1 :] if line.strip()]
+        return f"{UNMET} {'; '.join(told)}{'.' * bool(told)}".strip()
+    return " ".join([line for line in lines if " is already the newest version" not in line][-12:])
 
 
 def _row(line: str) -> str:

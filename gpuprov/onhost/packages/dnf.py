@@ -105,7 +105,7 @@ class Dnf:
     def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """The program's answer; a `problem`, where it has none."""
         python = next((path for path in PYTHONS if os.access(path, os.X_OK)), PYTHONS[-1])
-        asked = {"program": _program(), "request": {"timeout": self._settings.lock_timeout, **request}}
+        asked = {"program": program(), "request": {"timeout": self._settings.lock_timeout, **request}}
         ran = run([python, "-c", BEGIN], stdin=json.dumps(asked))
         try:
             told = json.loads(ran.out)
@@ -119,6 +119,7 @@ def _request(wanted: Transaction) -> dict[str, Any]:
     return {"install": list(wanted.install), "remove": list(wanted.remove), "pin": pin, "module": wanted.stream}
 
 
-def _program() -> list[list[str]]:
+def program() -> list[list[str]]:
+    """The modules of the program, each as name and text."""
     texts = ((name, pkgutil.get_data(str(__package__), f"{name}.py")) for name in PROGRAM)
     return [[name, (text or b"").decode()] for name, text in texts]

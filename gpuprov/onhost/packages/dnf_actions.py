@@ -5,7 +5,9 @@ left out.
 """
 
 import functools
+import os
 import re
+import shutil
 from typing import Any, Dict, List
 
 import dnf.exceptions
@@ -41,6 +43,26 @@ def act_try(request: Request) -> Answer:
         if request["download"]:
             fetch(base, request, coming(base))
         return {"trial": said(rows), "stream": stream}
+    finally:
+        base.close()
+
+
+def act_collect(request: Request) -> Answer:
+    """Put the packages that a host without a single one would get into the working directory, but for the files that are `known` by
+    name and SHA-256. `modules`: what the repositories say of module streams."""
+    base = opened(request, installed=False)
+    try:
+        resolved(base, request)
+        packages = coming(base)
+        files = {os.path.basename(package.location): package for package in packages}
+        known = [name for name in files if request["known"].get(name) == files[name].chksum[1].hex()]
+        fetch(base, request, [files[name] for name in files if name not in known])
+        for name, package in files.items():
+            if name not in known:
+                shutil.copy(package.localPkg(), name)
+        sources = {package.reponame for package in packages} if request["module"] else ()
+        texts = [base.repos[name].get_metadata_content("modules") for name in sorted(sources)]
+        return {"kept": sorted(known), "modules": "\n".join(filter(None, texts))}
     finally:
         base.close()
 

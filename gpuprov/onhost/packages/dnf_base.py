@@ -1,5 +1,6 @@
 """Part of the program for dnf's Python (3.6 on EL 8): a base that is ready, rpm's database, what a transaction left undone."""
 
+import os
 import time
 from typing import Any, Callable, Dict, Iterable, List, Set, Tuple
 
@@ -21,14 +22,16 @@ def full(package: Any) -> str:
     return evr[2:] if evr.startswith("0:") else evr
 
 
-def opened(request: Request, expire: int = -1, available: bool = True) -> Any:
-    """A base with packages and repositories.
+def opened(request: Request, expire: int = -1, available: bool = True, installed: bool = True) -> Any:
+    """A base with packages and repositories; without what is installed, where that is not to count.
 
     versionlock does not take part: `dnf_locks.apply` does its work for foreign packages. show-leaves works on a terminal only.
     """
     base = dnf.Base()
     conf = base.conf
-    conf.read()
+    # Of a bundle: its packages are then all that dnf sees.
+    of_bundle = os.path.join(os.environ.get("GPUPROV_BUNDLE", ""), "dnf.conf")
+    conf.read(of_bundle if os.environ.get("GPUPROV_BUNDLE") and os.path.exists(of_bundle) else None)
     conf.substitutions.update_from_etc(conf.installroot, varsdir=conf.varsdir)
     conf.exit_on_lock = True
     conf.install_weak_deps = False
@@ -44,7 +47,7 @@ def opened(request: Request, expire: int = -1, available: bool = True) -> Any:
     if request["action"] == "refresh":
         patiently(request, base.update_cache)
     else:
-        patiently(request, base.fill_sack, load_system_repo=True, load_available_repos=available)
+        patiently(request, base.fill_sack, load_system_repo=installed, load_available_repos=available)
     return base
 
 

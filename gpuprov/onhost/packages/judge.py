@@ -11,7 +11,7 @@ def tried(manager: Manager, wanted: Transaction) -> Trial:
     """The trial of a transaction that may be done. Raises Refused."""
     trial = manager.attempt(wanted)
     if trial.problem:
-        raise Refused(f"{manager.name} cannot install {wanted.of}: {trial.problem}. Fix: {wanted.hint}")
+        raise Refused(f"{manager.name} cannot install {wanted.of}: {trial.problem.rstrip('.')}. Fix: {wanted.hint}")
     if lost := _lost(trial, wanted):
         raise Refused(
             f"{manager.name} would remove {', '.join(lost)} for {wanted.of}. Fix: remove them yourself, or choose a version that "

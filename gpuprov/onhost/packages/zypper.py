@@ -15,7 +15,8 @@ from .commands import Ran, run, shortened
 from .model import MARKER, Done, Known, Prepared, Refused, Settings, Transaction, Trial
 
 DRIVER_VERSION = re.compile(r"(\d+:)?(\d{3}(\.\d+)+)-")
-RAW = "/var/cache/zypp/raw"
+RAW = f"{os.environ.get('GPUPROV_BUNDLE') or '/var/cache/zypp'}/raw"
+"""Of a bundle the lists lie in it."""
 # Nobody is there to agree to a license: whoever writes the spec has. Recommended packages are left out, as by the other managers.
 INSTALL = ("install", "--oldpackage", "--no-recommends", "--auto-agree-with-licenses")
 

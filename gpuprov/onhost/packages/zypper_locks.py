@@ -22,6 +22,10 @@ TEMPORARY = "/run"
 def settings() -> configparser.ConfigParser:
     """zypp.conf as libzypp reads it: the host's own file or the vendor's, then what lies in the folders beside both, by name."""
     parser = configparser.ConfigParser(interpolation=None, strict=False, allow_no_value=True)
+    of_bundle = os.path.join(os.environ.get("GPUPROV_BUNDLE") or "/nowhere", "zypp.conf")
+    if os.path.exists(of_bundle):
+        parser.read(of_bundle, encoding="utf-8")
+        return parser
     first = next((path for path in CONFIGURATIONS if os.path.exists(path)), "")
     dropped: dict[str, str] = {}
     for path in reversed(CONFIGURATIONS):

@@ -43,8 +43,8 @@ def apt(folder: Path, release: Release, signer: Signer) -> None:
 
 
 def rpm(folder: Path, signer: Signer, modules: str = "") -> None:
-    """Sign and index the rpm packages in `folder`; `modules`: what is told of module streams (modules.yaml)."""
-    signer.rpms(sorted(folder.glob("*.rpm")))
+    """Sign and index the rpm packages below `folder`; `modules`: what is told of module streams (modules.yaml)."""
+    signer.rpms(sorted(folder.rglob("*.rpm")))
     tools.run(["createrepo_c", "--quiet", "--no-database", "--simple-md-filenames", str(folder)])
     if modules:
         file = folder / "modules.yaml"

@@ -1,0 +1,31 @@
+"""Classes of licences: which packages may be copied to hosts by whoever has them, and which only by somebody's word."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpuprov.catalog.reader import Fact, Source, load
+
+
+class Licence(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A class. `accept`: whether somebody has to say that the site may copy it. `names`: of packages, a regular expression."""
+
+    key: str
+    told: str
+    accept: bool = False
+    names: str = ""
+
+
+class LicencesFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    sources: dict[str, Source]
+    classes: tuple[Licence, ...]
+    areas: tuple[str, ...]
+
+
+def licences_file() -> LicencesFile:
+    return load("licences", LicencesFile)
+
+
+def source(one: Licence) -> str:
+    """Where its text is."""
+    return licences_file().sources[one.source[0]].url

@@ -1,0 +1,76 @@
+"""What of an apply rollback could not undo: named before it is done, and only where it would be done. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from gpuprov.capabilities.base import Change
+from gpuprov.probe import house
+from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.checkpoints import CHECKPOINTS, Checkpoint
+from gpuprov.probe.first_boot import FIRST_BOOT
+from gpuprov.spec.model import HostSpec
+
+MOST = 4
+"""Packages that are named."""
+TAKES_AWAY: dict[str, dict[str, Any]] = {
+    "kernel": {},
+    "mig": {"mode": "disabled"},
+    "mps": {"scope": "none"},
+    "pcie": {},
+}
+"""What is asked of a capability that a checkpoint does not have, so that what was set up since goes."""
+SETS_NOTHING_UP = frozenset({"topology", "acceptance", "health"})
+
+
+def no_way_back(
+    spec: HostSpec, facts: Facts, run: Collection[str], changes: Sequence[Change], *, reboots: bool
+) -> Iterator[str]:
+    """Each a line. `run`: capabilities that are applied; `reboots`: apply may reboot the host."""
+    if not run:
+        return
+    try:
+        found, receipt = facts.get(CHECKPOINTS), facts.get(house.RECEIPT)
+    except ProbeFailed:
+        return  # a host that cannot be read says so elsewhere
+    packages = {one.name: one.before for one in changes if one.kind == "package" and one.before}
+    here = found.last
+    if here is None:
+        if packages or receipt:
+            yield "the state before this apply: no apply has ended with a green verify yet, so there is no checkpoint"
+    else:
+        yield from _packages(here, packages)
+        new = [
+            name for name in run if name not in {*TAKES_AWAY, *SETS_NOTHING_UP} and here.spec.get(name, False) is False
+        ]
+        if new:
+            yield f"{', '.join(sorted(new))}: what is set up for the first time stays"
+    if spec.on_failure == "rollback" and reboots:
+        yield from _boot(facts)
+
+
+def _packages(here: Checkpoint, packages: dict[str, str]) -> Iterator[str]:
+    """Where the checkpoint names no package (dnf, zypper, or `hold: false`), rollback asks for versions by the spec alone."""
+    kept = {name for name in packages for file in here.files if file.startswith(f"{name}_")}
+    known = here.packages or packages
+    if lacking := sorted(name for name in packages if name in known and name not in kept):
+        yield f"{_some(lacking)}: not kept as files, so rollback needs a repository that still has these versions"
+    if others := sorted(name for name in packages if name not in known):
+        yield f"{_some(others)}: not in the checkpoint, so rollback does not bring back these versions"
+
+
+def _boot(facts: Facts) -> Iterator[str]:
+    try:
+        known = facts.get(FIRST_BOOT)
+    except ProbeFailed:
+        return
+    if known.why_not:
+        yield f"a boot that fails: {known.why_not}; somebody has to start the old kernel at the console"
+    elif not known.watchdog:
+        yield "a boot that hangs without a panic: no watchdog resets the host, so somebody has to (RuntimeWatchdogSec)"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return f"{', '.join(names[:MOST])}{more}"

@@ -1,0 +1,91 @@
+"""What GPUs are set to goes back with a rollback: MIG, MPS and GPU settings, changed, added since, and by an apply that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gpuprov.simulate.description import Description, Gpus
+from tests.e2e.lab import Lab, loaded
+from tests.e2e.machine import Machine
+from tests.e2e.test_mig import HALVES, WHOLE, devices, layout
+from tests.e2e.test_rollback import IMPOSSIBLE
+from tests.e2e.test_sharing import MODES, daemon, limits
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+POWER = "nvidia-smi --query-gpu=power.limit --format=csv,noheader"
+DRIVER: dict[str, Any] = {"nvidia_driver": {"version": "535"}}
+
+
+def mig(instances: dict[str, int], power: int) -> dict[str, Any]:
+    told = layout(instances, instances)
+    del told["container_toolkit"]
+    return {**told, "gpu_settings": {"power_limit": power}}
+
+
+def mps(percentage: int) -> dict[str, Any]:
+    return {
+        **DRIVER,
+        "mps": {"scope": "gpu", "active_thread_percentage": percentage, "pinned_memory_limit": {"all": "8G"}},
+    }
+
+
+@pytest.fixture(name="partitioned")
+def _partitioned(lab: Lab) -> Iterator[Machine]:
+    with loaded(
+        "e2e-rollback-mig", Description(gpu=Gpus(model="A100-SXM4-80GB", count=2)), "nvidia-modprobe"
+    ) as machine:
+        yield machine
+
+
+@pytest.fixture(name="shared")
+def _shared(lab: Lab) -> Iterator[Machine]:
+    with loaded("e2e-rollback-mps", Description(gpu=Gpus(model="L40S", count=2)), "nvidia-cuda-mps") as machine:
+        yield machine
+
+
+def test_mig_and_settings_go_back(lab: Lab, partitioned: Machine) -> None:
+    site, own = partitioned, partitioned.sh(POWER)
+    plain = lab.run("apply", lab.inventory(DRIVER, site), "--yes")
+    assert plain.code == 0, plain
+    for instances, power in ((HALVES, 300), (WHOLE, 250)):
+        done = lab.run("apply", lab.inventory(mig(instances, power), site), "--yes")
+        assert done.code == 0, done
+    assert list(devices(site, 1).values()) == ["7g.80gb"]
+    inventory = lab.inventory(mig(WHOLE, 250), site)
+    back = lab.run("rollback", site.name, inventory, "--yes")
+    assert back.code == 0, back
+    assert sorted(devices(site, 0).values()) == sorted(devices(site, 1).values()) == ["3g.40gb", "3g.40gb"]
+    assert site.sh(POWER) == "300.00 W\n" * 2
+    assert not lab.run("verify", lab.inventory(mig(HALVES, 300), site), "--json").failed()
+    planned = lab.run("plan", lab.inventory({**mig(HALVES, 300), "readings": {}}, site))
+    assert "rollback could not undo readings: what is set up for the first time stays" in planned.text, planned
+    first = lab.run("rollback", site.name, inventory, "--yes")
+    assert first.code == 0, first
+    assert "gpu_settings stays as it is" in first.text, "it is named before it is asked"
+    assert devices(site, 0) == devices(site, 1) == {}, "MIG was added since"
+    query = "nvidia-smi --query-gpu=mig.mode.current,mig.mode.pending --format=csv,noheader"
+    assert site.sh(query) == "Disabled, Disabled\n" * 2
+    assert site.sh(POWER) in (own, "300.00 W\n" * 2)
+
+
+def test_mps_goes_back_by_hand_and_by_itself(lab: Lab, shared: Machine) -> None:
+    site = shared
+    plain = lab.run("apply", lab.inventory(DRIVER, site), "--yes")
+    assert plain.code == 0, plain
+    first = lab.run("apply", lab.inventory(mps(50), site), "--yes")
+    assert first.code == 0, first
+    before = daemon(site, "gpu0")["pid"]
+    failing = {**mps(30), **IMPOSSIBLE, "on_failure": "rollback"}
+    failed = lab.run("apply", lab.inventory(failing, site), "--yes", "--json")
+    assert failed.code == 3, failed
+    (host,) = failed.json["hosts"]
+    assert host["rolled_back"].endswith("verify is green"), host
+    assert limits(site, "gpu0") == limits(site, "gpu1") == ("50.0", "8G")
+    assert daemon(site, "gpu0")["pid"] == before or host["changed"], "a daemon that was not touched goes on"
+    back = lab.run("rollback", site.name, lab.inventory(mps(50), site), "--yes")
+    assert back.code == 0, back
+    assert site.sh(MODES) == "Default\nDefault\n"
+    assert site.sh("systemctl list-units --no-legend 'gpuprov-mps@*'").strip() == ""

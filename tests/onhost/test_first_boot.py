@@ -1,0 +1,272 @@
+"""Boot counting, on a folder that looks like a host with GRUB: what GRUB is told, and what is made of the boot that comes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from importlib import reload
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov.onhost import first_boot, first_boot_judge, reasons
+
+OLD, NEW = "6.1.0-47-amd64", "6.1.0-48-amd64"
+LINE = f"BOOT_IMAGE=/vmlinuz-{OLD} root=UUID=1 ro quiet"
+
+
+class Host:
+    """A host's files below a folder, and what its programs answer. `calls`: those that changed something."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root, self.calls = root, list[str]()
+        self.layers, self.system, self.container, self.running = "", "ext2", False, "running"
+        self.smi, self.module = True, "535.1 AAA"
+        self.code, self.judge = first_boot, first_boot_judge
+        monkeypatch.setattr(self.judge, "run", self.program)
+        monkeypatch.setattr("shutil.which", lambda name: f"/usr/sbin/{name}")
+        monkeypatch.setattr(reasons, "FOLDER", f"{root}/run/reasons")
+        monkeypatch.setattr("os.sync", lambda: None)
+        monkeypatch.setattr("time.sleep", lambda _: None)
+        monkeypatch.setattr(self.judge, "PATIENCE", 0.05)
+        self.write("/boot/grub/grub.cfg", "menu")
+        self.write("/boot/grub/grubenv", "")
+        self.write("/proc/uptime", "100.0 1.0")
+        self.write("/proc/sys/kernel/osrelease", OLD)
+        self.write("/proc/sys/kernel/panic", "0")
+        self.write("/sys/module/nvidia/version", "535.1")
+        self.write("/sys/module/nvidia/srcversion", "AAA")
+        self.boots("first", LINE)
+        for name in ("vmlinuz", "initrd.img"):
+            self.write(f"/boot/{name}-{OLD}", f"{name} as it was")
+            os.utime(root / f"boot/{name}-{OLD}", (1, 1))
+
+    def boots(self, boot_id: str, line: str) -> None:
+        self.write("/proc/sys/kernel/random/boot_id", boot_id)
+        self.write("/proc/cmdline", line)
+
+    def write(self, path: str, text: str) -> None:
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+    def read(self, path: str) -> str:
+        return (self.root / path.lstrip("/")).read_text()
+
+    @property
+    def counted(self) -> str:
+        return self.read("/boot/grub/grubenv").strip().removeprefix("gpuprov_boot=")
+
+    @property
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.read("/var/lib/gpuprov/first_boot.json"))
+        return found
+
+    def program(self, words: Sequence[str], limit: float = 0) -> subprocess.CompletedProcess[str]:
+        assert limit >= 0
+        answer, status = "", 0
+        match list(words):
+            case ["systemd-detect-virt", *_]:
+                status = int(not self.container)
+            case ["grub-probe", "--target=abstraction", _]:
+                answer = self.layers
+            case ["grub-probe", *_]:
+                answer = self.system
+            case ["grub-editenv", _, "list"]:
+                answer = self.read("/boot/grub/grubenv")
+            case ["grub-editenv", _, "set", pair]:
+                self.write("/boot/grub/grubenv", f"{pair}\n")
+            case ["grub-editenv", _, "unset", _]:
+                self.write("/boot/grub/grubenv", "")
+            case ["modinfo", _, _, "-F", field, "nvidia"]:
+                answer = self.module.split()[field == "srcversion"]
+            case ["systemctl", "is-system-running"]:
+                answer = self.running
+            case ["systemctl", "is-active", *_]:
+                status = 3
+            case ["nvidia-smi", "-L"]:
+                status = int(not self.smi)
+            case ["update-grub"]:
+                self.calls.append("update-grub")
+                self.write("/boot/grub/grub.cfg", "source $prefix/gpuprov/boot.cfg")
+            case _:
+                self.calls.append(" ".join(words))
+        return subprocess.CompletedProcess(words, status, answer, "")
+
+    def changed(self, *, driver: str = "535.1 AAA", kernel: str = "") -> None:
+        """What an apply does until its reboot."""
+        assert self.code.keep("r1") == ""
+        self.write(f"/boot/initrd.img-{OLD}", "made anew")
+        self.module = driver
+        if kernel:
+            self.write(f"/boot/vmlinuz-{kernel}", "new")
+        assert self.code.count("# the program", "/usr/bin/python3") == ""
+
+
+@pytest.fixture(name="host")
+def _host(tmp_path: Path) -> Iterator[Host]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GPUPROV_ROOT", str(tmp_path))
+        reload(first_boot_judge)
+        reload(first_boot)
+        yield Host(tmp_path, patch)
+    reload(first_boot_judge)
+    reload(first_boot)
+
+
+def test_what_the_host_ran_by_is_kept_and_the_sites_default_stays(host: Host) -> None:
+    host.changed(kernel=NEW)
+    entry = host.read("/boot/grub/gpuprov/boot.cfg")
+    assert host.read(f"/boot/grub/gpuprov/initrd.img-{OLD}") == "initrd.img as it was"
+    assert f"linux $prefix/gpuprov/vmlinuz-{OLD} 'root=UUID=1' 'ro' 'quiet' 'gpuprov.kept'\n" in entry
+    assert "BOOT_IMAGE" not in entry
+    assert "blacklist" not in entry, "the driver is the one that it was"
+    assert 'set gpuprov_first="gpuprov.first panic=30"' in entry
+    assert host.counted == "once"
+    assert host.state["tried"] == NEW
+    assert not any(call.startswith("grub-set-default") for call in host.calls)
+    again = host.calls.count("update-grub")
+    host.code.count("# the program", "/usr/bin/python3")
+    assert host.calls.count("update-grub") == again, "GRUB's menu has it once for all"
+
+
+def test_a_good_first_boot_is_counted_no_more(host: Host) -> None:
+    host.changed()
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")  # as GRUB does
+    host.boots("second", f"{LINE} gpuprov.first panic=30")
+    host.write("/proc/sys/kernel/panic", "30")
+    assert host.judge.judge() == "a good first boot"
+    assert host.counted == ""
+    assert host.read("/proc/sys/kernel/panic") == "0", "as the site had it"
+    assert not (host.root / "boot/grub/gpuprov").exists(), "/boot has its room again"
+    assert host.code.came_up() == ""
+    for name in ("vmlinuz", "initrd.img"):
+        os.utime(host.root / f"boot/{name}-{OLD}", (1, 1))
+    assert host.code.keep("r2") == ""
+    assert host.state["words"] == ["root=UUID=1", "ro", "quiet"], "what is for the first boot is not kept"
+
+
+def test_a_host_that_is_back_says_so_and_stays_back(host: Host) -> None:
+    host.changed(driver="550.1 BBB", kernel=NEW)
+    assert "module_blacklist=nvidia,nvidia_uvm," in host.read("/boot/grub/gpuprov/boot.cfg"), (
+        "it is another driver's now"
+    )
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("third", "root=UUID=1 ro quiet gpuprov.kept module_blacklist=nvidia")
+    assert "did not come up" in host.judge.judge()
+    assert host.counted == "back"
+    told = host.code.came_up()
+    assert NEW in told
+    assert "without the NVIDIA driver" in told
+    assert "gpuprov rollback" in told
+    assert host.code.keep("r2") == ""
+    assert "without the NVIDIA driver" in host.read("/run/reasons/host"), "only a reboot brings the driver back"
+    assert host.state["run"] == "r1", "what is not known to be good is not kept in the place of what is"
+    host.judge.drop()
+    assert host.state["run"] == "r1"
+
+
+def test_a_rollback_stays_with_the_kernel_that_works(host: Host) -> None:
+    host.changed(driver="550.1 BBB", kernel=NEW)
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("third", "root=UUID=1 ro quiet gpuprov.kept module_blacklist=nvidia")
+    host.write("/var/lib/gpuprov/checkpoints/target.json", "{}")
+    host.module = "535.1 AAA"
+    host.code.count("# the program", "/usr/bin/python3")
+    assert host.counted == "back"
+    assert "blacklist" not in host.read("/boot/grub/gpuprov/boot.cfg")
+    host.boots("fourth", "root=UUID=1 ro quiet gpuprov.kept")
+    assert host.code.came_up() == "", "that is where it was to go"
+    assert (host.counted, host.state["settled"]) == ("back", True)
+    assert "started as it was before" in host.judge.judge()
+    (host.root / f"boot/vmlinuz-{NEW}").unlink()
+    assert "is gone" in host.judge.judge()
+    assert host.counted == "once", "what was never booted is tried once"
+
+
+def test_a_rollback_on_the_same_kernel_starts_the_sites_default_again(host: Host) -> None:
+    host.changed(driver="550.1 BBB")
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("third", "root=UUID=1 ro quiet gpuprov.kept module_blacklist=nvidia")
+    host.write("/var/lib/gpuprov/checkpoints/target.json", "{}")
+    host.module = "535.1 AAA"
+    host.code.count("# the program", "/usr/bin/python3")
+    assert host.counted == "once"
+
+
+def test_a_rollback_without_a_reboot_has_the_next_boot_counted(host: Host) -> None:
+    """It took back what was written: the kept state runs already."""
+    host.changed()
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("third", "root=UUID=1 ro quiet gpuprov.kept")
+    host.code.no_reboot()
+    assert host.counted == "back", "an apply takes nothing back"
+    host.write("/var/lib/gpuprov/checkpoints/target.json", "{}")
+    host.code.no_reboot()
+    assert host.counted == "once"
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("fourth", f"{LINE} gpuprov.first panic=30")
+    assert host.judge.judge() == "a good first boot"
+    assert host.counted == ""
+
+
+def test_a_driver_that_answers_no_more_is_no_good_boot(host: Host) -> None:
+    host.changed()
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("second", f"{LINE} gpuprov.first panic=30")
+    host.smi = False
+    assert "nvidia-smi" in host.judge.judge()
+    assert host.counted == "back"
+    assert "nvidia-smi, which answered before the reboot, does not" in host.code.came_up()
+    assert not any("reboot" in call for call in host.calls), "it can be looked at: nobody reboots it"
+
+
+def test_a_boot_that_does_not_end_is_ended(host: Host) -> None:
+    """An emergency shell that waits for a password at a console."""
+    host.changed()
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("second", f"{LINE} gpuprov.first panic=30")
+    host.running = "maintenance"
+    assert "maintenance" in host.judge.judge()
+    assert host.counted == "back"
+    assert "systemctl reboot --force" in host.calls
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"container": True}, "a container has no bootloader"),
+        ({"layers": "lvm"}, "GRUB cannot write to /boot, which is on lvm"),
+        ({"system": "btrfs"}, "which is on btrfs"),
+        ({"system": ""}, "does not know"),
+    ],
+)
+def test_a_host_that_cannot_go_back_is_left_alone(host: Host, change: dict[str, Any], told: str) -> None:
+    for name, value in change.items():
+        setattr(host, name, value)
+    assert told in host.code.keep("r1")
+    assert host.code.count("# the program", "/usr/bin/python3") == "what the host ran by was not kept"
+    assert host.calls == []
+    assert host.counted == ""
+
+
+def test_what_was_never_booted_is_not_kept(host: Host) -> None:
+    os.utime(host.root / f"boot/initrd.img-{OLD}")
+    assert "was made anew since the host was started" in host.code.keep("r1")
+
+
+def test_a_second_apply_before_the_reboot_keeps_the_first_ones(host: Host) -> None:
+    assert host.code.keep("r1") == ""
+    host.write(f"/boot/initrd.img-{OLD}", "made anew")
+    assert host.code.keep("r2") == ""
+    assert host.state["run"] == "r1"
+    host.judge.drop()
+    assert not (host.root / "boot/grub/gpuprov").exists()
+
+
+def test_a_word_that_grubs_menu_would_change_is_refused(host: Host) -> None:
+    host.boots("first", f"{LINE} dyndbg='x$(reboot)'")
+    assert "GRUB's menu cannot hold" in host.code.keep("r1")

@@ -1,0 +1,85 @@
+"""Roles on this machine, with a systemctl that only notes what it is asked: their files, units and programs come in one task each."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import here
+
+pytestmark = pytest.mark.install
+SYSTEMCTL = """case "$*" in
+*is-enabled*old.service*) echo enabled ;;
+*is-enabled*) exit 1 ;;
+*"show -p LoadState"*) echo loaded ;;
+*is-active*) exit 3 ;;
+*) echo "$*" >> {folder}/asked ;;
+esac
+"""
+
+
+def desired(place: Path) -> dict[str, dict[str, Any]]:
+    """What a judge could have worked out for these roles, below a folder of the test's."""
+    return {
+        "cgpu": {"program": {f"{place}/cgpu.sh": "cgpu.sh"}, "files": {f"{place}/cgpu.conf": "x\n"}},
+        "kernel": {
+            "program": {f"{place}/governor.sh": "governor.sh"},
+            "files": {f"{place}/modules.conf": "ib_umad\n"},
+            "absent": [],
+            "disabled": [],
+            "reboot": "",
+        },
+        "rdma": {
+            "program": {f"{place}/soft.sh": "soft.sh"},
+            "files": {},
+            "absent": [f"{place}/old.conf"],
+            "off": ["old.service"],
+            "initramfs": False,
+            "ofed": {"asked": False},
+        },
+        "gpudirect_rdma": {
+            "files": {f"{place}/peer.service": "[Unit]\n"},
+            "dead": "",
+            "disabled": [],
+            "absent": [],
+            "enabled": ["peer.service"],
+            "reboot": "",
+        },
+    }
+
+
+def play(tmp_path: Path, judged: dict[str, dict[str, Any]]) -> Any:
+    here.program(tmp_path, "systemctl", SYSTEMCTL.format(folder=tmp_path))
+    given = {"gpuprov_judged": {"desired": judged}}
+    roles = [{"ansible.builtin.include_role": {"name": name, "tasks_from": "configure"}} for name in judged]
+    return here.play(tmp_path, {"vars": given, "tasks": roles}, extra={"ansible_facts": {}})
+
+
+def test_what_was_worked_out_is_there_and_a_second_run_changes_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "host"
+    place.mkdir()
+    (place / "old.conf").write_text("x\n")
+    judged = desired(place)
+    done = play(tmp_path, judged)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(path.name for path in place.iterdir()) == sorted(
+        ["cgpu.sh", "cgpu.conf", "governor.sh", "modules.conf", "soft.sh", "peer.service"]
+    )
+    for role, name in (("cgpu", "cgpu.sh"), ("kernel", "governor.sh"), ("rdma", "soft.sh")):
+        assert (place / name).read_bytes() == (here.ROLES / role / "files" / name).read_bytes()
+        assert os.access(place / name, os.X_OK)
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert "disable --now -- old.service" in asked
+    assert "enable -- peer.service" in asked
+
+
+def test_a_host_that_was_found_unfit_gets_nothing(tmp_path: Path) -> None:
+    place = tmp_path / "host"
+    wanted = {"gpudirect_rdma": {**desired(place)["gpudirect_rdma"], "dead": "no module loads. Fix: build one"}}
+    done = play(tmp_path, wanted)
+    assert done.returncode != 0
+    assert "no module loads. Fix: build one" in done.stdout
+    assert not place.exists()
