@@ -9,6 +9,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 NAME, PROGRAM = "nvidia", "nvidia-container-runtime"
@@ -66,7 +67,9 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
     return merged
 
 
+@lru_cache(maxsize=64)
 def _toml(text: str, place: str) -> dict[str, Any]:
+    """Hosts of a fleet have the same files, and a host is asked several times: read once, and changed by nobody."""
     if len(text) > 1 << 19 or re.search(r"(?:\.[ \t]*+[\w\"'-]++[ \t]*+){100}", text):
         raise ValueError(f"{place} is larger, or nests deeper, than any that an engine reads")
     try:

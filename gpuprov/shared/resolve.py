@@ -1,17 +1,17 @@
 """One driver version for which every needed package exists, and the module flavour. Standard library only.
 
-Rendered projects carry it as an Ansible filter plugin: checks and roles decide by the same code. It touches no host. A set of
-packages is a list of rules `{name, min, max}`: `{branch}` and `{version}` in a name are filled in, min and max are branches. The first
-rule that fits a branch names the kernel modules' package; its `way_out` is for hosts that are offered none. `like`: a pattern of its
-archive's package versions. `companion`: moves with the set where it is there, and is no part of it. With `proof`, names by `{kernel}`,
-the flavour is there where one is installed. `{driver}`: `{version}`, and to be offered.
+Rendered projects carry it as an Ansible filter plugin: checks and roles decide by the same code. A set of packages is a list of rules
+`{name, min, max}`: `{branch}` and `{version}` in a name are filled in, min and max are branches. The first rule that fits a branch
+names the kernel modules' package; its `way_out`: where none is offered. `like`: a pattern of its archive's package versions.
+`companion`: moves with the set, and is no part of it. `proof`: names by `{kernel}`, of which one is there. `{driver}`: `{version}`,
+and to be offered.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain, product
 from typing import Any
 
@@ -96,8 +96,9 @@ def fitting(rules: Rules, version: str, *, companions: bool = False) -> dict[str
 def kernel_package(sets: Sets, installed: Names) -> Names:
     """The installed packages of kernel modules, by flavour; a host should have one."""
     found: Names = {}
-    for (kind, rules), name in product(sets.items(), other_names([*chain(*sets.values())], installed)):
-        first, rule = next(iter(fitting(rules, installed[name]).items()), ("", {}))
+    of_version = cache(lambda kind, version: next(iter(fitting(sets[kind], version).items()), ("", {})))
+    for kind, name in product(sets, other_names([*chain(*sets.values())], installed)):
+        first, rule = of_version(kind, installed[name])
         proven = "proof" not in rule or other_names([{"name": one} for one in rule["proof"]], installed)
         if first == name and proven and is_of(rule, installed[name], upstream(installed[name])):
             found[kind] = name

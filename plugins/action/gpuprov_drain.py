@@ -26,7 +26,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     """Drained, where somebody holds a GPU; or given back."""
 
     _requires_connection = True
-    _VALID_ARGS = frozenset({"state", "command", "node", "run", "services", "always", "green"})
+    _VALID_ARGS = frozenset({"state", "command", "node", "services", "always"})
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
@@ -39,14 +39,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def _done(self, known: dict[str, Any]) -> dict[str, Any]:
         asked = self._task.args
-        command, node, run = (str(asked.get(name) or "") for name in ("command", "node", "run"))
+        command, node, run = str(asked.get("command") or ""), str(asked.get("node") or ""), _run(known)
         cluster = in_play.asked(command, run)
         if asked["state"] == "returned":
             if cluster is None or not run or self._task.check_mode:
                 return {"changed": False}
             if self._module("gpuprov_reason", {}, known)["reasons"]:
                 return {"changed": False}
-            changed, why = in_play.give_back(cluster, node, run, green=bool(asked.get("green", True)))
+            changed, why = in_play.give_back(cluster, node, run, green=not _half_changed(known))
             return {"changed": changed, **({"warnings": [why]} if why else {})}
         given = {"state": "listed", "services": list(asked.get("services") or [])}
         if not command or not (asked.get("always") or self._module("gpuprov_clients", given, known)["clients"]):
@@ -66,3 +66,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             told = f"{said[-1]} (exit status {answer.get('rc')})" if said and "rc" in answer else answer.get("msg")
             raise AnsibleActionFail(str(told or "the host gave no answer"))
         return answer
+
+
+def _run(known: dict[str, Any]) -> str:
+    """The run that has the host's lock, by whose name the node is known to be its own."""
+    owner = (known.get("host_lock") or {}).get("run") or known.get("gpuprov_run") or {}
+    return str(owner.get("run") or "")
+
+
+def _half_changed(known: dict[str, Any]) -> bool:
+    """Whether an act failed that changes something."""
+    return "host_failed" in known and int(known.get("gpuprov_act") or 2) > 1

@@ -9,7 +9,8 @@ short_description: Have users' processes leave the GPUs of a host, or give a Kub
 description:
   - V(drained) runs the site's command on the host, where a user's process holds a GPU. With the command C(kubernetes [OPTION]...)
     the node is cordoned by kubectl, on the machine that runs Ansible; its pods and the GPU operator's are taken off it.
-  - V(returned) puts back what the latter has changed, unless the host waits for a reboot or is not O(green).
+  - V(returned) puts back what the latter has changed, unless the host waits for a reboot, or an act from the second
+    on has failed on it. The node is known to be its own by the run that has the host's lock.
   - Check mode drains nothing and says whether it would.
 author: gpuprov
 options:
@@ -26,10 +27,6 @@ options:
     description: The node of Kubernetes, as the inventory names it, and never as the host does.
     type: str
     default: ""
-  run:
-    description: The run that has the host's lock, by whose name the node is known to be its own.
-    type: str
-    default: ""
   services:
     description: Units that hold GPUs and are no users (M(gpuprov_clients)).
     type: list
@@ -39,10 +36,6 @@ options:
     description: Whether it is known that somebody holds a GPU.
     type: bool
     default: false
-  green:
-    description: Whether a node may go back into service.
-    type: bool
-    default: true
 attributes:
   check_mode: {support: full}
   diff_mode: {support: none}
@@ -54,7 +47,6 @@ EXAMPLES = r"""
     state: drained
     command: kubernetes --timeout=20m
     node: gpu01
-    run: "{{ host_lock.run }}"
     services: "{{ gpuprov_services }}"
 """
 
@@ -71,10 +63,8 @@ SPEC = {
     "state": {"type": "str", "choices": ["drained", "returned"], "required": True},
     "command": {"type": "str", "default": ""},
     "node": {"type": "str", "default": ""},
-    "run": {"type": "str", "default": ""},
     "services": {"type": "list", "elements": "str", "default": []},
     "always": {"type": "bool", "default": False},
-    "green": {"type": "bool", "default": True},
 }
 
 

@@ -31,10 +31,10 @@ cat FOLDER/$body.err >&2
 """
 
 
-def transport(folder: Path) -> Path:
-    """The stub, with what it prints beside it."""
+def transport(folder: Path, values: dict[str, object] = SPEC) -> Path:
+    """The stub, with what it prints beside it, for hosts with such a spec."""
     folder.mkdir(parents=True, exist_ok=True)
-    (spec,) = (spec for _, spec in judge([RawHost(name="a", values=SPEC)]).pairs)
+    (spec,) = (spec for _, spec in judge([RawHost(name="a", values=values)]).pairs)
     names = [probe.name for probe in probes_of(spec)]
     loaded = "nouveau 2400256 0 - Live 0x0000000000000000\n"
     for body, changed in (("good", {}), ("bad", {"loaded_modules": loaded})):

@@ -1,0 +1,28 @@
+"""A gpuprov command, and what it cost itself, without the programs that it starts: CPU seconds, theirs, and its peak memory in MiB.
+
+usage: python -m benchmarks.own FILE ARGUMENT...     the costs are appended to FILE, as a line of JSON
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+
+from gpuprov.__main__ import main
+
+began = time.monotonic()
+file, sys.argv = sys.argv[1], ["gpuprov", *sys.argv[2:]]
+try:
+    main()
+finally:
+    own, theirs = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    costs = {
+        "own": own.ru_utime + own.ru_stime,
+        "theirs": theirs.ru_utime + theirs.ru_stime,
+        "mebibytes": own.ru_maxrss / 1024,
+        "seconds": time.monotonic() - began,
+    }
+    with open(file, "a", encoding="utf-8") as out:
+        out.write(json.dumps(costs) + "\n")
