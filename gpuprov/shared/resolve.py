@@ -3,8 +3,7 @@
 Rendered projects carry it as an Ansible filter plugin: checks and roles decide by the same code. A set of packages is a list of rules
 `{name, min, max}`: `{branch}` and `{version}` in a name are filled in, min and max are branches. The first rule that fits a branch
 names the kernel modules' package; its `way_out`: where none is offered. `like`: a pattern of its archive's package versions.
-`companion`: moves with the set, and is no part of it. `proof`: names by `{kernel}`, of which one is there. `{driver}`: `{version}`,
-and to be offered.
+`companion`: moves with the set, no part of it. `proof`: names by `{kernel}`, one of them there. `{driver}`: `{version}`, offered.
 """
 
 from __future__ import annotations

@@ -56,8 +56,6 @@ MAY: dict[str, str] = {
     "gpuprov_all | select('in', (gpuprov_only | default({}))[inventory_hostname] | default(gpuprov_all)) "
     "| select('in', gpuprov_selected | default(gpuprov_all))": "the options of the run and of its playbook",
     "(gpuprov_run | default({})).run | default('by-hand')": "a run by hand has no number",
-    "(host_lock.run | default(gpuprov_run | default({}), true)).run | default('')": "the run that has the lock, as above",
-    "host_failed is not defined or gpuprov_act | int < 2": "an act that failed before anything changed leaves the node as it was",
     "host_lock.run | default(gpuprov_run | default({}))": "act 4 takes the lock of act 1 again",
     "host_failed.msg | default('the act failed')": "what Ansible caught may have no message",
 }  # fmt: skip

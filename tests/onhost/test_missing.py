@@ -14,7 +14,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "gpuprov_reach": {},
     "gpuprov_judge": {"capabilities": ["kernel"], "moment": "preflight"},
     "gpuprov_engines": {"state": "registered", "names": ["docker"]},
-    "gpuprov_drain": {"state": "drained", "command": "kubernetes", "node": "gpu1", "run": "r"},
+    "gpuprov_drain": {"state": "drained", "command": "kubernetes", "node": "gpu1"},
 }
 
 
