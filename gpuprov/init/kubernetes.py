@@ -66,8 +66,8 @@ def draft(path: Path) -> Draft:
     if without:
         found.notes.append(f"{without} node{'s' if without != 1 else ''} without GPUs")
     if unlabelled:
-        nodes = f"{unlabelled} nodes have" if unlabelled != 1 else "1 node has"
-        found.notes.append(f"{nodes} nvidia.com/gpu and no labels of GPU feature discovery")
+        those = f"{unlabelled} nodes have" if unlabelled != 1 else "1 node has"
+        found.notes.append(f"{those} nvidia.com/gpu and no labels of GPU feature discovery")
     for (product, count, deployed, driver), nodes in alike.items():
         add(found, _group(found, product, reading.whole(count), deployed, driver, nodes))
     return found
