@@ -48,7 +48,7 @@ step 0 answers
 grep -q '^# Written by gpuprov init' inventory.yaml
 step 0 gpuprov check inventory.yaml hosts.yaml
 step 1 gpuprov plan inventory.yaml hosts.yaml > plan.txt # 1: the host differs from its spec
-shows plan.txt "$HOST: driver "
+shows plan.txt "1 host: driver "
 step 0 gpuprov apply inventory.yaml hosts.yaml --yes
 step 0 gpuprov verify inventory.yaml hosts.yaml --html page.html > verify.txt
 shows verify.txt 'as wanted, but'
