@@ -58,14 +58,14 @@ RPMS = "".join(
 
 def searched(tmp_path: Path, xml: str, *fetched: str) -> subprocess.CompletedProcess[str]:
     """The search on a host with these fetched repositories, whose zypper prints this and writes down what it was given."""
-    (tmp_path / "zypp").mkdir(exist_ok=True)
-    (tmp_path / "zypp/x.repo").write_text(REPO, encoding="utf-8")
+    (tmp_path / "zypp/repos.d").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "zypp/repos.d/x.repo").write_text(REPO, encoding="utf-8")
     (tmp_path / "answer").write_text(xml, encoding="utf-8")
     for alias in fetched:
         (tmp_path / "solv" / alias).mkdir(parents=True, exist_ok=True)
         (tmp_path / "solv" / alias / "solv").touch()
-    script = zypper.search("*nvidia*").replace("/var/cache/zypp/solv", f"{tmp_path}/solv")
-    script = script.replace("/etc/zypp/repos.d", f"{tmp_path}/zypp").replace("$(uname -m)", "x86_64")
+    script = zypper.search("*nvidia*").replace("/var/cache/zypp", str(tmp_path))
+    script = script.replace("/etc/zypp", f"{tmp_path}/zypp").replace("$(uname -m)", "x86_64")
     stub = f'zypper() {{ echo "$@" > {tmp_path}/asked; cat {tmp_path}/answer; }}\n'
     return subprocess.run(["sh", "-c", stub + script], capture_output=True, text=True, check=True)
 
