@@ -48,7 +48,7 @@ except model.Refused as refused:
 """
 ASKED: dict[str, Any] = {
     "of": "it", "install": [], "remove": [], "may_remove": [], "pin": {}, "stream": "", "refuse": {}, "hint": "ask somebody",
-    "hold": [], "release": [], "names": [], "related": "", "source": "", "max_age": 86400,
+    "hold": [], "release": [], "names": [], "related": "", "source": "", "sources": {}, "max_age": 86400,
 }  # fmt: skip
 DRIVER_OLD = [f"Inst gp-driver {OLD}-1", f"Inst gp-lib {OLD}-1"]
 DRIVER_NEW = [f"Inst gp-driver {NEW}-1", f"Inst gp-lib {NEW}-1"]
