@@ -13,6 +13,7 @@ _PACKAGES = ("nvidia_driver.packages", "nvidia_driver.runfile")
 
 PRESUPPOSES: Mapping[str, tuple[str, ...]] = {
     "nvidia_driver.flavour": _PACKAGES,
+    "nvidia_driver.source": _PACKAGES,
     "nvidia_driver.held": _PACKAGES,
     "nvidia_driver.modules_built": (*_PACKAGES, "nvidia_driver.headers"),
     "nvidia_driver.user_space": _PACKAGES,
@@ -53,6 +54,8 @@ PRESUPPOSES: Mapping[str, tuple[str, ...]] = {
     "container_toolkit.mode": ("container_toolkit.packages",),
     "container_toolkit.cdi": ("container_toolkit.packages", *_LOADED),
     "container_toolkit.cdi_refresh": ("container_toolkit.packages",),
+    "container_toolkit.daemon_reload": ("container_toolkit.packages",),
+    "container_toolkit.daemon_reload_at_boot": ("container_toolkit.packages",),
     "mig.mode": _LOADED,
     "mig.instances": ("mig.mode", *_LOADED),
     "mig.cdi": ("mig.instances", "container_toolkit.packages", *_LOADED),
@@ -124,9 +127,14 @@ AGAIN: Mapping[str, str] = {
 """By check: the check of the next boot which proves that a unit brings about then what fails now."""
 
 
-def cause(check: str, failing: Collection[str]) -> str:
-    """The failing check from which a failing one follows, through failing ones only; empty where it is a cause itself."""
+READABLE = "host.systemd"
+"""Without it nobody can say what units do, and much else is not there to be read: what is not known then follows from it."""
+
+
+def cause(check: str, failing: Collection[str], *, unknown: bool = False) -> str:
+    """The failing check from which a failing one follows, through failing ones only; empty where it is a cause itself. `unknown`:
+    what the check asks of could not be read."""
     for before in PRESUPPOSES.get(check, ()):
         if before in failing:
             return cause(before, failing) or before
-    return ""
+    return READABLE if unknown and READABLE in failing else ""

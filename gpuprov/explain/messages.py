@@ -9,6 +9,8 @@ import msgspec
 
 from gpuprov.catalog.symptoms import XID, Symptom, fold, symptoms
 
+DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0( us)?)\s*\Z")
+"""What follows a message that is the name of a row of nvidia-smi -q, where what it names is not there."""
 WORD = re.compile(r"[\w./-]*")
 """What may be in any log: a name or a path, with no blank or colon in it."""
 LONGEST_LINE = 4000
@@ -61,7 +63,9 @@ def _spoken(lines: Iterable[str], messages: Iterable[str]) -> dict[str, list[str
     needle = re.compile("|".join(re.escape(said) for said in sorted(messages, key=len, reverse=True)))
     found: dict[str, list[str]] = {}
     for line in lines:
-        for said in dict.fromkeys(needle.findall(fold(line))):
+        folded = fold(line)
+        there = [match[0] for match in needle.finditer(folded) if not DENIED.match(folded, match.end())]
+        for said in dict.fromkeys(there):
             found.setdefault(said, []).append(line)
     return found
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gpuprov.capabilities.base import Moment
-from gpuprov.capabilities.host import ansible_version
+from gpuprov.capabilities.host.login import ansible_version
 from gpuprov.capabilities.mig import partitions
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.command import SHELL

@@ -22,8 +22,11 @@ class NvLinkErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NvLinkState(msgspec.Struct, frozen=True, kw_only=True):
+    """`complaint`: why nothing is known. `nameless`: because nvidia-smi found nothing wrong, and named no GPU."""
+
     gpus: tuple[NvLinkErrors, ...] = ()
     complaint: str = ""
+    nameless: bool = False
 
 
 class PortErrors(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +76,10 @@ def parse_nvlinks(output: Output) -> NvLinkState:
         )
         for number, found in sorted(counted.items())
     )
-    said = " ".join((output.text or output.error).split())[:200]
-    return NvLinkState(gpus=gpus, complaint="" if gpus else said or "nvidia-smi nvlink -e said nothing")
+    text, _, status = output.text.partition("@status ")
+    said = " ".join((text or output.error).split())[:200]
+    complaint = "" if gpus else said or "nvidia-smi nvlink -e said nothing"
+    return NvLinkState(gpus=gpus, complaint=complaint, nameless=not gpus and not said and status.strip() == "0")
 
 
 def _sum(counts: list[int | None]) -> int | None:
@@ -119,7 +124,7 @@ def parse_ports(output: Output) -> tuple[PortErrors, ...]:
 
 NVLINK_ERRORS = Probe(
     "nvlink_errors",
-    "command -v nvidia-smi >/dev/null || exit 127; timeout 25 nvidia-smi nvlink -e 2>&1; true",
+    'command -v nvidia-smi >/dev/null || exit 127; timeout 25 nvidia-smi nvlink -e 2>&1; echo "@status $?"',
     parse_nvlinks,
     "nvidia-smi nvlink -e",
 )

@@ -65,11 +65,14 @@ OS_RELEASE = Probe("os_release", "cat /etc/os-release", parse_os_release, "cat /
 PLATFORM = Probe("platform", "uname -srm", parse_platform, "uname -srm")
 CONTAINER = Probe(
     "container",
-    "systemd-detect-virt --container 2>/dev/null || { [ -e /run/.containerenv ] && echo podman; } || true",
+    "systemd-detect-virt --container 2>/dev/null || { [ -e /run/.containerenv ] && echo podman; "
+    "[ -d /run/systemd/system ] || echo none; true; }",
     parse_container,
     "systemd-detect-virt --container",
 )
-"""The kind of container the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its own kernel."""
+"""Not by /.dockerenv: a machine that was made from a container's image has it, too.
+
+The kind of container the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its own kernel."""
 CLOCK = Probe("clock", "date +%s", parse_clock, "date")
 """The host's clock, in seconds since 1970; to be compared with the time the facts were read (`Facts.read_at`)."""
 SPACE = Probe(

@@ -9,6 +9,8 @@ import msgspec
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.fabric import BUS
 
+ALONE = "as of a GPU that a machine was given alone: its links lead to none that it has"
+"""Seen on an H200 in pass-through (driver 580.159.04): `nvidia-smi nvlink -s` and `-e` print nothing, and end with status 0."""
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -30,6 +30,7 @@ say user "$(id -u)"
 say path "$PATH"
 say umask "$(umask)"
 for d in @MUST_WRITE@; do [ -w "$d" ] || say readonly "$d"; done
+i=; read -r i 2>/dev/null </proc/1/comm; [ -d /run/systemd/system ] && i=systemd; say init "$i"
 """
 # The distribution's own Python comes first: its apt or dnf bindings are there. Others are started only if it is not enough.
 _START = r"""limit=$(command -v timeout >/dev/null && timeout 5 true && echo 'timeout @STARTS@')
@@ -68,7 +69,8 @@ class Python(NamedTuple):
 
 class Heard(NamedTuple):
     """What a host answered. `named`: the interpreter that the inventory wants. `failed`: those that do not start, each with what
-    it printed."""
+    it printed. `init`: `systemd` where it runs the host, as sd_booted(3) finds out, else the name of the first process; empty where
+    that was not asked."""
 
     system: str = ""
     user: str = ""
@@ -78,6 +80,7 @@ class Heard(NamedTuple):
     named: str = ""
     pythons: tuple[Python, ...] = ()
     failed: tuple[str, ...] = ()
+    init: str = ""
 
 
 class Refusal(NamedTuple):
@@ -133,6 +136,7 @@ def heard(text: str, marker: str) -> Heard:
         named=first.get("named", ""),
         pythons=tuple(Python((int(found[1]), int(found[2])), found[3]) for found in pythons),
         failed=tuple(map(_complaint, told.get("failed", []))),
+        init=first.get("init", ""),
     )
 
 

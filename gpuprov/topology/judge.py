@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.catalog.topology import nvlinks as of_model
 from gpuprov.probe.rdma import slow_ports
+from gpuprov.probe.topology_nvlink import ALONE
 from gpuprov.topology.links import Lowered, lowered, unlinked
 from gpuprov.topology.model import DISTANCES, Gpu, Hca, Wiring
 from gpuprov.topology.rails import Rails, rails, spare
@@ -187,7 +188,8 @@ def named(wiring: Wiring, address: str) -> str:
 
 def _nvlinks(wiring: Wiring) -> Iterator[Finding]:
     if wiring.nvlinks.complaint and any(of_model(gpu.entry) != 0 for gpu in wiring.gpus):
-        message = f"NVLinks are not known: {wiring.nvlinks.complaint}"
+        alone = f", {ALONE}" if len(wiring.gpus) == 1 and wiring.nvlinks.gpus else ""
+        message = f"NVLinks are not known: {wiring.nvlinks.complaint}{alone}"
         yield Finding(kind="nvlink", message=message, note=True)
     for gpu in wiring.gpus:
         if wiring.nvlinks.gpus and gpu.nvlink is None:

@@ -89,8 +89,11 @@ def unlinked(wiring: Wiring, asked: int = 0) -> Iterator[Unlinked]:
     """GPUs with fewer active NVLinks than `asked`, else than their model has, else than their like on this host.
 
     Cards that take bridges may have none: then all of the model have none. A GPU in MIG mode is not judged: its NVLinks carry
-    nothing, and Ampere's are down (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG).
+    nothing, and Ampere's are down (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). Where nothing is known of
+    NVLinks, no GPU is judged.
     """
+    if wiring.nvlinks.complaint:
+        return
     most: dict[str, int] = {}
     for gpu in wiring.gpus:
         if gpu.nvlink and not gpu.nvlink.mig:

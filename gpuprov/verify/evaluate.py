@@ -109,7 +109,8 @@ def caused(results: Sequence[Result]) -> list[Result]:
     failing = {one.check for one in results if one.status in FAILING}
     return [
         msgspec.structs.replace(one, follows=root)
-        if one.check in failing and (root := cause(one.check, failing))
+        if one.check in failing
+        and (root := cause(one.check, failing, unknown=one.status == "error" and not is_broken(one)))
         else one
         for one in results
     ]

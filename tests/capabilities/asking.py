@@ -139,7 +139,7 @@ RDMA_MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib")
 GOOD: dict[str, Output | str] = {
     "os_release": captured("os_release", "debian12"),
     "platform": "Linux 6.1.0-47-amd64 x86_64\n",
-    "login": "login system Linux\nlogin user 0\nlogin path /usr/sbin:/usr/bin\nlogin umask 0022\n",
+    "login": "login system Linux\nlogin user 0\nlogin path /usr/sbin:/usr/bin\nlogin umask 0022\nlogin init systemd\n",
     "python": "login python 3.11 /usr/bin/python3\n",
     "container": "none\n",
     "space": "512000 /boot\n10485760 /var\n",

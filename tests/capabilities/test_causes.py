@@ -43,3 +43,11 @@ def test_no_command_that_shows_a_finding_has_a_placeholder() -> None:
     assert {
         name: check.evidence for name, check in CHECKS.items() if re.search(r"\b(UNIT|KERNEL|USER)\b", check.evidence)
     } == {}
+
+
+def test_what_cannot_be_read_without_systemd_follows_from_that() -> None:
+    failing = {"host.systemd", "kernel.governor_boot", "mig.mode", "nvidia_driver.loaded"}
+    assert cause("kernel.governor_boot", failing, unknown=True) == "host.systemd"
+    assert cause("kernel.governor_boot", failing) == ""
+    assert cause("mig.mode", failing, unknown=True) == "nvidia_driver.loaded"
+    assert cause("kernel.governor_boot", {"kernel.governor_boot"}, unknown=True) == ""

@@ -125,6 +125,14 @@ ROWS = [
     Row("space enough", SPACE, None, FRESH, "pass", "10240 MiB free in /var"),
     Row("the driver stays, whoever uses it", HOLDERS, None, {"gpu_clients": CLIENTS}, "pass", "stays"),
     Row("no driver is loaded", HOLDERS, NEWEST, {"loaded_driver": "", "gpu_clients": CLIENTS}, "pass", "stays"),
+    Row(
+        "another version, of which no package list says anything yet",
+        HOLDERS,
+        NvidiaDriver(version="550.90.07"),
+        {"package_index": "", "gpu_clients": CLIENTS},
+        "fail",
+        "python3 pid 4211",
+    ),
     Row("an upgrade that nobody is in the way of", HOLDERS, NEWEST, {}, "pass", "0 services"),
     Row(
         "an upgrade with services only",

@@ -14,6 +14,7 @@ from gpuprov.spec.build import convert
 
 # fmt: off
 THREADS = [
+    ("Azure/azhpc-images#506", "State : Completed Status : Insufficient Resources CliqueId : 0", "fabric-status"),
     ("NVIDIA/nccl#525", "[3] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device",
      "nccl-shared-memory"),
     ("NVIDIA/nccl-tests#166", "misc/shmutils.cc:112 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-KWfVyt",

@@ -42,6 +42,9 @@ def test_nvlinks_of_several_gpus() -> None:
     assert (second.links, second.replays) == (0, None)
     assert "not installed" in parse_nvlinks(Output("", 127)).complaint
     assert parse_nvlinks(Output("Unable to find NVLinks")).complaint == "Unable to find NVLinks"
+    timed_out, silent = parse_nvlinks(Output("@status 124\n")), parse_nvlinks(Output("@status 0\n"))
+    assert timed_out.complaint == silent.complaint == "nvidia-smi nvlink -e said nothing"
+    assert (timed_out.nameless, silent.nameless) == (False, True)
 
 
 def test_this_machines_own_hardware() -> None:

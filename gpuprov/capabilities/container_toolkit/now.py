@@ -126,7 +126,12 @@ def mode(ctx: Ctx) -> Outcome:
         return fail(f"mode {wanted}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"fix it, then {APPLY}")
     found = files.at(toolkit.settings, "nvidia-container-runtime", "mode")
     if found != wanted:
-        change = Change(kind="file", name=catalogue.CONFIG, before=f"mode = {found}", after=f"mode = {wanted}")
+        change = Change(
+            kind="file",
+            name=catalogue.CONFIG,
+            before=f"mode = {found}" if found else "no mode",
+            after=f"mode = {wanted}",
+        )
         return fail(f"mode {wanted}", f"mode {found or 'is not set'}", APPLY, changes=[change])
     if files.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is True:
         change = Change(kind="file", name=catalogue.CONFIG, before="no-cgroups = true", after="no-cgroups = false")

@@ -12,6 +12,7 @@ from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpu_health import GPU_HEALTH
 from gpuprov.probe.health_links import NVLINK_ERRORS, PORT_ERRORS
 from gpuprov.probe.kernel_log import DEVICE, KERNEL_LOG, Line
+from gpuprov.probe.topology_nvlink import ALONE
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
 UNCORRECTED = rf"{DEVICE}(AER: )?(PCIe Bus Error: severity=Uncorrect|(Multiple )?Uncorrect)"
@@ -28,11 +29,13 @@ def quoted(lines: tuple[Line, ...]) -> str:
     return f'{len(lines)} lines, last {moment(last.at)}: "{last.text[:140]}"'
 
 
-@check("health.nvlink_errors", NVLINK_ERRORS, fields=("nvlink_errors",), evidence="nvidia-smi nvlink -e")
+@check("health.nvlink_errors", NVLINK_ERRORS, GPU_HEALTH, fields=("nvlink_errors",), evidence="nvidia-smi nvlink -e")
 def nvlink_errors(ctx: Ctx) -> Outcome:
     """The NVLinks of each GPU had no more replays and recoveries, or errors of NVLink 5, than are let pass; CRC errors are told."""
     state, limit = ctx.facts.get(NVLINK_ERRORS), ctx.fragment.nvlink_errors
     linked = [gpu for gpu in state.gpus if gpu.links]
+    if state.nameless and len(shown(ctx)) == 1:
+        return not_asked(f"{state.complaint}, {ALONE}")
     if state.complaint:
         raise ProbeFailed(f"NVLink's errors are not known: {state.complaint}", "see health.gpus")
     if not linked:

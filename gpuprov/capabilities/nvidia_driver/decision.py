@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from string import digits
 
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Context
@@ -165,10 +166,16 @@ def loaded(ctx: Ctx) -> nvidia.LoadedDriver:
 
 
 def reload_reasons(ctx: Ctx, decision: Decision) -> list[str]:
-    """Why the loaded driver must leave the kernel; nothing if it may stay or none is loaded."""
-    now = loaded(ctx)
-    if decision.problem or not now.version:
+    """Why the loaded driver must leave the kernel; nothing if it may stay or none is loaded.
+
+    Where the packages are not known yet, as before the first fetch of their lists, the spec's own number says whether it may stay.
+    """
+    now, number = loaded(ctx), ctx.fragment.version
+    if not now.version:
         return []
+    if decision.problem:
+        numbered = number[0] in digits and not f"{now.version}.".startswith(f"{number}.")
+        return [now.version] if numbered else []
     there = {
         "version": now.version,
         "flavour": "open" if now.open else "proprietary",

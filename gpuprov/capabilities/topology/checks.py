@@ -6,6 +6,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.topology.fragment import Topology, number
 from gpuprov.catalog.topology import nvlinks as of_model
 from gpuprov.probe import nvidia, rdma, system, topology, topology_nvlink
+from gpuprov.probe.topology_nvlink import ALONE
 from gpuprov.topology import DISTANCES, Wiring, read
 from gpuprov.topology.judge import crosses, named, theirs, way_out
 from gpuprov.topology.links import lowered, unlinked
@@ -175,6 +176,8 @@ def links(ctx: Ctx) -> Outcome:
     bridged = all(gpu.entry and gpu.entry.nvlink in ("no", "bridge") for gpu in wiring.gpus)
     if wiring.nvlinks.complaint and not untold and bridged and not asked:
         return skip(f"{wiring.nvlinks.complaint}; {wiring.gpus[0].model} may have no bridge")
+    if wiring.nvlinks.complaint and not untold and len(wiring.gpus) == 1 and not asked:
+        return skip(f"{wiring.nvlinks.complaint}, {ALONE}")
     if wiring.nvlinks.complaint or untold:
         told = wiring.nvlinks.complaint or f"nvidia-smi does not show {', '.join(untold)}"
         return fail(expected, told, "see nvidia_driver.user_space; nvidia-smi nvlink -s")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
-from importlib.metadata import version
 from typing import Annotated
 
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.host import login
 from gpuprov.capabilities.repositories_checks import package_sources
 from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
@@ -19,8 +18,6 @@ from gpuprov.onhost import first_boot_judge
 from gpuprov.probe import fabric, house, packages, pci, system, systemd
 from gpuprov.probe.family import words
 from gpuprov.probe.first_boot import FIRST_BOOT, FirstBoot
-from gpuprov.probe.login import LOGIN, PYTHON
-from gpuprov.shared import reach
 from gpuprov.spec import overrides
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, OnFailure, Reboot
 from gpuprov.spec.problem import Problem
@@ -165,39 +162,6 @@ def supported(ctx: Ctx) -> Outcome:
     return ok(release.name)
 
 
-@check("host.root", LOGIN, gate=True)
-def root(ctx: Ctx) -> Outcome:
-    """gpuprov works as root on the host: it logs in as root or becomes root. Another user does not see all that is there."""
-    return _unless(reach.not_root(ctx.facts.get(LOGIN)), "root")
-
-
-@check("host.writable", LOGIN, gate=True, evidence="findmnt --options ro")
-def writable(ctx: Ctx) -> Outcome:
-    """Root can write where packages and gpuprov write: a file system that had an error is mounted read-only."""
-    answer = ctx.facts.get(LOGIN)
-    if answer.user != "0":
-        return skip(f"user id {answer.user} may not write there: see host.root")
-    return _unless(reach.not_writable(answer), "writable")
-
-
-@check("host.python", PYTHON, moment="preflight", evidence="python3 --version")
-def python(ctx: Ctx) -> Outcome:
-    """Ansible has a Python on the host that starts and is new enough: the one that the inventory names, if it names one. What is
-    only read needs none."""
-    answer = ctx.facts.get(PYTHON)
-    return _unless(reach.no_python(answer, ansible_version()), f"{reach.chosen(answer, ansible_version())} starts")
-
-
-def _unless(refused: reach.Refusal | None, good: str) -> Outcome:
-    return fail(refused.expected, refused.found, refused.hint) if refused else ok(good)
-
-
-@cache
-def ansible_version() -> str:
-    """Of the ansible-core that apply runs."""
-    return version("ansible-core")
-
-
 @check("host.clock", system.CLOCK, moment="preflight")
 def clock(ctx: Ctx) -> Outcome:
     """The host's clock agrees with this machine's, within five minutes or as the site says (host_max_clock_skew)."""
@@ -283,9 +247,7 @@ def capability(capabilities: Sequence[Capability]) -> Capability:
             reboot_pending,
             started_again,
             supported,
-            root,
-            writable,
-            python,
+            *login.CHECKS,
             clock,
             package_sources,
             package_database,

@@ -1,0 +1,62 @@
+"""What must hold of the login and the system below it, before anything else of a host can be judged or changed."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
+from gpuprov.probe.login import LOGIN, PYTHON
+from gpuprov.shared import reach
+
+Ctx = Context[Any]
+
+
+@check("host.root", LOGIN, gate=True)
+def root(ctx: Ctx) -> Outcome:
+    """gpuprov works as root on the host: it logs in as root or becomes root. Another user does not see all that is there."""
+    return _unless(reach.not_root(ctx.facts.get(LOGIN)), "root")
+
+
+@check("host.writable", LOGIN, gate=True, evidence="findmnt --options ro")
+def writable(ctx: Ctx) -> Outcome:
+    """Root can write where packages and gpuprov write: a file system that had an error is mounted read-only."""
+    answer = ctx.facts.get(LOGIN)
+    if answer.user != "0":
+        return skip(f"user id {answer.user} may not write there: see host.root")
+    return _unless(reach.not_writable(answer), "writable")
+
+
+@check("host.systemd", LOGIN, gate=True, evidence="cat /proc/1/comm; systemctl is-system-running")
+def systemd_runs(ctx: Ctx) -> Outcome:
+    """systemd runs the host: what gpuprov sets up comes back after a boot by systemd's units."""
+    init = ctx.facts.get(LOGIN).init
+    if init in ("", "systemd"):
+        return ok("systemd") if init else skip("what runs as the first process is not known")
+    return fail(
+        "systemd",
+        f"{init} is the first process",
+        "gpuprov reads such a host (health, export, topology), and changes none",
+    )
+
+
+@check("host.python", PYTHON, moment="preflight", evidence="python3 --version")
+def python(ctx: Ctx) -> Outcome:
+    """Ansible has a Python on the host that starts and is new enough: the one that the inventory names, if it names one. What is
+    only read needs none."""
+    answer = ctx.facts.get(PYTHON)
+    return _unless(reach.no_python(answer, ansible_version()), f"{reach.chosen(answer, ansible_version())} starts")
+
+
+def _unless(refused: reach.Refusal | None, good: str) -> Outcome:
+    return fail(refused.expected, refused.found, refused.hint) if refused else ok(good)
+
+
+@cache
+def ansible_version() -> str:
+    """Of the ansible-core that apply runs."""
+    return version("ansible-core")
+
+
+CHECKS = (root, writable, systemd_runs, python)
