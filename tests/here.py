@@ -29,8 +29,11 @@ def play(
     inventory: str = "gpu1,",
     extra: dict[str, Any] | None = None,
     check: bool = False,
+    alone: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """What ansible-playbook said of plays whose working folder is this one, and its exit status.
+
+    `alone`: with no process in sight but its own; simulated hosts that run beside it hold GPUs of theirs. It needs root.
 
     The folder comes first on the PATH, and is $STATE: stand-ins of programs lie there. Python is the one of the tests, unless
     `extra`, which wins over every other variable, names another (None: Ansible's own choice).
@@ -42,6 +45,7 @@ def play(
     )
     return subprocess.run(
         [
+            *(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"] if alone else []),
             str(Path(sys.executable).with_name("ansible-playbook")),
             *("-i", inventory, "-c", "local", "-e", json.dumps(facts), "play.json"),
             *(["--check"] if check else []),

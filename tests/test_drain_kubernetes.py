@@ -175,7 +175,7 @@ def test_a_command_of_the_site_runs_where_a_gpu_is_held(tmp_path: Path) -> None:
 
     def drained(command: str, *, check: bool = False, **more: object) -> subprocess.CompletedProcess[str]:
         task = {"gpuprov_drain": {"state": "drained", "command": command, "services": [], **more}}
-        return here.play(tmp_path, {"tasks": [task]}, check=check)
+        return here.play(tmp_path, {"tasks": [task]}, check=check, alone=True)
 
     assert "changed=0" in drained("touch ran").stdout, "nobody holds one here"
     assert "changed=1" in drained("touch ran", check=True, always=True).stdout

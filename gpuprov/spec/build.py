@@ -89,9 +89,27 @@ def may_be_switched_off(field: shape.Field) -> bool:
     return not field.required and len(blocks) == 1 and isinstance(blocks[0], shape.StructType)
 
 
+MEANT = {
+    "branch": "version",
+    "driver_version": "version",
+    "release": "version",
+    "flavour": "kernel_modules",
+    "flavor": "kernel_modules",
+    "open": "kernel_modules",
+    "open_kernel_modules": "kernel_modules",
+    "engine": "runtimes",
+    "engines": "runtimes",
+    "runtime": "runtimes",
+    "profiles": "instances",
+    "devices": "gpus",
+}
+"""What other tools, and people, call a field: their name and ours, which counts where the block has it."""
+
+
 def unknown_key(path: Path, key: object, known: list[str]) -> Finding:
     """The finding for a key that is not in the model, with what was probably meant."""
-    close = difflib.get_close_matches(str(key), known, n=1, cutoff=0.65)
+    meant = MEANT.get(str(key), "")
+    close = [meant] if meant in known else difflib.get_close_matches(str(key), known, n=1, cutoff=0.65)
     hint = f'did you mean "{close[0]}"?' if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
     place = f" in {dotted(path)}" if path else ""
     return (*path, str(key)), f"unknown key {show(str(key))}{place}", hint

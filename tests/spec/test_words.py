@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from gpuprov.spec.build import convert, show
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.explain.fields import named
+from gpuprov.spec.build import MEANT, convert, show
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect, dotted
 
@@ -45,6 +47,13 @@ def test_findings(value: object, messages: list[str]) -> None:
     typed, findings = convert(value, Outer)
     assert typed is None
     assert sorted(f"{message}; {hint}" for _, message, hint in findings) == sorted(messages)
+
+
+def test_names_that_other_tools_have_for_a_field_are_known() -> None:
+    """Somebody wrote nvidia_driver: {branch: 580, flavour: open}, and was shown thirteen allowed keys."""
+    _, findings = convert({"branch": "580", "flavour": "open"}, NvidiaDriver)
+    assert [hint for _, _, hint in findings] == ['did you mean "version"?', 'did you mean "kernel_modules"?']
+    assert all(named(name) for name in MEANT.values())
 
 
 def test_what_is_right_has_no_findings() -> None:
