@@ -35,8 +35,8 @@ def health(sources: tuple[str, ...], since: str | None, timeout: float, as_json:
     from gpuprov import console
     from gpuprov.capabilities.health import watched
     from gpuprov.report import health as report
+    from gpuprov.report import health_page, retry
     from gpuprov.report import results as reporting
-    from gpuprov.report import retry
     from gpuprov.report.files import check_writable, write_atomic
     from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
     from gpuprov.verify.verify import verify
@@ -57,13 +57,15 @@ def health(sources: tuple[str, ...], since: str | None, timeout: float, as_json:
     metrics = files.pop("prometheus")
     if metrics:
         write_atomic(metrics, report.as_metrics(results))
-    reporting.show(results, quiet=True, **files, took=took, about=page, title="gpuprov health")
+    reporting.show(results, quiet=True, junit=files["junit"], took=took)
     if as_json:
         console.result(report.as_json(results))
     else:
         width = min(shutil.get_terminal_size((100, 24)).columns, 120)
         told = report.as_text(results, colour=console.coloured(sys.stdout), width=width, verbose=reading["verbose"])
         console.result(told.rstrip(), in_colour=True)
+    if file := files["html"]:
+        write_atomic(file, health_page.render(results, page, verbose=reading["verbose"]))
     bad = ("fail", "error", "unreachable")
     retry.offer("health", list(dict.fromkeys(one.host for one in results if one.status in bad)), len(pairs))
     return health_code(results)

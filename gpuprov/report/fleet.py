@@ -94,6 +94,7 @@ def data(
     states: Mapping[str, State],
     boots: Mapping[str, NextBoot],
     known: Mapping[str, Known],
+    words: Mapping[State, str] = WORDS,
     *,
     verbose: bool = False,
 ) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def data(
             ]
         )
     return {
-        "states": [[one, LETTERS[one], WORDS[one]] for one in kinds],
+        "states": [[one, LETTERS[one], words[one]] for one in kinds],
         "statuses": statuses,
         "texts": list(texts.known),
         "checks": list(checks.known),

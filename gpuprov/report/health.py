@@ -22,7 +22,7 @@ COLOURS = {"yes": "32", "until": "33", "no": "31", "not proven": "36"}
 
 def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100, verbose: bool = False) -> str:
     """Hosts that are not fit first, the most severe action first; each with its causes and what was seen of them."""
-    found = sorted(fitness(results), key=_order)
+    found = sorted(fitness(results), key=order)
     lines: list[str] = []
     for one in found:
         lines += _host(one, colour=colour, width=width)
@@ -35,7 +35,8 @@ def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100
     return "\n".join([*lines, "", f"{len(found):,} host{'s' * (len(found) != 1)}: {told or 'nothing judged'}"]) + "\n"
 
 
-def _order(one: Fitness) -> tuple[int, str]:
+def order(one: Fitness) -> tuple[int, str]:
+    """By which hosts are sorted: those that are not fit come first."""
     return ("no", "until", "not proven", "yes").index(one.fit), one.host
 
 

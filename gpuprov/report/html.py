@@ -41,23 +41,26 @@ def render(
     known: Mapping[str, Known] | None = None,
     template: str = "report.html.j2",
     told: page.Headline | None = None,
+    words: Mapping[State, str] = WORDS,
+    boots: bool = True,
     **more: Any,
 ) -> str:
     """The page. Equal findings of many hosts stand once; each host has a square. The same results give the same text.
 
     verbose: also what asks nothing of a host. about: where the results are from. known: what is shown of a host beside them.
-    template: one that extends report.html.j2, with what else it shows in `more`, and `told` for its headline.
+    template: one that extends report.html.j2, with what else it shows in `more`, `told` for its headline, `words` for the states of
+    hosts, and `boots`: whether it tells of the next boot.
     """
-    rows, states, boots = _by_host(results)
+    rows, states, later = _by_host(results)
     numbers = summed(results)
     verdict_, skipped = numbers.verdict, numbers.counts["skip"]
     quiet = findings(results, ("skip", *EVERY[len(ORDER) :]) if verbose else ("skip",))
     return page.render(
         template,
         title=title,
-        headline=told or headline(verdict_, states, boots.values(), skipped),
+        headline=told or headline(verdict_, states, later.values(), skipped),
         about=about,
-        data=data(rows, states, boots, known or {}, verbose=verbose) | {"plan": _plan(about)},
+        data=data(rows, states, later, known or {}, words, verbose=verbose) | {"plan": _plan(about), "boots": boots},
         styles=("fleet.css", "acts.css"),
         scripts=("fleet.js",),
         verdict=verdict_,
@@ -68,7 +71,7 @@ def render(
         states=STATES,
         titles=TITLES,
         letters=LETTERS,
-        words=WORDS,
+        words=words,
         limit=more.pop("limit", limit),
         brief=brief,
         most=MOST,

@@ -177,7 +177,7 @@
     const boot = { right: "right: a reboot leaves it as it is", wrong: "NOT right", unknown: "not known" }[text(host[BOOT])];
     const about = make("dl");
     row(about, "group", text(host[GROUP]));
-    if (state !== "gone") row(about, "next boot", text(host[REASONS]) ? `${boot}: ${text(host[REASONS])}` : boot);
+    if (state !== "gone" && data.boots) row(about, "next boot", text(host[REASONS]) ? `${boot}: ${text(host[REASONS])}` : boot);
     const capabilities = new Map();
     for (const one of rows) capabilities.set(one.capability, [...(capabilities.get(one.capability) || []), one]);
     const folded = [...capabilities].map(([name, own]) => {

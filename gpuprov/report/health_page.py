@@ -1,0 +1,68 @@
+"""The page of `gpuprov health`: whether hosts are fit for work, what is to be done, and what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpuprov.inventory.names import folded as names
+from gpuprov.report import html
+from gpuprov.report.health import order
+from gpuprov.report.page import About, Headline, State
+from gpuprov.report.states import WORDS
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.fitness import Fitness, fitness
+
+HOSTS: Mapping[State, str] = {
+    **WORDS,
+    "fail": "not fit for work",
+    "unproven": "not proven to be fit",
+    "part": "not proven to be fit",
+    "right": "fit for work",
+}
+"""What a host's square says, by its state; one that fails without being unfit has no check that does."""
+
+
+def render(results: Sequence[Result], about: About | None = None, *, verbose: bool = False) -> str:
+    """The page, of results of health checks. The same results give the same text."""
+    found = sorted(fitness(results), key=order)
+    groups: dict[tuple[str, tuple[str, ...]], list[Fitness]] = {}
+    for one in found:
+        if one.fit != "yes":
+            groups.setdefault((one.sentence, tuple(cause.check for cause in one.causes)), []).append(one)
+    return html.render(
+        results,
+        "gpuprov health",
+        verbose=verbose,
+        about=about,
+        template="health.html.j2",
+        told=headline(found),
+        words=HOSTS,
+        boots=False,
+        unfit=[(sentence, names([one.host for one in alike]), alike) for (sentence, _), alike in groups.items()],
+    )
+
+
+def headline(found: Sequence[Fitness]) -> Headline:
+    """The answer as a sentence about hosts, then how many have each answer."""
+    many, fit = len(found), sum(one.fit == "yes" for one in found)
+    counted = {
+        "fit": fit,
+        "fit after an action": sum(one.fit == "until" for one in found),
+        "not fit": sum(one.fit == "no" for one in found),
+        "not proven": sum(one.fit == "not proven" for one in found),
+    }
+    kinds = [f"{number:,} {word}" for word, number in counted.items() if number]
+    more = f"{'; '.join(kinds)}." if len(kinds) > 1 else ""
+    if not many:
+        return Headline(state="unproven", sentence="No host was judged.")
+    bad = counted["fit after an action"] + counted["not fit"]
+    state: State = "fail" if bad else "right" if fit == many else "unproven"
+    if many == 1:
+        return Headline(state=state, sentence=f"{found[0].host} is {found[0].sentence}")
+    if fit == many:
+        return Headline(state=state, sentence=f"All {many:,} hosts are fit for work")
+    open_ = bad or counted["not proven"]
+    what = "not fit for work" if bad else "not proven to be fit for work"
+    return Headline(
+        state=state, sentence=f"{open_:,} of {many:,} hosts {'is' if open_ == 1 else 'are'} {what}", more=more
+    )

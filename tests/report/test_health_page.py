@@ -1,0 +1,60 @@
+"""The page of `gpuprov health`: its sentence, what is to be done, and no word of what it did not ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpuprov.report import health_page
+from gpuprov.verify.evaluate import Result, ResultStatus
+from gpuprov.verify.fitness import fitness
+
+
+def result(host: str, status: ResultStatus, check: str = "xid", **more: str) -> Result:
+    return Result(host=host, capability="health", check=f"health.{check}", status=status, **more)  # type: ignore[arg-type]
+
+
+GOOD = [result(f"gpu{number:03}", "pass") for number in range(1, 31)]
+RESET = [result(host, "fail", action="reset", hint="reset the GPU") for host in ("gpu031", "gpu032")]
+RETURN = [result("gpu033", "fail", "remapped_rows", action="return", hint="return the card")]
+OPEN = [result("gpu034", "skip", found="the journal begins late")]
+
+
+@pytest.mark.parametrize(
+    ("results", "state", "sentence", "more"),
+    [
+        (GOOD[:1], "right", "gpu001 is fit for work", ""),
+        (GOOD, "right", "All 30 hosts are fit for work", ""),
+        (RESET[:1], "fail", "gpu031 is not fit for work until its GPUs are reset", ""),
+        (OPEN, "unproven", "gpu034 is not proven to be fit for work: the journal begins late", ""),
+        ([*GOOD, *OPEN], "unproven", "1 of 31 hosts is not proven to be fit for work", "30 fit; 1 not proven."),
+        (
+            [*GOOD, *RESET, *RETURN, *OPEN],
+            "fail",
+            "3 of 34 hosts are not fit for work",
+            "30 fit; 2 fit after an action; 1 not fit; 1 not proven.",
+        ),
+        ([], "unproven", "No host was judged.", ""),
+    ],
+)
+def test_the_first_sentence(results: list[Result], state: str, sentence: str, more: str) -> None:
+    told = health_page.headline(fitness(results))
+    assert (told.state, told.sentence, told.more) == (state, sentence, more)
+
+
+def test_what_is_to_be_done_comes_first_the_most_severe_before_the_others() -> None:
+    page = health_page.render([*GOOD, *RESET, *OPEN, *RETURN])
+    done = [
+        page.index(words)
+        for words in ("drain it, and return the card", "until its GPUs are reset", "journal begins late", "Causes")
+    ]
+    assert done == sorted(done)
+    assert 'data-copy="--limit gpu031,gpu032"' in page or 'data-copy="--limit &#39;gpu[031:032]&#39;"' in page
+
+
+def test_it_says_nothing_of_specs_and_boots_and_escapes_what_hosts_say() -> None:
+    page = health_page.render([*GOOD, result("gpu9<b>", "fail", found="<script>alert(1)</script>", action="drain")])
+    assert "<script>alert" not in page
+    assert "gpu9<b>" not in page
+    for words in ("as wanted", "After the next boot"):
+        assert words not in page.split("<script", 1)[0], words
+    assert '"boots":false' in page.replace(" ", "")
