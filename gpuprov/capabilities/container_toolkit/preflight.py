@@ -23,7 +23,8 @@ SUBORDINATE = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535"
     *(*PROBES, REPOSITORIES),
     fields=("version",),
     moment="preflight",
-    evidence=packages.INDEX.evidence,
+    evidence="apt-cache policy nvidia-container-toolkit; dnf -C repoquery --showduplicates nvidia-container-toolkit; "
+    "zypper search --details nvidia-container-toolkit",
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """One version exists for which the host's repositories have all four packages."""
