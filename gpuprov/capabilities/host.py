@@ -110,7 +110,10 @@ def _nvswitch_fabric(ctx: Ctx, *, needed: bool) -> Outcome:
     if not needed:
         return not_asked(f"NVSwitches of generation {found}, and the spec has nothing that needs them")
     if kind := ctx.facts.get(system.CONTAINER):
-        return skip(f"{kind} container: the NVSwitches are the machine's, and so is their Fabric Manager")
+        return skip(
+            f"{kind} container: the NVSwitches are the machine's, and so is their Fabric Manager",
+            "fabric_manager: {} in the spec, unless another runs the Fabric Manager",
+        )
     told = f"NVSwitches of generation {found}, and {nvswitches.UNIT} is {unit.active if unit.file else unit.load}"
     return fail("a Fabric Manager", told, "fabric_manager: {} in the spec; without it CUDA ends with error 802")
 
