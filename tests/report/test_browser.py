@@ -141,7 +141,14 @@ def test_long_names_are_told_apart_on_their_squares(browser: Browser, tmp_path: 
     file.write_text(html.render([one(name, "nvidia_driver.loaded") for name in names]), encoding="utf-8")
     browser.open(file)
     shown = browser.ask("[...document.querySelectorAll('#grid .square span')].map((e) => e.textContent)")
-    assert shown == [f"\u2026ng-host-name-{number:02}" for number in range(1, 4)]
+    assert shown == [f"a-very-long-host-name-{number:02}" for number in range(1, 4)]
+    for width in (390, 1400):
+        browser.open(file, width=width)
+        cut = browser.ask(
+            "[...document.querySelectorAll('#grid .square span')].map((e) => { const outer = e.getBoundingClientRect();"
+            " const name = e.firstChild.getBoundingClientRect(); return [outer.left - name.left, name.right - outer.right]; })"
+        )
+        assert all(left > 20 and right < 1 for left, right in cut), "what is cut off is the beginning"
     assert browser.ask("[...document.querySelectorAll('#grid .square')].map((e) => e.title.split(':')[0])") == names
     assert not browser.said
 
