@@ -68,17 +68,16 @@ def vault(command: C) -> C:
     )(command)
 
 
+def extra_vars(about: str) -> Callable[[C], C]:
+    """-e/--extra-vars, as Ansible has it."""
+    return shared("-e", "--extra-vars", multiple=True, metavar="VARIABLES", help=about)
+
+
 def reading(command: C) -> C:
     """How an inventory is read: vault and cache options, and the common ones."""
     decorators = (
         vault,
-        shared(
-            "-e",
-            "--extra-vars",
-            multiple=True,
-            metavar="VARIABLES",
-            help="Override variables: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's.",
-        ),
+        extra_vars("Override variables: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's."),
         shared("--no-cache", is_flag=True, help="Ignore the cache of resolved inventories."),
         common,
     )
@@ -195,7 +194,7 @@ def reaching(command: C) -> C:
         shared(
             "-f", "--forks", type=click.IntRange(min=1), help="How many hosts to connect to at the same time, at most."
         ),
-        shared("-u", "--user", metavar="NAME", help="Log in as this user where the inventory names none."),
+        user,
         shared(
             "-K",
             "--ask-become-pass",
@@ -206,6 +205,27 @@ def reaching(command: C) -> C:
     for decorator in reversed(decorators):
         command = decorator(command)
     return command
+
+
+def refused(*words: str, why: str, is_flag: bool = False) -> Callable[[C], C]:
+    """An option that commands of this kind have, and this one cannot: it says why, and what to do instead."""
+
+    def refuse(_context: click.Context, _option: click.Parameter, value: Any) -> None:
+        if value:
+            raise click.UsageError(f"{words[-1]}: {why}")
+
+    return click.option(*words, hidden=True, expose_value=False, is_flag=is_flag, callback=refuse)
+
+
+def forks(command: C) -> C:
+    """--forks, where each job is a process of its own."""
+    about = "How many hosts one process connects to at the same time, at most."
+    return shared("-f", "--forks", type=click.IntRange(min=1), help=about)(command)
+
+
+def user(command: C) -> C:
+    """--user"""
+    return shared("-u", "--user", metavar="NAME", help="Log in as this user where the inventory names none.")(command)
 
 
 def reaches_nobody(why: str, options: dict[str, Any]) -> None:
