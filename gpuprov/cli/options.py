@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpuprov.cli import complete
+from gpuprov.cli.habits import extra_vars, shared, user
 from gpuprov.cli.login import logged_in, refuse_unusable
 from gpuprov.cli.seconds import WEEK, Seconds
-from gpuprov.cli.sections import Shared
 from gpuprov.limits import ACT_LIMIT, HOST_LIMIT
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from gpuprov.spec.model import RawHost
 
 C = TypeVar("C", bound=Callable[..., Any])
-shared = functools.partial(click.option, cls=Shared)
 
 
 def inventories(name: str, about: str, *words: str) -> Callable[[C], C]:
@@ -66,11 +64,6 @@ def vault(command: C) -> C:
         type=click.Path(),
         help="File with a vault password; may be repeated.",
     )(command)
-
-
-def extra_vars(about: str) -> Callable[[C], C]:
-    """-e/--extra-vars, as Ansible has it."""
-    return shared("-e", "--extra-vars", multiple=True, metavar="VARIABLES", help=about)
 
 
 def reading(command: C) -> C:
@@ -205,27 +198,6 @@ def reaching(command: C) -> C:
     for decorator in reversed(decorators):
         command = decorator(command)
     return command
-
-
-def refused(*words: str, why: str, is_flag: bool = False) -> Callable[[C], C]:
-    """An option that commands of this kind have, and this one cannot: it says why, and what to do instead."""
-
-    def refuse(_context: click.Context, _option: click.Parameter, value: Any) -> None:
-        if value:
-            raise click.UsageError(f"{words[-1]}: {why}")
-
-    return click.option(*words, hidden=True, expose_value=False, is_flag=is_flag, callback=refuse)
-
-
-def forks(command: C) -> C:
-    """--forks, where each job is a process of its own."""
-    about = "How many hosts one process connects to at the same time, at most."
-    return shared("-f", "--forks", type=click.IntRange(min=1), help=about)(command)
-
-
-def user(command: C) -> C:
-    """--user"""
-    return shared("-u", "--user", metavar="NAME", help="Log in as this user where the inventory names none.")(command)
 
 
 def reaches_nobody(why: str, options: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuprov.cli import complete, options
+from gpuprov.cli import complete, habits, options
 from gpuprov.cli.sections import Command
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
 @options.inventories("secrets", "Take the secrets that the job names from this inventory; repeatable.", "--secrets")
 @click.option("--without-secrets", is_flag=True, help="Work without the secrets: keys or an agent are enough.")
 @options.vault
-@options.extra_vars("Override how hosts are reached: NAME=VALUE, YAML, JSON or @FILE.")
+@habits.extra_vars("Override how hosts are reached: NAME=VALUE, YAML, JSON or @FILE.")
 @options.reaching
-@options.refused("-i", "--inventory", why="the hosts are those of JOB; --secrets takes secrets from an inventory")
+@habits.refused("-i", "--inventory", why="the hosts are those of JOB; --secrets takes secrets from an inventory")
 @options.common
 def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str, ...], **given: Any) -> int:
     """Do one job of gpuprov slice, and write each host's result as soon as it is known. Asks no questions.

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gpuprov.cli import engine, options
+from gpuprov.cli import engine, habits, options
 from gpuprov.cli.sections import Command
 
 INSTEAD = "say ansible_become_password in an inventory (--secrets) or a file (-e @FILE), encrypted with ansible-vault"
@@ -31,13 +31,13 @@ def _from_anywhere(variables: str) -> str:
     type=click.Path(),
     help="File with a vault password; may be repeated.",
 )
-@options.extra_vars("Override how hosts are reached: NAME=VALUE, YAML, JSON or @FILE.")
-@options.forks
-@options.user
-@options.refused(
+@habits.extra_vars("Override how hosts are reached: NAME=VALUE, YAML, JSON or @FILE.")
+@habits.forks
+@habits.user
+@habits.refused(
     "-i", "--inventory", why="a worker has its hosts from the jobs of roll-outs; --secrets takes an inventory"
 )
-@options.refused("-K", "--ask-become-pass", why=f"a worker's processes ask nobody; {INSTEAD}", is_flag=True)
+@habits.refused("-K", "--ask-become-pass", why=f"a worker's processes ask nobody; {INSTEAD}", is_flag=True)
 @options.common
 def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **given: Any) -> int:
     """Work on the jobs of one site until SIGTERM or Ctrl-C. Connects to its hosts over ssh, and out to Temporal; nothing connects in.
