@@ -105,7 +105,9 @@ def main(words: list[str]) -> int:
     of_plan = words[2:] == ["plan"]
     rows: list[Any] = plans(count) if of_plan else list(results(count))
     about = About(
-        at="2026-01-31 12:00 UTC", inventory="inventory.yaml", command="gpuprov verify inventory.yaml --html page.html"
+        at="2026-01-31 12:00 UTC",
+        inventory="inventory.yaml",
+        command=f"gpuprov {'plan' if of_plan else 'verify'} inventory.yaml --html page.html",
     )
     started = time.process_time()
     page = (

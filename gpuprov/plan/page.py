@@ -18,6 +18,8 @@ from gpuprov.report.fold import brief
 
 OPEN = 3
 """So many different plans are shown unfolded."""
+SHOWN = 80
+"""Characters of the names of hosts with one plan."""
 SHOWN_APART = ("package", "client", "setting")
 TAGS: dict[str, tuple[page.State, str]] = {
     "blocked": ("fail", "!"),
@@ -191,7 +193,7 @@ def _card(number: int, group: Group) -> Card:
     return Card(
         number=number,
         group=group,
-        shown=brief(group.hosts),
+        shown=brief(group.hosts, SHOWN),
         limit=limit(where),
         reboot=_reboot(plan),
         state=state,
