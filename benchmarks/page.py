@@ -1,6 +1,7 @@
 """The page of a large fleet: how long it takes to write, and how large it is. Each host has all checks; one in forty is not as wanted.
 
-`python -m benchmarks.page 10000 page.html`; how long it takes to open is asked of a browser (tests/report/test_browser.py).
+`python -m benchmarks.page 10000 page.html`, or `... page.html plan` for the page of a plan; how long it takes to open is asked of a
+browser (benchmarks/page_open.py).
 """
 
 from __future__ import annotations
@@ -9,8 +10,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from gpuprov.capabilities.base import Check
+import msgspec
+
+from gpuprov.capabilities.base import Change, Check
+from gpuprov.plan import HostPlan
+from gpuprov.plan import page as plan_page
 from gpuprov.report import html
 from gpuprov.report.fleet import Known
 from gpuprov.report.page import About
@@ -61,18 +67,58 @@ def known(count: int) -> dict[str, Known]:
     return {f"gpu{n:05}": Known(groups=("all", "training", f"rack{n // RACK:03}")) for n in range(1, count + 1)}
 
 
+def plans(count: int) -> list[HostPlan]:
+    """Most hosts have one upgrade, from four versions; one in forty has nothing to do, others are blocked, or cannot be reached."""
+    return [_plan(f"gpu{number:05}", number) for number in range(1, count + 1)]
+
+
+def _plan(host: str, number: int) -> HostPlan:
+    if number % 97 == 0:
+        return HostPlan(host=host, unreachable="no route to host")
+    before = f"570.{number % 4 * 10 + 111}.01"
+    idle = HostPlan(
+        host=host,
+        versions={"nvidia_driver": DRIVER},
+        installed={"nvidia_driver": before},
+        last_apply=f"2026-01-{number % 28 + 1:02} by gpuprov 0.1.0, run {number:08x}",
+    )
+    if number % 40 == 0:
+        return idle
+    packages = [
+        f"nvidia-{name}" for name in ("driver-cuda", "kernel-open-dkms", "persistenced", "settings", "modprobe")
+    ]
+    changes = tuple(Change(kind="package", name=one, before=f"{before}-1", after=f"{DRIVER}-1") for one in packages)
+    client = Change(kind="client", name="kubelet.service", after="stopped, and started again")
+    busy = Result(
+        host=host, capability="nvidia_driver", check="nvidia_driver.clients", status="fail", moment="preflight",
+        found=f"python3 (pid {number}) of alice is on GPU {number % 8}", hint="wait for the job, or apply --drain",
+    )  # fmt: skip
+    return msgspec.structs.replace(
+        idle, run={"nvidia_driver": "fails: nvidia_driver.packages"}, changes=(*changes, client), reboot=True,
+        reboot_reasons=(f"the loaded module is {before}",), permission="if-needed", differs=True,
+        blocked=(busy,) if number % 61 == 0 else (),
+    )  # fmt: skip
+
+
 def main(words: list[str]) -> int:
     count, out = int(words[0]), Path(words[1])
-    rows = list(results(count))
+    of_plan = words[2:] == ["plan"]
+    rows: list[Any] = plans(count) if of_plan else list(results(count))
     about = About(
-        at="2026-01-31 12:00 UTC", inventory="inventory.yaml", command="gpuprov verify inventory.yaml --html page.html"
+        at="2026-01-31 12:00 UTC",
+        inventory="inventory.yaml",
+        command=f"gpuprov {'plan' if of_plan else 'verify'} inventory.yaml --html page.html",
     )
     started = time.process_time()
-    page = html.render(rows, about=about, known=known(count))
+    page = (
+        plan_page.render(rows, about, "gpuprov apply")
+        if of_plan
+        else html.render(rows, about=about, known=known(count))
+    )
     took = time.process_time() - started
     out.write_text(page, encoding="utf-8")
     sys.stdout.write(
-        f"{count} hosts, {len(rows)} results: {len(page.encode()) / 1e6:.1f} MB, written in {took:.1f} s\n"
+        f"{count} hosts, {len(rows)} {'plans' if of_plan else 'results'}: {len(page.encode()) / 1e6:.1f} MB, written in {took:.1f} s\n"
     )
     return 0
 

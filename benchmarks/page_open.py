@@ -32,7 +32,7 @@ def opened(program: str, page: Path) -> dict[str, float]:
         browser.open(page, width=1920, height=1080)
         wall = float(browser.ask(READY)) / 1000
         found = {one["name"]: one["value"] for one in browser.call("Performance.getMetrics")["metrics"]}
-        shown = browser.ask("document.querySelectorAll('#grid .square, #hosts .host').length")
+        shown = browser.ask("document.querySelectorAll('#grid .square, #hosts .host, #list .some').length")
     assert shown, "no host is shown"
     return {**{name: found[part] for part, name in PARTS.items()}, "wall": wall}
 

@@ -287,16 +287,6 @@ def test_a_time_that_does_not_end_is_refused(value: str) -> None:
         assert "--timeout" in done.output
 
 
-REACHING = ("plan", "apply", "verify", "export", "accept", "topology", "capture")
-
-
-@pytest.mark.parametrize("verb", REACHING)
-def test_every_verb_that_reaches_hosts_has_ansibles_habits(verb: str) -> None:
-    named = {name for parameter in cli.commands[verb].params for name in parameter.opts}
-    habits = {"-i", "-e", "-f", "-u", "-K", "--inventory", "--extra-vars", "--forks", "--user", "--ask-become-pass"}
-    assert habits <= named
-
-
 FAKE = """#!/bin/bash
 printf "%s\\n" "$*" >>PLACE/asked
 mkdir -p PLACE/open; : >PLACE/open/$$; trap 'rm -f PLACE/open/$$' EXIT

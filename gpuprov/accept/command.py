@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 
 import msgspec
 
@@ -64,6 +65,7 @@ def accept(
     if not options.yes and hosts and not _confirmed(hosts, options, outcome.findings):
         raise GpuprovError("not confirmed: nothing was run", "answer y, or give --yes")
     at_a_time = options.forks or AT_A_TIME
+    began = monotonic()
     lock = Lock(runner or remote({raw.name: raw for raw, _ in asked}, at_a_time), outcome.run, at_a_time)
     with ended_politely():
         try:
@@ -73,6 +75,7 @@ def accept(
             say("interrupted: ending what runs on the hosts")
         finally:
             outcome.notes += _untold(lock.release())
+            outcome.seconds = monotonic() - began
     return outcome
 
 

@@ -9,10 +9,9 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.accept.model import Finding, Outcome, Status
+from gpuprov.accept.model import ORDER, Finding, Outcome, Status
 from gpuprov.capabilities.acceptance.judge import kind
 
-ORDER: tuple[Status, ...] = ("unreachable", "fail", "error", "skip", "pass")
 Level = Literal["met", "slow", "missed", "far", "none", "skipped"]
 """met: as wanted. slow: not missed, but much worse than the others. missed, far: under the threshold, and much so. none: no figure."""
 MARKS: Mapping[Level, str] = {"met": "", "slow": "~", "missed": "!", "far": "!!", "none": "", "skipped": ""}

@@ -21,6 +21,8 @@ GROUP = 8
 
 Pairing = Literal["auto", "all", "ring"]
 Status = Literal["pass", "fail", "skip", "error", "unreachable"]
+ORDER: tuple[Status, ...] = ("unreachable", "fail", "error", "skip", "pass")
+"""The worst first."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,16 +100,22 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What an acceptance found, in the order in which it was found; `notes` are for the reader."""
+    """What an acceptance found, in the order in which it was found; `notes` are for the reader. `seconds`: what it took."""
 
     run: str
     hosts: tuple[str, ...]
     findings: list[Finding] = []
     notes: list[str] = []
     interrupted: bool = False
+    seconds: float = 0.0
 
     @property
-    def exit_code(self) -> int:
+    def counted(self) -> dict[Status, int]:
+        """How many findings there are of each status, the worst first."""
+        return {status: sum(one.status == status for one in self.findings) for status in ORDER}
+
+    @property
+    def exit_code(self) -> Literal[0, 1, 4, 130]:
         """130 interrupted, 4 a host could not be reached, 1 a figure is missed or missing, or there is none at all; else 0."""
         if self.interrupted:
             return 130

@@ -7,8 +7,8 @@ from statistics import median
 
 import msgspec
 
-from gpuprov.accept.maps import MUCH, ORDER, Cell, Level, Map, figure, maps
-from gpuprov.accept.model import Finding, Outcome, Status
+from gpuprov.accept.maps import MUCH, Cell, Level, Map, figure, maps
+from gpuprov.accept.model import ORDER, Finding, Outcome, Status
 from gpuprov.inventory.names import folded as names
 from gpuprov.probe.acceptance import Measurement
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from gpuprov.accept.maps import ORDER, SAMPLES, Cell, Level, Map, figure, maps, words
-from gpuprov.accept.model import Finding, Outcome, Status
+from gpuprov.accept.maps import SAMPLES, Cell, Level, Map, figure, maps, words
+from gpuprov.accept.model import ORDER, Finding, Outcome, Status
 from gpuprov.accept.outliers import Outlier, outliers
 from gpuprov.accept.picture import is_sparse
 from gpuprov.inventory.names import folded as names
@@ -110,7 +110,7 @@ def page(outcome: Outcome, about: About | None = None) -> str:
 
 def headline(outcome: Outcome, found: Sequence[Outlier]) -> Headline:
     """Whether the fleet performs, as a sentence; what was measured, and what was not."""
-    counted = {status: sum(one.status == status for one in outcome.findings) for status in ORDER}
+    counted = outcome.counted
     told: dict[Status, str] = {"pass": "as wanted", "fail": "missed", "error": "without a figure", "skip": "not tested"}
     parts = [f"{counted[status]:,} {word}" for status, word in told.items() if counted[status]]
     more = f"Of {sum(counted[status] for status in told):,} results: {', '.join(parts)}." if parts else ""

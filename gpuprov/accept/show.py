@@ -6,12 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
-
-import msgspec
 
 from gpuprov import console
-from gpuprov.accept.maps import ORDER, figure, maps
+from gpuprov.accept.document import as_json, verdict
+from gpuprov.accept.maps import figure, maps
 from gpuprov.accept.model import Finding, Options, Outcome, Status
 from gpuprov.accept.outliers import Outlier, outliers
 from gpuprov.accept.page import page
@@ -54,28 +52,6 @@ def report(outcome: Outcome, options: Options, about: About | None = None) -> No
         console.warning(note)
     if refused:
         raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)
-
-
-def as_json(outcome: Outcome) -> str:
-    """What stands out, and every finding, with its measurement where there is one."""
-    rows = [_row(one) for one in outcome.findings]
-    told: dict[str, Any] = {
-        "run": outcome.run,
-        "hosts": list(outcome.hosts),
-        "interrupted": outcome.interrupted,
-        "notes": outcome.notes,
-    }
-    told["outliers"] = [msgspec.to_builtins(one) for one in outliers(outcome)]
-    return msgspec.json.format(msgspec.json.encode({**told, "results": rows}), indent=2).decode()
-
-
-def _row(one: Finding) -> dict[str, Any]:
-    keys = ("host", "check", "status", "found", "wanted", "hint", "evidence")
-    row: dict[str, Any] = {key: getattr(one, key) for key in keys}
-    row["threshold"] = one.verdict.threshold if one.verdict else 0.0
-    row["published"] = one.verdict.origin if one.verdict else ""
-    row["measurement"] = msgspec.to_builtins(one.measurement) if one.measurement else None
-    return row
 
 
 def results(outcome: Outcome) -> list[Result]:
@@ -180,7 +156,6 @@ def _tests(outcome: Outcome) -> list[str]:
 
 
 def _verdict(outcome: Outcome) -> str:
-    counted = {status: sum(one.status == status for one in outcome.findings) for status in ORDER}
     words = {
         "unreachable": "unreachable",
         "fail": "missed",
@@ -188,11 +163,8 @@ def _verdict(outcome: Outcome) -> str:
         "skip": "skipped",
         "pass": "passed",
     }
-    parts = [_paint(f"{count} {words[status]}", status) for status, count in counted.items() if count]
-    wrong = any(counted[status] for status in ("unreachable", "fail", "error"))
-    measured = "accepted" if counted["pass"] else "nothing was measured"
-    verdict = "interrupted" if outcome.interrupted else "NOT accepted" if wrong else measured
-    return f"{verdict}: {len(outcome.hosts)} host{'s' * (len(outcome.hosts) != 1)}, {', '.join(parts) or 'no test'}"
+    parts = [_paint(f"{count} {words[status]}", status) for status, count in outcome.counted.items() if count]
+    return f"{verdict(outcome)}: {len(outcome.hosts)} host{'s' * (len(outcome.hosts) != 1)}, {', '.join(parts) or 'no test'}"
 
 
 def _paint(text: str, status: Status) -> str:

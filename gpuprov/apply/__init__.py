@@ -1,9 +1,10 @@
 """Make the hosts what their specs say, then verify. Ansible is entered only where there is something to do."""
 
 from gpuprov.apply.command import run, run_rollback
+from gpuprov.apply.document import as_json
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
 from gpuprov.apply.on_failure import apply
-from gpuprov.apply.text import as_json, as_text
+from gpuprov.apply.text import as_text
 from gpuprov.plan.show import Show, Terminal
 
 __all__ = [

@@ -8,11 +8,12 @@ from functools import partial
 from pathlib import Path
 
 from gpuprov import console
+from gpuprov.apply.document import as_json
 from gpuprov.apply.model import Act, ApplyRun, Options
 from gpuprov.apply.on_failure import apply
 from gpuprov.apply.rollback import rollback
 from gpuprov.apply.rollout import Agreed
-from gpuprov.apply.text import as_json, as_text
+from gpuprov.apply.text import as_text
 from gpuprov.plan import HostPlan
 from gpuprov.plan import as_text as plan_text
 from gpuprov.plan.read import Pair

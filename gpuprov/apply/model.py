@@ -141,7 +141,7 @@ class ApplyRun(msgspec.Struct, kw_only=True):
         return [host.host for host in self.hosts if host.state == "locked"]
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> Literal[0, 1, 3, 4, 5, 130]:
         """130 interrupted; 3 apply did not succeed on a host; 4 one was not reached; 5 another run works on one, which is all that
         keeps others from being started; 1 verify is not green, or proved nothing; 0."""
         states = {host.state for host in self.hosts}
@@ -155,7 +155,7 @@ class ApplyRun(msgspec.Struct, kw_only=True):
             return 5
         if any(host.wrong for host in self.hosts):
             return 1
-        return int(
-            self.act != "prepare"
-            and any(host.unproven and verdict(host.verified) == "not proven" for host in self.hosts)
+        proved = self.act == "prepare" or not any(
+            host.unproven and verdict(host.verified) == "not proven" for host in self.hosts
         )
+        return 0 if proved else 1

@@ -1,10 +1,10 @@
-"""A run as text and as JSON. Pure functions."""
+"""A run as text. Pure functions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,16 +16,6 @@ from gpuprov.shown import cleaned, hanging
 
 GREEN, RED, YELLOW, BOLD = "32", "31", "33", "1"
 WORDS = ("changed", "unchanged", "failed", "blocked", "locked", "unreachable", "not-started", "prepared")
-
-
-def as_json(run: ApplyRun) -> str:
-    """`{"run", "hosts": [...], "exit_code", "locked": [names], "log", ...}`."""
-    plain: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(run, log=None))
-    for host, outcome in zip(plain["hosts"], run.hosts, strict=True):
-        host["reboot_required"] = outcome.reboot
-        host["results"] = [row for row in host["results"] if row["status"] != "n/a"]
-    plain |= {"log": str(run.log or ""), "exit_code": run.exit_code, "locked": run.locked}
-    return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
 
 
 class Line(NamedTuple):

@@ -81,9 +81,9 @@ def fail(
     )
 
 
-def skip(reason: str) -> Outcome:
+def skip(reason: str, hint: str = "") -> Outcome:
     """The question cannot be asked on this host; the reason is printed, and what it would prove is not proven."""
-    return Outcome(status="skip", found=reason)
+    return Outcome(status="skip", found=reason, hint=hint)
 
 
 def not_asked(why: str = "not in the spec") -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -61,6 +62,7 @@ def plan(
     fleet = options.load(sources, reading)
     chosen = options.only(only)
     options.ask_something(fleet, options.only(only))
+    began = monotonic()
     plans = planning.plan(
         fleet.pairs,
         ansible=not quick,
@@ -71,7 +73,7 @@ def plan(
         on_read=readings.update,
     )
     if as_json:
-        console.result(planning.as_json(plans))
+        console.result(planning.as_json(plans, monotonic() - began))
     else:
         colour = console.coloured(sys.stdout)
         told = planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.room(sys.stdout))

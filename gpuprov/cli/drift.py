@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any
 
 import click
@@ -48,15 +49,17 @@ def drift(
              gpuprov drift inventory.yaml --since 2026-11-16 --json
     """
     from gpuprov import console
+    from gpuprov.drift import document, text
     from gpuprov.drift import drift as judged
-    from gpuprov.drift import text
     from gpuprov.drift.drift import exit_code
 
     fleet = options.load(sources, reading)
     chosen = options.only(only)
     options.ask_something(fleet, chosen)
+    began = monotonic()
     with console.Progress([raw.name for raw, _ in fleet.pairs], "reading", quiet=True) as progress:
         pace = options.pace(reading)
         hosts = judged(fleet.pairs, only=chosen, since=since, pace=pace, timeout=timeout, on_done=progress.done)
-    console.result(text.as_json(hosts) if as_json else text.as_text(hosts, width=console.width()))
+    told = document.as_json(hosts, monotonic() - began) if as_json else text.as_text(hosts, width=console.width())
+    console.result(told)
     return exit_code(hosts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpuprov.cli import complete
+from gpuprov.cli.habits import extra_vars, shared, user
 from gpuprov.cli.login import logged_in, refuse_unusable
 from gpuprov.cli.seconds import WEEK, Seconds
-from gpuprov.cli.sections import Shared
 from gpuprov.limits import ACT_LIMIT, HOST_LIMIT
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from gpuprov.spec.model import RawHost
 
 C = TypeVar("C", bound=Callable[..., Any])
-shared = functools.partial(click.option, cls=Shared)
 
 
 def inventories(name: str, about: str, *words: str) -> Callable[[C], C]:
@@ -72,13 +70,7 @@ def reading(command: C) -> C:
     """How an inventory is read: vault and cache options, and the common ones."""
     decorators = (
         vault,
-        shared(
-            "-e",
-            "--extra-vars",
-            multiple=True,
-            metavar="VARIABLES",
-            help="Override variables: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's.",
-        ),
+        extra_vars("Override variables: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's."),
         shared("--no-cache", is_flag=True, help="Ignore the cache of resolved inventories."),
         common,
     )
@@ -195,7 +187,7 @@ def reaching(command: C) -> C:
         shared(
             "-f", "--forks", type=click.IntRange(min=1), help="How many hosts to connect to at the same time, at most."
         ),
-        shared("-u", "--user", metavar="NAME", help="Log in as this user where the inventory names none."),
+        user,
         shared(
             "-K",
             "--ask-become-pass",

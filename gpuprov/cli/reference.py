@@ -63,6 +63,28 @@ FILES = ("fleet", "job", "result", "beat", "fold")
 """Files that have a schema of their own: options of `gpuprov schema`."""
 
 
+DOCUMENTS = {
+    "verify": "gpuprov.report.as_json",
+    "plan": "gpuprov.plan.document",
+    "apply": "gpuprov.apply.document",
+    "rollback": "gpuprov.apply.document",
+    "rehearse": "gpuprov.rehearse.document",
+    "health": "gpuprov.report.health",
+    "drift": "gpuprov.drift.document",
+    "accept": "gpuprov.accept.document",
+    "topology": "gpuprov.topology.document",
+    "rollout-status": "gpuprov.rollout.status",
+}
+"""Commands whose --json is one document with a schema, and the module that makes both."""
+
+
+def document_schema(command: str) -> str:
+    """The JSON Schema of what a command prints with --json."""
+    from importlib import import_module
+
+    return str(import_module(DOCUMENTS[command]).schema_text())
+
+
 def _files(command: Any) -> Any:
     about = {
         "fleet": "Of what gpuprov freeze writes.",
@@ -81,17 +103,28 @@ def _files(command: Any) -> Any:
 @click.option("--rollout", "kind", flag_value="rollout", help="Schema of a roll-out's policy.")
 @click.option("--bundle", "kind", flag_value="bundle", help="Of the manifest of gpuprov bundle --pull.")
 @_files
-def schema(kind: str | None) -> int:
-    """Print a JSON Schema: of the `gpuprov` variable, a whole inventory, a roll-out's policy, or a file that gpuprov writes.
+@click.option("--plan", "kind", flag_value="plan", help="Of a saved plan.")
+@click.option("--of", "command", type=click.Choice([*DOCUMENTS]), help="Of what this command prints with --json.")
+def schema(kind: str | None, command: str | None) -> int:
+    """Print a JSON Schema: of the `gpuprov` variable, a whole inventory, a roll-out's policy, or what gpuprov writes or prints.
 
     \b
     Example: gpuprov schema > gpuprov.schema.json
              gpuprov schema --inventory > inventory.schema.json
+             gpuprov schema --of verify > verify.schema.json
     """
     from gpuprov import console
     from gpuprov.report import specs
 
-    if kind in FILES:
+    if kind and command:
+        raise click.UsageError(f"--{kind} and --of: one of them")
+    if command:
+        console.result(document_schema(command))
+    elif kind == "plan":
+        from gpuprov.plan import saved
+
+        console.result(saved.schema_text())
+    elif kind in FILES:
         from gpuprov.slices import stored
 
         console.result(stored.schema_text(str(kind)))

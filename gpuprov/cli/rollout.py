@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpuprov.cli import complete, engine, options
+from gpuprov.cli import complete, engine, habits, options
 from gpuprov.cli.sections import Group
 
 if TYPE_CHECKING:
@@ -43,13 +43,15 @@ def why(command: C) -> C:
 @options.inventory
 @click.option("--policy", required=True, type=FILE, shell_complete=complete.files, help="The policy, a YAML file.")
 @click.option("--id", "name", default="", metavar="ID", help="Its name (the date and some letters).")
-@click.option(
-    "-f",
-    "--forks",
-    type=click.IntRange(min=1),
-    help="How many hosts one process connects to at the same time, at most.",
+@habits.forks
+@habits.user
+@habits.refused(
+    "-K",
+    "--ask-become-pass",
+    why="the processes of a roll-out ask nobody, and outlive this one; say ansible_become_password in the inventory, encrypted with "
+    "ansible-vault, and give --vault-password-file",
+    is_flag=True,
 )
-@click.option("-u", "--user", metavar="NAME", help="Log in as this user where the inventory names none.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
 @engine.engine

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuprov.cli import complete, options
+from gpuprov.cli import complete, habits, options
 from gpuprov.cli.sections import Command
 
 if TYPE_CHECKING:
@@ -110,7 +110,9 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
 @options.inventories("secrets", "Take the secrets that the job names from this inventory; repeatable.", "--secrets")
 @click.option("--without-secrets", is_flag=True, help="Work without the secrets: keys or an agent are enough.")
 @options.vault
+@habits.extra_vars("Override how hosts are reached: NAME=VALUE, YAML, JSON or @FILE.")
 @options.reaching
+@habits.refused("-i", "--inventory", why="the hosts are those of JOB; --secrets takes secrets from an inventory")
 @options.common
 def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str, ...], **given: Any) -> int:
     """Do one job of gpuprov slice, and write each host's result as soon as it is known. Asks no questions.
@@ -184,15 +186,15 @@ def _pairs(job: Job, sources: tuple[str, ...], given: dict[str, Any]) -> Sequenc
     """The hosts of the job with their specs, with secrets and the login of this machine."""
     from gpuprov import fleet, inventory
     from gpuprov.cli.login import logged_in
-    from gpuprov.slices import frozen, secrets
+    from gpuprov.slices import extra, frozen, secrets
     from gpuprov.slices.work import check_files
 
     check_files(job)
     hosts = frozen.raw_hosts(job.hosts, job.specs)
+    vault = {name: given[name] for name in ("vault_password_files", "ask_vault_pass")}
     if sources:
-        vault = {name: given[name] for name in ("vault_password_files", "ask_vault_pass")}
         hosts = secrets.given(hosts, job.hosts, {one.name: one for one in inventory.load(sources, **vault).hosts})
-    hosts = list(logged_in(hosts, given))
+    hosts = list(logged_in(extra.over(hosts, given["extra_vars"], **vault), given))
     if not given["without_secrets"]:
         secrets.refuse_missing(hosts, job.hosts)
     return fleet.judge(hosts, whole=False).pairs

@@ -8,8 +8,15 @@ from typing import Any
 
 import click
 
-from gpuprov.cli import engine, options
+from gpuprov.cli import engine, habits, options
 from gpuprov.cli.sections import Command
+
+INSTEAD = "say ansible_become_password in an inventory (--secrets) or a file (-e @FILE), encrypted with ansible-vault"
+
+
+def _from_anywhere(variables: str) -> str:
+    """-e @FILE, as a process in another folder finds it."""
+    return f"@{Path(variables[1:]).absolute()}" if variables.startswith("@") else variables
 
 
 @click.command(cls=Command, short_help="Work on one site's jobs of roll-outs on Temporal.")
@@ -24,13 +31,13 @@ from gpuprov.cli.sections import Command
     type=click.Path(),
     help="File with a vault password; may be repeated.",
 )
-@click.option(
-    "-f",
-    "--forks",
-    type=click.IntRange(min=1),
-    help="How many hosts one process connects to at the same time, at most.",
+@habits.extra_vars("Override how hosts are reached: NAME=VALUE, YAML, JSON or @FILE.")
+@habits.forks
+@habits.user
+@habits.refused(
+    "-i", "--inventory", why="a worker has its hosts from the jobs of roll-outs; --secrets takes an inventory"
 )
-@click.option("-u", "--user", metavar="NAME", help="Log in as this user where the inventory names none.")
+@habits.refused("-K", "--ask-become-pass", why=f"a worker's processes ask nobody; {INSTEAD}", is_flag=True)
 @options.common
 def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **given: Any) -> int:
     """Work on the jobs of one site until SIGTERM or Ctrl-C. Connects to its hosts over ssh, and out to Temporal; nothing connects in.
@@ -41,7 +48,10 @@ def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **
     \b
     Example: gpuprov worker --site berlin --address temporal.example.com:7233
     """
+    from gpuprov.slices import extra
+
     reached = engine.connection(given)
+    extra.check(given["extra_vars"], vault_files)
     from gpuprov.rollout.temporal import worker as working
     from gpuprov.rollout.temporal.files import default_folder
 
@@ -50,5 +60,6 @@ def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **
         words += [option, str(value)] if value else []
     words += ["--without-secrets"] if given["without_secrets"] else []
     words += [word for one in secrets for word in ("--secrets", str(Path(one).absolute()))]
+    words += [word for one in given["extra_vars"] for word in ("--extra-vars", _from_anywhere(one))]
     words += [word for one in vault_files for word in ("--vault-password-file", str(Path(one).absolute()))]
     return working.run(reached, site, given["folder"] or default_folder(), words)

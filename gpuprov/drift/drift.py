@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import datetime
+from typing import Literal
 
 from gpuprov.drift.judge import PROBES, judge
 from gpuprov.drift.model import HostDrift
@@ -41,7 +42,7 @@ def drift(
     return [judged[raw.name] for raw, _ in fleet]
 
 
-def exit_code(hosts: Collection[HostDrift]) -> int:
+def exit_code(hosts: Collection[HostDrift]) -> Literal[0, 1, 4]:
     """4 if any host was unreachable, else 1 if any is not as it was applied and asked for, else 0."""
     states = {one.state for one in hosts}
-    return 4 if "unreachable" in states else int(states != {"as applied"})
+    return 4 if "unreachable" in states else 0 if states == {"as applied"} else 1

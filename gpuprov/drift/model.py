@@ -10,6 +10,9 @@ State = Literal["as applied", "drifted", "spec changed", "never applied", "unkno
 """drifted: the host is not what was applied, though the spec asks for the same. spec changed: what differs, or would be applied anew,
 is of capabilities whose spec changed. unknown: nothing differs, but not all could be read."""
 
+ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied", "spec changed", "as applied")
+"""The worst first."""
+
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """One command of a package manager, with the packages of it that concern a difference. `at` in the host's own time, ISO 8601.
@@ -51,10 +54,15 @@ class HostDrift(msgspec.Struct, frozen=True, kw_only=True):
     applied_at: str = ""
     applied_with: str = ""
     cut_off: bool = False
-    next_boot: str = "unknown"
+    next_boot: Literal["right", "wrong", "unknown"] = "unknown"
     next_boot_reasons: tuple[str, ...] = ()
     spec_changed: dict[str, str] = {}
     differences: tuple[Difference, ...] = ()
     harmless: int | None = None
     noted: tuple[Cause, ...] = ()
     why: str = ""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the host is known not to come back from its next boot as its spec asks."""
+        return self.next_boot == "wrong" and self.state != "unreachable"

@@ -1,18 +1,15 @@
-"""Drift as text and as JSON. Pure functions."""
+"""Drift as text. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-import msgspec
-
-from gpuprov.drift.model import Cause, Difference, HostDrift, State
+from gpuprov.drift.model import ORDER, Cause, Difference, HostDrift, State
 from gpuprov.inventory.names import folded
 from gpuprov.report.fold import that_follow
 from gpuprov.shown import cleaned, wrapped
 
-ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied", "spec changed", "as applied")
 WORDS: dict[State, str] = {
     "unreachable": "unreachable",
     "drifted": "drifted",
@@ -26,13 +23,6 @@ MOST = 4
 """Packages of a command that are named."""
 
 
-def as_json(hosts: Sequence[HostDrift]) -> str:
-    """`{"gpuprov_drift": 1, "hosts": [...], "summary": {...}}`."""
-    counts: dict[str, int] = {state: sum(one.state == state for one in hosts) for state in ORDER}
-    told = {"gpuprov_drift": 1, "hosts": hosts, "summary": {**counts, "lost_at_next_boot": len(_lost(hosts))}}
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
-
-
 def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
     """Equal hosts once, the worst first; then one line that sums up. Times are the hosts' own."""
     alike: dict[object, list[HostDrift]] = {}
@@ -41,11 +31,7 @@ def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
     lines: list[str] = []
     for group in alike.values():
         lines += [*_group(group, width), ""]
-    return "\n".join([*lines, _summary(hosts)]) + "\n"
-
-
-def _lost(hosts: Sequence[HostDrift]) -> list[str]:
-    return [one.host for one in hosts if one.next_boot == "wrong" and one.state != "unreachable"]
+    return "\n".join([*lines, summary(hosts)]) + "\n"
 
 
 def _rank(one: HostDrift) -> tuple[int, int]:
@@ -130,10 +116,11 @@ def cause_in_words(cause: Cause) -> str:
     return f"{since}{at:%a %Y-%m-%d %H:%M} {zone}{user}{command}: {', '.join(cause.packages[:MOST])}{more}"
 
 
-def _summary(hosts: Sequence[HostDrift]) -> str:
+def summary(hosts: Sequence[HostDrift]) -> str:
+    """`4 hosts: 1 drifted, 3 as applied`."""
     counts = [(state, sum(one.state == state for one in hosts)) for state in ORDER]
     parts = [f"{count} {WORDS[state]}" for state, count in counts if count]
-    lost = _lost(hosts)
+    lost = [one.host for one in hosts if one.is_lost]
     told = f"{len(hosts)} host{'s' * (len(hosts) != 1)}: {', '.join(parts)}"
     return told + (f"; {len(lost)} will not come back from the next boot as the spec asks" if lost else "")
 

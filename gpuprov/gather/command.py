@@ -27,7 +27,10 @@ SHELL = ("sh", "-c", 'eval "$(cat)"')
 ROOTS_SHELL = ("/bin/sh", "-c", SHELL[2])
 BEFORE_SUDO = f"LC_ALL=C; export LC_ALL; echo {LOGGED_IN} >&2"
 """sudo speaks English, and what it says can be told from what the login printed."""
-SUDO_LIMIT = 120_000  # bytes of one argument: MAX_ARG_STRLEN of Linux is 128 KiB
+PART = 30_000
+"""Characters of a script in one argument: MAX_ARG_STRLEN of Linux is 128 KiB, and a character has four bytes at most."""
+PARTS = 30
+"""Arguments with a script in them: all arguments of a program have at least 2 MiB on Linux (a quarter of its stack's 8)."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -60,14 +63,17 @@ def remote_command(settings: Settings, script: str) -> tuple[list[str], bytes]:
     password = settings.text("become_password")
     if not password:
         return ["sh", "-c", f"{BEFORE_SUDO}; exec {shlex.join([*sudo, '-n', '--', *ROOTS_SHELL])}"], script.encode()
-    if len(script.encode()) > SUDO_LIMIT:
+    parts = [script[start : start + PART] for start in range(0, len(script), PART)]
+    if len(parts) > PARTS:
         raise GpuprovError(
             f"{settings.name}: the script is too long for sudo with a password", "allow sudo without a password"
         )
-    line = shlex.join([*sudo, "-S", "-p", "", "--", *ROOTS_SHELL[:2]])
-    # One line and then the end: a wrong password is one attempt, not three that lock the account.
-    feed = f"{BEFORE_SUDO}\ns={shlex.quote(script)}\nprintf '%s\\n' {shlex.quote(password)} | {line} \"$s\"\n"
-    return list(SHELL), feed.encode()
+    # One line and then the end: a wrong password is one attempt, not three that lock the account. So the script is in arguments.
+    whole = "".join(f"${{{number}}}" for number in range(1, len(parts) + 1))
+    line = shlex.join([*sudo, "-S", "-p", "", "--", *ROOTS_SHELL[:2], f'eval "{whole}"', "sh"])
+    said = "\n".join(f"s{number}={shlex.quote(part)}" for number, part in enumerate(parts))
+    words = " ".join(f'"$s{number}"' for number in range(len(parts)))
+    return list(SHELL), f"{BEFORE_SUDO}\n{said}\nprintf '%s\\n' {shlex.quote(password)} | {line} {words}\n".encode()
 
 
 def ssh_arguments(settings: Settings) -> list[str]:

@@ -260,7 +260,7 @@ def main(path: str) -> None:
         told = []
         for key, one in left.items():
             why = f" ({complaints[key]})" if complaints.get(key) else ""
-            told.append(f"{one.address} {one.setting} stays {one.found}, asked for is {one.value}{why}")
+            told.append(f"{one.address} {one.setting} stays {one.found}, expected {one.value}{why}")
         raise Refused("; ".join(told[:4]) + (f" and {len(told) - 4} more" if told[4:] else ""))
 
 

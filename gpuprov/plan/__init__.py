@@ -1,9 +1,10 @@
 """What apply would do on each host, why, and whether it will reboot; said before anything is done."""
 
 from gpuprov.plan.decide import Decision, decide
+from gpuprov.plan.document import as_json, exit_code
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plan
 from gpuprov.plan.summary import sentence
-from gpuprov.plan.text import as_json, as_text, exit_code
+from gpuprov.plan.text import as_text
 
 __all__ = ["Decision", "HostPlan", "as_json", "as_text", "decide", "exit_code", "plan", "sentence"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
@@ -13,9 +13,13 @@ from gpuprov.plan.model import SECTIONS, HostPlan
 from gpuprov.plan.summary import counts, sentence
 from gpuprov.plan.text import told
 from gpuprov.report import page
+from gpuprov.report.fleet import Numbers
+from gpuprov.report.fold import brief
 
 OPEN = 3
 """So many different plans are shown unfolded."""
+SHOWN = 80
+"""Characters of the names of hosts with one plan."""
 SHOWN_APART = ("package", "client", "setting")
 TAGS: dict[str, tuple[page.State, str]] = {
     "blocked": ("fail", "!"),
@@ -58,8 +62,9 @@ class Card(NamedTuple):
 
     number: int
     group: Group
-    where: str
+    shown: str
     limit: str
+    reboot: str
     state: page.State
     letter: str
     packages: tuple[Set, ...]
@@ -77,8 +82,7 @@ class Card(NamedTuple):
 def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: str = "") -> str:
     """The page. apply: the command that does what is planned, for the copy button."""
     cards = [_card(number, group) for number, group in enumerate(groups(plans), 1)]
-    changes = [card for card in cards if not card.plan.idle and card.group.state != "unreachable"]
-    of_host = {host: card for card in cards for host in card.group.hosts}
+    changes = [card for card in cards if _has_plan(card)]
     return page.render(
         "plan.html.j2",
         title="gpuprov plan",
@@ -86,7 +90,9 @@ def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: st
             state=_state(plans), sentence=sentence(plans).replace(" -> ", " \u2192 "), more=_more(plans)
         ),
         about=about,
+        data=_hosts(plans, cards),
         styles=("plan.css",),
+        scripts=("plan.js",),
         cards=cards,
         blocked=[card for card in cards if card.group.state == "blocked"],
         away=[card for card in cards if card.group.state == "unreachable"],
@@ -95,9 +101,57 @@ def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: st
         changes=changes,
         unfolded=len(changes) <= OPEN,
         counts=counts(plans),
-        hosts=[(plan, of_host[plan.host]) for plan in plans],
+        many=len(plans),
         apply=apply,
     )
+
+
+def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Any]:
+    """Each host in a line, as plan.js draws it: numbers stand for texts and for rows, which many hosts share."""
+    texts: Numbers[str] = Numbers()
+    rows: Numbers[tuple[tuple[int, ...], ...]] = Numbers()
+    of_host = {host: number for number, card in enumerate(cards) for host in card.group.hosts}
+    hosts = []
+    for plan in plans:
+        own = of_host[plan.host]
+        told_ = tuple(tuple(texts[one] for one in row) for row in _rows(plan))
+        hosts.append((texts[plan.host], own, texts[_gist(plan, cards[own])], rows[told_]))
+    shown = [
+        (card.state, card.letter, card.group.state, card.shown, card.number if _has_plan(card) else 0) for card in cards
+    ]
+    return {"texts": list(texts.known), "rows": list(rows.known), "cards": shown, "hosts": hosts}
+
+
+def _has_plan(card: Card) -> bool:
+    """Whether it is among those under "What changes"."""
+    return not card.plan.idle and card.group.state != "unreachable"
+
+
+def _gist(plan: HostPlan, card: Card) -> str:
+    if plan.unreachable:
+        return "cannot be reached"
+    if plan.blocked:
+        return f"blocked by {plan.blocked[0].check}"
+    return "nothing to do" if plan.idle else card.reboot
+
+
+def _rows(plan: HostPlan) -> Iterable[tuple[str, str, str, str]]:
+    """(title, what, fix, the command that shows it)."""
+    if plan.last_apply:
+        yield "last apply", plan.last_apply, "", ""
+    for name, version in plan.versions.items():
+        before = plan.installed.get(name, version)
+        yield name, f"{before} \u2192 {version}" if before != version else version, "", ""
+    for change in plan.section("client"):
+        yield "client", f"{change.name}: {change.after}", "", ""
+    for one in plan.unmended:
+        yield one.check, one.found, one.hint, one.evidence
+
+
+def _reboot(plan: HostPlan) -> str:
+    if plan.reboot is True:
+        return "one reboot" if plan.permission == "if-needed" else "a reboot, which needs permission"
+    return "perhaps a reboot" if plan.reboot == "unknown" else "no reboot"
 
 
 def limit(hosts: str) -> str:
@@ -139,8 +193,9 @@ def _card(number: int, group: Group) -> Card:
     return Card(
         number=number,
         group=group,
-        where=where,
+        shown=brief(group.hosts, SHOWN),
         limit=limit(where),
+        reboot=_reboot(plan),
         state=state,
         letter=letter,
         packages=tuple(sets(packages)),

@@ -18,7 +18,7 @@ from gpuprov.render import digests
 from gpuprov.render.digest import difference
 from gpuprov.render.digest import read as read_digest
 from gpuprov.spec.model import is_secret
-from gpuprov.spec.schema import IDENTIFIER
+from gpuprov.spec.schema import document_text
 from gpuprov.verify.evaluate import Result
 
 FORMAT = 1
@@ -275,11 +275,4 @@ def _masked(value: Any, secret: str) -> Any:
 
 def schema_text() -> str:
     """The JSON Schema of the file."""
-    import inspect
-
-    found = msgspec.json.schema(Saved)
-    for one in found["$defs"].values():
-        if "description" in one:
-            one["description"] = inspect.cleandoc(one["description"])
-    found = {"$schema": IDENTIFIER, "title": "gpuprov saved plan", **found}
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+    return document_text(Saved, "gpuprov saved plan")

@@ -35,10 +35,10 @@ def sentence(plans: Sequence[HostPlan]) -> str:
     others = [*_kept_away(plans), *_idle(plans, whole=not touched)]
     if not touched:
         return f"{_hosts(len(plans))}: {', '.join(others)}" if plans else "no host"
-    part = f"{len(touched)} of " if len(touched) < len(plans) else ""
+    part = f"{len(touched):,} of " if len(touched) < len(plans) else ""
     told = [*_driver(touched), *_sizes(touched), *_reboots(touched)]
     jobs = sum(bool(plan.jobs) for plan in touched)
-    told += [f"{jobs} {'has' if jobs == 1 else 'have'} jobs running"] if jobs else []
+    told += [f"{jobs:,} {'has' if jobs == 1 else 'have'} jobs running"] if jobs else []
     told = told or ["roles are applied anew"]
     return f"{part}{_hosts(len(plans))}: {', '.join(told)}" + (f"; {', '.join(others)}" if others else "")
 
@@ -59,11 +59,11 @@ def _driver(touched: Sequence[HostPlan]) -> Iterable[str]:
     ranked = sorted(moves.items(), key=lambda move: -move[1])
     yield from (text + _on(number, touched) for text, number in ranked[:MOVES])
     if rest := sum(number for _, number in ranked[MOVES:]):
-        yield f"other driver versions on {rest}"
+        yield f"other driver versions on {rest:,}"
 
 
 def _on(number: int, touched: Sequence[HostPlan]) -> str:
-    return f" on {number}" if number < len(touched) else ""
+    return f" on {number:,}" if number < len(touched) else ""
 
 
 def _sizes(touched: Sequence[HostPlan]) -> Iterable[str]:
@@ -109,10 +109,10 @@ def _kept_away(plans: Sequence[HostPlan]) -> Iterable[str]:
     for plan in plans:
         for one in plan.blocked[:1] if not plan.jobs else ():
             blocked[one.check] = blocked.get(one.check, 0) + 1
-    yield from (f"{number} blocked by {check}" for check, number in blocked.items())
+    yield from (f"{number:,} blocked by {check}" for check, number in blocked.items())
     away = sum(bool(plan.unreachable) for plan in plans)
     if away:
-        yield f"{away} cannot be reached"
+        yield f"{away:,} cannot be reached"
 
 
 def _idle(plans: Sequence[HostPlan], *, whole: bool) -> Iterable[str]:
@@ -123,9 +123,9 @@ def _idle(plans: Sequence[HostPlan], *, whole: bool) -> Iterable[str]:
     if whole and len(idle) == len(plans):
         yield "nothing to do"
     else:
-        yield f"{len(idle)} with nothing to do"
+        yield f"{len(idle):,} with nothing to do"
     if waiting := sum(plan.reboot is True for plan in idle):
-        yield f"{waiting} wait{'s' * (waiting == 1)} for a reboot"
+        yield f"{waiting:,} wait{'s' * (waiting == 1)} for a reboot"
     failing: dict[str, list[str]] = {}
     for plan in idle:
         for one in plan.unmended:

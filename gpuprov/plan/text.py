@@ -1,17 +1,15 @@
-"""Plans as text and as JSON. Pure functions."""
+"""Plans as text. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from gpuprov.capabilities.base import Change
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan.fold import Group, cuts, groups, listed, sets, settings, sign, told_by_checks, transaction
 from gpuprov.plan.model import SECTIONS, HostPlan
-from gpuprov.plan.summary import counts, sentence
+from gpuprov.plan.summary import sentence
 from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.evaluate import Result
 
@@ -33,13 +31,6 @@ class Line(NamedTuple):
     bold: int = 0
 
 
-def as_json(plans: Sequence[HostPlan]) -> str:
-    """`{"hosts": [...], "summary": {...}}`; each host with one list per kind of change."""
-    hosts = [_plain(plan) for plan in plans]
-    told = {"hosts": hosts, "summary": {"sentence": sentence(plans), **counts(plans)}}
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode()
-
-
 def as_text(plans: Sequence[HostPlan], *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
     """Hosts with equal plans are told once; a host with nothing to do is one line; the last line sums up.
 
@@ -50,13 +41,6 @@ def as_text(plans: Sequence[HostPlan], *, verbose: bool = False, colour: bool = 
     lines = [line for group in found for line in _block(group, verbose)]
     lines += [*_versions(plans, found), _verdict(plans)]
     return "\n".join(piece for line in lines for piece in _written(line, colour, width))
-
-
-def exit_code(plans: Sequence[HostPlan]) -> int:
-    """4 if a host could not be reached, 1 if a host differs from its spec or would be changed, else 0."""
-    if any(plan.unreachable for plan in plans):
-        return 4
-    return int(any(plan.differs or not plan.idle for plan in plans))
 
 
 def _written(line: Line, colour: bool, width: int) -> Iterator[str]:
@@ -233,9 +217,3 @@ def _versions(plans: Sequence[HostPlan], found: Sequence[Group]) -> Iterator[Lin
 def _verdict(plans: Sequence[HostPlan]) -> Line:
     text = sentence(plans)
     return Line(f"{text}; nothing was changed", bold=len(text))
-
-
-def _plain(plan: HostPlan) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(plan)
-    del plain["changes"]
-    return plain | {section: [msgspec.to_builtins(c) for c in plan.section(kind)] for kind, section in SECTIONS.items()}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Annotated, Literal
 
 import msgspec
 
 from gpuprov import __version__
 from gpuprov.onhost.pull.bundle import FORMAT
-from gpuprov.spec.schema import IDENTIFIER
+from gpuprov.spec.schema import document_text
 
 Mode = Literal["report", "apply"]
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
@@ -52,8 +51,4 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def schema_text() -> str:
     """The JSON Schema of the manifest."""
-    found = msgspec.json.schema(Manifest)
-    for one in found["$defs"].values():
-        one["description"] = inspect.cleandoc(one["description"])
-    whole = {"$schema": IDENTIFIER, "title": "gpuprov bundle --pull, manifest.json", **found}
-    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
+    return document_text(Manifest, "gpuprov bundle --pull, manifest.json")

@@ -2,7 +2,8 @@
 
 from gpuprov.rehearse.acts import rehearse
 from gpuprov.rehearse.command import run
+from gpuprov.rehearse.document import as_json
 from gpuprov.rehearse.model import Options, Rehearsal, Rehearsed, Seen, Step
-from gpuprov.rehearse.text import as_json, as_text
+from gpuprov.rehearse.text import as_text
 
 __all__ = ["Options", "Rehearsal", "Rehearsed", "Seen", "Step", "as_json", "as_text", "rehearse", "run"]

@@ -10,9 +10,10 @@ from gpuprov import console
 from gpuprov.apply import Terminal
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.acts import rehearse
+from gpuprov.rehearse.document import as_json
 from gpuprov.rehearse.model import Options
 from gpuprov.rehearse.results import results
-from gpuprov.rehearse.text import as_json, as_text
+from gpuprov.rehearse.text import as_text
 from gpuprov.report.page import About
 
 

@@ -75,7 +75,7 @@ class Rehearsal(msgspec.Struct, kw_only=True):
         return bool(self.steps) and self.steps[-1].verdict not in ("failed", "unreachable", "not done")
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> Literal[0, 1, 2, 3, 4]:
         """2: cannot be simulated. 3: apply failed. 4: a host did not come up. 1: not as wanted, or not proved. 0: green."""
         verdicts = {step.verdict for step in self.steps}
         if self.problem:
@@ -85,7 +85,7 @@ class Rehearsal(msgspec.Struct, kw_only=True):
         if "unreachable" in verdicts:
             return 4
         done = {step.name for step in self.steps if step.verdict in ("ok", "waiting")}
-        return int(done != set(ACTS) or self.judged is None or not self.judged.green)
+        return 0 if done == set(ACTS) and self.judged and self.judged.green else 1
 
 
 class Rehearsed(msgspec.Struct, kw_only=True):
@@ -100,7 +100,13 @@ class Rehearsed(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
     @property
-    def exit_code(self) -> int:
+    def descriptions(self) -> list[Description]:
+        """The simulated hosts that there were."""
+        return [one.description for one in self.rehearsals if one.description is not None]
+
+    @property
+    def exit_code(self) -> Literal[0, 1, 2, 3, 4, 130]:
         """130 interrupted; else the worst of the rehearsals': 3, 4, 2, 1, 0."""
         codes = {one.exit_code for one in self.rehearsals}
-        return 130 if self.interrupted else next((code for code in (3, 4, 2, 1) if code in codes), 0)
+        worst: tuple[Literal[1, 2, 3, 4], ...] = (3, 4, 2, 1)
+        return 130 if self.interrupted else next((code for code in worst if code in codes), 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from gpuprov.inventory.names import folded as names
 from gpuprov.rehearse.model import ACTS, Rehearsal, Rehearsed, Step, Verdict
 from gpuprov.rehearse.reality import Row, table
@@ -28,6 +30,7 @@ ENDS: dict[int, tuple[State, str]] = {
     4: ("gone", "a simulated host did not come up"),
     130: ("error", "interrupted"),
 }
+LONGEST = 60
 ORIGINS: dict[str, State] = {"real": "right", "simulated": "boot", "stand-in": "error", "none": "unproven"}
 
 
@@ -58,19 +61,28 @@ class Card(NamedTuple):
 
 def page(whole: Rehearsed, about: About | None = None, *, verbose: bool = False) -> str:
     """The page. The same rehearsal gives the same text."""
+    named = {one.name: _named(one) for one in whole.rehearsals}
     return html.render(
-        results(whole),
+        [msgspec.structs.replace(row, host=named[row.host]) for row in results(whole)],
         "gpuprov rehearse",
         verbose=verbose,
         about=about,
         template="rehearse.html.j2",
         told=headline(whole),
-        limit=lambda shown: html.limit([name for one in whole.rehearsals if one.name in shown for name in one.hosts]),
+        limit=lambda shown: html.limit(
+            [name for one in whole.rehearsals if named[one.name] in shown for name in one.hosts]
+        ),
         cards=[_card(one) for one in sorted(whole.rehearsals, key=lambda one: one.exit_code == 0)],
         reality=_reality(whole),
         origins=ORIGINS,
         whole=whole,
     )
+
+
+def _named(one: Rehearsal) -> str:
+    """What a simulated host is called where hosts are shown: those that it stands for."""
+    told = names(one.hosts)
+    return told if len(told) <= LONGEST else f"{one.hosts[0]} and {len(one.hosts) - 1:,} like it"
 
 
 def headline(whole: Rehearsed) -> Headline:

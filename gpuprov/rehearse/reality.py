@@ -7,12 +7,14 @@ from typing import Literal, NamedTuple
 
 from gpuprov.simulate.description import Description
 
+How = Literal["real", "simulated", "stand-in", "none"]
+
 
 class Row(NamedTuple):
     """One thing that production has."""
 
     thing: str
-    how: Literal["real", "simulated", "stand-in", "none"]
+    how: How
     told: str
 
 

@@ -1,11 +1,8 @@
-"""A rehearsal as text and as JSON. Pure functions."""
+"""A rehearsal as text. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
-
-import msgspec
 
 from gpuprov.inventory.names import folded as names
 from gpuprov.rehearse.model import ACTS, Rehearsal, Rehearsed
@@ -27,25 +24,12 @@ VERDICTS = {
 INTERRUPTED = "not rehearsed to the end"
 
 
-def as_json(whole: Rehearsed) -> str:
-    """`{"run", "rehearsals": [...], "reality": [...], "exit_code", ...}`."""
-    plain: dict[str, Any] = msgspec.to_builtins(whole)
-    for row, one in zip(plain["rehearsals"], whole.rehearsals, strict=True):
-        row["exit_code"] = one.exit_code
-        row["results"] = [
-            {"check": r.check, "status": r.status, "found": r.found, "moment": r.moment} for r in one.results
-        ]
-    plain["reality"] = [row._asdict() for row in table(_descriptions(whole))]
-    plain["exit_code"] = whole.exit_code
-    return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
-
-
 def as_text(whole: Rehearsed, *, verbose: bool = False, width: int = 0) -> str:
     """A block per simulated host, then what was simulated; the last line sums up. Broken between words at `width`; 0: not at all."""
     lines: list[str] = []
     for one in whole.rehearsals:
         lines += [*_block(one, verbose), ""]
-    lines += [*_reality(_descriptions(whole)), *_end(whole)]
+    lines += [*_reality(whole.descriptions), *_end(whole)]
     return "\n".join(piece for line in lines for piece in hanging(line, width))
 
 
@@ -138,12 +122,13 @@ def _end(whole: Rehearsed) -> Iterator[str]:
     if whole.interrupted:
         yield "interrupted: the simulated hosts were removed" if not whole.leftovers else "interrupted"
     yield from (f"log: {log}" for log in whole.logs)
+    yield f"{summary(whole)}; {whole.seconds:.0f} s; no real host was contacted"
+
+
+def summary(whole: Rehearsed) -> str:
+    """`2 simulated hosts for 33 real hosts: 1 green, 1 apply FAILED`."""
     real = sum(len(one.hosts) for one in whole.rehearsals)
     found = [verdict(one) for one in whole.rehearsals]
     words = [f"{found.count(word)} {word}" for word in (*VERDICTS.values(), INTERRUPTED) if word in found]
     done = f"{len(found)} simulated host{'s' if len(found) != 1 else ''} for {real} real host{'s' if real != 1 else ''}"
-    yield f"{done}: {', '.join(words)}; {whole.seconds:.0f} s; no real host was contacted"
-
-
-def _descriptions(whole: Rehearsed) -> list[Description]:
-    return [one.description for one in whole.rehearsals if one.description is not None]
+    return f"{done}: {', '.join(words)}"

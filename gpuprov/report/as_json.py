@@ -6,7 +6,7 @@ docs/reference/verify.schema.json is made from these types.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -16,6 +16,7 @@ from gpuprov.report.fold import findings, host_lines, totals
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import Verdict, exit_code, verdict
 
+FORMAT = 1
 KEYS = ("host", "capability", "check", "fields", "status", "expected", "found", "evidence", "hint", "moment", "follows")
 
 
@@ -76,6 +77,7 @@ class Summary(msgspec.Struct, kw_only=True):
 class Report(msgspec.Struct, kw_only=True):
     """The document that `gpuprov verify --json` prints. Results that are n/a are in it with -v only."""
 
+    gpuprov_verify: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str
     verdict: Verdict
     exit_code: Literal[0, 1, 4]
@@ -149,7 +151,8 @@ def render(
     return msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
 
 
-def schema() -> dict[str, Any]:
+def schema_text() -> str:
     """The document's JSON Schema."""
-    told = msgspec.json.schema(Report)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "gpuprov verify --json", **told}
+    from gpuprov.spec.schema import document_text
+
+    return document_text(Report, "gpuprov verify --json")

@@ -137,13 +137,11 @@ def as_json(results: Sequence[Result]) -> str:
     return msgspec.json.format(msgspec.json.encode(report(results)), indent=2).decode()
 
 
-def schema() -> dict[str, Any]:
+def schema_text() -> str:
     """JSON Schema of the document."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "gpuprov health --json",
-        **msgspec.json.schema(Report),
-    }
+    from gpuprov.spec.schema import document_text
+
+    return document_text(Report, "gpuprov health --json")
 
 
 METRICS = {

@@ -123,4 +123,4 @@ def _summary(numbers: Summed, paint: _Paint) -> str:
 
 def unproven(count: int) -> str:
     """`3 checks are not proven`: said wherever a result with skipped checks would look green."""
-    return f"{count} check{' is' if count == 1 else 's are'} not proven"
+    return f"{count:,} check{' is' if count == 1 else 's are'} not proven"

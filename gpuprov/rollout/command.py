@@ -23,7 +23,7 @@ from gpuprov.rollout.project import Given, Project, user
 from gpuprov.rollout.said import Abort, Resume, Said
 from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.status import Status, moment, standing, status
-from gpuprov.rollout.text import as_text, count, line
+from gpuprov.rollout.text import as_text, awaited, count, line
 from gpuprov.shown import hanging
 from gpuprov.slices.model import Fleet
 
@@ -189,13 +189,20 @@ def abort(engine: Engine, rollout: str, why: str, *, as_json: bool) -> int:
 def watch(engine: Engine, rollout: str, *, as_json: bool) -> int:
     """What happens, as it happens, until the roll-out is over or nobody carries it out."""
     kept = engine.one(rollout)
-    state = State(engine.plan(kept.id))
+    state, waits = State(engine.plan(kept.id)), [""]
     while True:
         for event in engine.events(kept.id, state.seen):
             state.add(event)
             if words := line(event, state):
                 for one in words.splitlines():
                     console.progress(f"{datetime.fromtimestamp(event.at):%m-%d %H:%M:%S} {one}")
-        if state.finished or engine.now(kept.id) is None:
+        now = engine.now(kept.id)
+        if now and now.waits != waits:
+            waits = now.waits
+            for one in waits:
+                _stamped(f"{one}, until {moment(now.until)}" if now.until else one)
+                if step := awaited(one):
+                    console.hint(f'gpuprov rollout approve {kept.id} "{step}"')
+        if state.finished or now is None:
             return show(engine, kept.id, as_json=as_json) or int(not state.finished)
         time.sleep(WATCHED)

@@ -168,8 +168,9 @@ def _unapproved(state: State, batch: Batch) -> Iterator[Wait]:
     for step, approval in state.plan.approvals(batch):
         given = state.approved.get(step, set()) & {*approval.by}
         if len(given) < approval.count:
-            who = ", ".join(one for one in approval.by if one not in given)
-            yield Wait(f'{APPROVAL}"{step}" by {approval.count - len(given)} of {who}')
+            left, missing = [one for one in approval.by if one not in given], approval.count - len(given)
+            who = ", ".join(left) if len(left) == missing else f"{missing} of {', '.join(left)}"
+            yield Wait(f'{APPROVAL}"{step}" by {who}')
 
 
 def _closed(plan: Plan, now: float) -> Iterator[Wait]:

@@ -29,7 +29,7 @@ from gpuprov.rollout.policy import seconds
 from gpuprov.rollout.project import Project
 from gpuprov.rollout.state import State, folded
 from gpuprov.rollout.store import Store
-from gpuprov.rollout.text import line
+from gpuprov.rollout.text import awaited, line
 
 TICK = 0.5
 """Seconds between two looks at results, drains, and what other processes have recorded."""
@@ -167,7 +167,10 @@ class Engine:
         while not (self.state.paused or self.state.stopped or self.state.aborted or self.state.finished):
             if not self._record([events.Paused(at=self._clock(), by=by, why=INTERRUPTED)]):
                 self._catch_up()
-        self._tell("interrupted: nothing new is started, what is under way is waited for; Ctrl-C again does not wait")
+        self._tell(
+            "interrupted: nothing new is started, what is under way is waited for; Ctrl-C again does not wait. "
+            f"gpuprov rollout resume {self.project.id} continues"
+        )
 
     def _say(self, event: Event) -> None:
         if told := line(event, self.state):
@@ -180,6 +183,8 @@ class Engine:
         for why in told:
             if why not in self._said:
                 self._tell(why)
+                if step := awaited(why):
+                    self._tell(f'hint: gpuprov rollout approve {self.project.id} "{step}"')
         self._said = told
         until = min((one.until for one in waits if one.until is not None), default=None)
         noted = Now(at=now, pid=os.getpid(), waits=told, until=until, hosts=self._drains.waits)

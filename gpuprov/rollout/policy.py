@@ -278,15 +278,9 @@ def _windows(windows: Windows) -> Iterator[Finding]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of a policy."""
-    import inspect
+    from gpuprov.spec.schema import of_document
 
-    from gpuprov.spec.schema import IDENTIFIER
-
-    found = msgspec.json.schema(Policy)
-    for one in found["$defs"].values():
-        if "description" in one:
-            one["description"] = inspect.cleandoc(one["description"])
-    return {"$schema": IDENTIFIER, "title": "gpuprov roll-out policy", **found}
+    return of_document(Policy, "gpuprov roll-out policy")
 
 
 def schema_text() -> str:

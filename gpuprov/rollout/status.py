@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -180,11 +179,6 @@ def by_state(hosts: Iterable[HostStatus]) -> dict[str, list[HostStatus]]:
 
 def schema_text() -> str:
     """The JSON Schema of `rollout status --json`."""
-    from gpuprov.spec.schema import IDENTIFIER
+    from gpuprov.spec.schema import document_text
 
-    found = msgspec.json.schema(Status)
-    for one in found["$defs"].values():
-        if "description" in one:
-            one["description"] = inspect.cleandoc(one["description"])
-    found = {"$schema": IDENTIFIER, "title": "gpuprov rollout status --json", **found}
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+    return document_text(Status, "gpuprov rollout status --json")

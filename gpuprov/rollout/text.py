@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from gpuprov.inventory.names import folded as names
 from gpuprov.rollout import events as kinds
+from gpuprov.rollout.decide import APPROVAL
 from gpuprov.rollout.events import Event
 from gpuprov.rollout.state import State
 from gpuprov.rollout.status import HostStatus, Status, by_state
@@ -73,6 +74,11 @@ def _of_hosts(event: Event) -> str:
     return ""
 
 
+def awaited(wait: str) -> str:
+    """The step whose approval is waited for; empty where it is another thing."""
+    return wait.removeprefix(APPROVAL).split('"')[1] if wait.startswith(f'{APPROVAL}"') else ""
+
+
 def count(number: int, thing: str = "host") -> str:
     """`1 host`, `1,000 hosts`."""
     return f"{number:,} {thing}{'s' if number != 1 else ''}"
@@ -100,7 +106,6 @@ def _lines(status: Status) -> Iterator[str]:
 
 
 def _batches(status: Status) -> Iterator[str]:
-    room = max((len(one.name) for one in status.batches), default=0)
     alike: list[tuple[str, list[str]]] = []
     for one in status.batches:
         told = f"{one.state:<8}" + ", ".join(f"{number} {word}" for word, number in one.hosts.items())
@@ -108,9 +113,11 @@ def _batches(status: Status) -> Iterator[str]:
             alike[-1][1].append(one.name)
         else:
             alike.append((told, [one.name]))
-    for told, those in alike:
-        name = f"{those[0]} to {those[-1].rpartition(' ')[2]}" if len(those) > 1 else those[0]
-        yield f"  {name:<{room}}  {told}"
+    named = [
+        (f"{those[0]} to {those[-1].rpartition(' ')[2]}" if those[1:] else those[0], told) for told, those in alike
+    ]
+    room = max((len(name) for name, _ in named), default=0)
+    yield from (f"  {name:<{room}}  {told}" for name, told in named)
 
 
 def _named(word: str, hosts: Iterable[HostStatus]) -> Iterator[str]:
@@ -130,6 +137,10 @@ def _named(word: str, hosts: Iterable[HostStatus]) -> Iterator[str]:
 def _advice(status: Status) -> str:
     if status.state == "left":
         return f"hint: no process carries it out: gpuprov rollout resume {status.id}"
+    if step := next(filter(None, map(awaited, status.waits)), ""):
+        return f'hint: gpuprov rollout approve {status.id} "{step}"'
+    if status.state == "paused":
+        return f"hint: gpuprov rollout resume {status.id} continues"
     if status.state == "stopped":
         return f"hint: gpuprov rollout resume {status.id} --retry does again what failed, --forgive leaves it; or abort"
     return ""

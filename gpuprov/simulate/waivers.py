@@ -155,7 +155,7 @@ def complaints(judged: Judged) -> Iterator[str]:
             yield f"  fix: {row.hint}"
     for row in judged.unproved:
         yield f"not proved {row.check} ({row.host}): {row.found}"
-        yield f"  fix: make the simulation answer it, or give the reason in {FILE.name}"
+        yield f"  fix: {row.hint or f'make the simulation answer it, or give the reason in {FILE.name}'}"
     for one in judged.contradicted:
         yield f"waived in vain {one.check} ({one.host}): it passes: {one.found}"
         yield f"  fix: take it out of {FILE.name}, or narrow it by kind and when"

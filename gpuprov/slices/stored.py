@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +12,7 @@ from gpuprov.errors import GpuprovError
 from gpuprov.report.files import write_atomic
 from gpuprov.slices.model import FLEET_FORMAT, JOB_FORMAT, Beat, Fleet, HostResult, Job, digest_of
 from gpuprov.slices.shown import FoldedReport
-from gpuprov.spec.schema import IDENTIFIER
+from gpuprov.spec.schema import document_text
 
 LARGEST = 512 << 20
 """Bytes of a fleet of 100,000 hosts with a spec each, and room."""
@@ -95,11 +94,7 @@ def _line(value: object) -> str:
 
 def schema_text(kind: str) -> str:
     """The JSON Schema of one of KINDS."""
-    found = msgspec.json.schema(KINDS[kind])
-    for one in found["$defs"].values():
-        if "description" in one:
-            one["description"] = inspect.cleandoc(one["description"])
     title = {"beat": "gpuprov work, a line of standard output", "fold": "gpuprov fold --json"}.get(
         kind, f"gpuprov {kind}"
     )
-    return msgspec.json.format(msgspec.json.encode({"$schema": IDENTIFIER, "title": title, **found}), indent=2).decode()
+    return document_text(KINDS[kind], title)

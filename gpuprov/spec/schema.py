@@ -16,6 +16,21 @@ from gpuprov.spec.model import Fragment
 IDENTIFIER = "https://json-schema.org/draft/2020-12/schema"
 
 
+def of_document(kind: type, title: str) -> dict[str, Any]:
+    """The JSON Schema of a document that gpuprov writes, made from its type. Docstrings become descriptions, without the indentation
+    that Python 3.11 keeps and 3.13 does not."""
+    found = msgspec.json.schema(kind)
+    for one in found["$defs"].values():
+        if "description" in one:
+            one["description"] = inspect.cleandoc(one["description"])
+    return {"$schema": IDENTIFIER, "title": title, **found}
+
+
+def document_text(kind: type, title: str) -> str:
+    """The same as text."""
+    return msgspec.json.format(msgspec.json.encode(of_document(kind, title)), indent=2).decode()
+
+
 def schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], str]]) -> dict[str, Any]:
     """A closed schema: the house's keys, and a block or `false` for each capability (with its one-line description)."""
     kinds = [house, *(fragment for fragment, _ in fragments.values())]

@@ -17,10 +17,13 @@ from gpuprov.topology.rails import Rails, rails, spare
 SHOWN = 4
 
 
+Kind = Literal["rail", "link", "socket", "nvlink", "driver", "file"]
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """`kind` is what it is about. A `note` may be as the machine was built. `places`: PCI addresses of what it is about."""
 
-    kind: Literal["rail", "link", "socket", "nvlink", "driver", "file"]
+    kind: Kind
     message: str
     hint: str = ""
     note: bool = False

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
-from gpuprov.accept import show
+from gpuprov.accept import document, show
 from gpuprov.accept.model import Finding, Options, Outcome
 from gpuprov.accept.outliers import outliers
 from gpuprov.capabilities.acceptance.fragment import Acceptance, RdmaTests
+from tests import documents
 from tests.accept.fleet import Fleet, bandwidth, devices, facts, latency, run
 
 SLOW = 196.1
@@ -121,7 +120,9 @@ def test_every_finding_that_is_wrong_is_in_a_sentence() -> None:
     assert any(one.sentence == "gpu9: python3 holds GPU 0; wanted: no client" for one in found)
     bad = {one.host for one in outcome.findings if one.status == "fail"}
     assert bad <= {name for one in found for name in one.hosts}
-    assert [row["sentence"] for row in json.loads(show.as_json(outcome))["outliers"]] == [one.sentence for one in found]
+    assert [row["sentence"] for row in documents.judged("accept", document.as_json(outcome))["outliers"]] == [
+        one.sentence for one in found
+    ]
 
 
 def test_a_host_that_is_slow_with_most_says_of_how_many() -> None:

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from gpuprov.accept import document as as_document
 from gpuprov.accept import maps, show
 from gpuprov.accept.maps import Cell, Level, Map
 from gpuprov.accept.model import Options, Outcome, Ran, Status, Step
@@ -20,6 +21,7 @@ from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwid
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
 from gpuprov.probe.acceptance import RESULT
+from tests import documents
 from tests.accept.fleet import ALL_TOOLS, Fleet, bandwidth, data, facts, gone, run
 from tests.accept.test_outputs import COPIES, DIAG_3, DIAG_4, NCCL, NETWORK
 
@@ -150,7 +152,8 @@ def test_the_page_is_self_contained() -> None:
 
 
 def test_json_has_every_figure_and_its_threshold() -> None:
-    told = json.loads(show.as_json(outcome()))
+    told = documents.judged("accept", as_document.as_json(outcome()))
+    assert (told["verdict"], told["exit_code"], told["summary"]["findings"]["unreachable"]) == ("NOT accepted", 4, 1)
     slow = next(row for row in told["results"] if row["status"] == "fail")
     assert (slow["host"], slow["threshold"], slow["measurement"]["value"]) == ("gpu1", 390, 377.6)
     assert slow["published"].startswith("https://")

@@ -27,6 +27,7 @@ from gpuprov.plan.extra import checked_run
 from gpuprov.plan.playbook import Ended, environment
 from gpuprov.report.files import state_folder
 from gpuprov.verify.evaluate import Result, ResultStatus
+from tests import documents
 
 HOSTS = [f"gpu{number}" for number in range(1, 8)]
 
@@ -180,7 +181,7 @@ def test_the_report_tells_hosts_that_fared_alike_once() -> None:
         "1 not as wanted; 4.2 s",
         "log: /log",
     ]
-    read = json.loads(applying.as_json(run))
+    read = documents.judged("apply", applying.as_json(run))
     assert (read["exit_code"], read["log"], read["hosts"][3]["reboot_required"]) == (3, "/log", ["a new command line"])
 
 

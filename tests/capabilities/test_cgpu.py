@@ -25,7 +25,9 @@ RATIO = Cgpu(prio_ratio=80)
 SINGLE = Cgpu(max_inst=20, gpus={"1": {"policy": 3, "max_inst": 5}})
 TWO = ("20 1 80", "5 3 80")
 FAILED = ("loaded", "failed", "enabled")
-COMPLAINT = "cgpu: /proc/cgpu_km/0/max_inst stays 20, asked for is 5 (Device or resource busy), used by the containers 012b2edccd7a"
+COMPLAINT = (
+    "cgpu: /proc/cgpu_km/0/max_inst stays 20, expected 5 (Device or resource busy), used by the containers 012b2edccd7a"
+)
 
 ROWS = [
     Row("loaded", MODULE, None, {}, "pass", "cGPU 1.5.20, GPUs 0"),

@@ -59,7 +59,7 @@ def test_a_value_that_is_not_taken_is_told_with_who_uses_the_gpu(tmp_path: Path)
     done = run(tmp_path, "apply", settings="0 max_inst 20\n* policy 1\n")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert f"cgpu: {folder}/0/max_inst stays none, asked for is 20 (Is a directory)" in line
+    assert f"cgpu: {folder}/0/max_inst stays none, expected 20 (Is a directory)" in line
     assert "used by the containers" in line
     assert "012b2edccd7a" in line
     assert [has(tmp_path, gpu, "policy") for gpu in (0, 1)] == ["1\n", "1\n"], "the others are set all the same"
@@ -70,7 +70,7 @@ def test_a_value_that_is_swallowed_is_found_by_reading_back(tmp_path: Path) -> N
     (folder / "0" / "policy").symlink_to("/dev/null")
     done = run(tmp_path, "apply")
     assert done.returncode == 1
-    assert "policy stays none, asked for is 1" in done.stderr
+    assert "policy stays none, expected 1" in done.stderr
 
 
 @pytest.mark.parametrize(

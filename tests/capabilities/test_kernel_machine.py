@@ -217,7 +217,7 @@ def test_what_the_program_refuses(tmp_path: Path) -> None:
     file.symlink_to("/dev/null")
     done = run(tmp_path, "set", "performance")
     assert done.returncode == 1
-    assert done.stderr.startswith("governor: asked for is performance, and policy0 stays")
+    assert done.stderr.startswith("governor: expected performance, and policy0 stays")
 
 
 def test_the_probes_read_a_tree(tmp_path: Path) -> None:

@@ -92,10 +92,10 @@ def test_in_a_container_interrupts_are_the_machines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setpci", "said"),
     [
-        ("#!/bin/sh\nexit 0\n", f"pcie: {ROOT_PORT} acs stays 001d, asked for is 0000; {LEFT} acs stays 001d"),
+        ("#!/bin/sh\nexit 0\n", f"pcie: {ROOT_PORT} acs stays 001d, expected 0000; {LEFT} acs stays 001d"),
         (
             "#!/bin/sh\necho 'setpci: Operation not permitted'; exit 1\n",
-            "asked for is 0000 (setpci: Operation not permitted)",
+            "expected 0000 (setpci: Operation not permitted)",
         ),
     ],
 )

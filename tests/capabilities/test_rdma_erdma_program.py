@@ -41,7 +41,7 @@ def test_an_mtu_that_is_not_taken(tmp_path: Path) -> None:
     lonely(tmp_path)
     done = program(tmp_path, "apply", ip="echo 'RTNETLINK answers: Invalid argument' >&2; exit 2")
     assert done.returncode == 1
-    assert "erdma: eth1 stays at MTU 1500, asked for is 8500: RTNETLINK answers: Invalid argument" in done.stderr
+    assert "erdma: eth1 stays at MTU 1500, expected 8500: RTNETLINK answers: Invalid argument" in done.stderr
     assert "the MTU is not as asked for: mtu eth1 1500 8500" in done.stderr
 
 

@@ -57,7 +57,7 @@ def test_it_sets_what_differs_and_reads_back(tmp_path: Path) -> None:
 def test_a_map_that_nothing_sets_is_not_taken_for_one_that_is_off(tmp_path: Path) -> None:
     device(tmp_path, ofed=False)
     done = run(tmp_path, "apply", config="set dscp.26 3", ofed=False, dcb="exit 1", mlnx_qos="exit 1")
-    assert "dscp.26 is not shown, asked for is 3" in done.stderr
+    assert "dscp.26 is not shown, expected 3" in done.stderr
 
 
 def test_what_it_changed_is_told(tmp_path: Path) -> None:
@@ -90,8 +90,8 @@ def test_with_the_kernels_own_drivers(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     done = run(tmp_path, "apply", config="set ecn 3\nset traffic_class 106", ofed=False)
     assert done.returncode == 1
-    assert "ecn is not shown, asked for is 3 (" in done.stderr
-    assert "traffic_class is not shown, asked for is 106 (" in done.stderr
+    assert "ecn is not shown, expected 3 (" in done.stderr
+    assert "traffic_class is not shown, expected 106 (" in done.stderr
 
 
 def test_a_folder_of_rdma_cm_that_it_made_is_gone_again(tmp_path: Path) -> None:
@@ -157,10 +157,10 @@ def test_devices_are_found_as_the_checks_find_them(
     ("config", "programs", "said"),
     [
         ("set pfc 3", {"mlnx_qos": "echo mlnx_qos: Error setting pfc; exit 1"},
-         "pfc is not shown, asked for is 3 (mlnx_qos: Error setting pfc)"),
+         "pfc is not shown, expected 3 (mlnx_qos: Error setting pfc)"),
         ("set mtu 9000", {"ip": "echo RTNETLINK answers: Invalid argument >&2; exit 2"},
-         "mlx5_0 port 1 (ens1f0np0): mtu is 1500, asked for is 9000 (RTNETLINK answers: Invalid argument)"),
-        ("set tos 106", {"cma_roce_tos": "echo 106"}, "tos is 0, asked for is 106"),
+         "mlx5_0 port 1 (ens1f0np0): mtu is 1500, expected 9000 (RTNETLINK answers: Invalid argument)"),
+        ("set tos 106", {"cma_roce_tos": "echo 106"}, "tos is 0, expected 106"),
         ("device pci=0000:5e:00.0\nset tos 106", {}, "a RoCE port of pci=0000:5e:00.0 is not there"),
         ("count 2\nset tos 0", {}, "1 of 2 RoCE devices is not there"),
     ],
@@ -182,7 +182,7 @@ def test_a_port_without_a_network_interface(tmp_path: Path) -> None:
     ):
         file.unlink() if file.is_file() else file.rmdir()  # fmt: skip
     done = run(tmp_path, "apply", config="set pfc 3")
-    assert "mlx5_0 port 1: pfc is not shown, asked for is 3 (the port has no network interface)" in done.stderr
+    assert "mlx5_0 port 1: pfc is not shown, expected 3 (the port has no network interface)" in done.stderr
 
 
 def test_no_device_at_all(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.persistence.fragment import Persistence
-from gpuprov.drift import text
+from gpuprov.drift import document, text
 from gpuprov.drift.drift import exit_code
 from gpuprov.drift.judge import judge
 from gpuprov.drift.model import HostDrift
@@ -19,6 +19,7 @@ from gpuprov.probe.base import Facts, Output
 from gpuprov.render import digests
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import evaluate
+from tests import documents
 from tests.capabilities import readings_host
 from tests.capabilities.asking import NEWER, good, packages, units
 
@@ -142,8 +143,9 @@ def test_what_a_host_says_moves_no_cursor() -> None:
 
 
 def test_json_has_counts_of_every_state() -> None:
-    told = json.loads(text.as_json([drifted(), drifted(**UPGRADED)]))
-    assert told["gpuprov_drift"] == 1
+    told = documents.judged("drift", document.as_json([drifted(), drifted(**UPGRADED)], 0.25))
+    assert (told["gpuprov_drift"], told["exit_code"], told["seconds"]) == (1, 1, 0.25)
+    assert told["summary"].pop("sentence").startswith("2 hosts: 1 drifted, 1 as applied")
     assert {name: count for name, count in told["summary"].items() if count} == {"drifted": 1, "as applied": 1} | (
         {"lost_at_next_boot": 1} if told["summary"]["lost_at_next_boot"] else {}
     )

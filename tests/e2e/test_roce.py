@@ -83,7 +83,7 @@ def test_faults(lab: Lab, site: Machine) -> None:
     site.sh(f"mlnx_qos -i {first} --pfc 0,0,0,0,0,0,0,0; touch /var/lib/gpuprov-sim/faults/roce-pfc-refused")
     done = lab.run("apply", folder, "--yes")
     assert done.code == 3, done
-    assert "pfc is none, asked for is 3 (mlnx_qos: Error setting pfc:[Errno 22] Invalid argument)" in done.text
+    assert "pfc is none, expected 3 (mlnx_qos: Error setting pfc:[Errno 22] Invalid argument)" in done.text
     assert "gpuprov-roce.service failed" in failures(lab, folder)["rdma.roce_boot"]["found"]
     site.sh("rm /var/lib/gpuprov-sim/faults/roce-pfc-refused; systemctl restart gpuprov-roce")
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from gpuprov.errors import GpuprovError
-from gpuprov.gather.command import build, ssh_arguments
+from gpuprov.gather.command import build, remote_command, ssh_arguments
 from gpuprov.gather.settings import Settings
 from gpuprov.spec.model import RawHost
+from tests.here import program
 
 
 def settings(**connection: object) -> Settings:
@@ -95,6 +97,21 @@ def test_a_become_password_is_in_no_argument() -> None:
     command = build(settings(ansible_become=True, ansible_become_password="s3'cret"), "echo hi")
     assert "s3" not in shlex.join(command.argv)
     assert b"sudo -H -u root -S -p '' -- /bin/sh -c" in command.stdin
+
+
+@pytest.mark.parametrize("size", [10, 400_000])
+def test_a_script_of_any_size_goes_through_sudo_with_a_password(size: int, tmp_path: Path) -> None:
+    """What a capture asks is longer than one argument may be. A sudo that needs no password must not run it, and one line is all that
+    a wrong one has."""
+    sudo = 'while [ "$1" != -- ]; do shift; done; shift\nread -r word; [ "$word" = "s3\'cret" ] || { cat; exit 1; }\nexec "$@"\n'
+    program(tmp_path, "sudo", sudo)
+    long = "\u00fc" * size
+    script = f": '{long}'\nprintf '%s %s' \"it's\" $((6 * 7))\nexit 3\n"
+    for password, said in (("s3'cret", (b"it's 42", 3)), ("wrong", (b"", 1))):
+        words_, fed = remote_command(settings(ansible_become=True, ansible_become_password=password), script)
+        env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        done = subprocess.run(words_, input=fed, env=env, capture_output=True, check=False)
+        assert (done.stdout, done.returncode) == said
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ restart* | reload-or-restart*) echo "$1" >> "$STATE/log"
 esac
 """
 JOURNAL = """\
-roce: port 1: pfc is none, asked for is 3
+roce: port 1: pfc is none, expected 3
 roce: mlx5_0 port 1 is not as asked for
 gpuprov-roce.service: Main process exited
 """

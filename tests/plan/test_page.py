@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -135,7 +136,19 @@ def test_a_thousand_hosts_are_a_page_of_a_megabyte() -> None:
     text = page.render(plans)
     assert len(text) < 1_500_000
     assert text.count('class="card group') == 1, "they have one plan"
-    assert text.count('class="host ') == 1000
+    data = json.loads(text[text.index('id="data">') + 10 :].partition("</script>")[0])
+    assert len(data["hosts"]) == 1000
+    assert len({host[0] for host in data["hosts"]}) == 1000
+
+
+def test_scattered_hosts_of_one_plan_are_named_whole_once_for_each_button() -> None:
+    """Their names are long, as nothing of them folds: they stand where they are copied, not beside each host."""
+    plans = [replace(FULL if number % 2 else IDLE, host=f"gpu{number:04}") for number in range(2000)]
+    text = page.render(plans)
+    assert len(text) < 1_000_000
+    shown = re.findall(r'<span class="who">([^<]*)<', text)
+    assert shown
+    assert max(map(len, shown)) < 200
 
 
 def test_secrets_of_the_inventory_are_in_no_page() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +20,7 @@ from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result
+from tests import documents
 
 NOW = datetime(2026, 1, 3, 1, 0, tzinfo=UTC)
 PACKAGE = Change(kind="package", name="nvidia-driver", before="535.1-1", after="550.2-1")
@@ -229,7 +229,9 @@ def test_what_fails_although_nothing_is_to_do_is_named() -> None:
 
 
 def test_json_has_a_list_for_each_kind_of_change() -> None:
-    read = json.loads(planning.as_json([FULL]))
+    read = documents.judged("plan-report", planning.as_json([FULL], 1.5))
+    assert (read["exit_code"], read["seconds"]) == (1, 1.5)
+    assert documents.judged("plan-report", planning.as_json([]))["summary"]["sentence"] == "no host"
     host = read["hosts"][0]
     assert host["packages"] == [
         {"kind": "package", "name": "nvidia-driver", "before": "535.1-1", "after": "550.2-1", "diff": ""}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.plan import HostPlan, sentence
 from gpuprov.verify.evaluate import Result
+from tests import documents
 
 SET = tuple(Change(kind="package", name=f"p{n}", before="580.178.04-1", after="570.211.01-1") for n in range(15))
 DOWN = HostPlan(
@@ -98,6 +98,6 @@ def test_instances_are_told_as_gpus_that_are_cut_anew() -> None:
 
 def test_json_has_the_sentence_and_the_hosts_with_jobs() -> None:
     plans = [*many(DOWN, 2), *many(DOWN, 2, blocked=(JOB,))]
-    told = json.loads(planning.as_json(plans))["summary"]
+    told = documents.judged("plan-report", planning.as_json(plans))["summary"]
     assert told["sentence"] == sentence(plans)
     assert (told["jobs_running"], told["to_apply"], told["blocked"]) == (2, 2, 2)

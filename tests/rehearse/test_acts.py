@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from gpuprov.rehearse.acts import rehearse
 from gpuprov.rehearse.model import ACTS
 from gpuprov.rehearse.seen import REBOOTED
 from gpuprov.verify.evaluate import ResultStatus
+from tests import documents
 from tests.rehearse import stage
 from tests.rehearse.stage import Noting, pair, scripted
 
@@ -53,8 +53,8 @@ def test_a_green_rehearsal_does_all_acts_and_leaves_nothing() -> None:
     assert "gpu01: green" in text
     assert "host.gpu: the host was described without GPUs" in text
     assert text.endswith("no real host was contacted")
-    plain = json.loads(as_json(whole))
-    assert plain["exit_code"] == 0
+    plain = documents.judged("rehearse", as_json(whole))
+    assert (plain["exit_code"], plain["summary"]["sentence"]) == (0, "1 simulated host for 1 real host: 1 green")
     assert plain["rehearsals"][0]["hosts"] == ["gpu01"]
     assert {row["how"] for row in plain["reality"]} >= {"real", "simulated"}
 

@@ -25,7 +25,7 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import GpuSpec, HostSpec
 from gpuprov.verify.evaluate import evaluate, probes_of
 from tests.capabilities import mig_host
-from tests.capabilities.asking import B200, BARE, H100, NO_GPU, NVSWITCH, PODMAN, facts, good
+from tests.capabilities.asking import B200, BARE, H100, NO_GPU, NVSWITCH, PODMAN, facts, good, units
 from tests.rehearse.stage import result
 
 KNOWN = (
@@ -63,6 +63,18 @@ def test_each_result_has_its_place(given: Row, kind: Kind, gpu: bool, part: str)
     assert judged.green is (part in ("proved", "waived"))
     assert any(given.check in line for line in waivers.lines(judged)) is (part != "proved")
     assert bool(list(waivers.complaints(judged))) is not judged.green
+
+
+def test_the_fix_of_what_is_not_proved_is_the_specs_where_there_is_one() -> None:
+    """An A100 board whose spec forgets the Fabric Manager: whoever rehearses it changes the spec, not the simulation."""
+    spec = msgspec.structs.replace(
+        FULL, capabilities={name: one for name, one in FULL.capabilities.items() if name != "fabric_manager"}
+    )
+    quiet: dict[str, Output | str] = dict.fromkeys((probe.name for probe in probes_of(spec)), "")
+    found = evaluate(spec, facts(**{**quiet, **good(), **PODMAN, **ON_BOARD, "units": units()}))
+    told = list(waivers.complaints(judge(found, "container", nvswitch=3)))
+    place = next(number for number, line in enumerate(told) if line.startswith("not proved host.fabric"))
+    assert told[place + 1] == "  fix: fabric_manager: {} in the spec, unless another runs the Fabric Manager"
 
 
 @pytest.mark.parametrize("rows", [[], [row("nouveau.running", "skip")]])

@@ -57,6 +57,21 @@ class Browser:
         self._child.wait(20)
         os.close(self._in)
 
+    def cost(self, file: Path) -> float:
+        """Seconds of the processor that opening a page takes its main thread, until two frames were drawn."""
+        self.call("Performance.enable", timeDomain="threadTicks")
+        self.open(file.parent, width=1920)
+        before = self._spent()
+        self.open(file, width=1920)
+        self.ask("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        after = self._spent()
+        self.call("Performance.disable")
+        return after - before
+
+    def _spent(self) -> float:
+        found = self.call("Performance.getMetrics")["metrics"]
+        return float(next(part["value"] for part in found if part["name"] == "TaskDuration"))
+
     def call(self, method: str, **arguments: Any) -> Any:
         self._number += 1
         asked: dict[str, Any] = {"id": self._number, "method": method, "params": arguments}

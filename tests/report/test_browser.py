@@ -141,7 +141,14 @@ def test_long_names_are_told_apart_on_their_squares(browser: Browser, tmp_path: 
     file.write_text(html.render([one(name, "nvidia_driver.loaded") for name in names]), encoding="utf-8")
     browser.open(file)
     shown = browser.ask("[...document.querySelectorAll('#grid .square span')].map((e) => e.textContent)")
-    assert shown == [f"\u2026ng-host-name-{number:02}" for number in range(1, 4)]
+    assert shown == [f"a-very-long-host-name-{number:02}" for number in range(1, 4)]
+    for width in (390, 1400):
+        browser.open(file, width=width)
+        cut = browser.ask(
+            "[...document.querySelectorAll('#grid .square span')].map((e) => { const outer = e.getBoundingClientRect();"
+            " const name = e.firstChild.getBoundingClientRect(); return [outer.left - name.left, name.right - outer.right]; })"
+        )
+        assert all(left > 20 and right < 1 for left, right in cut), "what is cut off is the beginning"
     assert browser.ask("[...document.querySelectorAll('#grid .square')].map((e) => e.title.split(':')[0])") == names
     assert not browser.said
 
@@ -201,27 +208,17 @@ def test_hostile_texts_stay_texts(browser: Browser, tmp_path: Path) -> None:
     assert browser.said == []
 
 
-def test_ten_thousand_hosts_open_in_less_than_two_seconds_of_the_processor(browser: Browser, tmp_path: Path) -> None:
+def test_ten_thousand_hosts_open_in_much_less_than_two_seconds_of_the_processor(
+    browser: Browser, tmp_path: Path
+) -> None:
     """Of the main thread: other work on the machine does not count. benchmarks/page_open.py measures a page with every check."""
     rows = [one(f"gpu{n:05}", check, found=f"{n} {check}") for n in range(10_000) for check in ("a.b", "c.d", "e.f")]
     file = tmp_path / "page.html"
     known = {f"gpu{n:05}": Known(groups=("all",), rack=f"r{n // 32}") for n in range(10_000)}
     file.write_text(html.render(rows, known=known))
     assert file.stat().st_size < 20_000_000
-    browser.call("Performance.enable", timeDomain="threadTicks")
-
-    def spent() -> float:
-        found = browser.call("Performance.getMetrics")["metrics"]
-        return float(next(part["value"] for part in found if part["name"] == "TaskDuration"))
-
-    browser.open(tmp_path, width=1920)
-    before = spent()
-    browser.open(file, width=1920)
+    assert 0 < browser.cost(file) < 1.5
     assert browser.ask("document.querySelectorAll('#grid .square').length") == 10_000
-    browser.ask("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    opened = spent() - before
-    browser.call("Performance.disable")
-    assert 0 < opened < 2
 
 
 @pytest.mark.parametrize("dark", [False, True])

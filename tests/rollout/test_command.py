@@ -168,7 +168,8 @@ def test_who_may_approve_does(site: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert start(monkeypatch) == 0
     thread.join()
     assert answers == [True]
-    assert f'waits for the approval of "batches" by 1 of {getpass.getuser()}' in capsys.readouterr().err
+    assert f'waits for the approval of "batches" by {getpass.getuser()}\n' in (err := capsys.readouterr().err)
+    assert 'hint: gpuprov rollout approve friday "batches"' in err
 
 
 def test_who_may_not_approve_is_told_who_may(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+
 from gpuprov.rollout.planned import planned
 from gpuprov.rollout.status import Status, status
-from gpuprov.rollout.text import as_text
+from gpuprov.rollout.text import as_text, awaited
 from tests.rollout.world import World, members, policy
 
 
@@ -18,7 +20,7 @@ def stands(text: str, count: int, outcomes: dict[str, int]) -> Status:
 
 def test_batches_that_fared_alike_are_one_line_and_the_canary_is_its_own() -> None:
     told = stands("canary: {count: 2}\nbatches: {size: 2}\n", 12, {"green": 1})
-    assert as_text(told).splitlines()[2:] == ["  canary   over    2 green", "  batch 1 to 5  over    2 green"]
+    assert as_text(told).splitlines()[2:] == ["  canary        over    2 green", "  batch 1 to 5  over    2 green"]
 
 
 def test_a_thousand_hosts_are_told_in_a_screen() -> None:
@@ -29,3 +31,16 @@ def test_a_thousand_hosts_are_told_in_a_screen() -> None:
     assert lines[0] == "friday: finished"
     assert any(line.startswith("failed: gpu0") for line in lines)
     assert told.exit_code == 3
+
+
+def test_who_looks_is_told_what_to_say_next() -> None:
+    status = stands("canary: {count: 2}\n", 4, {"green": 1})
+    wait = 'waits for the approval of "batch 3" by 1 of alice, bob'
+    assert awaited(wait) == "batch 3"
+    assert awaited("outside the time windows") == awaited("waits for the approval of nobody") == ""
+    for changed, said in (
+        ({"state": "running", "waits": [wait]}, 'hint: gpuprov rollout approve r "batch 3"'),
+        ({"state": "paused", "why": "by alice"}, "hint: gpuprov rollout resume r continues"),
+    ):
+        told = msgspec.structs.replace(status, id="r", **changed)
+        assert as_text(told).splitlines()[-1] == said

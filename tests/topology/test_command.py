@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from gpuprov.topology.judge import findings
 from gpuprov.topology.model import Gpu, Hca
 from gpuprov.topology.svg import as_svg
 from gpuprov.topology.text import as_text
+from tests import documents
 from tests.topology.machines import Machine, hgx_h100
 from tests.topology.others import dgx2, dgx_a100, grace, hgx_b200, l40s, vm
 
@@ -122,7 +122,7 @@ note: the PCIe links of GPU0, GPU1, GPU2, GPU3 are slow while the GPUs are idle,
 def test_json(ask: Callable[..., tuple[int, str, str]]) -> None:
     code, out, _ = ask("gpu1", "--json", machine=hgx_h100(misplaced=True))
     assert code == 0
-    host = json.loads(out)["hosts"]["gpu1"]
+    host = documents.judged("topology", out)["hosts"]["gpu1"]
     assert [gpu["nearest"] for gpu in host["gpus"]][2:5] == ["ibp75s0", "ibp111s0", "ibp154s0"]
     assert [gpu["distance"] for gpu in host["gpus"]][2:5] == ["PIX", "NODE", "PIX"]
     assert host["gpus"][0] | {"distances": {}} == {
@@ -146,13 +146,14 @@ def test_json(ask: Callable[..., tuple[int, str, str]]) -> None:
 
 def test_several_hosts_and_one_that_cannot_be_reached(ask: Callable[..., tuple[int, str, str]]) -> None:
     code, out, _ = ask("gpu*", "--json", machine=vm())
-    assert (code, list(json.loads(out)["hosts"])) == (0, ["gpu1", "gpu2"])
+    assert (code, list(documents.judged("topology", out)["hosts"])) == (0, ["gpu1", "gpu2"])
     code, out, _ = ask("gpu*", "--json", "--limit", "gpu2,other", machine=vm())
-    assert (code, list(json.loads(out)["hosts"])) == (0, ["gpu2"])
+    assert (code, list(documents.judged("topology", out)["hosts"])) == (0, ["gpu2"])
     code, out, err = ask("gpu1")
     assert (code, out, err) == (4, "", "gpu1: refused\n")
     code, out, err = ask("gpu1", "--json")
-    assert (code, json.loads(out)) == (4, {"hosts": {}, "unread": {"gpu1": "gpu1: refused"}})
+    found = documents.judged("topology", out)
+    assert (code, found["hosts"], found["unread"]) == (4, {}, {"gpu1": "gpu1: refused"})
 
 
 def test_a_host_whose_answer_makes_no_sense(ask: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:

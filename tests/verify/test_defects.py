@@ -25,7 +25,7 @@ from gpuprov.plan.events import Ledger
 from gpuprov.probe.base import Facts, Output, Probe
 from gpuprov.report import specs
 from gpuprov.spec.model import RawHost
-from gpuprov.topology import command
+from gpuprov.topology import command, document
 from gpuprov.verify.evaluate import JUDGED
 from gpuprov.verify.verify import exit_code, verify
 
@@ -195,7 +195,7 @@ def test_export(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_topology(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(command, "read_and_told", lambda found: crash() if vars(found)["name"] == BAD else found)
     monkeypatch.setattr(command, "findings", lambda _: ())
-    monkeypatch.setattr(command, "as_data", lambda *_: {"gpus": []})
+    monkeypatch.setattr(document, "as_data", lambda *_: {"gpus": []})
     monkeypatch.setattr(command, "as_text", lambda *_, **__: "text")
     monkeypatch.setattr(command, "as_svg", lambda *_: "picture")
     code, _ = command.show({name: facts(name) for name in NAMES}, as_json=True)

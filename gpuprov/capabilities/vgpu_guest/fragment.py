@@ -118,7 +118,7 @@ def differences(fragment: VgpuGuest, found: dict[str, str]) -> list[str]:
     for key in dict.fromkeys([*wanted, *found]):
         asked, is_set = wanted.get(key, defaults.get(key, "")), found.get(key, defaults.get(key, ""))
         if asked.casefold() != is_set.casefold():
-            told.append(f"{key} is {is_set or 'not set'}, asked for is {asked or 'nothing'}")
+            told.append(f"{key} is {is_set or 'not set'}, expected {asked or 'nothing'}")
     return told
 
 

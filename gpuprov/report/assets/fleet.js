@@ -28,13 +28,10 @@
     groups.get(host[GROUP]).push(number);
   });
 
-  // What a square of many has room for: without the domain where that tells hosts apart, and of a long name its end.
+  // What a square of many has room for: without the domain where that tells hosts apart. Of a long name its end is shown.
   const shorts = data.hosts.map((host) => text(host[NAME]).split(".")[0]);
   const apart = new Set(shorts).size === shorts.length;
-  const label = (number) => {
-    const name = apart ? shorts[number] : text(data.hosts[number][NAME]);
-    return name.length > 16 ? `\u2026${name.slice(-15)}` : name;
-  };
+  const label = (number) => add(make("span"), make("bdi", "", apart ? shorts[number] : text(data.hosts[number][NAME])));
 
   const drawGrid = () => {
     const size = data.hosts.length <= 160 ? "big" : data.hosts.length <= 2000 ? "middle" : "small";
@@ -55,7 +52,7 @@
         square.title = `${text(host[NAME])}: ${words}`;
         square.setAttribute("aria-label", square.title);
         square.dataset.host = number;
-        if (size === "big") square.append(make("span", "", label(number)));
+        if (size === "big") square.append(label(number));
         squares.push(square);
         field.append(square);
       }

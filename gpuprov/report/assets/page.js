@@ -3,11 +3,12 @@
 //
 // .copy        copies data-copy, or the text of the code or pre beside it
 // [data-item]  is hidden while its text, with its data-words, lacks a word of the search; opened by Enter where it is a details
-// details.some is open while a search has hits in it, and hidden while it has none
+// page.filter  hides those that the words are not in: words => how many are left
 // page.search  a page that draws its own items takes the search over: (words, text) => what #hits says
+// page.first   and what Enter opens where none of the others is left: () => an element
 // page.open    and what Enter opens: () => nothing
 // page.close   what Esc closes before it clears the search: () => whether there was anything
-const page = { search: null, open: null, close: null };
+const page = { search: null, open: null, first: null, close: null };
 
 page.make = (name, className, text) => {
   const element = document.createElement(name);
@@ -36,22 +37,18 @@ page.plural = (count, word, many = `${word}s`) => `${count.toLocaleString("en")}
     return texts.get(item);
   };
 
-  const filter = (words) => {
+  page.filter = (words) => {
     let shown = 0;
     for (const item of items()) {
       item.hidden = !words.every((word) => wordsOf(item).includes(word));
       if (!item.hidden) shown += 1;
     }
-    for (const some of document.querySelectorAll("details.some")) {
-      const has = some.querySelector("[data-item]:not([hidden])") !== null;
-      some.hidden = !has;
-      some.open = has && words.length > 0;
-    }
-    return words.length ? `${shown} found${shown ? ", Enter opens the first" : ""}` : "";
+    return shown;
   };
+  page.says = (shown, words) => (words.length ? `${shown.toLocaleString("en")} found${shown ? ", Enter opens the first" : ""}` : "");
 
   const openFirst = () => {
-    const first = items().find((item) => !item.hidden);
+    const first = items().find((item) => !item.hidden) || (page.first && page.first());
     if (!first) return;
     const details = first.tagName === "DETAILS" ? first : first.querySelector("details");
     if (details) details.open = true;
@@ -64,7 +61,7 @@ page.plural = (count, word, many = `${word}s`) => `${count.toLocaleString("en")}
   const search = () => {
     const text = field.value.trim().toLowerCase();
     const words = text ? text.split(/\s+/) : [];
-    hits.textContent = (page.search || filter)(words, text);
+    hits.textContent = page.search ? page.search(words, text) : page.says(page.filter(words), words);
   };
 
   let waiting = 0;

@@ -41,7 +41,7 @@ TABLE: tuple[Fault, ...] = (
     Fault(
         "roce-pfc-refused",
         "mlnx_qos cannot set priority flow control, as where the firmware decides on it",
-        "pfc is none, asked for is",
+        "pfc is none, expected",
         heal=AGAIN.format(ROCE),
         moment="apply",
         kinds=("container",),

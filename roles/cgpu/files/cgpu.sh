@@ -68,7 +68,7 @@ compare | {
       [ -d "$instance" ] && instance=${instance%/} && users="$users ${instance##*/}"
     done
     said=${said##*: }
-    bad="$bad${bad:+; }$file stays $now, asked for is $value${said:+ ($said)}${users:+, used by the containers$users}"
+    bad="$bad${bad:+; }$file stays $now, expected $value${said:+ ($said)}${users:+, used by the containers$users}"
   done
   [ -z "$bad" ] || refuse "$bad"
 }

@@ -12,5 +12,5 @@ for policy in "${GPUPROV_ROOT-}"/sys/devices/system/cpu/cpufreq/policy*; do
   [ "$(cat "$policy/scaling_governor")" = "$2" ] ||
     bad="$bad ${policy##*/} stays $found (it has: $(cat "$policy/scaling_available_governors" 2>/dev/null));"
 done
-[ -z "$bad" ] || { echo "governor: asked for is $2, and$bad" >&2; exit 1; }
+[ -z "$bad" ] || { echo "governor: expected $2, and$bad" >&2; exit 1; }
 [ -n "$any" ] || { echo "governor: no CPU has a governor" >&2; exit 1; }

@@ -109,7 +109,7 @@ while ! complete && [ "$left" -gt 0 ]; do
 done
 complete || refuse "not every eRDMA function has a device with a network interface: $(pairs | tr '\n' ';') functions $(functions | tr '\n' ' ')"
 frames | while read -r _ netdev found mtu; do
-  said=$(ip link set dev "$netdev" mtu "$mtu" 2>&1) || echo "erdma: $netdev stays at MTU $found, asked for is $mtu: $said" >&2
+  said=$(ip link set dev "$netdev" mtu "$mtu" 2>&1) || echo "erdma: $netdev stays at MTU $found, expected $mtu: $said" >&2
   echo "$netdev mtu $found -> $mtu"
 done
 bad=$(frames | tr '\n' ';')

@@ -172,7 +172,7 @@ echo "$after" | {
     fi
     why=$(echo "$complaints" | grep -F "$device|$port|$key|" | tail -n 1)
     why=${why##*|}
-    bad="$bad${bad:+; }$device port $port${netdev:+ ($netdev)}: $key is $found, asked for is $value${why:+ ($why)}"
+    bad="$bad${bad:+; }$device port $port${netdev:+ ($netdev)}: $key is $found, expected $value${why:+ ($why)}"
   done
   refuse "$bad"
 }

@@ -61,8 +61,8 @@ class Erdma(Fragment, frozen=True):
     compat_mode: Annotated[
         bool | None,
         msgspec.Meta(
-            description="true: RoCE-like, as NCCL needs it; false: iWARP. The two do not talk to each other. It must be "
-            "said where the fabric is erdma"
+            description="true: RoCE-like, as NCCL needs it; false: iWARP. The two do not talk to each other. "
+            "Required where the fabric is erdma"
         ),
     ] = None
     mtu: Annotated[

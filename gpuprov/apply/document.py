@@ -1,0 +1,121 @@
+"""A run as one JSON document: what `gpuprov apply --json` and `gpuprov rollback --json` print.
+
+docs/reference/apply.schema.json is made from these types.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.apply.model import Act, ApplyRun, HostOutcome, Lap, State
+from gpuprov.apply.text import summary
+from gpuprov.report.as_json import Boot
+from gpuprov.spec.schema import document_text
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.verify import Verdict, next_boot, verdict
+
+FORMAT = 1
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class AppliedHost(msgspec.Struct, kw_only=True):
+    """What became of one host. `verdict` and `next_boot`: of verify, after; null where it was not verified. `ran`, `skipped`:
+    capabilities with the reason. `changed`: tasks that changed something. `task`, `message`, `hint`: what failed, or why nothing was
+    done, and the fix. `results`: of verify, without those that are n/a. `reboot_required`: why the host must still be rebooted."""
+
+    host: str
+    state: State
+    verdict: Verdict | None
+    next_boot: Boot | None
+    ran: dict[str, str]
+    skipped: dict[str, str]
+    changed: tuple[str, ...]
+    task: str
+    message: str
+    hint: str
+    results: tuple[Result, ...]
+    seconds: Seconds
+    reboot_permitted: bool
+    reboot_required: tuple[str, ...]
+    rolled_back: str
+
+
+class Summary(msgspec.Struct, kw_only=True):
+    """The run in a sentence, and hosts by state."""
+
+    sentence: str
+    hosts: int
+    states: dict[State, int]
+
+
+class Applied(msgspec.Struct, kw_only=True):
+    """The document. `acts`: how long each act took. `stopped`: why batches were left out. `locked`: hosts that another run works on.
+    `log`: the file with Ansible's output, empty where Ansible did not run."""
+
+    gpuprov_apply: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov: str = __version__
+    run: str
+    act: Act
+    exit_code: Literal[0, 1, 3, 4, 5, 130]
+    seconds: Seconds
+    summary: Summary
+    interrupted: bool
+    stopped: str
+    acts: tuple[Lap, ...]
+    hosts: tuple[AppliedHost, ...]
+    locked: tuple[str, ...]
+    log: str
+
+
+def document(run: ApplyRun) -> Applied:
+    """The document."""
+    states: dict[State, int] = {}
+    for one in run.hosts:
+        states[one.state] = states.get(one.state, 0) + 1
+    return Applied(
+        run=run.run,
+        act=run.act,
+        exit_code=run.exit_code,
+        seconds=round(run.seconds, 3),
+        summary=Summary(sentence=summary(run), hosts=len(run.hosts), states=states),
+        interrupted=run.interrupted,
+        stopped=run.stopped,
+        acts=tuple(run.acts),
+        hosts=tuple(_host(one) for one in run.hosts),
+        locked=tuple(run.locked),
+        log=str(run.log or ""),
+    )
+
+
+def as_json(run: ApplyRun) -> str:
+    """The document as text."""
+    return msgspec.json.format(msgspec.json.encode(document(run)), indent=2).decode()
+
+
+def schema_text() -> str:
+    """The document's JSON Schema."""
+    return document_text(Applied, "gpuprov apply --json")
+
+
+def _host(one: HostOutcome) -> AppliedHost:
+    told = next_boot(one.verified).get(one.host)
+    return AppliedHost(
+        host=one.host,
+        state=one.state,
+        verdict=verdict(one.verified) if one.verified else None,
+        next_boot=Boot(verdict=told.verdict, reasons=told.reasons) if told else None,
+        ran=one.ran,
+        skipped=one.skipped,
+        changed=tuple(one.changed),
+        task=one.task,
+        message=one.message,
+        hint=one.hint,
+        results=tuple(row for row in one.results if row.status != "n/a"),
+        seconds=round(one.seconds, 3),
+        reboot_permitted=one.reboot_permitted,
+        reboot_required=tuple(one.reboot),
+        rolled_back=one.rolled_back,
+    )

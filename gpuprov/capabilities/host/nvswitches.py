@@ -1,0 +1,48 @@
+"""The house's check of NVSwitches, which concerns hosts whether their spec has fabric_manager or not."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from gpuprov.capabilities.base import Check, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.catalog import fabric as nvswitches
+from gpuprov.probe import fabric, pci, system, systemd
+
+Ctx = Context[Any]
+
+
+def nvswitch_fabric(driverless: Collection[str]) -> Check:
+    """The check of NVSwitches, which knows what makes sense without them."""
+
+    @check(
+        "host.fabric",
+        *(pci.NVIDIA_FUNCTIONS, fabric.BRIDGES, systemd.SYSTEMD_UNITS, system.CONTAINER),
+        evidence="lspci -d 10de:; systemctl status nvidia-fabricmanager",
+    )
+    def asked(ctx: Ctx) -> Outcome:
+        """A host with NVSwitches has a Fabric Manager, of gpuprov or another's: without it CUDA fails, and all else looks well."""
+        return _nvswitch_fabric(ctx, needed=not set(ctx.host.capabilities) <= set(driverless))
+
+    return asked
+
+
+def _nvswitch_fabric(ctx: Ctx, *, needed: bool) -> Outcome:
+    ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
+    found = nvswitches.generation(ids, bridged=bool(ctx.facts.get(fabric.BRIDGES)))
+    if not found:
+        return not_asked("no NVSwitch")
+    if "fabric_manager" in ctx.host.capabilities:
+        return ok(f"NVSwitches of generation {found}, and fabric_manager in the spec")
+    unit = ctx.facts.get(systemd.SYSTEMD_UNITS).get(nvswitches.UNIT, systemd.MISSING)
+    if unit.active == "active":
+        return ok(f"NVSwitches of generation {found}, and a Fabric Manager that gpuprov does not manage")
+    if not needed:
+        return not_asked(f"NVSwitches of generation {found}, and the spec has nothing that needs them")
+    if kind := ctx.facts.get(system.CONTAINER):
+        return skip(
+            f"{kind} container: the NVSwitches are the machine's, and so is their Fabric Manager",
+            "fabric_manager: {} in the spec, unless another runs the Fabric Manager",
+        )
+    told = f"NVSwitches of generation {found}, and {nvswitches.UNIT} is {unit.active if unit.file else unit.load}"
+    return fail("a Fabric Manager", told, "fabric_manager: {} in the spec; without it CUDA ends with error 802")

@@ -1,0 +1,40 @@
+"""Options as Ansible has them, one by one: for commands that do not take all of `options.inventory` and `options.reaching`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from gpuprov.cli.sections import Shared
+
+C = TypeVar("C", bound=Callable[..., Any])
+shared = functools.partial(click.option, cls=Shared)
+
+
+def extra_vars(about: str) -> Callable[[C], C]:
+    """-e/--extra-vars, as Ansible has it."""
+    return shared("-e", "--extra-vars", multiple=True, metavar="VARIABLES", help=about)
+
+
+def refused(*words: str, why: str, is_flag: bool = False) -> Callable[[C], C]:
+    """An option that commands of this kind have, and this one cannot: it says why, and what to do instead."""
+
+    def refuse(_context: click.Context, _option: click.Parameter, value: Any) -> None:
+        if value:
+            raise click.UsageError(f"{words[-1]}: {why}")
+
+    return click.option(*words, hidden=True, expose_value=False, is_flag=is_flag, callback=refuse)
+
+
+def forks(command: C) -> C:
+    """--forks, where each job is a process of its own."""
+    about = "How many hosts one process connects to at the same time, at most."
+    return shared("-f", "--forks", type=click.IntRange(min=1), help=about)(command)
+
+
+def user(command: C) -> C:
+    """--user"""
+    return shared("-u", "--user", metavar="NAME", help="Log in as this user where the inventory names none.")(command)

@@ -1,0 +1,65 @@
+"""Drift as one JSON document: what `gpuprov drift --json` prints. docs/reference/drift.schema.json is made from these types."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.drift.drift import exit_code
+from gpuprov.drift.model import ORDER, HostDrift
+from gpuprov.drift.text import summary
+from gpuprov.spec.schema import document_text
+
+FORMAT = 1
+WITH_SPACES = {name.replace(" ", "_"): name for name in ORDER}
+
+
+class Summary(msgspec.Struct, kw_only=True, rename=WITH_SPACES):
+    """The fleet in a sentence, and hosts by state. `lost_at_next_boot`: those known not to come back from it as their specs ask."""
+
+    sentence: str
+    unreachable: int
+    drifted: int
+    unknown: int
+    never_applied: int
+    spec_changed: int
+    as_applied: int
+    lost_at_next_boot: int
+
+
+class Drift(msgspec.Struct, kw_only=True):
+    """The document. `seconds`: what reading the hosts took."""
+
+    gpuprov_drift: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov: str = __version__
+    exit_code: Literal[0, 1, 4]
+    seconds: Annotated[float, msgspec.Meta(ge=0)] | None
+    hosts: tuple[HostDrift, ...]
+    summary: Summary
+
+
+def document(hosts: Sequence[HostDrift], seconds: float | None = None) -> Drift:
+    """The document."""
+    counted = Counter(one.state for one in hosts)
+    states = {name: counted[state] for name, state in zip(WITH_SPACES, ORDER, strict=True)}
+    lost = sum(one.is_lost for one in hosts)
+    return Drift(
+        exit_code=exit_code(hosts),
+        seconds=None if seconds is None else round(seconds, 3),
+        hosts=tuple(hosts),
+        summary=Summary(sentence=summary(hosts), lost_at_next_boot=lost, **states),
+    )
+
+
+def as_json(hosts: Sequence[HostDrift], seconds: float | None = None) -> str:
+    """The document as text."""
+    return msgspec.json.format(msgspec.json.encode(document(hosts, seconds)), indent=2).decode()
+
+
+def schema_text() -> str:
+    """The document's JSON Schema."""
+    return document_text(Drift, "gpuprov drift --json")

@@ -1,0 +1,113 @@
+"""Plans as one JSON document: what `gpuprov plan --json` prints. docs/reference/plan-report.schema.json is made from these types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.capabilities.base import Change
+from gpuprov.capabilities.mig.partitions import Partition
+from gpuprov.plan.model import SECTIONS, HostPlan
+from gpuprov.plan.summary import counts, sentence
+from gpuprov.spec.model import Reboot
+from gpuprov.spec.schema import document_text
+from gpuprov.verify.evaluate import Result
+
+FORMAT = 1
+
+
+class PlannedHost(msgspec.Struct, kw_only=True):
+    """What apply would do to one host. `run`, `skipped`: capabilities with the reason. `blocked`: what must be fixed before apply
+    touches the host. `packages` to `clients`: what the checks say would change, by kind. `diffs`: what Ansible's `--check --diff` says
+    of files. `tasks`: those that Ansible says would change something, without a diff. `unpredicted`: what nobody can know before.
+    `no_way_back`: what rollback could not undo. `versions`: exact, as the host has them after apply, by capability; `installed`: as
+    it has them now. `mig`: GPUs that are partitioned anew. `unmended`: what fails although apply has nothing to do. `differs`: the
+    host is not as its spec says."""
+
+    host: str
+    unreachable: Annotated[str, msgspec.Meta(description="Why it cannot be reached; empty where it was")]
+    blocked: tuple[Result, ...]
+    run: dict[str, str]
+    skipped: dict[str, str]
+    packages: tuple[Change, ...]
+    files: tuple[Change, ...]
+    services: tuple[Change, ...]
+    modules: tuple[Change, ...]
+    initramfs: tuple[Change, ...]
+    settings: tuple[Change, ...]
+    clients: tuple[Change, ...]
+    diffs: tuple[Change, ...]
+    tasks: tuple[str, ...]
+    reboot: Annotated[bool | Literal["unknown"], msgspec.Meta(description="Whether apply leads to a reboot")]
+    reboot_reasons: tuple[str, ...]
+    permission: Annotated[Reboot, msgspec.Meta(description="Whether the spec permits a reboot")]
+    last_apply: str
+    last_apply_seconds: int | None
+    unpredicted: tuple[str, ...]
+    no_way_back: tuple[str, ...]
+    differs: bool
+    versions: dict[str, str]
+    installed: dict[str, str]
+    mig: tuple[Partition, ...]
+    unmended: tuple[Result, ...]
+
+
+class Summary(msgspec.Struct, kw_only=True):
+    """The plan in a sentence, and in numbers of hosts."""
+
+    sentence: str
+    hosts: int
+    to_apply: int
+    nothing_to_do: int
+    blocked: int
+    jobs_running: int
+    unreachable: int
+    reboot: int
+    reboot_not_permitted: int
+
+
+class Plan(msgspec.Struct, kw_only=True):
+    """The document that `gpuprov plan --json` prints. `seconds`: what it took to make."""
+
+    gpuprov_plan_report: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov: str = __version__
+    exit_code: Literal[0, 1, 4]
+    seconds: Annotated[float, msgspec.Meta(ge=0)] | None
+    summary: Summary
+    hosts: tuple[PlannedHost, ...]
+
+
+def document(plans: Sequence[HostPlan], seconds: float | None = None) -> Plan:
+    """The document."""
+    return Plan(
+        exit_code=exit_code(plans),
+        seconds=None if seconds is None else round(seconds, 3),
+        summary=Summary(sentence=sentence(plans), **counts(plans)),
+        hosts=tuple(_host(plan) for plan in plans),
+    )
+
+
+def exit_code(plans: Sequence[HostPlan]) -> Literal[0, 1, 4]:
+    """4 if a host could not be reached, 1 if a host differs from its spec or would be changed, else 0."""
+    if any(plan.unreachable for plan in plans):
+        return 4
+    return 1 if any(plan.differs or not plan.idle for plan in plans) else 0
+
+
+def as_json(plans: Sequence[HostPlan], seconds: float | None = None) -> str:
+    """The document as text."""
+    return msgspec.json.format(msgspec.json.encode(document(plans, seconds)), indent=2).decode()
+
+
+def schema_text() -> str:
+    """The document's JSON Schema."""
+    return document_text(Plan, "gpuprov plan --json")
+
+
+def _host(plan: HostPlan) -> PlannedHost:
+    by_kind: dict[str, Any] = {section: plan.section(kind) for kind, section in SECTIONS.items()}
+    same = {name: getattr(plan, name) for name in PlannedHost.__struct_fields__ if name not in by_kind}
+    return PlannedHost(**same | by_kind)

@@ -1,0 +1,137 @@
+"""A rehearsal as one JSON document: what `gpuprov rehearse --json` prints.
+
+docs/reference/rehearse.schema.json is made from these types.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.capabilities.base import Moment
+from gpuprov.rehearse.model import Rehearsal, Rehearsed, Seen, Step
+from gpuprov.rehearse.reality import How, table
+from gpuprov.rehearse.text import summary, verdict
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.waivers import Judged
+from gpuprov.spec.schema import document_text
+from gpuprov.verify.evaluate import ResultStatus
+
+FORMAT = 1
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Told(msgspec.Struct, kw_only=True):
+    """What one check says of the simulated host, at the end."""
+
+    check: str
+    status: ResultStatus
+    found: str
+    moment: Moment
+
+
+class Thing(msgspec.Struct, kw_only=True):
+    """One thing that production has, and what stood for it."""
+
+    thing: str
+    how: How
+    told: str
+
+
+class RehearsedHost(msgspec.Struct, kw_only=True):
+    """One simulated host. `hosts`: the real ones it stands for. `verdict`: in words. `problem`: why there was no rehearsal, with its
+    `hint`. `steps`: the acts, with seconds. `seen`: what production would see of the apply; null where it did not succeed. `judged`:
+    what was proved, waived with a reason, and not proved. `login`: with --keep, how to log in."""
+
+    name: str
+    hosts: tuple[str, ...]
+    verdict: str
+    exit_code: Literal[0, 1, 2, 3, 4]
+    description: Description | None
+    notes: tuple[str, ...]
+    problem: str
+    hint: str
+    steps: tuple[Step, ...]
+    seen: Seen | None
+    judged: Judged | None
+    results: tuple[Told, ...]
+    login: str
+
+
+class Summary(msgspec.Struct, kw_only=True):
+    """The rehearsal in a sentence; hosts, and simulated hosts by verdict."""
+
+    sentence: str
+    simulated: int
+    hosts: int
+    verdicts: dict[str, int]
+
+
+class Document(msgspec.Struct, kw_only=True):
+    """The document. `logs`: files with Ansible's output. `leftovers`: simulated hosts that could not be removed. `reality`: what of it
+    was real, simulated, a stand-in, or not there."""
+
+    gpuprov_rehearsal: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov: str = __version__
+    run: str
+    exit_code: Literal[0, 1, 2, 3, 4, 130]
+    seconds: Seconds
+    summary: Summary
+    interrupted: bool
+    kept: bool
+    leftovers: tuple[str, ...]
+    logs: tuple[str, ...]
+    rehearsals: tuple[RehearsedHost, ...]
+    reality: tuple[Thing, ...]
+
+
+def document(whole: Rehearsed) -> Document:
+    """The document."""
+    found = [verdict(one) for one in whole.rehearsals]
+    return Document(
+        run=whole.run,
+        exit_code=whole.exit_code,
+        seconds=round(whole.seconds, 3),
+        summary=Summary(
+            sentence=summary(whole),
+            simulated=len(found),
+            hosts=sum(len(one.hosts) for one in whole.rehearsals),
+            verdicts={word: found.count(word) for word in dict.fromkeys(found)},
+        ),
+        interrupted=whole.interrupted,
+        kept=whole.kept,
+        leftovers=whole.leftovers,
+        logs=tuple(whole.logs),
+        rehearsals=tuple(_host(one) for one in whole.rehearsals),
+        reality=tuple(Thing(**row._asdict()) for row in table(whole.descriptions)),
+    )
+
+
+def as_json(whole: Rehearsed) -> str:
+    """The document as text."""
+    return msgspec.json.format(msgspec.json.encode(document(whole)), indent=2).decode()
+
+
+def schema_text() -> str:
+    """The document's JSON Schema."""
+    return document_text(Document, "gpuprov rehearse --json")
+
+
+def _host(one: Rehearsal) -> RehearsedHost:
+    return RehearsedHost(
+        name=one.name,
+        hosts=one.hosts,
+        verdict=verdict(one),
+        exit_code=one.exit_code,
+        description=one.description,
+        notes=one.notes,
+        problem=one.problem,
+        hint=one.hint,
+        steps=tuple(one.steps),
+        seen=one.seen,
+        judged=one.judged,
+        results=tuple(Told(check=r.check, status=r.status, found=r.found, moment=r.moment) for r in one.results),
+        login=one.login,
+    )

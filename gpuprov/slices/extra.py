@@ -1,0 +1,39 @@
+"""--extra-vars of those who work a job: how its hosts are reached from here, over what the job says. Their spec stands in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from gpuprov import inventory
+from gpuprov.errors import GpuprovError
+from gpuprov.spec.model import RawHost
+
+
+def over(
+    hosts: Sequence[RawHost],
+    given: Sequence[str],
+    *,
+    vault_password_files: Sequence[str] = (),
+    ask_vault_pass: bool = False,
+) -> list[RawHost]:
+    """The hosts with these variables. Raises GpuprovError where they say another spec, SpecError where they are wrong."""
+    if not given:
+        return list(hosts)
+    names = f"{','.join(raw.name for raw in hosts)},"
+    found = inventory.load(
+        [names], extra_vars=given, vault_password_files=vault_password_files, ask_vault_pass=ask_vault_pass
+    )
+    said = {one.name: one for one in found.hosts}
+    if any(one.values for one in said.values()):
+        raise GpuprovError(
+            "--extra-vars: what is asked of the hosts stands in the job, and gpuprov is a variable of it",
+            "freeze the inventory with it: gpuprov freeze INVENTORY -e ...",
+        )
+    return [replace(raw, connection={**raw.connection, **said[raw.name].connection}) for raw in hosts]
+
+
+def check(given: Sequence[str], vault_password_files: Sequence[str] = ()) -> None:
+    """Raise for variables that no job could take, before there is one."""
+    over([RawHost(name="host")], given, vault_password_files=vault_password_files)

@@ -1,0 +1,158 @@
+"""The wiring of hosts as one JSON document: what `gpuprov topology --json` prints.
+
+docs/reference/topology.schema.json is made from these types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import msgspec
+
+from gpuprov import __version__
+from gpuprov.spec.schema import document_text
+from gpuprov.topology import model
+from gpuprov.topology.judge import Finding, Kind, theirs
+from gpuprov.topology.links import told
+from gpuprov.topology.model import Distance, Wiring
+from gpuprov.topology.text import cell
+
+FORMAT = 1
+
+
+class Gpu(msgspec.Struct, kw_only=True):
+    """A GPU. `bridges`: PCI bridges from the CPU down to it. `link`: its PCIe link as it runs. `nvlinks`: those that are up; null
+    where nobody tells. `nearest`: the HCA of its rail, else the nearest; null on a host without HCAs. `distance`: to the nearest HCA.
+    `distances`: to every other GPU and HCA, as in the matrix of nvidia-smi topo -m: PIX, PXB, PHB, NODE, SYS, or NV and the number
+    of NVLinks."""
+
+    name: str
+    address: str
+    model: str
+    numa_node: int
+    socket: int | None
+    bridges: tuple[str, ...]
+    link: str
+    nvlinks: int | None
+    nearest: str | None
+    distance: Distance | None
+    distances: dict[str, str]
+
+
+class Port(msgspec.Struct, kw_only=True):
+    """A port of an HCA. `rate` in Gb/s; null where the driver does not tell the true one."""
+
+    number: int
+    state: str
+    link_layer: str
+    rate: float | None
+
+
+class Hca(msgspec.Struct, kw_only=True):
+    """An RDMA device that is a PCI function."""
+
+    name: str
+    address: str
+    driver: str
+    netdevs: tuple[str, ...]
+    numa_node: int
+    socket: int | None
+    bridges: tuple[str, ...]
+    link: str
+    ports: tuple[Port, ...]
+
+
+class Told(msgspec.Struct, kw_only=True):
+    """Something that a person should look at; a note may be as the machine was built."""
+
+    kind: Kind
+    severity: Literal["note", "warning"]
+    message: str
+    hint: str
+
+
+class Host(msgspec.Struct, kw_only=True):
+    """What a host has. `not_on_the_bus`: RDMA devices that are no PCI function, as software devices are."""
+
+    gpus: tuple[Gpu, ...]
+    hcas: tuple[Hca, ...]
+    nvlink_bridges: tuple[str, ...]
+    nvswitches: tuple[str, ...]
+    not_on_the_bus: tuple[str, ...]
+    findings: tuple[Told, ...]
+
+
+class Topology(msgspec.Struct, kw_only=True):
+    """The document: hosts by name, and why others could not be read."""
+
+    gpuprov_topology: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov: str = __version__
+    hosts: dict[str, Host]
+    unread: dict[str, str]
+
+
+def as_json(hosts: Mapping[str, Host], unread: Mapping[str, str]) -> str:
+    """The document as text."""
+    whole = Topology(hosts=dict(hosts), unread=dict(unread))
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2).decode()
+
+
+def schema_text() -> str:
+    """The document's JSON Schema."""
+    return document_text(Topology, "gpuprov topology --json")
+
+
+def as_data(wiring: Wiring, found: tuple[Finding, ...]) -> Host:
+    """The wiring of one host. Distances as in the matrix."""
+    return Host(
+        gpus=tuple(_gpu(wiring, gpu) for gpu in wiring.gpus),
+        hcas=tuple(_hca(wiring, hca) for hca in wiring.hcas),
+        nvlink_bridges=tuple(hca.name for hca in wiring.bridges),
+        nvswitches=tuple(one.address for one in wiring.nvswitches),
+        not_on_the_bus=wiring.unplaced,
+        findings=tuple(
+            Told(kind=one.kind, severity="note" if one.note else "warning", message=one.message, hint=one.hint)
+            for one in found
+        ),
+    )
+
+
+def _gpu(wiring: Wiring, gpu: model.Gpu) -> Gpu:
+    best = theirs(wiring)
+    ends: tuple[model.Gpu | model.Hca, ...] = (*wiring.gpus, *wiring.hcas)
+    return Gpu(
+        name=gpu.name,
+        address=gpu.function.address,
+        model=gpu.model,
+        numa_node=gpu.function.numa_node,
+        socket=wiring.socket(gpu.function),
+        bridges=tuple(gpu.function.bridges),
+        link=told(gpu.function.link.width, gpu.function.link.speed),
+        nvlinks=gpu.nvlink.active if gpu.nvlink and not wiring.nvlinks.complaint else None,
+        nearest=best[gpu.index].name if gpu.index in best else None,
+        distance=wiring.near(gpu)[0],
+        distances={one.name: cell(wiring, gpu, one) for one in ends if one is not gpu},
+    )
+
+
+def _hca(wiring: Wiring, hca: model.Hca) -> Hca:
+    return Hca(
+        name=hca.name,
+        address=hca.function.address,
+        driver=hca.device.driver,
+        netdevs=tuple(hca.device.netdevs),
+        numa_node=hca.function.numa_node,
+        socket=wiring.socket(hca.function),
+        bridges=tuple(hca.function.bridges),
+        link=told(hca.function.link.width, hca.function.link.speed),
+        ports=tuple(
+            Port(
+                number=port.number,
+                state=port.state,
+                link_layer=port.link_layer,
+                rate=port.rate if hca.tells_rate else None,
+            )
+            for port in hca.device.ports
+        ),
+    )

@@ -1,0 +1,35 @@
+"""What commands print with --json, judged by the schemas in docs/reference."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+
+
+def judged(command: str, text: str) -> Any:
+    """The document. Fails where it is not as the schema says, or has a key of which the schema does not speak."""
+    found = json.loads(text)
+    _judge(command).validate(found)
+    return found
+
+
+@cache
+def _judge(command: str) -> jsonschema.Draft202012Validator:
+    schema = json.loads((REFERENCE / f"{command}.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(_closed(schema))
+
+
+def _closed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_closed(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    closed = {key: _closed(one) for key, one in value.items()}
+    return {"additionalProperties": False, **closed} if "properties" in value else closed
