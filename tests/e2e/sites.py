@@ -1,8 +1,8 @@
 """Three sites on one machine: simulated hosts that are really changed among a thousand stub hosts, and Slurm for some of them.
 
-As a program it is what `gpuprov` is there, with two things put in: a job's stub hosts are done by `tests/rollout/stub.py` (its other hosts by
-`gpuprov work`), and hosts without a node in Slurm have a folder for a scheduler. `worker SITE ADDRESS FOLDER`, `start FOLDER [ADDRESS]`,
-`work ...`.
+As a program it is what `gpuprov` is there, with two things put in: a job's stub hosts are done by `tests/rollout/stub.py` (its other
+hosts by `gpuprov work`), and hosts without a node in Slurm have a folder for a scheduler. `worker SITE ADDRESS FOLDER`,
+`start FOLDER [ADDRESS]`, `work ...`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ BEHAVIOUR = {
 }
 FAILED = {"stub0005", f"{PREFIX}{BROKEN}"}
 ROLLOUT = "friday"
-SPEC = {"nouveau": {}}
+SPEC: dict[str, dict[str, str]] = {"nouveau": {}}
 BUILT = "/srv/built"
 """On a host: a line for each build of an initramfs."""
 HOOK = f'#!/bin/sh\n[ "$1" = prereqs ] && exit 0\necho built >> {BUILT}\nexit {{code}}\n'
@@ -81,7 +81,7 @@ class Both:
         self._marks, self._slurm, self._nodes = made.Marks(folder), InSlurm(nodes), nodes
 
     def _of(self, host: str) -> Adapter:
-        return self._slurm if host in self._nodes else self._marks  # type: ignore[return-value]
+        return self._slurm if host in self._nodes else self._marks
 
     def drain(self, host: str, run: str) -> Any:
         return self._of(host).drain(host, run)
@@ -180,8 +180,21 @@ class Run:
         if self.server:
             self.server.start()
             self.work()
+            lab.until(self._is_served)
         self.start()
         return self
+
+    def _is_served(self) -> bool:
+        """Whether a worker asks for work at each site."""
+        from temporalio.api.enums.v1 import TaskQueueType
+
+        from gpuprov.rollout.temporal import messages
+
+        assert self.server
+        engine = lab.engine(self.folder, self.server.address)
+        activity, workflow = TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+        queues = [(messages.queue(site), activity) for site in SITES]
+        return all(engine._has_worker(*one) for one in [*queues, (messages.QUEUE, workflow)])
 
     def work(self) -> None:
         """A worker at each site."""
@@ -247,7 +260,10 @@ class Run:
         folded_results = json.loads(done.stdout)
         for host in folded_results["hosts"]:
             host.pop("seconds")
-        return {"status": self._status(), "fold": {key: folded_results[key] for key in ("summary", "states", "hosts", "results")}}
+        return {
+            "status": self._status(),
+            "fold": {key: folded_results[key] for key in ("summary", "states", "hosts", "results")},
+        }
 
     def _status(self) -> dict[str, Any]:
         if self.server:
@@ -347,8 +363,8 @@ def main(words: list[str]) -> int:
 
     folder = Path(rest[0])
     _patched(folder)
-    engine = lab.engine(folder, rest[1]) if rest[1:] else Embedded()
-    if rest[1:]:
+    engine = Embedded() if not rest[1:] else lab.engine(folder, rest[1])
+    if not isinstance(engine, Embedded):
         engine.heartbeat = HEARTBEAT
     fleet = frozen.freeze(load_fleet([str(folder / "inventory.yaml")], also=("site", "rack")))
     return command.start(

@@ -1,5 +1,5 @@
-"""A roll-out over three sites, a thousand stub hosts and six that are really changed: whatever is killed, no host is lost, none is changed
-twice, and the report is that of the roll-out that nobody disturbed. On Temporal, and on the embedded engine.
+"""A roll-out over three sites, a thousand stub hosts and six that are really changed: whatever is killed, no host is lost, none is
+changed twice, and the report is that of the roll-out that nobody disturbed. On Temporal, and on the embedded engine.
 """
 
 from __future__ import annotations
@@ -56,9 +56,7 @@ def test_undisturbed_every_host_is_done_once(three: Sites, undisturbed: Ended) -
     assert len(told) == STUBS + len(three.real)
     assert {name for name, host in told.items() if host["state"] != "green"} == FAILED
     assert "nitramfs" in told[f"{PREFIX}{BROKEN}"]["message"]
-    assert undisturbed.attempts == {
-        f"stub{n:04}": 2 if n in (7, 411) else 1 for n in range(STUBS)
-    }
+    assert undisturbed.attempts == {f"stub{n:04}": 2 if n in (7, 411) else 1 for n in range(STUBS)}
     for name in three.real:
         built = undisturbed.seen[name].splitlines().count("built")
         assert built == 1, name
