@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
+from datetime import datetime
 
 from gpuprov.apply.model import HostOutcome, Options
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.unreached import Unreached
 from gpuprov.plan.decide import decide
 from gpuprov.plan.read import Pair, Reading
+from gpuprov.probe import house
+from gpuprov.probe.base import ProbeFailed
+from gpuprov.render import digests
+from gpuprov.render.digest import difference, read
+from gpuprov.spec.model import HostSpec
+from gpuprov.spec.overrides import max_clock_skew
 from gpuprov.verify.evaluate import Result, broken, is_broken
 
 
@@ -33,9 +41,34 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
         outcome.state, outcome.task = "blocked", obstacle.check
         outcome.message, outcome.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
         outcome.ran = {}
+    elif decision.run and (newer := _since(pair[1], reading, options)):
+        outcome.state, outcome.task, outcome.ran = "blocked", "host.receipt", {}
+        outcome.message, outcome.hint = (
+            newer,
+            "read the inventory again: gpuprov freeze, slice; or begin another roll-out",
+        )
     elif decision.run:
         outcome.state = "not-started"
     return outcome
+
+
+def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
+    """What the host was brought to after what is asked was read, and would be undone; empty where nothing was. The clocks of two
+    machines may differ by what `host.clock` allows."""
+    try:
+        receipt = reading.facts.get(house.RECEIPT) if options.asked_at else None
+        asked = datetime.fromisoformat(options.asked_at).timestamp() if receipt else 0.0
+    except (ProbeFailed, ValueError):
+        return ""
+    present = digests(spec) if receipt else {}
+    for name, one in receipt.capabilities.items() if receipt else ():
+        before = read(one.digest)
+        if name in present and (before is None or difference(before, present[name])):
+            with suppress(ValueError):
+                if datetime.fromisoformat(one.applied_at).timestamp() > asked + max_clock_skew(spec.site):
+                    told = f"{name} was brought to another spec at {one.applied_at}"
+                    return f"{told}, after what is asked here was read ({options.asked_at})"
+    return ""
 
 
 def _stops(result: Result, run: Collection[str], options: Options) -> bool:

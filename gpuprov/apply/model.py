@@ -28,6 +28,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     full: run every role, also where every check passes. break_lock: ids of locks that are taken over. timeout: seconds that one act
     may take on a host. run: its name, by which it goes on elsewhere; default, a new one. lease: seconds that a host stays locked for
     a run that is not heard of any more. checkpoint: keep, on hosts that verify calls green, what they can be brought back to.
+    asked_at: when the inventory was read, in UTC, where this run has not read it: what a host was brought to since is not undone.
     """
 
     act: Act = "apply"
@@ -48,6 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     verbose: bool = False
     as_json: bool = False
     checkpoint: bool = True
+    asked_at: str = ""
 
     @classmethod
     def of(cls, given: Mapping[str, Any], only: frozenset[str] | None = None) -> Options:

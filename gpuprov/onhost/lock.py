@@ -109,15 +109,18 @@ def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | No
 
     It gets the lock if it is free, if it is the owner's already, or if its id is in `broken`; and where nothing runs any more that
     its holder started, if its lease has ended, or if it is, byte for byte, the `stale` one, whose leader is known to be dead. An
-    owner with a token of another lock gets nothing: it `lost` that. `over`: whether it was taken over. A lock in the way, also one
-    that was taken over, is described by its `text`, the `holder` as it says (None: damaged), its `id`, and what is `left` of its
-    lease.
+    owner with a token of another lock gets nothing: it `lost` that. So does one whose `seen` is not the host's token: another run
+    has `passed` since it read the host. `over`: whether it was taken over. A lock in the way, also one that was taken over, is
+    described by its `text`, the `holder` as it says (None: damaged), its `id`, and what is `left` of its lease.
     """
     with guard():
         text, token = held(), fence()
         mine = is_mine(text, owner)
         if owner.get("token") and token != owner["token"]:
             return {"taken": False, "over": False, "lost": _taker()}
+        owner, seen = {key: value for key, value in owner.items() if key != "seen"}, owner.get("seen")
+        if seen is not None and not mine and not owner.get("token") and token != seen:
+            return {"taken": False, "over": False, "passed": _taker()}
         described: dict[str, Any] = {}
         forced = False
         if text is not None and not mine:
@@ -216,10 +219,15 @@ def _fence(owner: Mapping[str, Any], text: str | None) -> str:
     return token
 
 
-def _taker() -> dict[str, str]:
-    words = (read(f"{KEPT}/fence") or "").split()
+def taker(text: str) -> dict[str, str]:
+    """Who took the lock last, by the fence's text; nothing where that is damaged."""
+    words = text.split()
     whole = len(words) == 5 and re.fullmatch(r"\d+-[0-9a-f]{8}", words[0])
     return dict(zip(("token", "run", "user", "host", "since"), words)) if whole else {}
+
+
+def _taker() -> dict[str, str]:
+    return taker(read(f"{KEPT}/fence") or "")
 
 
 def _put(owner: Mapping[str, object]) -> None:

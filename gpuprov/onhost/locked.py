@@ -24,6 +24,11 @@ def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) ->
     if isinstance(lost, dict):
         by = f"{lost.get('user', '?')} on {lost.get('host', '?')} at {lost.get('since', '?')} (run {lost.get('run', '?')})"
         return f"another run's: this run was taken over by {by}. {LOST}", "let the other run end, then apply again"
+    passed = answer.get("passed")
+    if isinstance(passed, dict):
+        by = " ".join((passed.get("user", "?"), "on", passed.get("host", "?"), "at", passed.get("since", "?")))
+        told = f"another one than was read: {by} has had it since (run {passed.get('run', '?')}). Nothing was changed"
+        return told, "apply again, which reads it anew"
     if not isinstance(holder, dict) or not holder:
         return (
             f"locked, and {lock.LOCK}/owner.json is damaged or missing, so nobody can say by whom; lock {name}{other}",

@@ -38,17 +38,21 @@ def extra_variables(
     drain: str | None = None,
     timeout: float = ACT_LIMIT,
     prepare: bool = False,
+    seen: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
     """What the playbook is told on top of the inventory. leader: the owner of locks. only: the capabilities to run, by host.
 
     reboot: permission for this run; without it the spec decides. timeout: seconds that an act may take. prepare: end after
-    act 1, which changes nothing in service, so that who uses the GPUs is no reason to stop.
+    act 1, which changes nothing in service, so that who uses the GPUs is no reason to stop. seen: by host, the token of its lock as
+    it was read: where another run has been there since, nothing is done by what was read.
     """
     extra: dict[str, object] = {
         "gpuprov_act_limit": int(timeout),
         "gpuprov_only": {host: list(names) for host, names in only.items()},
         "gpuprov_run": dict(leader),
     }
+    if seen:
+        extra["gpuprov_seen"] = dict(seen)
     if reboot:
         extra["gpuprov_reboot"] = "if-needed"
     if prepare:

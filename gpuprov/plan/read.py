@@ -27,7 +27,9 @@ from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
 Pair = tuple[RawHost, HostSpec]
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
-KEPT = (*PROBES, house.LOCK, CHECKPOINTS, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
+ALSO = (*PROBES, house.LOCK, house.FENCE, CHECKPOINTS)
+"""What is read of every host beside what its checks ask."""
+KEPT = (*ALSO, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
 """What deciding, planning and Ansible's way to the host read once the checks have been evaluated; a fleet's other facts are let go."""
 AFTER: tuple[Moment, ...] = ("now", "next-boot")
 
@@ -64,10 +66,7 @@ def read(
 ) -> dict[str, Reading]:
     """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading as
     soon as it is there, one at a time."""
-    asked = [
-        (raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *PROBES, house.LOCK, CHECKPOINTS])))
-        for raw, spec in pairs
-    ]
+    asked = [(raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *ALSO]))) for raw, spec in pairs]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}
 

@@ -69,6 +69,7 @@ class Facts:
         self.read_at = time.time()
         self._outputs = outputs
         self._parsed: dict[str, object] = {}
+        self._made: dict[str, tuple[object, object]] = {}
 
     def get(self, probe: Probe[T]) -> T:
         """The fact of this probe. Raises ProbeFailed if it was not gathered, cannot be parsed, or was silent (`silence`)."""
@@ -92,11 +93,19 @@ class Facts:
             self._parsed[probe.name] = fact
         return cast(T, self._parsed[probe.name])
 
+    def once(self, what: str, of: object, make: Callable[[], T]) -> T:
+        """What follows from these facts and this very object: worked out once. What raises is asked again."""
+        known = self._made.get(what)
+        if known is None or known[0] is not of:
+            known = self._made[what] = (of, make())
+        return cast(T, known[1])
+
     def only(self, probes: Iterable[Probe[Any]]) -> Facts:
         """The facts of these probes alone, so that the rest of what was read can be let go."""
         kept = copy.copy(self)
         names = {probe.name for probe in probes}
         kept._outputs = {name: output for name, output in self._outputs.items() if name in names}
+        kept._made = {}
         kept._parsed = {name: fact for name, fact in self._parsed.items() if name in names}
         return kept
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuprov.onhost import lock
 from gpuprov.probe.base import Output, Probe
 from gpuprov.reading import Unreadable, typed_json
 
 RECEIPT_FILE = "/var/lib/gpuprov/receipt.json"
 LOCK_FILE = "/run/gpuprov/lock/owner.json"
+FENCE_FILE = "/var/lib/gpuprov/lock/fence"
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -69,6 +71,10 @@ def parse_lock(output: Output) -> Lock | None:
         return Lock(damaged=str(error))
 
 
+def parse_fence(output: Output) -> str:
+    return lock.taker(output.text).get("token", "")
+
+
 def parse_reasons(output: Output) -> dict[str, str]:
     pairs = (line.partition("|") for line in output.text.splitlines() if "|" in line)
     return {name: reason for name, _, reason in pairs}
@@ -90,6 +96,13 @@ LOCK = Probe(
     parse_lock,
     f"cat {LOCK_FILE}",
 )
+FENCE = Probe(
+    "fence",
+    f"cat {FENCE_FILE} 2>/dev/null; true",
+    parse_fence,
+    f"cat {FENCE_FILE}",
+)
+"""The token of the lock that is held, or was held last; empty where there is none, or its file is damaged, as `onhost.lock` has it."""
 REBOOT_REASONS = Probe(
     "reboot_reasons",
     'for f in /run/gpuprov/reboot-required.d/*; do [ -f "$f" ] || continue; printf "%s|%s\\n" "${f##*/}" "$(head -n 1 "$f")"; done',

@@ -106,9 +106,13 @@ def kernel_package(sets: Sets, installed: Names) -> Names:
 
 def other_names(rules: Rules, installed: Names) -> list[str]:
     """The installed packages that have one of the rules' names, of whatever branch."""
-    names = "|".join(re.escape(rule["name"]) for rule in rules) or "(?!)"
-    pattern = re.compile(re.sub(r"\\{(\w+)\\}", lambda match: PLACES.get(match[1], r"[\d.]+"), names))
-    return sorted(filter(pattern.fullmatch, installed))
+    return sorted(filter(_pattern(tuple([rule["name"] for rule in rules])).fullmatch, installed))
+
+
+@lru_cache(maxsize=256)
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    escaped = "|".join(map(re.escape, names)) or "(?!)"
+    return re.compile(re.sub(r"\\{(\w+)\\}", lambda match: PLACES.get(match[1], r"[\d.]+"), escaped))
 
 
 def of_another(others: Rules, installed: Names) -> list[str]:

@@ -33,6 +33,7 @@ def _job(fleet: Fleet, number: int, of: int, by: str, domain: str, hosts: Sequen
     specs = {name: fleet.specs[name] for name in sorted({host.spec for host in hosts})}
     made = Job(
         gpuprov_version=fleet.gpuprov_version,
+        made_at=fleet.made_at,
         fleet=fleet.digest,
         number=number,
         of=of,

@@ -68,6 +68,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     gpuprov_job: Annotated[int, msgspec.Meta(description="Version of this format")] = JOB_FORMAT
     gpuprov_version: str = __version__
+    made_at: Annotated[str, msgspec.Meta(description="When the inventory was read, in UTC")] = ""
     digest: Annotated[str, msgspec.Meta(description="Of all that follows")] = ""
     fleet: Annotated[str, msgspec.Meta(description="Digest of the fleet that it is a slice of")]
     number: Annotated[int, msgspec.Meta(ge=1)]

@@ -37,7 +37,8 @@ INTERRUPTED = 130
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done, and how. quick: a plan without Ansible. timeout: seconds that one act of apply may take on a host."""
+    """What is done, and how. quick: a plan without Ansible. timeout: seconds that one act of apply may take on a host. asked_at: that
+    of the job, whatever is given."""
 
     act: Act = "verify"
     run: str
@@ -48,6 +49,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     drain: str | None = None
     break_lock: tuple[str, ...] = ()
     log_dir: Path | None = None
+    asked_at: str = ""
 
 
 def work(job: Job, pairs: Sequence[Pair], folder: Path, options: Options, pulse: Pulse) -> int:
@@ -58,7 +60,7 @@ def work(job: Job, pairs: Sequence[Pair], folder: Path, options: Options, pulse:
     told = outcome.Told(
         run=checked_run(options.run), job=job.digest, fleet=job.fleet, act=options.act, started=outcome.now()
     )
-    results = Results(folder)
+    results, options = Results(folder), msgspec.structs.replace(options, asked_at=job.made_at)
     try:
         found = {name: one for name in (host.name for host in job.hosts) if (one := _done(results, name, told))}
         left = [pair for pair in pairs if pair[0].name not in found]
@@ -124,6 +126,7 @@ def _apply(pairs: Sequence[Pair], options: Options, told: outcome.Told, pulse: P
         drain=options.drain,
         break_lock=options.break_lock,
         log_dir=options.log_dir,
+        asked_at=options.asked_at,
     )
     noted: dict[str, applying.HostOutcome] = {}
 

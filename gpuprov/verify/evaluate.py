@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from sys import intern
 from typing import Any, Literal, NamedTuple
 
@@ -198,13 +199,14 @@ def package_tools(facts: Facts) -> tuple[str, ...]:
     return TOOLS[found] if found else ()
 
 
-def shown_here(evidence: str, tools: Collection[str]) -> str:
+@lru_cache(maxsize=4096)
+def shown_here(evidence: str, tools: tuple[str, ...]) -> str:
     """Commands separated by semicolons, without those of package managers that the host does not have."""
     foreign = {tool for known in TOOLS.values() for tool in known if tools and tool not in tools}
     return "; ".join(part for part in evidence.split("; ") if part.partition(" ")[0] not in foreign)
 
 
-def _result(host: str, check: Check, outcome: Outcome, tools: Collection[str] = ()) -> Result:
+def _result(host: str, check: Check, outcome: Outcome, tools: tuple[str, ...] = ()) -> Result:
     """The texts that thousands of hosts have in common are kept once."""
     return Result(
         host=host,

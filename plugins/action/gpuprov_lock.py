@@ -23,7 +23,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         arguments = dict(self._task.args)
         mine = dict(arguments.get("run") or {}) or _by_hand()
         broken = [str(word) for word in _listed(arguments.get("break_lock"))]
-        arguments |= {"run": mine, "break_lock": broken}
+        host = str((task_vars or {}).get("inventory_hostname", ""))
+        seen = ((task_vars or {}).get("gpuprov_seen") or {}).get(host)
+        arguments |= {"run": mine if seen is None else {**mine, "seen": str(seen)}, "break_lock": broken}
         if self._task.check_mode:
             return {"changed": False, "skipped": True, "run": mine}
         answer = self._execute_module(module_args=arguments, task_vars=task_vars)
@@ -35,11 +37,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return dict(answer) | {"run": mine}
         found = {key: answer[key] for key in ("changed", "taken", "released", "guard") if key in answer}
         mine |= {key: answer[key] for key in ("token",) if key in answer}
-        host = (task_vars or {}).get("inventory_hostname", "")
         if answer.get("taken") is False:
             what, way_out = locked.refusal(answer, broken, "apply with")
             found |= {"failed": True, "msg": f"{host} is {what}. Fix: {way_out}"}
-            found["gpuprov_locked"] = bool(answer.get("holder"))  # a damaged lock goes by nobody's end
+            found["gpuprov_locked"] = (
+                bool(answer.get("holder")) or "passed" in answer
+            )  # a damaged lock goes by nobody's end
         elif answer.get("over"):
             found["warnings"] = [f"{host}: {_taken_over(answer, mine)}"]
         return found | {"run": mine}

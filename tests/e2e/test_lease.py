@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuprov.fleet import load_fleet
 from gpuprov.simulate import container, hosts, inventory
 from gpuprov.simulate.description import Description
+from gpuprov.slices import cut, frozen
 from tests.e2e.kills import send
 from tests.e2e.lab import GPUPROV, descendants
 from tests.e2e.machine import Machine
@@ -28,6 +32,15 @@ LEASE = 6
 SPEC = "all: {vars: {gpuprov: {nouveau: {}}}}\n"
 # mkinitramfs waits in it, so that a run can be cut off in a module that goes on by itself.
 HOOK = '#!/bin/sh\n[ "$1" = prereqs ] && exit 0\n: >/run/waiting\nwhile [ -e /run/wait ]; do sleep 0.1; done\nrm -f /run/waiting\n'
+# The first call of ssh is the reading; the second, Ansible's first, waits.
+GATE = """#!/bin/sh
+echo >>{place}/calls
+if [ $(wc -l <{place}/calls) -gt 1 ]; then
+  : >{place}/waiting
+  while [ -e {place}/asleep ]; do sleep 0.1; done
+fi
+exec ssh "$@"
+"""
 UNDO = "rm -rf /etc/modprobe.d/gpuprov.conf /var/lib/gpuprov /run/gpuprov /run/waiting; touch /run/wait"
 STATE = "find /etc /var/lib/gpuprov -type f -not -path '*/mtab' -printf '%p %T@\\n' | sort; cut -d' ' -f22 /proc/1/stat"
 
@@ -72,6 +85,24 @@ class Site:
         assert out, error
         return child.returncode, json.loads(out), error
 
+    def job(self, name: str, nouveau: dict[str, Any], read: datetime) -> Path:
+        """A job that asks for this, of an inventory that was read then."""
+        folder = self.place / name
+        folder.mkdir()
+        inventory.write([self.machine.host], folder / "hosts.yaml")
+        (folder / "spec.yaml").write_text(json.dumps({"all": {"vars": {"gpuprov": {"nouveau": nouveau}}}}))
+        fleet = frozen.freeze(
+            load_fleet([str(folder / "hosts.yaml"), str(folder / "spec.yaml")]), f"{read:%Y-%m-%dT%H:%M:%SZ}"
+        )
+        return cut.save(cut.cut(fleet), folder / "jobs")[0]
+
+    def work(self, job: Path, run: str) -> tuple[int, str, str]:
+        """Its exit code, what became of the host, and why."""
+        words = [GPUPROV, "work", str(job), "--results", str(self.place / run), "--act", "apply", "--run", run]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+        result = json.loads((self.place / run / f"{NAME}.json").read_text())
+        return done.returncode, result["state"], result.get("message", "")
+
     def cut_off(self, child: subprocess.Popen[str], number: int) -> list[int]:
         """Send a signal to all of a controller's processes while its module works on the host; the processes."""
         until = time.monotonic() + 120
@@ -107,6 +138,51 @@ def test_a_killed_run_goes_on_from_another_machine(site: Site) -> None:
     assert told["run"] == "friday"
     assert "is not heard of any more: its lock is taken over" in " ".join(Path(told["log"]).read_text().split()), error
     assert not site.machine.sh("ls /run/gpuprov /var/lib/gpuprov | grep -E 'lock$|applying' | grep -v '^lock$' || true")
+
+
+def test_a_run_that_slept_before_it_had_the_lock_changes_nothing(site: Site) -> None:
+    """It has read the host, and comes to its lock when another run has been there and is gone."""
+    site.machine.sh("rm /run/wait")
+    gate = site.place / "gate"
+    gate.write_text(GATE.format(place=site.place))
+    gate.chmod(0o755)
+    (site.place / "asleep").touch()
+    first = site.start("ops1", "--run", "monday", "-e", f"ansible_ssh_executable={gate}")
+    until = time.monotonic() + 120
+    while not (site.place / "waiting").exists():
+        assert first.poll() is None, first.communicate()
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    code, told, _ = site.apply("ops2", "--run", "friday")
+    assert (code, told["hosts"][0]["state"]) == (0, "changed"), told
+    site.machine.sh("rm /etc/modprobe.d/gpuprov.conf")  # so that the first would have something to do
+    before = site.machine.sh(STATE)
+    (site.place / "asleep").unlink()
+    code, told, error = site.told(first)
+    host = told["hosts"][0]
+    assert (code, host["state"]) == (5, "locked"), (told, error)
+    assert "root on ops2 at 2" in host["message"]
+    assert "has had it since (run friday). Nothing was changed" in host["message"]
+    assert site.machine.sh(STATE) == before
+
+
+def test_an_old_job_that_comes_back_days_later_changes_nothing(site: Site) -> None:
+    """What it asks for was read before the host was brought to another spec."""
+    site.machine.sh("rm /run/wait")
+    days = timedelta(days=3)
+    old, new = (
+        site.job("old", {}, datetime.now(UTC) - days),
+        site.job("new", {"modules": ["nouveau"]}, datetime.now(UTC)),
+    )
+    assert site.work(new, "monday")[:2] == (0, "changed")
+    before = site.machine.sh(STATE)
+    code, state, message = site.work(old, "friday")
+    assert (code, state) == (3, "blocked"), message
+    assert re.search("(kernel|nouveau) was brought to another spec at 2", message), message
+    assert "after what is asked here was read (2" in message
+    assert site.machine.sh(STATE) == before
+    assert site.work(new, "again")[:2] == (0, "unchanged"), "a job that asks for what is there is never old"
+    assert site.work(site.job("anew", {}, datetime.now(UTC)), "tuesday")[:2] == (0, "changed")
 
 
 def test_a_run_that_slept_changes_nothing(site: Site) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.onhost import process
+from gpuprov.onhost import locked, process
 from tests.contracts.test_limits import PLAYS
 from tests.here import moved, play
 from tests.onhost.modules import on_host, ran
@@ -93,6 +93,23 @@ def test_it_is_taken_over_by_id_or_word_for_word(run: Path, ask: Ask) -> None:
     assert ask("taken", OTHER, break_lock=["0a1b2c3d"])["over"]
     text = ask("taken", OWNER)["text"]
     assert ask("taken", OWNER, stale=text)["over"]
+
+
+def test_who_has_read_the_host_before_another_run_was_there_gets_nothing(ask: Ask) -> None:
+    """As a run that slept between its reading and its lock, for days."""
+    token = ask("taken", OTHER)["token"]
+    assert ask("released", OTHER)["released"]
+    for seen in ("", "1-00000000"):
+        refused = ask("taken", {**OWNER, "seen": seen})
+        assert (refused["taken"], refused["passed"]["run"], refused["passed"]["token"]) == (False, "ffff0000", token)
+    told, way_out = locked.refusal(refused, (), "apply with")
+    assert told.startswith("another one than was read: kim on ops1 at 2")
+    assert told.endswith("has had it since (run ffff0000). Nothing was changed")
+    assert way_out == "apply again, which reads it anew"
+    taken = ask("taken", {**OWNER, "seen": token})
+    assert taken["taken"]
+    assert ask("taken", {**OWNER, "seen": token, "token": taken["token"]})["taken"], "its own taking is no other's"
+    assert ask("taken", {**OWNER, "seen": token})["taken"]
 
 
 def test_an_argument_that_is_none_is_refused(ask: Ask) -> None:

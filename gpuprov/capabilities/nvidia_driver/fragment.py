@@ -191,6 +191,18 @@ def decide(
 ) -> Decision:
     """What this host should have. Without an index only an installed whole set can be the answer. `built`: precompiled modules, of
     which every kernel that can boot must have its own."""
+    if index is None and not beside and built is None:  # many checks ask for it
+        return facts.once("nvidia_driver.decide", driver, lambda: _decide(driver, facts, None, (), None))
+    return _decide(driver, facts, index, beside, built)
+
+
+def _decide(
+    driver: NvidiaDriver,
+    facts: Facts,
+    index: dict[str, list[str]] | None,
+    beside: tuple[resolve.Rules, ...],
+    built: Precompiled | None,
+) -> Decision:
     on_bus = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
     if driver.source == "runfile":
         return _of_runfile(driver, on_bus)
@@ -283,8 +295,12 @@ def installed_set(driver: NvidiaDriver, facts: Facts) -> dict[str, Package]:
 
 def module_package(driver: NvidiaDriver, facts: Facts) -> Package | None:
     """The installed package that the kernel modules come from."""
-    found = resolve.kernel_package(package_names(driver, facts).sets, versions(facts))
-    return next((facts.get(PACKAGES)[name] for name in found.values()), None)
+
+    def found() -> Package | None:
+        names = resolve.kernel_package(package_names(driver, facts).sets, versions(facts))
+        return next((facts.get(PACKAGES)[name] for name in names.values()), None)
+
+    return facts.once("nvidia_driver.module_package", driver, found)
 
 
 def installed_version(driver: NvidiaDriver, facts: Facts) -> str:
