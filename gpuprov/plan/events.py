@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Change
 from gpuprov.errors import defect
-from gpuprov.onhost.locked import LOST
+from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan.diffs import differences
 
 LONGEST = 700
@@ -48,7 +48,7 @@ class Step(msgspec.Struct, frozen=True):
 
 class Failure(msgspec.Struct, frozen=True):
     """A task that failed on a host: whose, which, and Ansible's message as one line. `locked`: another run holds the host;
-    `lost`: it has taken it over. `packages`: the package manager refused."""
+    `lost`: it has taken it over, or somebody has rebooted the host. `packages`: the package manager refused."""
 
     capability: str
     task: str
@@ -82,6 +82,11 @@ class Tally(msgspec.Struct):
     last: str = ""
     lost: str = ""
     defect: str = ""
+
+    @property
+    def booted(self) -> bool:
+        """Whether the run was refused what it did, since somebody else has rebooted the host."""
+        return any(one.lost and not one.locked for one in self.failures)
 
     @property
     def timed_out(self) -> Failure | None:
@@ -148,7 +153,9 @@ class Ledger:
     def cut_off(self, host: str) -> bool:
         """Whether the host's part of the playbook was begun and has not come to its end, where it gives its lock back."""
         tally = self.hosts.get(host)
-        return tally is not None and (tally.failed is None or bool(tally.unreachable or tally.timed_out))
+        if tally is None:
+            return False
+        return tally.failed is None or tally.booted or bool(tally.unreachable or tally.timed_out)
 
     def tally(self, host: str) -> Tally:
         return self.hosts.setdefault(host, Tally())
@@ -174,7 +181,7 @@ class Ledger:
             told = self._late() if late else condense(result)
             packages = (_module(data) == "gpuprov_packages" or bool(result.get("package_manager"))) and not late
             lost = LOST in told
-            locked = lost or bool(result.get("gpuprov_locked"))
+            locked = (lost and BOOTED not in told) or bool(result.get("gpuprov_locked"))
             failure = Failure(capability, task, told, locked, lost, late, packages)
             tally.failures.append(failure)
             return Step("failed", data["host"], text)
