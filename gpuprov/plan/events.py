@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from typing import Any, Literal
 
 import msgspec
@@ -12,6 +11,7 @@ from gpuprov.capabilities.base import Change
 from gpuprov.errors import defect
 from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan.diffs import differences
+from gpuprov.shared import ended
 
 LONGEST = 700
 RELEASE = "Release the lock of this host"
@@ -221,24 +221,23 @@ def condense(result: dict[str, Any]) -> str:
     told = _PREFIX.sub("", message if isinstance(message, str) else msgspec.json.encode(message).decode())
     if LOST in told and (inner := re.search(r'"msg": "([^"]*)"', told)):
         told = inner[1]  # the guard's answer, in what an action made of it
-    if told.strip() in _QUIET or told.startswith(_UNREAD):
+    unread = told.startswith(_UNREAD)
+    if told.strip() in _QUIET or unread:
         streams = [
             str(result.get(name) or "").strip() for name in ("stderr", "module_stderr", "stdout", "module_stdout")
         ]
         said = next((stream.splitlines()[-1].strip() for stream in streams if stream), "")
-        status = _status(result["rc"]) if "rc" in result else told
+        status = _status(result["rc"], of_module=unread) if "rc" in result else told
         told = f"{said} ({status})" if said else status or "failed without a message"
     return _one_line(told)
 
 
-def _status(code: Any) -> str:
-    """An exit status in words: of a shell, or of Python's subprocess, that saw its program end by a signal."""
-    number = code - 128 if isinstance(code, int) and code > 128 else -code if isinstance(code, int) and code < 0 else 0
-    if number == signal.SIGKILL:
-        return 'its program on the host was killed (SIGKILL): for want of memory ("journalctl -k" tells), or by somebody there'
-    if number in set(signal.Signals):
-        return f"its program on the host was ended by {signal.Signals(number).name}"
-    return f"exit status {code}"
+def _status(code: Any, *, of_module: bool) -> str:
+    """An exit status in words: of a module, whose status is that of the connection if it ended by a signal here; or of a program that
+    it has run."""
+    if of_module and isinstance(code, int) and (code < 0 or code == ended.OF_SSH):
+        return f"{ended.connection(code)}: what it did there is not known"
+    return ended.on_host(code, "its program on the host") or f"exit status {code}"
 
 
 def _item_failed(item: dict[str, Any]) -> bool:
