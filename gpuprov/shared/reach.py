@@ -10,8 +10,6 @@ import re
 import shlex
 from typing import NamedTuple
 
-from gpuprov.shared import ended
-
 FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """What the path of a script or of a role has in any case; a sudo may leave out half of it (secure_path)."""
 MUST_WRITE = ("/etc", "/var", "/run", "/usr")
@@ -227,11 +225,11 @@ def _dotted(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def refusal(answer: Heard, ansible: str, printed: str = "", status: object = None) -> str:
+def refusal(answer: Heard, ansible: str, printed: str = "", cut: str = "") -> str:
     """Why Ansible cannot work there, with the way out, in one line; empty if it can. printed: the whole answer, noise and all;
-    status: with which it ended."""
+    cut: how the connection was cut, if it was (`shared.ended`)."""
     if not answer.system:
-        if cut := ended.connection(status):
+        if cut:
             return f"was asked who it is, and {cut}. Fix: apply again; if it comes again, see why there (journalctl -u ssh)"
         last = " ".join("".join(c if c.isprintable() else " " for c in printed.strip().rpartition("\n")[2]).split())
         told = f"; it printed: {last[-200:]}" if last else ""
