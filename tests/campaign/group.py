@@ -45,8 +45,11 @@ ENDED = re.compile(r"(\S.*?): (?:failed|unreachable|locked|refused|blocked)\b")
 """A line of apply's report on hosts that it did not bring to their end."""
 NOT_GREEN = re.compile(ENDED.pattern + r"|(\S.*?): (?:changed|unchanged)\b.*verify is not green")
 """Also of those that verify found not to be as they should."""
-UNDO = "rm -rf /etc/modprobe.d/gpuprov.conf /var/lib/gpuprov"
-"""What the small spec finds to do again."""
+UNDO = (
+    "rm -f /etc/modprobe.d/gpuprov.conf; "
+    "find /var/lib/gpuprov -mindepth 1 -maxdepth 1 -not -name packages -exec rm -rf {} + 2>/dev/null || true"
+)
+"""What the small spec finds to do again. Packages that were kept to go back to stay: they are not fetched again by each apply."""
 BOOTED = {"upgrade"}
 """Specs whose hosts are booted once the next apply has completed: a new driver is loaded by a boot alone."""
 KEPT = ("/var/lib/gpuprov/checkpoints/", "/var/lib/gpuprov/packages/")
