@@ -104,17 +104,21 @@ def test_a_cluster_that_does_not_answer_is_told(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.parametrize(("name", "out"), [("new1", False), ("wrong1", True)])
-def test_apply_gives_back_after_verify(
-    kubectl: Kubectl, locks: list[str], tmp_path: Path, name: str, out: bool
-) -> None:
-    """wrong1: its play ends well, and verify is not green."""
-    kubectl.put(**held("fri"))
+def test_apply_gives_back_after_verify(kubectl: Kubectl, tmp_path: Path, name: str, out: bool) -> None:
+    """wrong1: its play ends well, and verify is not green. The lock is the real one, in a folder of the test's."""
+    kubectl.put(**held("thu"))
     raw, spec = fleet.pair(name)
     raw.connection["host_kubernetes_node"] = "gpu1"
     (tmp_path / "project").mkdir()
     with fleet.project(tmp_path / "project"):
-        options = applying.Options.of({"yes": True, "log_dir": tmp_path / "log", "drain": "kubernetes", "run": "fri"})
-        run = applying.apply([(raw, spec)], options)
-    assert run.hosts[0].state == "changed"
-    assert (kubectl.node["spec"] == {"unschedulable": True}) is out
-    assert ("undrain" in run.hosts[0].hint) is out
+        given = {"yes": True, "log_dir": tmp_path / "log", "drain": "kubernetes", "run": "fri"}
+        run = applying.apply([(raw, spec)], applying.Options.of(given))
+        assert run.hosts[0].state == "changed"
+        assert (kubectl.node["spec"] == {"unschedulable": True}) is out
+        assert ("undrain" in run.hosts[0].hint) is out
+        assert not (tmp_path / "project" / "run" / "lock").exists(), "it is given back"
+        if not out:
+            kubectl.put(**held("wed"))
+            again = applying.apply([(raw, spec)], applying.Options.of({**given, "run": "sat"}))
+            assert again.hosts[0].state == "unchanged"
+            assert kubectl.node["spec"] == {}, "also where nothing had to be done"
