@@ -114,7 +114,7 @@ def test_what_no_apply_has_drained_is_not_given_back(kubectl: Kubectl, there: di
 def test_a_host_that_failed_stays_out(kubectl: Kubectl) -> None:
     in_play.take_out(options(), "gpu1", "fri")
     changed, why = in_play.give_back(options(), "gpu1", "fri", green=False)
-    assert (changed, "gpuprov undrain --by kubernetes --run fri" in why) == (False, True)
+    assert (changed, "gpuprov undrain HOST INVENTORY --by kubernetes --run fri" in why) == (False, True)
     assert kubectl.node["spec"] == {"unschedulable": True}
 
 
@@ -166,7 +166,10 @@ def test_the_role_asks_the_cluster_from_here(kubectl: Kubectl, act: int, failed:
         {"unschedulable": True} if out else {}, True
     )  # fmt: skip
     assert (kubectl.node["metadata"]["labels"] == LABELS) is not out
-    assert ("gpuprov undrain --by kubernetes --run fri" in " ".join(done.stderr.split() + done.stdout.split())) is out
+    assert (
+        "gpuprov undrain HOST INVENTORY --by kubernetes --run fri"
+        in " ".join(done.stderr.split() + done.stdout.split())
+    ) is out
 
 
 @pytest.mark.install

@@ -14,7 +14,7 @@ import yaml
 
 from gpuprov.probe.base import Output, ProbeFailed
 from gpuprov.probe.login import LOGIN, MARKER
-from gpuprov.shared import reach
+from gpuprov.shared import ended, reach
 from tests.here import ROLES, play, program
 
 PLAYBOOKS = ROLES.parent / "playbooks"
@@ -55,6 +55,22 @@ def test_a_refusal_names_what_is_wrong_and_the_way_out() -> None:
         told = reach.refusal(answer, "2.19.3", printed)
         assert all(word in told for word in words), told
         assert "\x1b" not in told
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (-9, "was asked who it is, and ssh was ended by SIGKILL, on this machine. Fix: apply again"),
+        (137, "was asked who it is, and its shell there was killed (SIGKILL): for want of memory"),
+        (143, "was asked who it is, and its shell there was ended by SIGTERM. Fix: apply again"),
+        (255, "was asked who it is, and the connection was cut. Fix: apply again"),
+        (1, "did not run the first command"),
+        (254, "did not run the first command"),
+        (None, "did not run the first command"),
+    ],
+)
+def test_a_connection_that_was_cut_is_told_as_such(status: int | None, told: str) -> None:
+    assert reach.refusal(reach.Heard(), "2.19.3", "", ended.connection(status)).startswith(told)
 
 
 def test_the_python_is_the_distributions_own_or_the_newest_and_never_a_strange_word() -> None:

@@ -111,7 +111,8 @@ def _users(host: Host, kinds: set[str], of_hcas: str, of_gpus: str) -> list[str]
     told, holders = [], nvidia.parse_clients(Output(of_gpus))
     if "rdma" in kinds and host.block.rdma.tests and host.devices:
         told += [f"{one.command} (pid {one.pid})" for one in acceptance.parse_users(Output(of_hcas)) if one.command]
-    if kinds & {"nccl", "nvbandwidth", "dcgm"} or ("rdma" in kinds and host.block.rdma.memory == "gpu"):
+    on_gpus = kinds & {"nccl", "nvbandwidth", "dcgm"} or ("rdma" in kinds and host.block.rdma.memory == "gpu")
+    if on_gpus or ("stream" in kinds and host.block.stream.seconds):
         told += [
             f"{one.command} (pid {one.pid})"
             for one in holders

@@ -15,7 +15,7 @@ from gpuprov.probe.acceptance import Measurement, Network, Tools
 from gpuprov.probe.rdma import RdmaDevice
 from gpuprov.spec.model import HostSpec, RawHost
 
-KINDS = ("rdma", "nccl", "nvbandwidth", "dcgm")
+KINDS = ("rdma", "nccl", "nvbandwidth", "dcgm", "stream")
 GROUP = 8
 """Hosts up to which every pair is tested: 28 pairs, in 7 rounds. Above it, a ring: each host with its two neighbours."""
 

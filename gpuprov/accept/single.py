@@ -12,7 +12,7 @@ import msgspec
 from gpuprov.accept import scripts
 from gpuprov.accept.lock import LOST, Lock
 from gpuprov.accept.model import Host, Ran, Say
-from gpuprov.capabilities.acceptance.fragment import folder_of
+from gpuprov.capabilities.acceptance.fragment import STRESS, folder_of
 from gpuprov.capabilities.acceptance.judge import ACROSS, LOOPBACK
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.catalog import dcgm
@@ -114,11 +114,23 @@ def diag(host: Host) -> Task | None:
     )
 
 
+def stream(host: Host) -> Task | None:
+    """STREAM's kernels on all CPUs of the host."""
+    seconds = host.block.stream.seconds
+    if not seconds:
+        return None
+    program = host.tools.found.get(STRESS, "")
+    words = (program, "--stream", "0", "--timeout", f"{seconds}s", "--metrics")
+    why = "" if program else f"no {STRESS} in PATH: gpuprov apply installs it"
+    return Task(host=host.name, tests=("stream",), words=words, seconds=float(seconds), skipped=why)
+
+
 PARTS: tuple[tuple[str, Callable[[Host], Task | None]], ...] = (
     ("nccl", nccl),
     ("nccl", loopback),
     ("nvbandwidth", nvbandwidth),
     ("dcgm", diag),
+    ("stream", stream),
 )
 """What `--only` calls it, and its task on a host; in this order."""
 
@@ -249,6 +261,9 @@ def _figure(task: Task, ran: Ran, host: Host, plain: Measurement) -> Measurement
         return msgspec.structs.replace(
             plain, value=float(said.passed), unit="tests passed", detail=told, problem=problem
         )
+    if plain.test == "stream":
+        rate, count = outputs.stream(ran.text)
+        return msgspec.structs.replace(plain, value=rate, unit="GB/s", detail=f"read and written by {count} processes")
     if plain.test.endswith("_perf"):
         run = outputs.collective(ran.text)
         if ran.status:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov import checkpoints
+from gpuprov.apply import keeping, nodes
 from gpuprov.apply.aftermath import leave, told_interrupted
 from gpuprov.apply.batches import batches, proved_first, size, too_many
 from gpuprov.apply.first_look import first_look, lost
@@ -65,7 +65,6 @@ def apply(
     batches(everyone, canary=options.canary, serial=options.serial, known=_groups(pairs))
     size(options.max_fail, len(everyone), "--max-fail", least=0)
     rollout = _Rollout(pairs, options, show or Show(), known or (lambda _: None), grace)
-    in_play.asked(options.drain or "", rollout.run)
     with ended_politely():
         try:
             rollout.read()
@@ -77,7 +76,8 @@ def apply(
             rollout.tidy()
             if work:
                 rollout.roll(work)
-                rollout.verify([raw.name for raw, _ in pairs])
+                rollout.verify(everyone)
+            rollout.give_back_nodes(everyone)
             rollout.keep()
         except KeyboardInterrupt:
             rollout.interrupted = True
@@ -102,6 +102,7 @@ class _Rollout:
         self.run = checked_run(options.run) if options.run else new_run()
         self.owner = owner(self.run, options.lease)
         self.pace = Pace(options.forks)
+        self.cluster = in_play.asked(options.drain or "", self.run)
         self.outcomes: dict[str, HostOutcome] = {}
         self.readings: dict[str, Reading] = {}
         self.interrupted = False
@@ -159,6 +160,7 @@ class _Rollout:
                     return
                 if number + 1 < len(parts):
                     self.verify(part)
+                    self.give_back_nodes(part)
                     failed += sum(self._failed(name) for name in part)
                     unproved = [name for name in part if name in first and self._unproved(name)]
 
@@ -288,22 +290,18 @@ class _Rollout:
         with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
             read(wanted, AFTER, only=self.options.only, pace=self.pace, on_done=done, each=judged)
 
+    def give_back_nodes(self, chosen: Sequence[str]) -> None:
+        """Have nodes of Kubernetes in service again, where verify has called their hosts green."""
+        if self.cluster is not None and self.options.act == "apply" and not self.interrupted:
+            wanted = frozenset(chosen)
+            raws = [raw for raw, _ in self.pairs if raw.name in wanted]
+            nodes.give_back(self.cluster, raws, self.outcomes, self.owner, self.show.say)
+
     def keep(self) -> None:
-        """Have hosts that are green as a whole keep what they can be brought back to, where their last checkpoint is another."""
+        """Have hosts that are green as a whole keep what they can be brought back to."""
         options = self.options
-        if options.act != "apply" or options.only is not None or not options.checkpoint or self.interrupted:
-            return
-        green = [pair for pair in self.pairs if self.outcomes[pair[0].name].green]
-        due = [
-            one
-            for one in green
-            if self.outcomes[one[0].name].ran or not checkpoints.is_kept(self.readings[one[0].name])
-        ]
-        if not due:
-            return
-        self.show.say(f"keeping a checkpoint on {names([raw.name for raw, _ in due])}")
-        for name, problem in checkpoints.keep(due, self.run, self.pace).items():
-            self.show.say(f"{name}: no checkpoint was kept, so that rollback goes to an earlier one: {problem}")
+        if options.act == "apply" and options.only is None and options.checkpoint and not self.interrupted:
+            keeping.keep(self.pairs, self.outcomes, self.readings, self.run, self.pace, self.show.say)
 
 
 def _groups(pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:

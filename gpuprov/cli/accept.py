@@ -18,7 +18,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command(cls=Command, short_help="Run acceptance tests: do the hosts perform as specified?")
 @options.inventory
 @options.reaching
-@click.option("--only", metavar="NAME,...", help="Only these: rdma, nccl, nvbandwidth, dcgm.")
+@click.option("--only", metavar="NAME,...", help="Only these: rdma, nccl, nvbandwidth, dcgm, stream.")
 @click.option(
     "--pairs",
     type=click.Choice(["auto", "all", "ring"]),

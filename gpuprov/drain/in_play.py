@@ -1,4 +1,4 @@
-"""`apply --drain 'kubernetes [OPTION]...'`: a node taken out while a play holds its host's lock, and given back by the same play."""
+"""`apply --drain 'kubernetes [OPTION]...'`: a node taken out while a play holds its host's lock, and given back by the same run."""
 
 from __future__ import annotations
 
@@ -77,14 +77,36 @@ def take_out(given: Asked, node: str, run: str) -> str:
         time.sleep(POLL)
 
 
+def left(given: Asked, node: str, run: str) -> str:
+    """Which apply's run has the node out; empty where none has. Raises GpuprovError."""
+    step = Kubernetes(context=given.context, apply=True).left(node, run)
+    if step.state != "done":
+        raise GpuprovError(f"node {step.node} was not looked at: {step.message}", step.hint or "apply again")
+    return step.message
+
+
+def take_over(given: Asked, node: str, run: str) -> None:
+    """Have a node that an earlier apply has left be this run's, which has the host's lock. Raises GpuprovError."""
+    step = Kubernetes(context=given.context, apply=True).drain(node, run)
+    if step.state != "done":
+        raise _not_free(step)
+
+
+def stays(node: str, run: str) -> str:
+    """Of a node whose host is not green."""
+    return f"node {node} stays cordoned: its host is not known to be as its spec says. {later(run)}"
+
+
+def later(run: str) -> str:
+    """How a node comes back that stays out."""
+    return f"Give it back later: gpuprov undrain HOST INVENTORY --by kubernetes --run {run}"
+
+
 def give_back(given: Asked, node: str, run: str, *, green: bool) -> tuple[bool, str]:
     """Give back what this run has drained. Returns whether anything was changed, and why the node stays out. Raises GpuprovError."""
     step = Kubernetes(context=given.context, apply=True).returned(node, run, green)
     if step.state == "refused":
-        return (
-            False,
-            f"node {step.node}: {step.message}. Give it back later: gpuprov undrain --by kubernetes --run {run}",
-        )
+        return False, f"node {step.node}: {step.message}. {later(run)}"
     if step.state != "done":
         raise GpuprovError(f"node {step.node} was not given back: {step.message}", "apply again")
     return step.message != NOT_OURS, ""

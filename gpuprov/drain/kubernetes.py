@@ -94,6 +94,10 @@ class Kubernetes:
         """Put labels back and uncordon, if this run has cordoned the node."""
         return self._step(host, run, lambda node, run: self._returned(node, run, green=green))
 
+    def left(self, host: str, run: str) -> Step:
+        """Which apply has the node out, as the message; none where no apply has."""
+        return self._step(host, run, self._left)
+
     def _step(self, host: str, run: str, do: Callable[[Node, str], Told]) -> Step:
         checked_run(run)
         name = node_of(host, self._nodes)
@@ -181,6 +185,11 @@ class Kubernetes:
         back |= {key: before for key, before in note.hands_off.items() if labels.get(key) == AWAY.get(key)}
         after = self._cluster.change(node, _patch(None, back, cordoned=False))
         return Told("unknown", after, "it is still cordoned") if after.spec.unschedulable else Told("done", after)
+
+    @staticmethod
+    def _left(node: Node, _run: str) -> Told:
+        note = noted(node)
+        return Told("done", node, note.run if note and note.apply else "")
 
     @staticmethod
     def _unless_ours(node: Node, note: Note, run: str) -> Told | None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from gpuprov.shared import ended
+
 LOGGED_IN = "gpuprov-login"
 """A line of standard error that the first shell of ours prints before it starts sudo: what comes after it is sudo's."""
 BY_HAND = "try it by hand"
@@ -194,7 +196,7 @@ _NOISE = (
     "** The server may need to be upgraded",
 )
 _WARNINGS = re.compile(r"warning: setlocale|cannot change locale|unknown defaults entry|[_a-z] unknown option\Z")
-_STATUS_OF_SSH = 255
+_CUT = re.compile("closed by remote host|Connection reset|Broken pipe")
 _ANSIBLES_BECOME = re.compile(r"(Missing|Incorrect) \w+ password")
 _ANSIBLE = re.compile(
     r"^\[ERROR\]: (?:(?:Task|Action|Module) failed: )*(?:Failed to connect to the host via ssh: )?(.*)"
@@ -215,7 +217,7 @@ def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason
     rules: tuple[_Rule, ...] = _SHELL
     if login.kind in ("podman", "docker"):
         rules = (*_CONTAINER, *_SHELL)
-    elif status in (_STATUS_OF_SSH, None) or login.kind != "ssh":
+    elif status in (ended.OF_SSH, None) or login.kind != "ssh":
         rules = (*_SSH, *_SHELL)
         # Where a proxy failed, it has said why before.
         if any(map(_BEFORE_LOGIN.search, told)) and all(map(_DROPPED.match, told)):
@@ -225,8 +227,10 @@ def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason
     said = [line for line in complained if line in told] or told
     if said:
         return Reason(said[-1])
-    if login.kind == "ssh" and status == _STATUS_OF_SSH:
-        return Reason("ssh ended without a word")
+    if login.kind == "ssh" and status == ended.OF_SSH:
+        return Reason(ended.connection(status) if any(map(_CUT.search, complained)) else "ssh ended without a word")
+    if login.kind == "ssh" and (cut := ended.connection(status)):
+        return Reason(cut)
     whose = "the program" if login.kind in ("podman", "docker") else f"the login shell of {login.name}"
     return Reason(f"{whose} ended with status {status} without a word", _SHELL[0].advice.format(name=login.name))
 
@@ -235,6 +239,8 @@ def _of_sudo(told: list[str], login: Login, status: int | None) -> Reason:
     if found := _first(_SUDO, told, login):
         return found.reason._replace(become=True)
     own = [line for line in told if line.startswith(f"{login.sudo}:")] or told
+    if not own and login.kind == "ssh" and (cut := ended.connection(status)):
+        return Reason(cut)
     return Reason(own[-1] if own else f"{login.sudo} ended with status {status} without a word", become=True)
 
 

@@ -15,6 +15,7 @@ from gpuprov.gather.settings import Settings
 from gpuprov.gather.silence import SILENCE, keep_alive
 from gpuprov.gather.unreached import Unreached, without_host
 from gpuprov.limits import HOST_LIMIT
+from gpuprov.shared import ended as how
 from gpuprov.spec.model import RawHost
 
 Answer = bytes | UnreachableError
@@ -75,7 +76,8 @@ def _answer(settings: Settings, ended: Ended, timeout: float) -> Answer:
     ):  # ssh's own words for a question without an answer
         return _unreached(settings, f"it stopped answering while it was read: silent for {SILENCE} s")
     if frames.begun(both):
-        return _unreached(settings, "the connection was lost while reading", "run it again", by_hand=False)
+        why = how.connection(ended.status) if how.by_signal(ended.status) else "the connection was lost"
+        return _unreached(settings, f"{why} while reading", "run it again", by_hand=False)
     return _not_begun(settings, reason(_login(settings), ended.out, ended.error, ended.status))
 
 

@@ -1,5 +1,7 @@
 """The guard of a lock: a program through which the run that holds the lock runs others on the host, and which refuses all others.
 
+It refuses them also in a boot that the run has not asked for: what the run did before may be half done, and what it knows be wrong.
+
 Every module of the playbook goes through it, as the interpreter that Ansible is told to use: what a run does that lost the lock while
 it slept is refused at its next step, whatever module it is. A module that has begun is seen by its mark when the lock is taken over.
 """
@@ -15,7 +17,7 @@ import sys
 from typing import Any, Mapping
 
 from . import lock
-from .locked import LOST
+from .locked import BOOTED, LOST
 from .marked import MARK
 
 GUARDS = 4
@@ -24,37 +26,56 @@ THROUGH = 0o011
 """What lets others than root come to a file below a folder."""
 GUARD = f"""#!/bin/sh
 # Runs a program for the run of gpuprov that holds this host, and for no other. Made with the lock: @TOKEN@.
-token= taker= user= host= since= up= ended=
+token= taker= user= host= since= up= ended= boot= first= line= asked= why= fix='let the other run end'
 {{ read -r token taker user host since; }} 2>/dev/null <@KEPT@/fence
-if [ "$token" = @TOKEN@ ]; then
+{{ read -r boot; }} 2>/dev/null </proc/sys/kernel/random/boot_id
+{{ read -r line; }} 2>/dev/null </proc/1/stat
+{{ read -r asked; }} 2>/dev/null <@KEPT@/reboot
+when() {{ [ $# -lt 20 ] || {{ shift 19; first=$1; }}; }}
+when ${{line##*) }}
+same() {{ [ -z "$1" ] || [ -z "$2" ] || [ "$1" = "$2" ]; }}
+if [ "$token" = @TOKEN@ ] && [ "$asked" != @TOKEN@ ] && ! {{ same "$boot" '@BOOT@' && same "$first" '@FIRST@'; }}; then
+  why='the host {BOOTED}' fix='see who rebooted it (last -x, journalctl --list-boots)'
+elif [ "$token" = @TOKEN@ ]; then
   {{ read -r up ended </proc/uptime && echo "${{up%%.*}}" >@LOCK@/renewed; }} 2>/dev/null
   {MARK}=@RUN@
   export {MARK}
+  [ "$1" = --reboot ] && shift && {{ echo @TOKEN@ >@KEPT@/reboot || exit 1; }} && exec "$@"
   [ "$1" = -- ] && shift && exec "$@"
   exec @PYTHON@ "$@"
 fi
 [ $# -gt 0 ] || cat >/dev/null
-if [ -n "$since" ]; then
+if [ -n "$why" ]; then :
+elif [ -n "$since" ]; then
   why="this run was taken over by $user on $host at $since (run $taker, lock $token; this run had @TOKEN@)"
 else
   why='@KEPT@/fence is damaged or gone, so that nobody knows whether this run still holds the host'
 fi
-printf '{{"failed": true, "msg": "%s. {LOST}. Fix: let the other run end, then apply again"}}\\n' "$why"
+printf '{{"failed": true, "msg": "%s. {LOST}. Fix: %s, then apply again"}}\\n' "$why" "$fix"
 exit 1
 """
+
+
+def booted() -> tuple[str, str]:
+    """The boot, and when the first process started, which is another in a container that was started afresh (proc_pid_stat(5))."""
+    stat_ = (lock.read("/proc/1/stat") or "").rpartition(")")[2].split()
+    return (lock.read("/proc/sys/kernel/random/boot_id") or "").strip(), stat_[19] if len(stat_) > 19 else ""
 
 
 def made(owner: Mapping[str, Any], token: str) -> str:
     """Write the program through which the owner runs others; those of the latest tokens stay, since they refuse."""
     path = f"{lock.KEPT}/guards/{token}"
     python = sys.executable or "/usr/bin/python3"
-    values = {"@TOKEN@": token, "@KEPT@": lock.KEPT, "@LOCK@": lock.LOCK}
+    boot, first = booted()
+    values = {"@TOKEN@": token, "@KEPT@": lock.KEPT, "@LOCK@": lock.LOCK, "@BOOT@": boot, "@FIRST@": first}
     values.update({"@RUN@": shlex.quote(str(owner["run"])), "@PYTHON@": shlex.quote(python)})
     text = GUARD
     for name, value in values.items():
         text = text.replace(name, value)
     if lock.read(path) != text:
         lock.whole(path, text, 0o755)
+    with contextlib.suppress(FileNotFoundError):  # the run has seen the boot that it asked for
+        os.unlink(f"{lock.KEPT}/reboot")
     for folder in (os.path.dirname(lock.KEPT), lock.KEPT, os.path.dirname(path)):
         mode = stat.S_IMODE(os.stat(folder).st_mode)
         if mode | THROUGH != mode:  # who logs in goes through the guard, too

@@ -7,7 +7,9 @@ from typing import Any, Collection, Mapping
 from . import lock
 
 LOST = "Nothing more is changed by this run"
-"""What stands in the message of every step that is refused, since the lock was taken over."""
+"""What stands in the message of every step that is refused, since the lock was taken over, or the host was rebooted."""
+BOOTED = "was rebooted while this run worked on it, and not by this run"
+"""Also in that message, where nobody has taken the lock over."""
 
 
 def refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) -> tuple[str, str]:

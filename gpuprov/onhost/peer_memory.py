@@ -7,13 +7,12 @@ import re
 import subprocess
 from typing import Mapping, Sequence
 
+from . import kernel_lines
 from .files import read
 from .systemd import is_active
 from .units import restart
 
 MODULES = "/sys/module"
-KERNEL = re.compile(r"nvidia.peermem|peer_mem|nv_mem_client")
-"""What is in the kernel's lines about peer memory."""
 
 
 class Failed(Exception):
@@ -65,7 +64,7 @@ def _rmmod(name: str) -> str:
 
 def _why(lines: Sequence[str], causes: Sequence[Mapping[str, str]]) -> str:
     """What modprobe and the kernel said, and what that means, by the first cause whose `text` (a regular expression) is in it."""
-    kernel = [line for line in _kernel_log() if KERNEL.search(line)][-4:]
+    kernel = kernel_lines.said(_kernel_log(), kernel_lines.PEER_MEMORY)[-4:]
     said = " | ".join([*(line for line in lines if "modprobe" in line.lower()), *kernel])
     for cause in causes:
         if re.search(cause["text"], said):
@@ -76,7 +75,7 @@ def _why(lines: Sequence[str], causes: Sequence[Mapping[str, str]]) -> str:
 
 def _kernel_log() -> Sequence[str]:
     try:
-        words = ["journalctl", "-q", "-k", "-b", "--no-pager", "-o", "cat"]
+        words = ["journalctl", "-q", "-k", "-b", "--no-pager", "-o", "short-unix"]
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except FileNotFoundError:
         return []

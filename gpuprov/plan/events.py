@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import signal
 from typing import Any, Literal
 
 import msgspec
 
 from gpuprov.capabilities.base import Change
 from gpuprov.errors import defect
-from gpuprov.onhost.locked import LOST
+from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan.diffs import differences
+from gpuprov.shared import ended
 
 LONGEST = 700
 RELEASE = "Release the lock of this host"
@@ -48,7 +48,7 @@ class Step(msgspec.Struct, frozen=True):
 
 class Failure(msgspec.Struct, frozen=True):
     """A task that failed on a host: whose, which, and Ansible's message as one line. `locked`: another run holds the host;
-    `lost`: it has taken it over. `packages`: the package manager refused."""
+    `lost`: it has taken it over, or somebody has rebooted the host. `packages`: the package manager refused."""
 
     capability: str
     task: str
@@ -82,6 +82,11 @@ class Tally(msgspec.Struct):
     last: str = ""
     lost: str = ""
     defect: str = ""
+
+    @property
+    def booted(self) -> bool:
+        """Whether the run was refused what it did, since somebody else has rebooted the host."""
+        return any(one.lost and not one.locked for one in self.failures)
 
     @property
     def timed_out(self) -> Failure | None:
@@ -148,7 +153,9 @@ class Ledger:
     def cut_off(self, host: str) -> bool:
         """Whether the host's part of the playbook was begun and has not come to its end, where it gives its lock back."""
         tally = self.hosts.get(host)
-        return tally is not None and (tally.failed is None or bool(tally.unreachable or tally.timed_out))
+        if tally is None:
+            return False
+        return tally.failed is None or tally.booted or bool(tally.unreachable or tally.timed_out)
 
     def tally(self, host: str) -> Tally:
         return self.hosts.setdefault(host, Tally())
@@ -174,7 +181,7 @@ class Ledger:
             told = self._late() if late else condense(result)
             packages = (_module(data) == "gpuprov_packages" or bool(result.get("package_manager"))) and not late
             lost = LOST in told
-            locked = lost or bool(result.get("gpuprov_locked"))
+            locked = (lost and BOOTED not in told) or bool(result.get("gpuprov_locked"))
             failure = Failure(capability, task, told, locked, lost, late, packages)
             tally.failures.append(failure)
             return Step("failed", data["host"], text)
@@ -214,24 +221,23 @@ def condense(result: dict[str, Any]) -> str:
     told = _PREFIX.sub("", message if isinstance(message, str) else msgspec.json.encode(message).decode())
     if LOST in told and (inner := re.search(r'"msg": "([^"]*)"', told)):
         told = inner[1]  # the guard's answer, in what an action made of it
-    if told.strip() in _QUIET or told.startswith(_UNREAD):
+    unread = told.startswith(_UNREAD)
+    if told.strip() in _QUIET or unread:
         streams = [
             str(result.get(name) or "").strip() for name in ("stderr", "module_stderr", "stdout", "module_stdout")
         ]
         said = next((stream.splitlines()[-1].strip() for stream in streams if stream), "")
-        status = _status(result["rc"]) if "rc" in result else told
+        status = _status(result["rc"], of_module=unread) if "rc" in result else told
         told = f"{said} ({status})" if said else status or "failed without a message"
     return _one_line(told)
 
 
-def _status(code: Any) -> str:
-    """An exit status in words: of a shell, or of Python's subprocess, that saw its program end by a signal."""
-    number = code - 128 if isinstance(code, int) and code > 128 else -code if isinstance(code, int) and code < 0 else 0
-    if number == signal.SIGKILL:
-        return 'its program on the host was killed (SIGKILL): for want of memory ("journalctl -k" tells), or by somebody there'
-    if number in set(signal.Signals):
-        return f"its program on the host was ended by {signal.Signals(number).name}"
-    return f"exit status {code}"
+def _status(code: Any, *, of_module: bool) -> str:
+    """An exit status in words: of a module, whose status is that of the connection if it ended by a signal here; or of a program that
+    it has run."""
+    if of_module and isinstance(code, int) and (code < 0 or code == ended.OF_SSH):
+        return f"{ended.connection(code)}: what it did there is not known"
+    return ended.on_host(code, "its program on the host") or f"exit status {code}"
 
 
 def _item_failed(item: dict[str, Any]) -> bool:

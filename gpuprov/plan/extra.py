@@ -60,4 +60,5 @@ def extra_variables(
         drain = "true"  # never run: nothing before act 2 drains
     if drain:
         extra["gpuprov_drain_command"] = drain
+        extra["gpuprov_verified_later"] = True  # a node goes back into service after that
     return extra

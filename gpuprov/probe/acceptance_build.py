@@ -16,6 +16,7 @@ DEBIAN = (
     "libnccl-dev",
     "cmake",
     "libboost-program-options-dev",
+    "stress-ng",
 )
 RPM = (
     "perftest",
@@ -27,6 +28,7 @@ RPM = (
     "libnccl-devel",
     "cmake",
     "boost-devel",
+    "stress-ng",
 )
 """What the tools and their builds need, as the catalogue has it."""
 

@@ -122,6 +122,33 @@ def collective(text: str) -> Collective:
     return Collective(value, networks, bool(received) and all("GDRDMA" in more for more in received))
 
 
+# https://github.com/ColinIanKing/stress-ng/blob/master/stress-stream.c: one rate of an instance in old versions, two in newer ones; MB
+# are 1024 * 1024 bytes.
+_STREAM = re.compile(
+    r"stream: memory rate: ([0-9.]{1,20}) MB(?: read)?/sec(?:, ([0-9.]{1,20}) MB write/sec)?, .*instance (\d{1,6})\)"
+)
+_INSTANCES = re.compile(r"dispatching hogs: (\d{1,6}) stream\b")
+
+
+def stream(text: str) -> tuple[float, int]:
+    """GB/s that all instances of stress-ng's stream read and wrote together, and how many there were; all of them are there."""
+    found, asked = _STREAM.findall(text), _INSTANCES.search(text)
+    rates = {int(number): _rate(read) + _rate(written or "0") for read, written, number in found}
+    if asked is None or len(found) != len(rates) or sorted(rates) != list(range(int(asked[1]))) or not rates:
+        raise Unreadable(complaint(text))
+    value = sum(rates.values()) * (1 << 20) / 1e9
+    if value <= 0:
+        raise Unreadable(complaint(text))
+    return round(value, 2), len(rates)
+
+
+def _rate(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise Unreadable(f"{text} is no rate") from error
+
+
 # https://github.com/NVIDIA/nvbandwidth/blob/main/json_output.cpp
 def copies(text: str, test: str) -> float | None:
     """GB/s of the slowest copy of a test case of `nvbandwidth -j`; None where the case does not apply to the host."""
@@ -188,7 +215,7 @@ def _document(text: str, *keys: str) -> dict[str, Any]:
     for match in re.finditer(r"^\s*\{", text, re.MULTILINE):
         try:
             found, _ = decoder.raw_decode(text[match.end() - 1 :])
-        except ValueError:
+        except (ValueError, RecursionError):  # no program nests a thousand deep
             continue
         if isinstance(found, dict) and any(key in found for key in keys):
             return found

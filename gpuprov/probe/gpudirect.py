@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output, Probe
 from gpuprov.reading import is_whole
 
@@ -99,7 +100,7 @@ def parse(output: Output) -> Gpudirect:
         },
         starts=single.get("starts", ""),
         drop_in=single.get("drop_in", ""),
-        log=tuple("|".join(cells) for cells in rows.get("log", [])),
+        log=tuple(kernel_lines.said(("|".join(cells) for cells in rows.get("log", [])), kernel_lines.PEER_MEMORY)),
         ofed=single.get("ofed", ""),
     )
 
@@ -210,11 +211,10 @@ done
 sed -n 's/^ExecStart=.*modprobe \([a-z_]*\)$/starts|\1/p' /etc/systemd/system/gpuprov-gpudirect.service 2>/dev/null
 sed -n 's/^ExecStartPost=-.*modprobe \([a-z_]*\)$/drop_in|\1/p' \
   /etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf 2>/dev/null
-{ journalctl -k -b -q --no-pager -o cat 2>/dev/null || dmesg 2>/dev/null; } |
-  grep -E 'nvidia.peermem|nv_peer_mem|peer_memory_client|nv_mem_client' | tail -n 12 | sed 's/^/log|/'
+{ journalctl -k -b -q --no-pager -o short-unix 2>/dev/null || dmesg 2>/dev/null; } | @FILTER@ | tail -n 12 | sed 's/^/log|/'
 o=$(ofed_info -n 2>/dev/null); [ -z "$o" ] && [ -d /usr/src/ofa_kernel ] && o=yes
 [ -n "$o" ] && echo "ofed|$o"
-true"""
+true""".replace("@FILTER@", kernel_lines.filtered(kernel_lines.PEER_MEMORY))
 GPUDIRECT = Probe(
     "gpudirect",
     _SCRIPT,

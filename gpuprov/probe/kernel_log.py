@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import is_whole
 
@@ -56,15 +57,13 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
 
     def matching(self, pattern: str) -> tuple[Line, ...]:
         """What the kernel says that begins so. The rest of a line may hold what a user of the host has chosen."""
-        return tuple(one for one in self.lines if re.match(pattern, one.text) and not OF_A_PROGRAM.match(one.text))
+        program = kernel_lines.OF_A_PROGRAM
+        return tuple(one for one in self.lines if re.match(pattern, one.text) and not re.match(program, one.text))
 
     def crashes(self, pattern: str) -> tuple[Line, ...]:
         """The same of programs that crashed."""
         return tuple(one for one in self.lines if re.match(pattern, one.text))
 
-
-OF_A_PROGRAM = re.compile(r".{1,15}\[\d+\]:? ")
-"""`NAME[7]: segfault at 0 ip 0 sp 0 error 4 in FILE[...]`: whoever runs the program names it, and its file, as they like."""
 
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d{1,6})(?:, (.*))?")
 """`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`"""
@@ -163,8 +162,6 @@ KERNEL = (
     "[A-Za-z0-9-]+ [(][^)]*[)]: Remounting filesystem read-only",
 )
 PROGRAMS = (".*segfault at .* in libnccl", "(Memory cgroup out|Out) of memory: Kill|oom-kill:")
-_STAMP = r"^([0-9.]+ [^ ]+ [^ :]+: |\[ *[0-9.]+\](\[[^]]*\])? )"
-"""As in `_line`; what follows it is where a line begins."""
 _SCRIPT = f"""n=$(date +%s); echo "now|$n"
 awk '$1 == "btime" {{ print "boot|" $2 }}' /proc/stat
 case ${{since:-}} in -*) since=$((n + since));; @*) since=${{since#@}};; *) since=;; esac
@@ -181,9 +178,9 @@ else
   all() {{ dmesg 2>/dev/null; }}
 fi
 printf 'first|%s\\n' "$f"
-s='{_STAMP}'
+s='{kernel_lines.STAMP}'
 all | grep -aE "$s({XIDS})" | tail -n 2000 | sed 's/^/line|/'
-all | grep -aE "$s({"|".join(KERNEL)})" | grep -avE "$s.{{1,15}}\\[[0-9]+\\]:? " | tail -n 1000 | sed 's/^/line|/'
+all | {kernel_lines.filtered("|".join(KERNEL))} | tail -n 1000 | sed 's/^/line|/'
 all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
 true"""
 KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=_asked)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpuprov.reading.limits import ALIASED, DEPTH, DIGITS, LONGEST_NUMBER, Unreadable
 
-_NUMBER_LIKE = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]+|[0-9._:]*[0-9][0-9._:]*(?:[eE][-+]?[0-9]*)?)\Z")
+_NUMBER_LIKE = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]++|(?=[._:]*+[0-9])[0-9._:]++(?:[eE][-+]?[0-9]*+)?)\Z")
 _JSON_PARTS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]|-?[0-9][-+0-9.eE]*', re.DOTALL)
 _PART = r"""(?:"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'|[A-Za-z0-9_-]++)"""
 _DOTTED = re.compile(rf"(?<![A-Za-z0-9_\\-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEPTH}}}")

@@ -225,9 +225,12 @@ def _dotted(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def refusal(answer: Heard, ansible: str, printed: str = "") -> str:
-    """Why Ansible cannot work there, with the way out, in one line; empty if it can. printed: the whole answer, noise and all."""
+def refusal(answer: Heard, ansible: str, printed: str = "", cut: str = "") -> str:
+    """Why Ansible cannot work there, with the way out, in one line; empty if it can. printed: the whole answer, noise and all;
+    cut: how the connection was cut, if it was (`shared.ended`)."""
     if not answer.system:
+        if cut:
+            return f"was asked who it is, and {cut}. Fix: apply again; if it comes again, see why there (journalctl -u ssh)"
         last = " ".join("".join(c if c.isprintable() else " " for c in printed.strip().rpartition("\n")[2]).split())
         told = f"; it printed: {last[-200:]}" if last else ""
         return f"did not run the first command{told}. Fix: see how it answers by hand: ssh to it, then sudo sh"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -56,7 +57,8 @@ def down(name: str) -> bool:
 def reboot(name: str) -> None:
     """Reboot its userland, and wait until it is up again: services start afresh, /run is empty; the kernel stays."""
     before = run(name, BOOT)
-    run(name, "systemctl reboot")
+    with suppress(GpuprovError):  # the engine may not tell how a program ended whose container has ended meanwhile
+        run(name, "systemctl reboot")
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         try:
@@ -65,6 +67,8 @@ def reboot(name: str) -> None:
         except GpuprovError:
             pass  # between the two boots there is nothing to ask
         time.sleep(0.2)
+    else:
+        raise GpuprovError(f"{name} has not rebooted within {PATIENCE:g} s", f"python -m gpuprov.simulate logs {name}")
     description = describe(name)
     _ready(name, description.user if description else image.USER, key_pair())
 

@@ -42,7 +42,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         command, node, run = str(asked.get("command") or ""), str(asked.get("node") or ""), _run(known)
         cluster = in_play.asked(command, run)
         if asked["state"] == "returned":
-            if cluster is None or not run or self._task.check_mode:
+            # gpuprov apply gives nodes back by itself, after its verify.
+            if cluster is None or not run or self._task.check_mode or known.get("gpuprov_verified_later"):
                 return {"changed": False}
             if self._module("gpuprov_reason", {}, known)["reasons"]:
                 return {"changed": False}

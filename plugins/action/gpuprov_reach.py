@@ -24,7 +24,7 @@ from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.catalog.platforms import family, platform, platforms
-    from gpuprov.shared import reach
+    from gpuprov.shared import ended, reach
 
     MISSING = ""
 except ImportError as error:
@@ -50,7 +50,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         asked = self._low_level_execute_command(f"echo {base64.b64encode(script.encode()).decode()} | base64 -d | sh")
         printed = f"{asked.get('stdout', '')}{asked.get('stderr', '')}"
         answer = reach.heard(str(asked.get("stdout", "")), mark)
-        if refusal := reach.refusal(answer, ansible_version, printed):
+        if refusal := reach.refusal(answer, ansible_version, printed, ended.connection(asked.get("rc"))):
             raise AnsibleActionFail(f"{host} {refusal}")
         python = reach.chosen(answer, ansible_version)
         bundle = str(self._templar.template(known.get("host_package_bundle") or ""))

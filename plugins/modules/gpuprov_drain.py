@@ -10,7 +10,8 @@ description:
   - V(drained) runs the site's command on the host, where a user's process holds a GPU. With the command C(kubernetes [OPTION]...)
     the node is cordoned by kubectl, on the machine that runs Ansible; its pods and the GPU operator's are taken off it.
   - V(returned) puts back what the latter has changed, unless the host waits for a reboot, or an act from the second
-    on has failed on it. The node is known to be its own by the run that has the host's lock.
+    on has failed on it. The node is known to be its own by the run that has the host's lock. Not in C(gpuprov apply), which does so
+    after its verify.
   - Check mode drains nothing and says whether it would.
 author: gpuprov
 options:

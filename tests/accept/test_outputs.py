@@ -164,6 +164,42 @@ def test_a_latency_row_that_is_cut_or_has_no_median(cells: str) -> None:
         outputs.latency(latency(2.1).replace(latency(2.1).splitlines()[-2], f" {cells}"), 2)
 
 
+def test_a_document_that_nests_too_deep_is_no_figure() -> None:
+    with pytest.raises(Unreadable):
+        outputs.copies('{"a":' * 5000, "host_to_device_memcpy_ce")
+
+
+STREAM = "stress-ng: info:  [7] dispatching hogs: 2 stream\n" + "".join(
+    f"stress-ng: info:  [8] stream: memory rate: {rate}, 1.5 Mflop/sec (instance {n})\n"
+    for n, rate in enumerate(("1000.00 MB read/sec, 500.00 MB write/sec", "1500.00 MB/sec"))
+)
+"""A line as stress-ng 0.15 has it, and one of 0.11 (Ubuntu 20.04), which has one rate."""
+
+
+def test_memory_bandwidth_is_that_of_all_instances() -> None:
+    assert outputs.stream(STREAM) == (3.15, 2)
+    value, count = outputs.stream(data("stress_ng"))
+    assert count == 2
+    assert 0 < value < 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        STREAM.rpartition("stress-ng")[0],
+        STREAM.replace("instance 1", "instance 0"),
+        STREAM.replace("instance 1", "instance 2"),
+        STREAM.replace("1500.00", "1.5.0"),
+        STREAM.replace("dispatching", "x"),
+        "stress-ng: info:  [7] dispatching hogs: 2 stream\nstress-ng: info: stream: run duration too short to determine memory rate\n",
+        "",
+    ],
+)
+def test_memory_bandwidth_of_some_instances_is_no_figure(text: str) -> None:
+    with pytest.raises(Unreadable):
+        outputs.stream(text)
+
+
 def test_collectives() -> None:
     alone = outputs.collective(NCCL)
     assert (alone.busbw, alone.networks, alone.gdrdma) == (476.366, (), False)

@@ -17,13 +17,13 @@ from gpuprov.accept.maps import Cell, Level, Map
 from gpuprov.accept.model import Options, Outcome, Ran, Status, Step
 from gpuprov.accept.page import page
 from gpuprov.accept.picture import document
-from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source
+from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source, Stream
 from gpuprov.cli import cli
 from gpuprov.errors import GpuprovError
 from gpuprov.probe.acceptance import RESULT
 from tests import documents
 from tests.accept.fleet import ALL_TOOLS, Fleet, bandwidth, data, facts, gone, run
-from tests.accept.test_outputs import COPIES, DIAG_3, DIAG_4, NCCL, NETWORK
+from tests.accept.test_outputs import COPIES, DIAG_3, DIAG_4, NCCL, NETWORK, STREAM
 
 SVG = "{http://www.w3.org/2000/svg}"
 GPUS = "".join(f"00000000:{n:02x}:00.0, NVIDIA H100 80GB HBM3, GPU-{n}, 570.133.20, Enabled\n" for n in range(1, 9))
@@ -206,6 +206,21 @@ def test_a_gpu_that_dcgm_finds_fault_with() -> None:
     assert bad.evidence == "dcgmi diag -r 1 -j"
 
 
+def test_memory_bandwidth_is_measured_by_stress_ng_where_it_is_asked_for() -> None:
+    tools = ("tool|stress-ng|/usr/bin/stress-ng\npython|\n", "python|\n")
+    found = {f"gpu{n}": facts(n, acceptance_tools=told) for n, told in enumerate(tools, 1)}
+    asked = Options(yes=True, only=("stream",))
+    block = Acceptance(rdma=RdmaTests(tests=()), stream=Stream(seconds=30, bandwidth=4))
+    told = run(Fleet(**{"stress-ng": STREAM}), 2, block, options=asked, found=found)
+    bad, absent = sorted(told.findings, key=lambda one: one.host)
+    assert (bad.check, bad.status, bad.wanted) == ("acceptance.stream", "fail", "at least 4 GB/s")
+    assert (bad.found, bad.evidence) == (
+        "3.15 GB/s, read and written by 2 processes", "/usr/bin/stress-ng --stream 0 --timeout 30s --metrics"
+    )  # fmt: skip
+    assert (absent.status, absent.found) == ("skip", "no stress-ng in PATH: gpuprov apply installs it")
+    assert not run(Fleet(), 2, BLOCK, options=asked, found=found).findings
+
+
 def test_over_all_hosts_nccl_runs_where_mpi_is_and_must_not_fall_back_to_sockets() -> None:
     block = Acceptance(rdma=RdmaTests(tests=()), nccl=Nccl(across=True, gpudirect=True))
     found = {f"gpu{n}": facts(n, nvidia_smi=GPUS) for n in (1, 2)}
@@ -274,8 +289,8 @@ def test_figures_are_written_on_the_host_beside_those_of_other_tests() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--only", ","], "--only names no test; allowed: rdma, nccl, nvbandwidth, dcgm"),
-        (["--only", "rmda"], 'there is no test "rmda"; allowed: rdma, nccl, nvbandwidth, dcgm'),
+        (["--only", ","], "--only names no test; allowed: rdma, nccl, nvbandwidth, dcgm, stream"),
+        (["--only", "rmda"], 'there is no test "rmda"; allowed: rdma, nccl, nvbandwidth, dcgm, stream'),
         (["--pairs", "star"], "'star' is not one of"),
         (["--timeout", "1"], "5"),
     ],

@@ -10,9 +10,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from tests.campaign import classes, sabotage, table
 from tests.campaign.classes import Fault
@@ -20,18 +21,25 @@ from tests.campaign.group import Run, Stage, disturbed, staged
 
 KEPT = Path("build/faults")
 SPECS = ("small", "upgrade")
+RUNS = "runs.jsonl"
+"""The runs that have ended, a line each."""
 MOST = 7
 """Hosts of one apply."""
 
 
-def planned(runs: int, seed: str, seconds: dict[str, float], just: str = "") -> Iterator[tuple[list[Run], str]]:
-    """Groups of so many runs altogether, each with what is done to the apply itself, if anything. A run is drawn by its number."""
-    number, made = 0, itertools.cycle(classes.HOSTS)
-    for turn in range(runs):
+Group = tuple[list[Run], str]
+"""The runs of one apply, each a host with its fault; or one run, and what is done to the apply itself."""
+
+
+def planned(runs: int, seed: str, seconds: dict[str, float], just: str = "") -> Iterator[Group]:
+    """Groups of so many runs altogether: two of hosts, then one of the apply itself. A run is drawn by its number."""
+    number, made, ways = 0, itertools.cycle(classes.HOSTS), itertools.cycle((*classes.CONTROLLERS, classes.OPERATORS))
+    for turn in itertools.count():
         if number >= runs:
             return
-        spec = just or ("upgrade" if turn % 8 == 2 else "small")
-        if turn % 2 == 0:
+        # Seven groups of hosts have each class three or four times: which of them are upgrades goes through both halves.
+        spec = just or ("upgrade" if turn % 10 in (1, 5, 7) else "small")
+        if turn % 3 < 2:
             group = []
             for place in range(min(MOST, runs - number)):
                 fault = classes.drawn(next(made), f"{seed}:{number + place}", seconds[spec])
@@ -39,19 +47,32 @@ def planned(runs: int, seed: str, seconds: dict[str, float], just: str = "") -> 
             number += len(group)
             yield group, ""
         else:
-            way = [*classes.CONTROLLERS, classes.OPERATORS][turn // 2 % 5]
-            spec = just or ("upgrade" if turn % 8 == 5 else "small")
+            way = next(ways)
             kind = way if way == classes.OPERATORS else f"apply {way}"
-            fault = Fault(kind, way, lambda target: None)
-            yield [Run(number, spec, fault)], way
+            yield [Run(number, spec, Fault(kind, way, lambda target: None))], way
             number += 1
 
 
-def kept(run: Run, seed: str, place: Path) -> None:
+def left(groups: Iterable[Group], seed: str, rows: Iterable[dict[str, Any]], only: int | None = None) -> list[Group]:
+    """Groups without the runs that have ended; with the one alone, if it is asked for."""
+    ended = {(row["number"], row["kind"], row["spec"]) for row in rows if row["seed"] == seed}
+    found = []
+    for group, way in groups:
+        runs = [
+            run
+            for run in group
+            if only in (None, run.number) and (only is not None or (run.number, run.fault.kind, run.spec) not in ended)
+        ]
+        found += [(runs, way)] if runs else []
+    return found
+
+
+def kept(run: Run, seed: str, place: Path, product: str) -> None:
     """One line for each run; of a failure also what was said."""
     row = {"seed": seed, "number": run.number, "spec": run.spec, "kind": run.fault.kind, "what": run.fault.what,
-           "broken": run.broken, "notes": run.notes, "seconds": round(run.seconds), "named": run.named}  # fmt: skip
-    with (place / "runs.jsonl").open("a", encoding="utf-8") as out:
+           "broken": run.broken, "notes": run.notes, "seconds": round(run.seconds), "named": run.named,
+           "steps": run.steps, "product": product}  # fmt: skip
+    with (place / RUNS).open("a", encoding="utf-8") as out:
         out.write(json.dumps(row) + "\n")
     if run.broken or run.named is False:
         (place / f"{seed}-{run.number}.log").write_text(
@@ -64,8 +85,19 @@ def kept(run: Run, seed: str, place: Path) -> None:
     )
 
 
-def campaign(runs: int, seed: str, workers: int, until: float, only: int | None, place: Path, just: str = "") -> int:
-    """How many runs broke an invariant."""
+def campaign(
+    runs: int,
+    seed: str,
+    workers: int,
+    until: float,
+    only: int | None,
+    place: Path,
+    *,
+    just: str = "",
+    on_kept: Callable[[Path], None] = lambda rows: None,
+) -> int:
+    """How many runs broke an invariant. What is in the place's file has ended, and is not done again; on_kept: told of it after each
+    group."""
     place.mkdir(parents=True, exist_ok=True)
     alone = threading.Lock()
     broken: list[Run] = []
@@ -83,15 +115,14 @@ def campaign(runs: int, seed: str, workers: int, until: float, only: int | None,
             done = disturbed(stage, group, seed, way=way)
             with alone:
                 for run in done:
-                    kept(run, seed, place)
+                    kept(run, seed, place, stage.tag.rpartition(":")[2])
                     broken.extend([run] if run.broken else [])
+                on_kept(place / RUNS)
+                print(f"  {done[0].steps}", flush=True)
 
-        groups = [
-            ([run for run in group if only in (None, run.number)], way)
-            for group, way in planned(runs, seed, seconds, just)
-        ]
+        groups = left(planned(runs, seed, seconds, just), seed, table.read(place / RUNS), only)
         with ThreadPoolExecutor(workers) as pool:
-            for future in [pool.submit(do, group, way) for group, way in groups if group]:
+            for future in [pool.submit(do, group, way) for group, way in groups]:
                 try:
                     future.result()
                 except (
@@ -135,10 +166,12 @@ def main() -> int:
         seed = seed or given.seed or str(random.SystemRandom().randrange(10**6))
         only = int(number) if given.only else None
         runs = given.runs if only is None else only + MOST
+        print(f"seed {seed}: the same seed goes on where this ends", flush=True)
         place = KEPT / "again" if given.only else KEPT
-        broken = campaign(runs, seed, given.workers, time.time() + 60 * given.minutes, only, place, given.spec)
-    if not given.only:
-        table.write(KEPT / "runs.jsonl")
+        until, on_kept = time.time() + 60 * given.minutes, (lambda rows: None) if given.only else table.write
+        broken = campaign(runs, seed, given.workers, until, only, place, just=given.spec, on_kept=on_kept)
+    elif not given.only:
+        table.write(KEPT / RUNS)
     return int(bool(broken))
 
 

@@ -180,9 +180,14 @@ def judge(before: Look, now: Look, versions: tuple[str, str], *, died: bool) -> 
     return found
 
 
-def differences(one: str, other: str, most: int = 12, *, booted: bool = False) -> list[str]:
-    """The lines that only one of two texts has. What a host that booted has no more below /run is no difference."""
-    left, right = one.splitlines(), other.splitlines()
+def differences(
+    one: str, other: str, most: int = 12, *, booted: bool = False, without: tuple[str, ...] = ()
+) -> list[str]:
+    """The lines that only one of two texts has. What a host that booted has no more below /run is no difference.
+
+    `without`: how lines begin that are left out.
+    """
+    left, right = ([line for line in text.splitlines() if not line.startswith(without)] for text in (one, other))
     lost, new = set(left) - set(right), set(right) - set(left)
     lost = {line for line in lost if not (booted and line.startswith("/run/"))}
     return [*(f"- {line}" for line in left if line in lost), *(f"+ {line}" for line in right if line in new)][:most]

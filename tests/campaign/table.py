@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +77,18 @@ def text(rows: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, "", *figures(rows)]) + "\n"
 
 
+def read(runs: Path) -> list[dict[str, Any]]:
+    """The runs of a file; of one that was done again the last."""
+    found = {}
+    with suppress(FileNotFoundError):
+        for line in runs.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            found[row["seed"], row["number"]] = row
+    return list(found.values())
+
+
 def write(runs: Path, page: Path = PAGE) -> None:
     """Put the table of these runs in the place of the one before."""
-    rows = [json.loads(line) for line in runs.read_text(encoding="utf-8").splitlines()]
+    rows = read(runs)
     head, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     page.write_text(f"{head}{BEGIN}\n{text(rows)}\n{END}{rest.partition(END)[2]}", encoding="utf-8")

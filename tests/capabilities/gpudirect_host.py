@@ -68,7 +68,7 @@ def said(
     units = {"gpuprov-gpudirect": unit, "openibd": openibd, "nv_peer_mem": old}
     lines += [f"unit|{name}.service|{'|'.join(state)}" for name, state in units.items()]
     lines += [f"starts|{starts}"] * bool(starts) + [f"drop_in|{drop_in}"] * bool(drop_in)
-    lines += [f"log|{line}" for line in log] + [f"ofed|{ofed}"] * bool(ofed)
+    lines += [f"log|[  100.500000] {line}" for line in log] + [f"ofed|{ofed}"] * bool(ofed)
     return "\n".join(lines) + "\n"
 
 

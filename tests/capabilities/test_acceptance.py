@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpuprov.capabilities.acceptance.fragment import Acceptance, DcgmDiag, Nccl, NvBandwidth, RdmaTests, Source
+from gpuprov.capabilities.acceptance.fragment import Acceptance, DcgmDiag, Nccl, NvBandwidth, RdmaTests, Source, Stream
 from gpuprov.capabilities.acceptance.judge import DIAGNOSED, judge
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.probe import acceptance
@@ -28,6 +28,23 @@ COPY = Measurement(test="device_to_device_memcpy_read_ce", value=334.0, unit="GB
 DIAG = Measurement(test="dcgm", value=5, unit="tests passed", problem="memory: Fail on GPU 3 (ECC)")
 
 ROWS = [
+    Row(
+        "stress-ng is there",
+        TOOLS,
+        Acceptance(stream=Stream(seconds=30)),
+        {"rdma_devices": "", "acceptance_tools": tools("stress-ng")},
+        "pass",
+        "stress-ng",
+    ),
+    Row(
+        "stress-ng is not there",
+        TOOLS,
+        Acceptance(stream=Stream(seconds=30)),
+        {"rdma_devices": "", "acceptance_tools": tools("rping")},
+        "fail",
+        "not there: stress-ng",
+        "gpuprov apply",
+    ),
     Row("all tools", TOOLS, None, {"rdma_devices": DEVICE}, "pass", "ib_write_bw, ib_send_lat, ibping, rping"),
     Row(
         "a tool is missing",
@@ -227,6 +244,18 @@ def test_checks(row: Row) -> None:
             Measurement(test="loopback.all_reduce_perf", value=1, unit="GB/s", model="H100-SXM5-80GB", gpus=8),
             "pass",
         ),
+        (
+            Acceptance(stream=Stream(seconds=30, bandwidth=400)),
+            Measurement(test="stream", value=399.9, unit="GB/s"),
+            "fail",
+        ),
+        (
+            Acceptance(stream=Stream(seconds=30, bandwidth=400)),
+            Measurement(test="stream", value=400, unit="GB/s"),
+            "pass",
+        ),
+        (Acceptance(stream=Stream(seconds=30)), Measurement(test="stream", value=1, unit="GB/s"), "pass"),
+        (Acceptance(stream=Stream(seconds=30)), Measurement(test="stream", problem="too short"), "error"),
         (Acceptance(), Measurement(test="dcgm", value=7, unit="tests passed"), "pass"),
         (Acceptance(), Measurement(test="dcgm", problem="it did not end in time"), "error"),
         (Acceptance(), Measurement(test="ping", value=20, unit="% lost", peer="gpu2"), "fail"),

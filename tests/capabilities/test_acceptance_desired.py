@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.acceptance.desired import DESIRED, PROGRAM
-from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source
+from gpuprov.capabilities.acceptance.fragment import Acceptance, Nccl, NvBandwidth, RdmaTests, Source, Stream
 from gpuprov.capabilities.base import Context
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.probe import acceptance_build
@@ -49,6 +49,13 @@ def test_what_a_build_needs(release: str, there: str, expected: list[str]) -> No
         BUILT, **changed, **({"acceptance_packages": there} if there else {"acceptance_packages": "redhat|\n"})
     )
     assert found["install"] == expected
+
+
+@pytest.mark.parametrize("release", ["", ROCKY, SLES])
+def test_stress_ng_is_installed_where_stream_is_asked_for(release: str) -> None:
+    changed = {"os_release": release, "acceptance_packages": "redhat|\n"} if release else {}
+    assert made(Acceptance(stream=Stream(seconds=30)), **changed)["install"] == ["stress-ng"]
+    assert made(Acceptance(), **changed)["install"] == []
 
 
 def test_what_is_built() -> None:

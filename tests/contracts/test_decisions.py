@@ -49,7 +49,8 @@ MAY: dict[str, str] = {
     "host_kubernetes_node or inventory_hostname": "the default of a variable that a site sets",
     "item | join(' ')": "the label of a loop",
     "__host_reasons.reasons | join('; ')": "what the host's users read as it goes down",
-    "(host_lock.guard ~ ' -- shutdown -r 0 ' ~ (__host_reasons.reasons | join('; ') | quote)) if host_lock.guard is defined else omit":
+    "(host_lock.guard ~ ' --reboot shutdown -r 0 ' ~ (__host_reasons.reasons | join('; ') | quote)) "
+    "if host_lock.guard is defined else omit":
         "the reboot goes through the lock's guard: the action is Ansible's, and takes a command line",
     "(((gpuprov_judged | default({})).desired | default({})).nvidia_driver | default({})).leaving | default([])":
         "a default of modules, also before anything is judged",

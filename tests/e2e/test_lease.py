@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from gpuprov.fleet import load_fleet
+from gpuprov.onhost.locked import BOOTED
 from gpuprov.simulate import container, hosts, inventory
 from gpuprov.simulate.description import Description
 from gpuprov.slices import cut, frozen
@@ -103,14 +104,19 @@ class Site:
         result = json.loads((self.place / run / f"{NAME}.json").read_text())
         return done.returncode, result["state"], result.get("message", "")
 
-    def cut_off(self, child: subprocess.Popen[str], number: int) -> list[int]:
-        """Send a signal to all of a controller's processes while its module works on the host; the processes."""
+    def cut_off(self, child: subprocess.Popen[str], number: int, but: tuple[str, ...] = ()) -> list[int]:
+        """Send a signal to all of a controller's processes, but for programs of these names, while its module works on the host; the
+        processes."""
         until = time.monotonic() + 120
         while "waiting" not in self.machine.sh("ls /run").split():
             assert child.poll() is None, child.communicate()
             assert time.monotonic() < until, self.machine.sh("ps -ef")
             time.sleep(0.3)
-        family = [child.pid, *descendants(child.pid)]
+        family = [
+            pid
+            for pid in (child.pid, *descendants(child.pid))
+            if Path(f"/proc/{pid}/comm").read_text().strip() not in but
+        ]
         for pid in family:
             send(pid, number)
         return family
@@ -202,3 +208,26 @@ def test_a_run_that_slept_changes_nothing(site: Site) -> None:
     assert "Nothing more is changed by this run" in host["message"]
     assert site.machine.sh(STATE) == before
     assert site.apply("ops2")[1]["hosts"][0]["state"] == "unchanged"
+
+
+def test_a_run_whose_host_is_rebooted_by_somebody_else_changes_nothing_more(site: Site) -> None:
+    """Between two of its modules: the next one reaches a host that is up again."""
+    first = site.start("ops1")
+    asleep = site.cut_off(first, signal.SIGSTOP, but=("ssh",))
+    site.machine.sh("rm /run/wait")
+    until = time.monotonic() + 60
+    while site.machine.sh("pgrep -f lib/gpuprov/lock/guards || true"):  # the module ends, and ssh keeps its answer
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    container.reboot(NAME)
+    before = site.machine.sh(STATE)
+    for pid in reversed(asleep):
+        send(pid, signal.SIGCONT)
+    code, told, error = site.told(first)
+    host = told["hosts"][0]
+    assert (code, host["state"]) == (3, "failed"), (told, error)
+    assert BOOTED in host["message"]
+    assert "Nothing more is changed by this run" in host["message"]
+    assert site.machine.sh(STATE) == before
+    code, told, error = site.apply("ops2")
+    assert (code, told["hosts"][0]["state"]) == (0, "changed"), (told, error, "its lock was given back")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tests.fuzz.run import generator, kinds, one, run
-from tests.fuzz.targets import targets
+from tests.fuzz.guided import fuzz
 
 
 def main() -> int:
@@ -16,7 +15,16 @@ def main() -> int:
     parser.add_argument("--only", default="", help="targets whose name has this in it")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--case", default="", help="TARGET:NUMBER as a finding names it: print it, and let it raise")
+    parser.add_argument(
+        "--guided", type=int, default=0, metavar="SECONDS", help="let atheris choose the cases, by what they reach"
+    )
     given = parser.parse_args()
+    if given.guided:
+        fuzz(given.guided, given.only)
+    # Afterwards: code that atheris is to watch has to be imported by it.
+    from tests.fuzz.run import generator, kinds, one, run
+    from tests.fuzz.targets import targets
+
     if given.case:
         name, _, number = given.case.rpartition(":")
         target = next(target for target in targets() if target.name == name)

@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 from tests.fuzz.targets import Target, targets
+from tests.fuzz.whole import warm
 
 SLOW = 5.0
 """Seconds of a processor that one case may take; those of the clock are the machine's."""
@@ -121,6 +122,8 @@ def run(cases: int, *, workers: int = 2, only: str = "") -> Report:
     report, waiting, running = Report(), list(chunks(cases, only))[::-1], list[_Running]()
     report.cases = sum(end - start for _, start, end in waiting)
     with tempfile.TemporaryDirectory(prefix="gpuprov-fuzz-") as folder, _environment(folder):
+        if any(target.name.startswith("whole.") for target, _, _ in waiting):
+            warm()
         while waiting or running:
             while waiting and len(running) < workers:
                 running.append(_Running(*waiting.pop()))

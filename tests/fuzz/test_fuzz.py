@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import corpus
+from tests.fuzz.guided import chosen
 from tests.fuzz.run import Report, chunks, generator, one, run
 from tests.fuzz.targets import Target, functions, targets
 
@@ -42,6 +43,16 @@ def test_every_target_takes_some_cases(tmp_path: Path, monkeypatch: pytest.Monke
     for target in targets():
         for number in range(3 if target.name.startswith("whole.") else 30):
             one(target, number)
+
+
+def test_a_string_of_bytes_makes_a_case_of_any_target() -> None:
+    """As atheris makes them: the same string makes the same case, and one that is used up ends no draw."""
+    for number, target in enumerate(targets()):
+        for data in (b"", b"\xff" * 9, bytes(range(256))):
+            name = number.to_bytes(2, "little")
+            (first, chance), (again, same) = chosen(targets(), name + data), chosen(targets(), name + data)
+            assert first is again is target
+            assert repr(first.make(chance)) == repr(again.make(same))
 
 
 def test_what_is_not_allowed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
+
 from gpuprov.gather.reasons import LOGGED_IN, Login, reason
 from gpuprov.gather.unreached import Unreached, without_host
 
@@ -221,6 +223,20 @@ def test_a_key_file_that_is_missing_here_is_named() -> None:
         "Permission denied (publickey); the key file /keys/a cannot be read: No such file or directory"
     )
     assert found.advice == "correct ansible_ssh_private_key_file, or set ansible_password"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        ("", -9, "ssh was ended by SIGKILL, on this machine"),
+        ("", 137, 'its shell there was killed (SIGKILL): for want of memory ("journalctl -k" tells), or by somebody there'),
+        ("Connection to 192.0.2.7 closed by remote host.\n", 255, "the connection was cut"),
+        (f"{LOGGED_IN}\nConnection to 192.0.2.7 closed by remote host.\n", 255, "the connection was cut"),
+        (f"{LOGGED_IN}\n", 143, "its shell there was ended by SIGTERM"),
+    ],
+)  # fmt: skip
+def test_what_was_cut_is_told_as_such(error: str, status: int, said: str) -> None:
+    assert reason(Login(user="ops"), b"", error.encode(), status).said == said
 
 
 def test_noise_alone_is_no_reason() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gpuprov.onhost import guard, lock
-from gpuprov.onhost.locked import LOST, refusal
+from gpuprov.onhost.locked import BOOTED, LOST, refusal
 from gpuprov.onhost.marked import running
 from gpuprov.plan.host_lock import program as text_of_the_lock
 
@@ -71,6 +71,14 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
 def through(taken: dict[str, Any], script: str, *, marked: bool = True) -> subprocess.CompletedProcess[str]:
     """Python text through the guard, as Ansible sends a module that it pipes."""
     return subprocess.run([taken["guard"]], input=script, capture_output=True, text=True, check=False)
+
+
+def other_boot(taken: dict[str, Any], what: str = "boot") -> None:
+    """Have the guard be of another boot than this one."""
+    file = Path(taken["guard"])
+    text, old = file.read_text(), guard.booted()[what != "boot"]
+    assert f"'{old}'" in text
+    file.write_text(text.replace(f"'{old}'", "'0'"))
 
 
 @contextmanager
@@ -160,6 +168,8 @@ def test_of_many_at_once_one_takes_it_over(ask: Ask) -> None:
 def test_the_lock_outlives_the_runs_own_reboot(ask: Ask, tmp_path: Path) -> None:
     owner = {**OWNER, "lease": 30}
     mine = ask("take", owner)
+    assert subprocess.run([mine["guard"], "--reboot", "true"], check=False).returncode == 0
+    other_boot(mine)
     for file in (tmp_path / "run" / "lock").iterdir():
         file.unlink()
     (tmp_path / "run" / "lock").rmdir()
@@ -168,6 +178,22 @@ def test_the_lock_outlives_the_runs_own_reboot(ask: Ask, tmp_path: Path) -> None
     again = ask("take", {**owner, "token": mine["token"]}, boot=20.0)
     assert (again["taken"], again["over"], again["token"]) == (True, False, mine["token"])
     assert not ask("take", OTHER, boot=20.0)["taken"]
+    assert through(again, "print(1)").stdout == "1\n"
+    other_boot(again)
+    assert BOOTED in through(again, "print(1)").stdout, "one reboot is the run's own, and no other one"
+
+
+@pytest.mark.parametrize("what", ["boot", "first process"])
+def test_what_works_on_over_somebody_else_s_reboot_is_refused(ask: Ask, tmp_path: Path, what: str) -> None:
+    mine = ask("take", {**OWNER, "lease": 30})
+    other_boot(mine, what)
+    for words in ([], ["module.py"], ["--", "touch", str(tmp_path / "x")], ["--reboot", "touch", str(tmp_path / "x")]):
+        done = subprocess.run([mine["guard"], *words], input="x" * 99, capture_output=True, text=True, check=False)
+        told = json.loads(done.stdout)
+        assert (done.returncode, told["failed"]) == (1, True)
+        assert BOOTED in told["msg"]
+        assert LOST in told["msg"]
+    assert not (tmp_path / "x").exists()
 
 
 def test_after_a_boot_a_run_that_does_not_come_back_loses_it(ask: Ask, tmp_path: Path) -> None:

@@ -130,9 +130,12 @@ def test_a_module_that_stays_as_it_was_is_refused(host: Path, ask: Ask) -> None:
 )  # fmt: skip
 def test_a_module_that_does_not_load_is_told_with_its_cause(host: Path, ask: Ask, kernel: str, told: str) -> None:
     (host / "load").write_text("exit 1\n")
-    (host / "kernel").write_text(kernel)
+    forged = "a[7]: segfault at 0 ip 0 sp 0 error 4 in nvidia_peermem: Unknown symbol forged[5+1]\n"
+    stamped = [f"1763800001.000000 gpu1 kernel: {line}" for line in (kernel + forged).splitlines(keepends=True)]
+    (host / "kernel").write_text("".join(stamped))
     said = ask()["msg"]
     assert said.startswith("nvidia_peermem does not load: modprobe: ERROR: ")
     assert told in said
     assert "Starting" not in said
     assert "eth0" not in said
+    assert "forged" not in said

@@ -198,6 +198,14 @@ def test_what_ansible_says_of_no_host_is_kept() -> None:
             },
             'its program on the host was killed (SIGKILL): for want of memory ("journalctl -k" tells), or by somebody there',
         ),
+        (
+            {"msg": "MODULE FAILURE\nSee stdout", "module_stdout": "", "rc": -9},
+            "ssh was ended by SIGKILL, on this machine: what it did there is not known",
+        ),
+        (
+            {"msg": "Module result deserialization failed: x", "module_stdout": "", "rc": 255},
+            "the connection was cut: what it did there is not known",
+        ),
         ({"msg": "non-zero return code", "rc": -15}, "its program on the host was ended by SIGTERM"),
         ({"msg": "non-zero return code", "rc": 143}, "its program on the host was ended by SIGTERM"),
         ({"msg": "non-zero return code", "rc": 255, "stderr": "lost"}, "lost (exit status 255)"),

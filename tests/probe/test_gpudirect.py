@@ -131,7 +131,8 @@ def test_what_runs_and_what_starts(host: Host) -> None:
         "[Service]\nExecStartPost=-/sbin/modprobe nvidia_peermem\n",
     )
     host.program("ofed_info", "#!/bin/sh\necho 25.10-1.7.1\n")
-    host.program("journalctl", "#!/bin/sh\necho 'usb 1: new'\necho 'nvidia-peermem a|b'\n")
+    stamp = "1763800001.000000 gpu1 kernel: "
+    host.program("journalctl", f"#!/bin/sh\necho '{stamp}usb 1: new'\necho '{stamp}nvidia-peermem a|b'\n")
     host.program(
         "systemctl",
         """#!/bin/sh
@@ -199,3 +200,26 @@ GDRDRV = '#!/bin/sh\ncase "$*" in *show*gdrdrv*) echo loaded ;; *is-enabled*) ec
 def test_gdrcopy(host: Host, prepare: Callable[[Host], object], found: Gdrcopy) -> None:
     prepare(host)
     assert parse_gdrcopy(host.run(GDRCOPY.script)) == found
+
+
+BAD = "nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing"
+REAL = (
+    f"nvidia-peermem {BAD}",
+    f"nv_mem {BAD}",
+    "nvidia_peermem: Unknown symbol ib_register_peer_memory_client (err -2)",
+)
+FORGED = (
+    f"a[7]: segfault at 0 ip 0 sp 0 error 4 in nvidia-peermem {BAD}[5+1]",
+    f"a[7]: segfault at 0 ip 0 sp 0 error 4 in kernel: nvidia-peermem {BAD}[5+1]",
+    f"nvidia-peermem [7]: segfault at 0 ip 0 sp 0 error 4 in {BAD}[5+1]",
+    f"nv_mem [7]: segfault at 0 ip 0 sp 0 error 4 in {BAD}[5+1]",
+)
+"""What a user brings about who names a program, or its file, so."""
+
+
+@pytest.mark.parametrize("program", ["journalctl", "dmesg"])
+def test_a_user_s_program_forges_no_word_of_the_kernel_s_and_hides_none(host: Host, program: str) -> None:
+    stamp = "1763800001.000000 gpu1 kernel: " if program == "journalctl" else "[  100.500000] "
+    host.text("log", "".join(f"{stamp}{line}\n" for line in (*REAL, *FORGED * 9)))
+    host.program(program, f"#!/bin/sh\ncat {host.root}/log\n")
+    assert host.read().log == REAL

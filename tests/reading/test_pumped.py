@@ -61,6 +61,7 @@ CASES: dict[str, tuple[Callable[[str], object], str]] = {
     "sudo: an option": (reasons._WARNINGS.search, "a"),
     "slurm: a long word": (PARAMETER.findall, "a"),
     "slurm: brackets": (GRES.findall, "a:a("),
+    "yaml: a long number that is none": (lambda text: reading.yaml(f"{text}x"), "6"),
     "toml: a long key": (reading.toml, "a"),
     "cuda: blanks": (lambda text: cuda_toolkit.parse_requires(Output(f"@a|1\na{text}x\n")), " "),
     "fabric: blanks": (states, " "),

@@ -1,4 +1,4 @@
-"""`acceptance`: tools and thresholds of perftest, nccl-tests, nvbandwidth and DCGM diagnostics, which `gpuprov accept` runs."""
+"""`acceptance`: tools and thresholds of perftest, nccl-tests, nvbandwidth, DCGM and stress-ng, which `gpuprov accept` runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuprov.capabilities.base import Capability
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="tools and thresholds of perftest, nccl-tests, nvbandwidth and DCGM diagnostics that `gpuprov accept` holds hosts to",
+    summary="tools and thresholds of perftest, nccl-tests, nvbandwidth, DCGM and stress-ng that `gpuprov accept` holds hosts to",
     fragment=Acceptance,
     checks=CHECKS,
     rules=rules,

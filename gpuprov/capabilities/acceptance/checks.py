@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpuprov.capabilities.acceptance.fragment import Acceptance, folder_of, programs
+from gpuprov.capabilities.acceptance.fragment import STRESS, Acceptance, folder_of, programs
 from gpuprov.capabilities.acceptance.judge import ACROSS, LOOPBACK, judge, kind, told
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.catalog import acceptance as catalogue
@@ -25,6 +25,12 @@ def needs_rdma(ctx: Ctx) -> bool:
     )
 
 
+def installed(ctx: Ctx) -> tuple[str, ...]:
+    """The programs that the role installs packages for."""
+    stress = (STRESS,) if ctx.fragment.stream.seconds else ()
+    return (*(programs(ctx.fragment) if needs_rdma(ctx) else ()), *stress)
+
+
 def sources(block: Acceptance) -> Iterator[tuple[str, str]]:
     """What is built from a source: its name and its folder."""
     if block.nccl.source.sha256:
@@ -33,12 +39,12 @@ def sources(block: Acceptance) -> Iterator[tuple[str, str]]:
         yield "nvbandwidth", folder_of(block, "nvbandwidth")
 
 
-@check("acceptance.tools", acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, fields=("rdma",))
+@check("acceptance.tools", acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, fields=("rdma", "stream"))
 def tools(ctx: Ctx) -> Outcome:
-    """The programs of the tests between hosts are installed, where the host has an RDMA device."""
-    if not needs_rdma(ctx):
+    """The programs of the tests between hosts are installed, where the host has an RDMA device; and stress-ng for stream."""
+    wanted, found = installed(ctx), ctx.facts.get(acceptance.TOOLS).found
+    if not wanted:
         return skip("no RDMA device, or no tests between hosts asked for")
-    wanted, found = programs(ctx.fragment), ctx.facts.get(acceptance.TOOLS).found
     missing = [name for name in wanted if name not in found]
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     if missing:
@@ -84,7 +90,7 @@ def buildable(ctx: Ctx) -> Outcome:
     return ok(f"{nvcc or 'the nvcc that cuda_toolkit installs'}, for {' and '.join(asked)}")
 
 
-@check("acceptance.result", acceptance.LAST, fields=("rdma", "nccl", "nvbandwidth", "dcgm"))
+@check("acceptance.result", acceptance.LAST, fields=("rdma", "nccl", "nvbandwidth", "dcgm", "stream"))
 def result(ctx: Ctx) -> Outcome:
     """What the last `gpuprov accept` measured on this host holds against the thresholds that the spec has now."""
     last = ctx.facts.get(acceptance.LAST)
@@ -116,6 +122,8 @@ def wanted(block: Acceptance, test: str) -> bool:
     if part == "nccl":
         asked = {"": True, ACROSS: block.nccl.across, LOOPBACK: block.nccl.loopback}
         return block.nccl.test == name and asked.get(where, False)
+    if part == "stream":
+        return block.stream.seconds > 0
     return block.dcgm.level > 0 if part == "dcgm" else name in block.nvbandwidth.tests
 
 

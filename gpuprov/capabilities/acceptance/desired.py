@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.capabilities.acceptance.checks import needs_rdma, sources
-from gpuprov.capabilities.acceptance.fragment import Acceptance, Source, programs
+from gpuprov.capabilities.acceptance.checks import installed, sources
+from gpuprov.capabilities.acceptance.fragment import Acceptance, Source
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.probe import acceptance, rdma, system
@@ -45,7 +45,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     """`install`: packages. `builds`: what is built, by `program`: by its path the role's file."""
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     there, building = ctx.facts.get(PACKAGES), list(builds(ctx))
-    wanted = list(catalogue.packages(programs(ctx.fragment), kin)) if needs_rdma(ctx) else []
+    wanted = list(catalogue.packages(installed(ctx), kin))
     wanted += catalogue.build_packages((one["name"] for one in building), kin)
     return {
         "install": [name for name in dict.fromkeys(wanted) if name not in there],

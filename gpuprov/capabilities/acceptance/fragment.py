@@ -140,17 +140,29 @@ class DcgmDiag(Fragment, frozen=True):
     ] = 1
 
 
+class Stream(Fragment, frozen=True):
+    """The CPUs' memory bandwidth: STREAM's copy, scale, add and triad on all CPUs at a time, by stress-ng, in its own figures."""
+
+    seconds: Annotated[
+        int, msgspec.Meta(ge=0, le=600, description="how long, at least 10: stress-ng tells no rate sooner; 0: not run")
+    ] = 0
+    bandwidth: Annotated[
+        Threshold, msgspec.Meta(description="GB/s, read and written by all CPUs together, that it must reach; 0: any")
+    ] = 0.0
+
+
 class Acceptance(Fragment, frozen=True):
     """What `gpuprov accept` runs, and the thresholds that it holds hosts to. Nothing of it runs by itself.
 
-    Packages of the tests between hosts are installed where the host has an RDMA device; nccl-tests and nvbandwidth are built
-    where the spec names their source.
+    Packages of the tests between hosts are installed where the host has an RDMA device, stress-ng where stream is asked for;
+    nccl-tests and nvbandwidth are built where the spec names their source.
     """
 
     rdma: RdmaTests = RdmaTests()
     nccl: Nccl = Nccl()
     nvbandwidth: NvBandwidth = NvBandwidth()
     dcgm: DcgmDiag = DcgmDiag()
+    stream: Stream = Stream()
 
 
 def folder_of(block: Acceptance, name: Literal["nccl", "nvbandwidth"]) -> str:
@@ -165,6 +177,10 @@ def program_of(test: str, layer: str = "Ethernet") -> str:
     if test == "ping":
         return "ibping" if layer == "InfiniBand" else "rping"
     return "ibv_rc_pingpong" if test == "pingpong" else f"ib_{test}"
+
+
+STRESS = "stress-ng"
+"""The program of `stream`."""
 
 
 def programs(block: Acceptance) -> tuple[str, ...]:

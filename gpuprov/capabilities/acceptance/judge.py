@@ -10,7 +10,7 @@ from gpuprov.capabilities.acceptance.fragment import Acceptance
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.probe.acceptance import Measurement
 
-Kind = Literal["rdma", "nccl", "nvbandwidth", "dcgm"]
+Kind = Literal["rdma", "nccl", "nvbandwidth", "dcgm", "stream"]
 ACROSS = "across"
 """How the test of nccl-tests over all hosts is called, before its own name: `across.all_reduce_perf`."""
 LOOPBACK = "loopback"
@@ -23,6 +23,7 @@ HINTS: dict[str, str] = {
     "nccl": "nvidia-smi nvlink -s, nvidia-smi topo -m, gpuprov verify; NCCL_DEBUG=INFO shows what NCCL takes",
     "nvbandwidth": "see the GPUs' PCIe links (gpuprov topology), ACS and IOMMU, nvidia-smi nvlink -s",
     "dcgm": "see the GPU that is named: nvidia-smi -q, dmesg for Xid; dcgmi diag again, at that level",
+    "stream": "see its DIMMs (dmidecode -t memory: a slot that is empty or slow), NUMA in the firmware, and what else runs there",
 }
 
 
@@ -38,8 +39,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 def kind(test: str) -> Kind:
     """Which part of the block a test belongs to."""
-    if test == "dcgm":
-        return "dcgm"
+    if test in ("dcgm", "stream"):
+        return "dcgm" if test == "dcgm" else "stream"
     if test.endswith("_perf"):  # also across.all_reduce_perf, loopback.all_reduce_perf
         return "nccl"
     return "rdma" if test.endswith(("_bw", "_lat")) or test in ("ping", "pingpong") else "nvbandwidth"
@@ -57,6 +58,8 @@ def judge(block: Acceptance, found: Measurement) -> Verdict:
         return Verdict(status="fail" if part == "dcgm" and found.unit else "error", wanted=wanted, hint=hint)
     if part == "dcgm":
         return Verdict(status="pass", wanted=DIAGNOSED)
+    if part == "stream":
+        return _least(found.value, block.stream.bandwidth, None, "GB/s", hint)
     if part == "rdma":
         return _pair(block, found, hint)
     return _gpus(block, found, hint)

@@ -10,12 +10,15 @@ from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem
 
 HERE = "acceptance"
+LEAST = 10
+"""Seconds of stream: it tells a rate after 4.5 of its own (stress-stream.c), and a busy host starts late."""
 
 
 def rules(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
     yield from _pairs(host, block)
     yield from _nccl(host, block)
     yield from _copies(block.nvbandwidth)
+    yield from _stream(block)
     yield from _source((HERE, "nccl", "source"), block.nccl.source, block.nccl.path)
     yield from _source((HERE, "nvbandwidth", "source"), block.nvbandwidth.source, block.nvbandwidth.path)
 
@@ -84,6 +87,15 @@ def _copies(asked: NvBandwidth) -> Iterable[Problem]:
             message = f"acceptance.nvbandwidth.bandwidth has {value:g} GB/s for {case}, which is not among its tests"
             hint = f"add it to tests; these are: {', '.join(asked.tests) or 'none'}"
             yield Problem(path=(HERE, "nvbandwidth", "bandwidth", case), message=message, hint=hint)
+
+
+def _stream(block: Acceptance) -> Iterable[Problem]:
+    asked = block.stream
+    if 0 < asked.seconds < LEAST:
+        message = f"acceptance.stream.seconds is {asked.seconds}: stress-ng tells no rate so soon"
+        yield Problem(path=(HERE, "stream", "seconds"), message=message, hint=f"0, or {LEAST} and more")
+    if asked.bandwidth and not asked.seconds:
+        yield _unjudged("stream", "bandwidth", f"{asked.bandwidth:g} GB/s", "seconds: 30")
 
 
 def _source(place: Path, source: Source, folder: str) -> Iterable[Problem]:

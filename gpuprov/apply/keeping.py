@@ -1,0 +1,32 @@
+"""Checkpoints of hosts that an apply has found, or made, green as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from gpuprov import checkpoints
+from gpuprov.apply.model import HostOutcome
+from gpuprov.gather.pace import Pace
+from gpuprov.inventory.names import folded as names
+from gpuprov.plan.read import Pair, Reading
+
+
+def keep(
+    pairs: Sequence[Pair],
+    outcomes: Mapping[str, HostOutcome],
+    readings: Mapping[str, Reading],
+    run: str,
+    pace: Pace,
+    say: Callable[[str], None],
+) -> None:
+    """Have green hosts keep what they can be brought back to, where their last checkpoint is another."""
+    due = [
+        one
+        for one in pairs
+        if outcomes[one[0].name].green and (outcomes[one[0].name].ran or not checkpoints.is_kept(readings[one[0].name]))
+    ]
+    if not due:
+        return
+    say(f"keeping a checkpoint on {names([raw.name for raw, _ in due])}")
+    for name, problem in checkpoints.keep(due, run, pace).items():
+        say(f"{name}: no checkpoint was kept, so that rollback goes to an earlier one: {problem}")

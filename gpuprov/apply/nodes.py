@@ -1,0 +1,78 @@
+"""`--drain kubernetes`: nodes go back into service once verify has called their hosts green, also what an earlier apply has left.
+
+Whoever has a host's lock has its node, so that it is taken up, and given back, under the lock alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from gpuprov import reading
+from gpuprov.apply.aftermath import LIMIT, composed, leave
+from gpuprov.apply.model import HostOutcome
+from gpuprov.drain import in_play
+from gpuprov.drain.in_play import Asked
+from gpuprov.drain.many import AT_ONCE
+from gpuprov.errors import GpuprovError, UnreachableError
+from gpuprov.gather.script import split
+from gpuprov.gather.transport import run
+from gpuprov.plan.host_lock import command
+from gpuprov.probe.base import Output
+from gpuprov.spec.model import RawHost
+
+Say = Callable[[str], None]
+Told = tuple[str, str]
+"""What became of a node: that it is in service again; or why it stays out."""
+
+
+def give_back(
+    asked: Asked, hosts: Sequence[RawHost], outcomes: Mapping[str, HostOutcome], owner: Mapping[str, object], say: Say
+) -> None:
+    """Give back the nodes of hosts that are green; of others, say that they stay out, and how they come back."""
+
+    def one(raw: RawHost) -> Told:
+        try:
+            return _given_back(asked, raw, owner, green=outcomes[raw.name].green)
+        except GpuprovError as error:
+            return "", f"{error.message}. Fix: {error.hint}"
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for raw, (back, stays) in zip(hosts, pool.map(one, hosts), strict=True):
+            if back:
+                say(f"{raw.name}: {back}")
+            outcomes[raw.name].hint = "; ".join(filter(None, (outcomes[raw.name].hint, stays)))
+
+
+def node_of(raw: RawHost) -> str:
+    """The node, as the inventory names it, and never as the host does."""
+    return str(raw.connection.get("host_kubernetes_node") or raw.name)
+
+
+def _given_back(asked: Asked, raw: RawHost, owner: Mapping[str, object], *, green: bool) -> Told:
+    node, mine = node_of(raw), str(owner["run"])
+    whose = in_play.left(asked, node, mine)
+    if not whose:
+        return "", ""
+    if not green:
+        return "", in_play.stays(node, whose)
+    if not _locked(raw, owner):
+        return "", f"node {node} stays out: the lock of its host cannot be had. {in_play.later(whose)}"
+    try:
+        if whose != mine:
+            in_play.take_over(asked, node, mine)
+        changed, why = in_play.give_back(asked, node, mine, green=True)
+    finally:
+        leave([raw], owner)
+    by = "" if whose == mine else f", which run {whose} has left,"
+    return (f"node {node}{by} is in service again" if changed else ""), why
+
+
+def _locked(raw: RawHost, owner: Mapping[str, object]) -> bool:
+    """Whether the lock of the host is this run's now."""
+    try:
+        told = run(raw, composed(command("take", owner), LIMIT), LIMIT)
+        answer = reading.json((split(told.encode()) or {}).get("leave", Output("")).text)
+    except (UnreachableError, ValueError):
+        return False
+    return isinstance(answer, Mapping) and answer.get("taken") is True

@@ -1,0 +1,124 @@
+"""`apply --drain kubernetes`: nodes go back after verify, under the lock, and not before. kubectl is the stand-in of tests/drain."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuprov import apply as applying
+from gpuprov.apply import nodes
+from gpuprov.apply.model import HostOutcome
+from gpuprov.drain import in_play
+from gpuprov.spec.model import RawHost
+from gpuprov.verify import Result
+from tests.apply import fleet
+from tests.drain.kubectl import Kubectl
+
+pytestmark = pytest.mark.install
+OWNER = {"run": "fri"}
+NOTE = "gpuprov/drain"
+RED = Result(host="h", check="kernel.state", capability="kernel", status="fail", expected="a", found="b", moment="now")
+
+
+def held(run: str, *, apply: bool = True) -> dict[str, Any]:
+    return {"annotations": {NOTE: json.dumps({"run": run, "apply": apply})}, "unschedulable": True}
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return Kubectl(tmp_path)
+
+
+@pytest.fixture
+def locks(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is done with the host's lock, and whether the node is in service then."""
+    did: list[str] = []
+
+    def note(what: str) -> bool:
+        did.append(f"{what}, {'out' if kubectl.node['spec'] else 'in service'}")
+        return True
+
+    monkeypatch.setattr(nodes, "_locked", lambda *_: note("taken"))
+    monkeypatch.setattr(nodes, "leave", lambda *_: note("left"))
+    return did
+
+
+def given_back(*, green: bool, state: str = "unchanged") -> tuple[str, list[str]]:
+    """The hint of the host gpu1, whose node is of the same name, and what was said."""
+    said: list[str] = []
+    good = Result(
+        host="h", check="kernel.state", capability="kernel", status="pass", expected="a", found="a", moment="now"
+    )
+    outcome = HostOutcome(host="m1", state=state, results=[good if green else RED])  # type: ignore[arg-type]
+    asked = in_play.asked("kubernetes", "fri")
+    assert asked is not None
+    raw = RawHost(name="m1", connection={"host_kubernetes_node": "gpu1"})
+    nodes.give_back(asked, [raw], {"m1": outcome}, OWNER, said.append)
+    return outcome.hint, said
+
+
+@pytest.mark.parametrize("run", ["fri", "thu"])
+def test_a_green_host_s_node_goes_back_under_its_lock(kubectl: Kubectl, locks: list[str], run: str) -> None:
+    """Also one that an earlier apply has left, and though this one has nothing to do."""
+    kubectl.put(**held(run))
+    by = "" if run == "fri" else ", which run thu has left,"
+    assert given_back(green=True) == ("", [f"m1: node gpu1{by} is in service again"])
+    assert kubectl.node["spec"] == {}
+    assert not kubectl.node["metadata"].get("annotations")
+    assert locks == ["taken, out", "left, in service"]
+
+
+@pytest.mark.parametrize("run", ["fri", "thu"])
+def test_a_host_that_is_not_green_stays_out_and_says_how_it_comes_back(
+    kubectl: Kubectl, locks: list[str], run: str
+) -> None:
+    kubectl.put(**held(run))
+    hint, said = given_back(green=False)
+    assert f"Give it back later: gpuprov undrain HOST INVENTORY --by kubernetes --run {run}" in hint
+    assert (said, locks, kubectl.changes, kubectl.node["spec"]) == ([], [], [], {"unschedulable": True})
+    assert "stays cordoned" in given_back(green=True, state="failed")[0]
+
+
+def test_a_host_that_another_run_works_on_is_that_run_s(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodes, "_locked", lambda *_: False)
+    kubectl.put(**held("thu"))
+    assert "the lock of its host cannot be had" in given_back(green=True)[0]
+    assert (kubectl.changes, kubectl.node["spec"]) == ([], {"unschedulable": True})
+
+
+@pytest.mark.parametrize("there", [{"unschedulable": True}, held("thu", apply=False), {}])
+def test_what_no_apply_has_taken_out_is_left_alone(kubectl: Kubectl, locks: list[str], there: dict[str, Any]) -> None:
+    kubectl.put(**there)
+    assert given_back(green=True) == ("", [])
+    assert (kubectl.changes, locks) == ([], [])
+
+
+def test_a_cluster_that_does_not_answer_is_told(kubectl: Kubectl) -> None:
+    kubectl.put(fails="The connection to the server was refused")
+    assert "node gpu1 was not looked at: Kubernetes was not asked to the end" in given_back(green=True)[0]
+
+
+@pytest.mark.parametrize(("name", "out"), [("new1", False), ("wrong1", True)])
+def test_apply_gives_back_after_verify(kubectl: Kubectl, tmp_path: Path, name: str, out: bool) -> None:
+    """wrong1: its play ends well, and verify is not green. The lock is the real one, in a folder of the test's."""
+    kubectl.put(**held("thu"))
+    raw, spec = fleet.pair(name)
+    raw.connection["host_kubernetes_node"] = "gpu1"
+    (tmp_path / "project").mkdir()
+    with fleet.project(tmp_path / "project"):
+        given = {"yes": True, "log_dir": tmp_path / "log", "drain": "kubernetes", "run": "fri"}
+        run = applying.apply([(raw, spec)], applying.Options.of(given))
+        assert run.hosts[0].state == "changed"
+        assert (kubectl.node["spec"] == {"unschedulable": True}) is out
+        assert ("undrain" in run.hosts[0].hint) is out
+        assert not (tmp_path / "project" / "run" / "lock").exists(), "it is given back"
+        if not out:
+            kubectl.put(**held("wed"))
+            again = applying.apply([(raw, spec)], applying.Options.of({**given, "run": "sat"}))
+            assert again.hosts[0].state == "unchanged"
+            assert kubectl.node["spec"] == {}, "also where nothing had to be done"
