@@ -14,12 +14,14 @@ from tests.e2e.booted import Booted, booted
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-first-boot"
 DESCRIPTION = Description(kind="machine", memory=1024)
-CHOICE = "grep -E '^(next_entry|saved_entry)=' /boot/grub/grubenv; grep GRUB_DEFAULT /etc/default/grub || true"
+CHOICE = "grep -hE '^(next_entry=|saved_entry=|GRUB_DEFAULT)' /boot/grub/grubenv /etc/default/grub || true"
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 GOOD: dict[str, Any] = {"sysctl": {"vm.swappiness": 11}}
 BOOTS: dict[str, Any] = {**GOOD, "command_line": {"audit": "0"}}
-PANICS: dict[str, Any] = {**GOOD, "command_line": {"rdinit": "/nothing", "root": "/dev/nothing"}}
+PANICS: dict[str, Any] = {**GOOD, "command_line": {"audit": "0", "rdinit": "/nothing", "root": "/dev/nothing"}}
 """Neither an initramfs that starts nor a root file system: the kernel panics."""
+HANGS: dict[str, Any] = {**GOOD, "command_line": {"audit": "0", "rdinit": "/bin/cat"}}
+"""The initramfs has cat, which waits for ever for what somebody types at the console."""
 
 
 @pytest.fixture(scope="module", name="host")
@@ -28,10 +30,13 @@ def _host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
         yield made
 
 
+def spec_of(kernel: dict[str, Any]) -> dict[str, Any]:
+    return {"kernel": kernel, "reboot": "if-needed", "on_failure": "rollback"}
+
+
 def apply(host: Booted, kernel: dict[str, Any], **site: object) -> tuple[int, Any]:
     """Exit code and JSON of an apply with this block of the kernel."""
-    spec = {"kernel": kernel, "reboot": "if-needed", "on_failure": "rollback"}
-    return host.gpuprov("apply", spec, "--yes", **site)
+    return host.gpuprov("apply", spec_of(kernel), "--yes", **site)
 
 
 def is_counted_no_more(host: Booted, choice: str) -> None:
@@ -63,7 +68,7 @@ def test_a_good_boot_is_counted_once(host: Booted) -> None:
 
 def test_a_boot_that_panics_is_undone_by_grub_and_then_by_rollback(host: Booted) -> None:
     choice = host.sh(CHOICE)
-    code, told = apply(host, GOOD)
+    code, told = apply(host, BOOTS)
     assert code == 0, told
     first = host.sh(BOOT_ID)
 
@@ -83,3 +88,27 @@ def test_a_boot_that_panics_is_undone_by_grub_and_then_by_rollback(host: Booted)
     machine.reboot(NAME)
     assert "rdinit" not in host.sh("cat /proc/cmdline")
     is_counted_no_more(host, choice)
+
+
+def test_a_boot_that_hangs_is_undone_once_somebody_has_pressed_reset(host: Booted) -> None:
+    """No watchdog, no panic: apply waits as long as it was told to, says so, and leaves the host, which nobody can reach."""
+    code, told = apply(host, BOOTS)
+    assert code == 0, told
+    code, told = apply(host, HANGS, host_reboot_timeout=240)
+    (row,) = told["hosts"]
+    assert code == 3, told
+    assert "imed out waiting" in row["message"], row
+    assert row["rolled_back"].startswith("not rolled back: unreachable"), row
+
+    machine.reset(NAME)
+    assert "gpuprov.kept" in host.sh("cat /proc/cmdline")
+    code, results = host.gpuprov("verify", spec_of(HANGS))
+    found = {one["check"]: one for one in results}["host.first_boot"]
+    assert (code, found["status"]) == (1, "fail"), found
+    assert "did not come up" in found["found"], found
+    code, told = host.gpuprov("rollback", spec_of(HANGS), NAME, "--yes")
+    assert code == 0, told
+    machine.reboot(NAME)
+    assert "rdinit" not in host.sh("cat /proc/cmdline")
+    code, results = host.gpuprov("verify", spec_of(BOOTS))
+    assert code == 0, [one for one in results if one["status"] in ("fail", "error")]
