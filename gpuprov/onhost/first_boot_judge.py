@@ -36,27 +36,36 @@ PATIENCE = 900
 def judge() -> str:
     """The boot that the host is in: a good first boot is not counted any more. What was found."""
     known = record()
+    if FIRST[0] in words_of_boot(own=True):
+        return _first(known)
     if not counted() or not known:
         return "no boot is counted"
-    if KEPT in words_of_boot(own=True):
-        if known.get("settled") and not newer(known["kernel"]):
-            settle()
-            return "the kernel that did not come up is gone: the next boot starts GRUB's own default, and is counted"
-        return "started as it was before: what was changed did not come up"
-    if FIRST[0] not in words_of_boot(own=True):
+    if KEPT not in words_of_boot(own=True):
         return "this is no first boot: somebody chose the entry"
+    if known.get("settled") and not newer(known["kernel"]):
+        settle()
+        return "the kernel that did not come up is gone: the next boot starts GRUB's own default, and is counted"
+    return "started as it was before: what was changed did not come up"
+
+
+def _first(known: dict[str, Any]) -> str:
+    """A boot that does not end is ended, also where /boot and /var, with all that was noted, are what is missing in it."""
     found = _complete()
-    if found in ("running", "degraded"):
-        if not known["answers"] or answers():
-            _forget()
-            with contextlib.suppress(OSError), open(f"{ROOT}/proc/sys/kernel/panic", "w", encoding="ascii") as file:
-                file.write(known["panic"])
-            return "a good first boot"
+    if found not in ("running", "degraded"):
+        said = f"it was not complete after {PATIENCE} s ({found or 'no answer of systemd'})"
+        with contextlib.suppress(OSError):
+            _noted(known, said)
+        os.sync()
+        run(["systemctl", "reboot", "--force"])
+        return said
+    if not counted() or not known:
+        return "no boot is counted"
+    if known["answers"] and not answers():
         return _noted(known, "nvidia-smi, which answered before the reboot, does not")
-    said = _noted(known, f"it was not complete after {PATIENCE} s ({found or 'no answer of systemd'})")
-    os.sync()
-    run(["systemctl", "reboot", "--force"])
-    return said
+    _forget()
+    with contextlib.suppress(OSError), open(f"{ROOT}/proc/sys/kernel/panic", "w", encoding="ascii") as file:
+        file.write(known["panic"])
+    return "a good first boot"
 
 
 def settle() -> None:

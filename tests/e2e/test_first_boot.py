@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gpuprov.onhost.first_boot import UNIT
 from gpuprov.simulate import machine
 from gpuprov.simulate.description import Description
 from tests.e2e.booted import Booted, booted
@@ -22,6 +23,19 @@ PANICS: dict[str, Any] = {**GOOD, "command_line": {"audit": "0", "rdinit": "/not
 """Neither an initramfs that starts nor a root file system: the kernel panics."""
 HANGS: dict[str, Any] = {**GOOD, "command_line": {"audit": "0", "rdinit": "/bin/cat"}}
 """The initramfs has cat, which waits for ever for what somebody types at the console."""
+MAINTENANCE: dict[str, Any] = {**GOOD, "command_line": {"audit": "0", "module_blacklist": "loop"}}
+NEEDS_LOOP = f"""mke2fs -q -t ext4 /srv/disk 8M
+echo '/srv/disk /mnt ext4 loop 0 2' >> /etc/fstab
+mkdir -p /etc/systemd/system/{UNIT}.d
+cat > /etc/systemd/system/{UNIT}.d/patience.conf <<'END'
+[Service]
+ExecStart=
+ExecStart=/usr/bin/python3 -c "import sys; sys.path.append('/usr/local/lib/gpuprov'); import first_boot_judge as judge; \
+judge.PATIENCE = 180; judge.main()"
+END
+systemctl daemon-reload"""
+"""A file system that does not mount without the module: systemd ends in a shell that waits for somebody at the console, here for
+three minutes in place of fifteen."""
 
 
 @pytest.fixture(scope="module", name="host")
@@ -112,3 +126,20 @@ def test_a_boot_that_hangs_is_undone_once_somebody_has_pressed_reset(host: Boote
     assert "rdinit" not in host.sh("cat /proc/cmdline")
     code, results = host.gpuprov("verify", spec_of(BOOTS))
     assert code == 0, [one for one in results if one["status"] in ("fail", "error")]
+
+
+def test_a_boot_that_ends_in_an_emergency_shell_is_ended(host: Booted) -> None:
+    code, told = apply(host, BOOTS)
+    assert code == 0, told
+    host.sh(NEEDS_LOOP)
+    code, told = apply(host, MAINTENANCE)
+    (row,) = told["hosts"]
+    assert code == 3, told
+    assert (
+        "was to start; it was not complete after 180 s (maintenance)): GRUB has started it again" in row["message"]
+    ), row
+    assert row["rolled_back"].endswith("verify is green"), row
+    assert "gpuprov.kept" in host.sh("cat /proc/cmdline")
+    assert "/mnt" in host.sh("findmnt --noheadings --output TARGET --source /dev/loop0")
+    machine.reboot(NAME)
+    assert "module_blacklist" not in host.sh("cat /proc/cmdline")

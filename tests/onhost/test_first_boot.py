@@ -106,6 +106,10 @@ class Host:
         assert self.code.count("# the program", "/usr/bin/python3") == ""
 
 
+def readonly(*_: object) -> None:
+    raise OSError("Read-only file system")
+
+
 @pytest.fixture(name="host")
 def _host(tmp_path: Path) -> Iterator[Host]:
     with pytest.MonkeyPatch.context() as patch:
@@ -233,6 +237,23 @@ def test_a_boot_that_does_not_end_is_ended(host: Host) -> None:
     assert "maintenance" in host.judge.judge()
     assert host.counted == "back"
     assert "systemctl reboot --force" in host.calls
+    host.boots("third", f"{LINE} gpuprov.kept")
+    assert f"({OLD} was to start; it was not complete after 0.05 s (maintenance))" in host.code.came_up()
+
+
+def test_a_boot_without_boot_and_var_is_ended_too(host: Host) -> None:
+    """What does not mount may be where everything was noted; the command line says that it is a first boot."""
+    host.changed()
+    host.write("/boot/grub/grubenv", "")
+    (host.root / "var/lib/gpuprov/first_boot.json").unlink()
+    host.boots("second", f"{LINE} gpuprov.first panic=30")
+    host.running = "maintenance"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host.judge, "write", readonly)
+        assert "maintenance" in host.judge.judge()
+    assert "systemctl reboot --force" in host.calls
+    unit = host.read(f"/etc/systemd/system/{host.code.UNIT}")
+    assert "ConditionKernelCommandLine=|gpuprov.first\nConditionPathExists=|/var" in unit, "one of the two is enough"
 
 
 @pytest.mark.parametrize(
