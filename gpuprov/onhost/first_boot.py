@@ -134,7 +134,7 @@ def keep(run: str) -> str:
         "words": words,
         "driver": _loaded() or _installed(kernel),
         "answers": judge.answers(),
-        "panic": judge.text_of("/proc/sys/kernel/panic"),
+        "panic": judge.text_of(judge.PANIC),
     }
     judge.write(STATE, json.dumps(told) + "\n", 0o600)
     return ""

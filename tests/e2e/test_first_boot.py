@@ -18,12 +18,15 @@ DESCRIPTION = Description(kind="machine", memory=1024)
 CHOICE = "grep -hE '^(next_entry=|saved_entry=|GRUB_DEFAULT)' /boot/grub/grubenv /etc/default/grub || true"
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 GOOD: dict[str, Any] = {"sysctl": {"vm.swappiness": 11}}
-BOOTS: dict[str, Any] = {**GOOD, "command_line": {"audit": "0"}}
-PANICS: dict[str, Any] = {**GOOD, "command_line": {"audit": "0", "rdinit": "/nothing", "root": "/dev/nothing"}}
+BOOTS: dict[str, Any] = {**GOOD, "command_line": {"audit": "0", "panic": "20"}}
+PANICS: dict[str, Any] = {
+    **GOOD,
+    "command_line": {**BOOTS["command_line"], "rdinit": "/nothing", "root": "/dev/nothing"},
+}
 """Neither an initramfs that starts nor a root file system: the kernel panics."""
-HANGS: dict[str, Any] = {**GOOD, "command_line": {"audit": "0", "rdinit": "/bin/cat"}}
+HANGS: dict[str, Any] = {**GOOD, "command_line": {**BOOTS["command_line"], "rdinit": "/bin/cat"}}
 """The initramfs has cat, which waits for ever for what somebody types at the console."""
-MAINTENANCE: dict[str, Any] = {**GOOD, "command_line": {"audit": "0", "module_blacklist": "loop"}}
+MAINTENANCE: dict[str, Any] = {**GOOD, "command_line": {**BOOTS["command_line"], "module_blacklist": "loop"}}
 NEEDS_LOOP = f"""mke2fs -q -t ext4 /srv/disk 8M
 echo '/srv/disk /mnt ext4 loop 0 2' >> /etc/fstab
 mkdir -p /etc/systemd/system/{UNIT}.d
@@ -59,7 +62,7 @@ def is_counted_no_more(host: Booted, choice: str) -> None:
     host.sh("while systemctl is-active --quiet gpuprov-first-boot; do sleep 1; done")
     assert "gpuprov_boot" not in host.sh("grub-editenv list")
     assert host.sh("ls /boot/grub/gpuprov 2>/dev/null || true") == ""
-    assert host.sh("cat /proc/sys/kernel/panic").strip() == "0", "as it was before"
+    assert host.sh("cat /proc/sys/kernel/panic").strip() == "20", "as the spec has it"
     assert host.sh(CHOICE) == choice
 
 
@@ -75,9 +78,9 @@ def test_a_good_boot_is_counted_once(host: Booted) -> None:
     is_counted_no_more(host, choice)
     machine.reboot(NAME)
     line = host.sh("cat /proc/cmdline")
-    assert "audit=0" in line
+    assert "audit=0 panic=20" in line
     assert "gpuprov" not in line
-    assert "panic" not in line
+    assert "panic=30" not in line
 
 
 def test_a_boot_that_panics_is_undone_by_grub_and_then_by_rollback(host: Booted) -> None:
