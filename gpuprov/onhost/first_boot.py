@@ -62,7 +62,8 @@ DefaultDependencies=no
 After=local-fs.target
 Before=shutdown.target
 Conflicts=shutdown.target
-ConditionPathExists=/var/lib/gpuprov/first_boot.json
+ConditionKernelCommandLine=|{first}
+ConditionPathExists=|/var/lib/gpuprov/first_boot.json
 
 [Service]
 Type=simple
@@ -133,7 +134,7 @@ def keep(run: str) -> str:
         "words": words,
         "driver": _loaded() or _installed(kernel),
         "answers": judge.answers(),
-        "panic": judge.text_of("/proc/sys/kernel/panic"),
+        "panic": judge.text_of(judge.PANIC),
     }
     judge.write(STATE, json.dumps(told) + "\n", 0o600)
     return ""
@@ -148,7 +149,8 @@ def count(text: str, python: str) -> str:
     stay = bool(os.path.exists(ROLLBACK) and judge.counted() == BACK and judge.newer(state["kernel"]))
     off = not stay and _installed(state["kernel"]) != state["driver"]
     judge.write(ROOT + PROGRAM, text, 0o755)
-    judge.write(f"{ROOT}/etc/systemd/system/{UNIT}", UNIT_TEXT.format(python=python, program=PROGRAM), 0o644)
+    unit = UNIT_TEXT.format(python=python, program=PROGRAM, first=FIRST[0])
+    judge.write(f"{ROOT}/etc/systemd/system/{UNIT}", unit, 0o644)
     judge.call(["systemctl", "daemon-reload"])
     judge.call(["systemctl", "enable", UNIT])
     if (
@@ -188,8 +190,9 @@ def came_up() -> str:
             judge.settle()
             return ""
         without = ", without the NVIDIA driver, which was another before" if state.get("off") else ""
+        found = f"; {state['found']}" if state.get("found") else ""
         return (
-            f"the host did not come up with what this run changed ({state.get('tried') or 'the new kernel'} was to start): "
+            f"the host did not come up with what this run changed ({state.get('tried') or 'the new kernel'} was to start{found}): "
             f"GRUB has started it again as it was before, with {state['kernel']}{without}. Fix: see its console, and "
             "journalctl --boot=-1 if it came so far; then gpuprov rollback, or correct the spec and apply"
         )

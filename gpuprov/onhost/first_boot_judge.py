@@ -27,6 +27,7 @@ ONCE, BACK = "once", "back"
 """Of VARIABLE: the next boot starts the new state, for the first time; every boot starts what was kept."""
 FIRST = ("gpuprov.first", "panic=30")
 """On the command line of the first boot: without `panic` a kernel that panics, and an initramfs that gives up, wait for ever."""
+PANIC = "/proc/sys/kernel/panic"
 KEPT = "gpuprov.kept"
 """On the command line of what was kept."""
 PATIENCE = 900
@@ -36,27 +37,47 @@ PATIENCE = 900
 def judge() -> str:
     """The boot that the host is in: a good first boot is not counted any more. What was found."""
     known = record()
+    if FIRST[0] in words_of_boot(own=True):
+        return _first(known)
     if not counted() or not known:
         return "no boot is counted"
-    if KEPT in words_of_boot(own=True):
-        if known.get("settled") and not newer(known["kernel"]):
-            settle()
-            return "the kernel that did not come up is gone: the next boot starts GRUB's own default, and is counted"
-        return "started as it was before: what was changed did not come up"
-    if FIRST[0] not in words_of_boot(own=True):
+    if KEPT not in words_of_boot(own=True):
         return "this is no first boot: somebody chose the entry"
+    if known.get("settled") and not newer(known["kernel"]):
+        settle()
+        return "the kernel that did not come up is gone: the next boot starts GRUB's own default, and is counted"
+    return "started as it was before: what was changed did not come up"
+
+
+def _first(known: dict[str, Any]) -> str:
+    """A boot that does not end is ended, also where /boot and /var, with all that was noted, are what is missing in it."""
     found = _complete()
-    if found in ("running", "degraded"):
-        if not known["answers"] or answers():
-            _forget()
-            with contextlib.suppress(OSError), open(f"{ROOT}/proc/sys/kernel/panic", "w", encoding="ascii") as file:
-                file.write(known["panic"])
-            return "a good first boot"
+    if found not in ("running", "degraded"):
+        said = f"it was not complete after {PATIENCE} s ({found or 'no answer of systemd'})"
+        with contextlib.suppress(OSError):
+            _noted(known, said)
+        os.sync()
+        run(["systemctl", "reboot", "--force"])
+        return said
+    if not counted() or not known:
+        return "no boot is counted"
+    if known["answers"] and not answers():
         return _noted(known, "nvidia-smi, which answered before the reboot, does not")
-    said = _noted(known, f"it was not complete after {PATIENCE} s ({found or 'no answer of systemd'})")
-    os.sync()
-    run(["systemctl", "reboot", "--force"])
-    return said
+    with contextlib.suppress(OSError):
+        _panic_as_before(known)
+    _forget()
+    return "a good first boot"
+
+
+def _panic_as_before(known: dict[str, Any]) -> None:
+    """kernel.panic as it would be without what was added to the command line: what was applied may have set it, too."""
+    if f"panic={text_of(PANIC)}" not in FIRST:
+        return
+    now, before = ([word for word in words if word.startswith("panic=")] for words in (words_of_boot(), known["words"]))
+    by_default = "0" if before else known["panic"]
+    with open(ROOT + PANIC, "w", encoding="ascii") as file:
+        file.write(now[-1].partition("=")[2] if now else by_default)
+    run([ROOT + "/lib/systemd/systemd-sysctl", "--prefix=/kernel/panic"])
 
 
 def settle() -> None:
@@ -121,11 +142,16 @@ def record() -> dict[str, Any]:
 def words_of_boot(*, own: bool = False) -> list[str]:
     """Of the running kernel's command line, without what GRUB and gpuprov put there; `own`: with what gpuprov put there."""
     words = [word for word in text_of("/proc/cmdline").split() if not word.startswith("BOOT_IMAGE=")]
-    if own:
-        return words
-    if FIRST[0] in words:
-        words.remove(FIRST[1])
-    return [word for word in words if word != FIRST[0]]
+    return words if own else without_first(words)
+
+
+def without_first(words: Sequence[str]) -> list[str]:
+    """A command line without what GRUB has added for a first boot; the site may have a `panic=30` of its own."""
+    left = list(words)
+    for word in FIRST if FIRST[0] in left else ():
+        if word in left:
+            left.remove(word)
+    return left
 
 
 def newer(kernel: str) -> bool:

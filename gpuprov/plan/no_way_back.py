@@ -67,7 +67,11 @@ def _boot(facts: Facts) -> Iterator[str]:
         return
     if known.why_not:
         yield f"a boot that fails: {known.why_not}; somebody has to start the old kernel at the console"
-    elif not known.watchdog:
+        return
+    if known.pending:
+        files = _some(known.pending)
+        yield f"{files}: newer than GRUB's menu, which is made anew before the reboot (update-grub), with what they say"
+    if not known.watchdog:
         yield "a boot that hangs without a panic: no watchdog resets the host, so somebody has to (RuntimeWatchdogSec)"
 
 

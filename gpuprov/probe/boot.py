@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpuprov.onhost import first_boot_judge
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
 
@@ -14,6 +15,11 @@ SYSCTL_NAME = re.compile(r"[\w-]+(\.[\w:/@+-]+)+", re.ASCII)
 def parse_command_line(output: Output) -> dict[str, str]:
     pairs = (word.partition("=") for word in output.text.split())
     return {key: value for key, _, value in pairs}
+
+
+def parse_running(output: Output) -> dict[str, str]:
+    """Without what is there for a first boot that is counted: it is no other boot's."""
+    return parse_command_line(Output(" ".join(first_boot_judge.without_first(output.text.split()))))
 
 
 def parse_boot_entries(output: Output) -> tuple[dict[str, str], ...]:
@@ -69,7 +75,7 @@ def _there(*paths: str) -> str:
     return f'for f in {" ".join(paths)}; do [ -e "$f" ] && echo "there|$f" || echo "absent|$f"; done'
 
 
-COMMAND_LINE = Probe("command_line", "cat /proc/cmdline", parse_command_line, "cat /proc/cmdline")
+COMMAND_LINE = Probe("command_line", "cat /proc/cmdline", parse_running, "cat /proc/cmdline")
 BOOT_ENTRIES = Probe(
     "boot_entries",
     r"""g=/boot/grub2/grub.cfg; n=0

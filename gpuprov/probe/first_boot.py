@@ -12,7 +12,8 @@ from gpuprov.reading import Unreadable, typed_json
 class FirstBoot(msgspec.Struct, frozen=True, kw_only=True):
     """`why_not`: why boots cannot be counted here. `counted`: what GRUB does next (`once`, `back`). `run`, `kernel`: before which run
     the host was kept, and with which kernel; `tried`: the kernel that was to start. `found`: what was wrong with the boot. `off`: it
-    is kept without the NVIDIA driver. `settled`: a rollback has ended there. `watchdog`: systemd has one reset the machine."""
+    is kept without the NVIDIA driver. `settled`: a rollback has ended there. `watchdog`: systemd has one reset the machine.
+    `pending`: files of GRUB's defaults that its menu is older than, where the first counted reboot makes that menu anew."""
 
     why_not: str = ""
     counted: str = ""
@@ -23,6 +24,7 @@ class FirstBoot(msgspec.Struct, frozen=True, kw_only=True):
     off: bool = False
     settled: bool = False
     watchdog: bool = False
+    pending: tuple[str, ...] = ()
 
 
 def parse(output: Output) -> FirstBoot:
@@ -44,6 +46,7 @@ def parse(output: Output) -> FirstBoot:
         ),
         counted=told.get("counted", ""),
         watchdog=told.get("watchdog", "") not in ("", "0", "infinity"),
+        pending=tuple(sorted(told.get("pending", "").split())),
     )
 
 
@@ -57,6 +60,8 @@ sed -n 's/^{first_boot_judge.VARIABLE}=/counted=/p' $g/grubenv 2>/dev/null
 if [ -n "$back" ]; then
   echo "layers="$(grub-probe --target=abstraction $g/grubenv 2>/dev/null)
   echo "system="$(grub-probe --target=fs $g/grubenv 2>/dev/null)
+  grep -qs gpuprov/boot.cfg $g/grub.cfg ||
+    echo "pending="$(find /etc/default/grub /etc/default/grub.d /etc/grub.d -type f -newer $g/grub.cfg 2>/dev/null)
 fi
 echo "state="$(head -n 1 /var/lib/gpuprov/first_boot.json 2>/dev/null)
 echo "watchdog="$(systemctl show -p RuntimeWatchdogUSec --value 2>/dev/null)

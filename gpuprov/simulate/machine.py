@@ -69,8 +69,19 @@ def down(name: str) -> bool:
 def reboot(name: str) -> None:
     """Reboot it from inside, and wait until its next kernel's userland is up."""
     before = run(name, BOOT)
-    port = qemu.ssh_port(_folder(name) / "control")
     run(name, "systemctl --no-block reboot")
+    _comes_up(name, before)
+
+
+def reset(name: str) -> None:
+    """Press the reset button of a machine that nobody can log in to, and wait until its userland is up."""
+    qemu.ask(_folder(name) / "control", "system_reset")
+    _comes_up(name, "")
+
+
+def _comes_up(name: str, before: str) -> None:
+    """Wait for a boot that is not this one."""
+    port = qemu.ssh_port(_folder(name) / "control")
     deadline = time.monotonic() + PATIENCE
     while _process(name) and time.monotonic() < deadline:
         try:

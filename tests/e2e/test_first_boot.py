@@ -2,80 +2,100 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from gpuprov.simulate import hosts, inventory, machine
+from gpuprov.onhost.first_boot import UNIT
+from gpuprov.simulate import machine
 from gpuprov.simulate.description import Description
+from tests.e2e.booted import Booted, booted
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-first-boot"
 DESCRIPTION = Description(kind="machine", memory=1024)
-CHOICE = "grep -E '^(next_entry|saved_entry)=' /boot/grub/grubenv; grep GRUB_DEFAULT /etc/default/grub || true"
+CHOICE = "grep -hE '^(next_entry=|saved_entry=|GRUB_DEFAULT)' /boot/grub/grubenv /etc/default/grub || true"
+BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 GOOD: dict[str, Any] = {"sysctl": {"vm.swappiness": 11}}
-PANICS: dict[str, Any] = {**GOOD, "command_line": {"rdinit": "/nothing", "root": "/dev/nothing"}}
+BOOTS: dict[str, Any] = {**GOOD, "command_line": {"audit": "0", "panic": "20"}}
+PANICS: dict[str, Any] = {
+    **GOOD,
+    "command_line": {**BOOTS["command_line"], "rdinit": "/nothing", "root": "/dev/nothing"},
+}
 """Neither an initramfs that starts nor a root file system: the kernel panics."""
-
-
-class Machine:
-    """The machine, and gpuprov on it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def sh(self, script: str) -> str:
-        return hosts.run(NAME, script)
-
-    def gpuprov(self, command: str, kernel: dict[str, Any], *more: str) -> tuple[int, Any]:
-        """Exit code and JSON with this block of the kernel."""
-        told = yaml.safe_load((self.folder / "inventory.yaml").read_text(encoding="utf-8"))
-        spec = {"kernel": kernel, "reboot": "if-needed", "on_failure": "rollback"}
-        told["all"]["vars"] = {"gpuprov": spec}
-        place = self.folder / f"{command}.yaml"
-        place.write_text(yaml.safe_dump(told), encoding="utf-8")
-        ran = subprocess.run(
-            [sys.executable, "-m", "gpuprov", command, "--json", *more, str(place)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=2400,
-        )
-        print(command, kernel, ran.returncode, ran.stdout, ran.stderr)
-        assert ran.stdout, ran.stderr
-        return ran.returncode, json.loads(ran.stdout)
+HANGS: dict[str, Any] = {**GOOD, "command_line": {**BOOTS["command_line"], "rdinit": "/bin/cat"}}
+"""The initramfs has cat, which waits for ever for what somebody types at the console."""
+MAINTENANCE: dict[str, Any] = {**GOOD, "command_line": {**BOOTS["command_line"], "module_blacklist": "loop"}}
+NEEDS_LOOP = f"""mke2fs -q -t ext4 /srv/disk 8M
+echo '/srv/disk /mnt ext4 loop 0 2' >> /etc/fstab
+mkdir -p /etc/systemd/system/{UNIT}.d
+cat > /etc/systemd/system/{UNIT}.d/patience.conf <<'END'
+[Service]
+ExecStart=
+ExecStart=/usr/bin/python3 -c "import sys; sys.path.append('/usr/local/lib/gpuprov'); import first_boot_judge as judge; \
+judge.PATIENCE = 180; judge.main()"
+END
+systemctl daemon-reload"""
+"""A file system that does not mount without the module: systemd ends in a shell that waits for somebody at the console, here for
+three minutes in place of fifteen."""
 
 
 @pytest.fixture(scope="module", name="host")
-def _host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    folder = tmp_path_factory.mktemp("first")
-    try:
-        inventory.write([hosts.up(NAME, DESCRIPTION)], folder / "inventory.yaml", DESCRIPTION)
-        yield Machine(folder)
-    finally:
-        hosts.down(NAME)
+def _host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
+    with booted(tmp_path_factory.mktemp("first"), DESCRIPTION, NAME) as made:
+        yield made
 
 
-def test_a_boot_that_panics_is_undone_by_grub_and_then_by_rollback(host: Machine) -> None:
+def spec_of(kernel: dict[str, Any]) -> dict[str, Any]:
+    return {"kernel": kernel, "reboot": "if-needed", "on_failure": "rollback"}
+
+
+def apply(host: Booted, kernel: dict[str, Any], **site: object) -> tuple[int, Any]:
+    """Exit code and JSON of an apply with this block of the kernel."""
+    return host.gpuprov("apply", spec_of(kernel), "--yes", **site)
+
+
+def is_counted_no_more(host: Booted, choice: str) -> None:
+    """The first boot was found good: GRUB starts its own default, and nothing of gpuprov is in its way."""
+    assert "gpuprov.first panic=30" in host.sh("cat /proc/cmdline")
+    host.sh("while systemctl is-active --quiet gpuprov-first-boot; do sleep 1; done")
+    assert "gpuprov_boot" not in host.sh("grub-editenv list")
+    assert host.sh("ls /boot/grub/gpuprov 2>/dev/null || true") == ""
+    assert host.sh("cat /proc/sys/kernel/panic").strip() == "20", "as the spec has it"
+    assert host.sh(CHOICE) == choice
+
+
+def test_a_good_boot_is_counted_once(host: Booted) -> None:
     choice = host.sh(CHOICE)
-    code, told = host.gpuprov("apply", GOOD, "--yes")
+    code, told = apply(host, GOOD)
     assert code == 0, told
     assert host.sh("ls /boot/grub/gpuprov 2>/dev/null || true") == "", "no boot was to come"
-    first = host.sh("cat /proc/sys/kernel/random/boot_id")
 
-    code, told = host.gpuprov("apply", PANICS, "--yes")
+    code, told = apply(host, BOOTS)
+    assert code == 0, told
+    assert "audit=0" in host.sh("cat /proc/cmdline")
+    is_counted_no_more(host, choice)
+    machine.reboot(NAME)
+    line = host.sh("cat /proc/cmdline")
+    assert "audit=0 panic=20" in line
+    assert "gpuprov" not in line
+    assert "panic=30" not in line
+
+
+def test_a_boot_that_panics_is_undone_by_grub_and_then_by_rollback(host: Booted) -> None:
+    choice = host.sh(CHOICE)
+    code, told = apply(host, BOOTS)
+    assert code == 0, told
+    first = host.sh(BOOT_ID)
+
+    code, told = apply(host, PANICS)
     (row,) = told["hosts"]
     assert code == 3, told
     assert "did not come up with what this run changed" in row["message"], row
     assert row["rolled_back"].startswith("rolled back to "), row
     assert row["rolled_back"].endswith("verify is green"), row
-    assert host.sh("cat /proc/sys/kernel/random/boot_id") != first
+    assert host.sh(BOOT_ID) != first
     line = host.sh("cat /proc/cmdline")
     assert "gpuprov.kept" in line
     assert "rdinit" not in line
@@ -83,11 +103,46 @@ def test_a_boot_that_panics_is_undone_by_grub_and_then_by_rollback(host: Machine
     assert host.sh(CHOICE) == choice
 
     machine.reboot(NAME)
-    line = host.sh("cat /proc/cmdline")
-    assert "gpuprov.first panic=30" in line, "a first boot, and a good one"
-    assert "rdinit" not in line
-    host.sh("while systemctl is-active --quiet gpuprov-first-boot; do sleep 1; done")
-    assert "gpuprov_boot" not in host.sh("grub-editenv list")
-    assert host.sh("ls /boot/grub/gpuprov 2>/dev/null || true") == ""
-    assert host.sh("cat /proc/sys/kernel/panic").strip() == "0", "as it was before"
-    assert host.sh(CHOICE) == choice
+    assert "rdinit" not in host.sh("cat /proc/cmdline")
+    is_counted_no_more(host, choice)
+
+
+def test_a_boot_that_hangs_is_undone_once_somebody_has_pressed_reset(host: Booted) -> None:
+    """No watchdog, no panic: apply waits as long as it was told to, says so, and leaves the host, which nobody can reach."""
+    code, told = apply(host, BOOTS)
+    assert code == 0, told
+    code, told = apply(host, HANGS, host_reboot_timeout=240)
+    (row,) = told["hosts"]
+    assert code == 3, told
+    assert "imed out waiting" in row["message"], row
+    assert row["rolled_back"].startswith("not rolled back: unreachable"), row
+
+    machine.reset(NAME)
+    assert "gpuprov.kept" in host.sh("cat /proc/cmdline")
+    code, results = host.gpuprov("verify", spec_of(HANGS))
+    found = {one["check"]: one for one in results}["host.first_boot"]
+    assert (code, found["status"]) == (1, "fail"), found
+    assert "did not come up" in found["found"], found
+    code, told = host.gpuprov("rollback", spec_of(HANGS), NAME, "--yes")
+    assert code == 0, told
+    machine.reboot(NAME)
+    assert "rdinit" not in host.sh("cat /proc/cmdline")
+    code, results = host.gpuprov("verify", spec_of(BOOTS))
+    assert code == 0, [one for one in results if one["status"] in ("fail", "error")]
+
+
+def test_a_boot_that_ends_in_an_emergency_shell_is_ended(host: Booted) -> None:
+    code, told = apply(host, BOOTS)
+    assert code == 0, told
+    host.sh(NEEDS_LOOP)
+    code, told = apply(host, MAINTENANCE)
+    (row,) = told["hosts"]
+    assert code == 3, told
+    assert (
+        "was to start; it was not complete after 180 s (maintenance)): GRUB has started it again" in row["message"]
+    ), row
+    assert row["rolled_back"].endswith("verify is green"), row
+    assert "gpuprov.kept" in host.sh("cat /proc/cmdline")
+    assert "/mnt" in host.sh("findmnt --noheadings --output TARGET --source /dev/loop0")
+    machine.reboot(NAME)
+    assert "module_blacklist" not in host.sh("cat /proc/cmdline")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from gpuprov.simulate import hosts, inventory, machine
+from gpuprov.simulate import machine
 from gpuprov.simulate.description import Description, Gpus
+from tests.e2e.booted import Booted, booted
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-kernel-upgrade"
@@ -34,48 +30,29 @@ UPGRADE = "DEBIAN_FRONTEND=noninteractive apt-get -y -q dist-upgrade 2>&1 || ech
 class Upgraded:
     """The machine, the kernel that it was installed with, and the one that its archive has now."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, machines: Booted) -> None:
+        self.machines, self.sh = machines, machines.sh
         self.new = self.sh("uname -r").strip()
         versions = self.sh(VERSIONS).split()
         if len(versions) < 2:
             pytest.skip(f"the archive has one kernel only: {versions}")
         self.old = self.sh(OLDER.format(version=versions[0])).split()[-1]
 
-    def sh(self, script: str) -> str:
-        return hosts.run(NAME, script)
-
     def gpuprov(self, command: str, policy: str, *words: str) -> tuple[int, Any]:
         """Exit code and JSON of a command with this policy."""
-        told = yaml.safe_load((self.folder / "inventory.yaml").read_text(encoding="utf-8"))
         driver = {"version": "535", "kernel_upgrades": policy}
-        told["all"]["vars"] = {"gpuprov": {"nouveau": {}, "reboot": "if-needed", "nvidia_driver": driver}}
-        place = self.folder / f"{command}.yaml"
-        place.write_text(yaml.safe_dump(told), encoding="utf-8")
-        ran = subprocess.run(
-            [sys.executable, "-m", "gpuprov", command, "--json", *words, str(place)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=2400,
-        )
-        assert ran.stdout, ran.stderr
-        print(command, policy, ran.returncode, ran.stdout, ran.stderr)
-        return ran.returncode, json.loads(ran.stdout)
+        spec = {"nouveau": {}, "reboot": "if-needed", "nvidia_driver": driver}
+        return self.machines.gpuprov(command, spec, *words)
 
     def verify(self, policy: str) -> dict[str, Any]:
         """What verify found, by check."""
-        return {row["check"]: row for row in self.gpuprov("verify", policy)[1]["results"]}
+        return {row["check"]: row for row in self.gpuprov("verify", policy)[1]}
 
 
 @pytest.fixture(scope="module", name="host")
 def _host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
-    folder = tmp_path_factory.mktemp("kernels")
-    try:
-        inventory.write([hosts.up(NAME, DESCRIPTION)], folder / "inventory.yaml", DESCRIPTION)
-        yield Upgraded(folder)
-    finally:
-        hosts.down(NAME)
+    with booted(tmp_path_factory.mktemp("kernels"), DESCRIPTION, NAME) as machines:
+        yield Upgraded(machines)
 
 
 def test_grub_starts_what_was_foretold(host: Upgraded) -> None:
@@ -117,6 +94,6 @@ def test_a_new_kernel_comes_and_boots_with_the_driver(host: Upgraded) -> None:
     machine.reboot(NAME)
     assert host.sh("uname -r").strip() == host.new
     code, told = host.gpuprov("verify", "follow")
-    assert code == 0, [row for row in told["results"] if row["status"] in ("fail", "error")]
+    assert code == 0, [row for row in told if row["status"] in ("fail", "error")]
     assert host.verify("alert")[NEXT]["status"] == "pass"
     assert "NVIDIA-SMI" in host.sh("nvidia-smi")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from gpuprov.simulate import hosts, inventory, machine
+from gpuprov.simulate import hosts, machine
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.disk_files import FABRIC_INTERFACE
+from tests.e2e.booted import Booted, booted
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAMES = ("e2e-rdma1", "e2e-rdma2")
@@ -25,46 +22,23 @@ LISTEN += 's.bind(("", 4791))\ntime.sleep(10000)\''
 
 
 @pytest.fixture(scope="module", name="fleet")
-def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("rdma")
-    try:
-        inventory.write([hosts.up(name, DESCRIPTION) for name in NAMES], folder / "inventory.yaml", DESCRIPTION)
-        yield folder
-    finally:
-        for name in NAMES:
-            hosts.down(name)
-
-
-def gpuprov(fleet: Path, command: str, spec: dict[str, Any], *words: str) -> tuple[int, Any]:
-    """Exit code and JSON of a command on both machines."""
-    told = yaml.safe_load((fleet / "inventory.yaml").read_text(encoding="utf-8"))
-    told["all"]["vars"] = {"gpuprov": spec}
-    place = fleet / f"{command}.yaml"
-    place.write_text(yaml.safe_dump(told), encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, "-m", "gpuprov", command, "--json", *words, str(place)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1800,
-    )
-    assert ran.stdout, ran.stderr
-    told = json.loads(ran.stdout)
-    return ran.returncode, told["results"] if command == "verify" else told
+def _fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
+    with booted(tmp_path_factory.mktemp("rdma"), DESCRIPTION, *NAMES) as made:
+        yield made
 
 
 def failing(told: Any) -> set[str]:
     return {row["check"] for row in told if row["status"] == "fail"}
 
 
-def test_what_cannot_be_is_refused_before_anything_is_changed(fleet: Path) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_changed(fleet: Booted) -> None:
     siw = {"rdma": {"fabric": "soft", "soft": {"driver": "siw", "netdevs": [FABRIC_INTERFACE]}}}
-    code, told = gpuprov(fleet, "apply", siw, "--yes")
+    code, told = fleet.gpuprov("apply", siw, "--yes")
     assert code == 3
     assert "no kernel of Debian is built with siw" in json.dumps(told)
     for name in NAMES:
         hosts.run(name, LISTEN)
-    code, told = gpuprov(fleet, "apply", SPEC, "--yes")
+    code, told = fleet.gpuprov("apply", SPEC, "--yes")
     assert code == 3
     assert "4791" in json.dumps(told)
     assert "python3" in json.dumps(told)
@@ -72,20 +46,20 @@ def test_what_cannot_be_is_refused_before_anything_is_changed(fleet: Path) -> No
         assert hosts.run(name, "ls /etc/gpuprov 2>/dev/null || true; rdma link; systemctl stop listener") == ""
 
 
-def test_devices_are_made_and_are_there_after_a_reboot(fleet: Path) -> None:
-    code, told = gpuprov(fleet, "apply", SPEC, "--yes")
+def test_devices_are_made_and_are_there_after_a_reboot(fleet: Booted) -> None:
+    code, told = fleet.gpuprov("apply", SPEC, "--yes")
     assert code == 0, told
-    code, told = gpuprov(fleet, "apply", SPEC, "--yes")
+    code, told = fleet.gpuprov("apply", SPEC, "--yes")
     assert [host["state"] for host in told["hosts"]] == ["unchanged"] * 2
     for name in NAMES:
         hosts.reboot(name)
         hosts.run(name, "systemctl is-system-running --wait || true")
         assert f"netdev {FABRIC_INTERFACE}" in hosts.run(name, "rdma link")
         assert "unlimited" in hosts.run(name, "su - gpuadmin -c 'ulimit -l'")
-    assert gpuprov(fleet, "verify", SPEC)[0] == 0
+    assert fleet.gpuprov("verify", SPEC)[0] == 0
 
 
-def test_data_goes_from_one_to_the_other(fleet: Path) -> None:
+def test_data_goes_from_one_to_the_other(fleet: Booted) -> None:
     server, client = NAMES
     address = machine.fabric_address(server)
     hosts.run(server, f"systemd-run --quiet --unit rping-server timeout 300 rping -s -a {address} -C 10")
@@ -100,10 +74,10 @@ def test_data_goes_from_one_to_the_other(fleet: Path) -> None:
         (f"ip link set {FABRIC_INTERFACE} down", "rdma.ports"),
     ],
 )
-def test_a_fault_is_found_under_the_name_of_its_check(fleet: Path, plant: str, check: str) -> None:
+def test_a_fault_is_found_under_the_name_of_its_check(fleet: Booted, plant: str, check: str) -> None:
     hosts.run(NAMES[0], plant)
-    code, told = gpuprov(fleet, "verify", SPEC)
+    code, told = fleet.gpuprov("verify", SPEC)
     assert code == 1
     assert check in failing(told)
     hosts.run(NAMES[0], f"ip link set {FABRIC_INTERFACE} up; networkctl reconfigure {FABRIC_INTERFACE}")
-    assert gpuprov(fleet, "apply", SPEC, "--yes")[0] == 0
+    assert fleet.gpuprov("apply", SPEC, "--yes")[0] == 0

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from gpuprov.onhost import first_boot, first_boot_judge, reasons
+from gpuprov.probe.base import Output
+from gpuprov.probe.boot import COMMAND_LINE
 
 OLD, NEW = "6.1.0-47-amd64", "6.1.0-48-amd64"
 LINE = f"BOOT_IMAGE=/vmlinuz-{OLD} root=UUID=1 ro quiet"
@@ -106,6 +108,10 @@ class Host:
         assert self.code.count("# the program", "/usr/bin/python3") == ""
 
 
+def readonly(*_: object) -> None:
+    raise OSError("Read-only file system")
+
+
 @pytest.fixture(name="host")
 def _host(tmp_path: Path) -> Iterator[Host]:
     with pytest.MonkeyPatch.context() as patch:
@@ -147,6 +153,48 @@ def test_a_good_first_boot_is_counted_no_more(host: Host) -> None:
         os.utime(host.root / f"boot/{name}-{OLD}", (1, 1))
     assert host.code.keep("r2") == ""
     assert host.state["words"] == ["root=UUID=1", "ro", "quiet"], "what is for the first boot is not kept"
+
+
+@pytest.mark.parametrize(
+    ("before", "running", "now", "after"),
+    [
+        (("", "0"), "", "30", "0"),
+        (("", "5"), "", "30", "5"),
+        (("", "0"), "", "10", "10"),
+        (("", "0"), " panic=10", "30", "10"),
+        (("", "0"), " panic=30", "30", "30"),
+        ((" panic=10", "10"), "", "30", "0"),
+    ],
+    ids=[
+        "as it was",
+        "of the kernel's build",
+        "a sysctl that was applied",
+        "a word that was",
+        "the same word",
+        "a word that went",
+    ],
+)
+def test_what_a_panic_does_is_the_sites_again(
+    host: Host, before: tuple[str, str], running: str, now: str, after: str
+) -> None:
+    host.boots("first", LINE + before[0])
+    host.write("/proc/sys/kernel/panic", before[1])
+    host.changed()
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("second", f"{LINE}{running} gpuprov.first panic=30")
+    host.write("/proc/sys/kernel/panic", now)
+    assert host.judge.judge() == "a good first boot"
+    assert host.read("/proc/sys/kernel/panic") == after
+    assert any("systemd-sysctl --prefix=/kernel/panic" in call for call in host.calls) == (now == "30")
+
+
+def test_the_command_line_of_a_first_boot_is_what_the_site_has() -> None:
+    line = "BOOT_IMAGE=/vmlinuz root=LABEL=a panic=10 gpuprov.first panic=30 quiet"
+    assert COMMAND_LINE.parse(Output(line)) == {"BOOT_IMAGE": "/vmlinuz", "root": "LABEL=a", "panic": "10", "quiet": ""}
+    assert COMMAND_LINE.parse(Output("panic=30 quiet")) == {"panic": "30", "quiet": ""}, "no first boot"
+    assert COMMAND_LINE.parse(Output("gpuprov.first quiet")) == {"quiet": ""}, (
+        "somebody took the other word away at the console"
+    )
 
 
 def test_a_host_that_is_back_says_so_and_stays_back(host: Host) -> None:
@@ -233,6 +281,23 @@ def test_a_boot_that_does_not_end_is_ended(host: Host) -> None:
     assert "maintenance" in host.judge.judge()
     assert host.counted == "back"
     assert "systemctl reboot --force" in host.calls
+    host.boots("third", f"{LINE} gpuprov.kept")
+    assert f"({OLD} was to start; it was not complete after 0.05 s (maintenance))" in host.code.came_up()
+
+
+def test_a_boot_without_boot_and_var_is_ended_too(host: Host) -> None:
+    """What does not mount may be where everything was noted; the command line says that it is a first boot."""
+    host.changed()
+    host.write("/boot/grub/grubenv", "")
+    (host.root / "var/lib/gpuprov/first_boot.json").unlink()
+    host.boots("second", f"{LINE} gpuprov.first panic=30")
+    host.running = "maintenance"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host.judge, "write", readonly)
+        assert "maintenance" in host.judge.judge()
+    assert "systemctl reboot --force" in host.calls
+    unit = host.read(f"/etc/systemd/system/{host.code.UNIT}")
+    assert "ConditionKernelCommandLine=|gpuprov.first\nConditionPathExists=|/var" in unit, "one of the two is enough"
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ def test_nothing_is_told_where_all_comes_back() -> None:
         (facts(receipt=""), {}, "there is no checkpoint"),
         (facts(files=FILES, spec=DRIVER, boot=LOCAL.format("lvm", "1min")), {}, "a boot that fails: GRUB cannot write to /boot"),
         (facts(files=FILES, spec=DRIVER, boot=LOCAL.format("", "0")), {}, "no watchdog resets the host"),
+        (facts(files=FILES, spec=DRIVER, boot=LOCAL.format("", "1min") + "pending=/etc/default/grub\n"), {},
+         "/etc/default/grub: newer than GRUB's menu, which is made anew before the reboot"),
     ],
 )  # fmt: skip
 def test_what_does_not_come_back_is_named(found: Facts, more: dict[str, Any], said: str) -> None:
