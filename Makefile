@@ -27,6 +27,7 @@ style: setup
 	$(BIN)/ruff format --check gpuprov plugins tests docs benchmarks
 	$(BIN)/mypy
 	$(BIN)/yamllint --strict roles playbooks inventories molecule .config
+	$(BIN)/shellcheck --severity=warning roles/*/files/*.sh tests/*.sh
 
 lint: style            ## also ansible-lint, which takes a minute
 	$(BIN)/ansible-lint --offline -q roles playbooks plugins

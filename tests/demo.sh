@@ -31,7 +31,7 @@ show() {
 }
 
 mkdir -p build
-if python -m gpuprov.simulate list | grep -q "^$HOST[[:space:]]"; then
+if python -m gpuprov.simulate list | grep -q "^${HOST}[[:space:]]"; then
   python -m gpuprov.simulate down "$HOST"
 fi
 trap end EXIT

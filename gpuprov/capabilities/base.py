@@ -199,11 +199,6 @@ def _no_export(_facts: Facts) -> Fragment | None:
     return None
 
 
-def scripts(*probes: Probe[Any]) -> dict[str, str]:
-    """The probes' scripts by name, for a role that reads a host as the checks do."""
-    return {probe.name: probe.script for probe in probes}
-
-
 @dataclass(frozen=True)
 class Capability:
     """One thing a GPU host can be asked to have. `name` is its spec key, module, role, scenario and doc page.

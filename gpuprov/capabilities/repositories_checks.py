@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import repositories as catalogue
 from gpuprov.catalog.driver_sets import default_source
@@ -18,31 +18,12 @@ from gpuprov.probe.family import Family, family
 from gpuprov.probe.repositories import REPOSITORIES
 from gpuprov.spec import repository as block
 
-Wanted = Callable[[Context[Any]], Mapping[str, Any] | None]
-"""The block that a capability wants, with `name` and `of`; None where the host's own sources are to do."""
 COMING = (system.OS_RELEASE, system.PLATFORM, REPOSITORIES)
 """What `coming` looks at."""
 SHOWN = (
     "cat /etc/apt/sources.list.d/gpuprov-* /etc/yum.repos.d/gpuprov-* /etc/zypp/repos.d/gpuprov-*; "
     "gpg --show-keys /etc/apt/keyrings/gpuprov-*"
 )
-
-
-def source_check(identifier: str, wanted: Wanted, *, fields: tuple[str, ...] = ("repository",)) -> Check:
-    """A check that the wanted source is there as gpuprov writes it, trusted by the wanted key alone, and nobody else's beside it."""
-
-    @check(identifier, REPOSITORIES, system.OS_RELEASE, fields=fields, evidence=SHOWN)
-    def source(ctx: Context[Any]) -> Outcome:
-        """The package source is the one that is wanted, trusted by exactly the wanted key, and no other file has it too."""
-        asked = wanted(ctx)
-        if not asked or not asked["url"]:
-            return not_asked("provided by the host's own package sources")
-        kind = family(ctx.facts.get(system.OS_RELEASE))
-        if kind is None:
-            return fail("a distribution with apt, dnf or zypper", "none of them", "see host.supported")
-        return judge(ctx.facts.get(REPOSITORIES), asked, kind)
-
-    return source
 
 
 def judge(told: Mapping[str, Any], asked: Mapping[str, Any], kind: Family) -> Outcome:

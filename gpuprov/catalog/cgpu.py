@@ -76,11 +76,6 @@ def bounds(key: str) -> tuple[int, int]:
     return next((node.least, node.most) for node in cgpu_file().nodes if node.key == key)
 
 
-def policy(value: int) -> str:
-    """A policy's number with its name: `1 (preemptive)`."""
-    return next((f"{value} ({one.name})" for one in cgpu_file().policies if one.value == value), str(value))
-
-
 def order(version: str) -> tuple[int, ...]:
     """The numbers that a version begins with, by which versions are compared."""
     match = re.match(r"\d+(\.\d+)*", version)

@@ -9,8 +9,8 @@ from gpuprov.catalog.reader import Fact, Note, Source, load
 CACHE = "/var/cache/gpuprov/efa"
 MOST = 4 << 30
 """Bytes of an installer at most; AWS's have several hundred MiB."""
-FOLDER, PLUGIN = "/opt/amazon/efa", "/opt/amazon/ofi-nccl"
-"""Where the installer puts libfabric, and aws-ofi-nccl."""
+PLUGIN = "/opt/amazon/ofi-nccl"
+"""Where the installer puts aws-ofi-nccl."""
 
 
 class Function(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

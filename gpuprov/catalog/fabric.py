@@ -35,7 +35,7 @@ MODES = {"bare-metal": "0", "shared-nvswitch": "1", "vgpu": "2"}
 # From generation 4 on the switches are no PCI functions; the bridges to them are ConnectX-7 functions with this word in
 # their VPD, an InfiniBand subnet manager of their own works through them, and it needs these:
 # https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
-BRIDGE_VPD, BRIDGED_GENERATION = "SW_MNG", 4
+BRIDGED_GENERATION = 4
 SUBNET_PACKAGES = {
     "debian": ("nvlsm", "libibumad3", "infiniband-diags"),
     "redhat": ("nvlsm", "libibumad", "infiniband-diags"),

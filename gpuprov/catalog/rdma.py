@@ -93,8 +93,3 @@ def why_absent(module: str, distribution: str, release: str) -> str:
     """What is known of a module that a kernel lacks, with the way out; empty where nothing is."""
     rows = (row for row in rdma_file().absent if row.module == module and row.distribution == distribution)
     return next((row.hint for row in rows if release.endswith(row.suffix)), "")
-
-
-def daemons() -> tuple[str, ...]:
-    """Units whose limit of locked memory matters."""
-    return tuple(row.key for row in rdma_file().daemons)

@@ -103,11 +103,6 @@ def typed(plain: object, kind: type[T], where: str) -> T:
         raise GpuprovError(f"{where}: {error}", "Reinstall gpuprov.") from error
 
 
-def parse(text: str, kind: type[T], where: str) -> T:
-    """YAML text as `kind`; `where` names it in errors."""
-    return typed(read_yaml(text, where), kind, where)
-
-
 def mark(value: object, confidence: Confidence) -> str:
     """The value as text, followed by ~ when inferred and ? when unconfirmed; an empty value stays "-" or "?"."""
     text = str(value) if value not in (None, "", (), "unknown") else "-"

@@ -103,15 +103,3 @@ def _block(url: str, key_url: str, signer: Key, signed: Signed) -> dict[str, Any
         "fingerprint": signer.fingerprint,
         "signed": signed,
     }
-
-
-def tables() -> dict[str, Any]:
-    """What the roles decide by: `cuda[DISTRIBUTION][MACHINE]` and `container_toolkit[FAMILY][MACHINE]`, each a block."""
-    distributions = dict.fromkeys(entry.distribution for entry in repositories_file().repositories)
-    return {
-        "cuda": {name: {m: block for m in FOLDERS if (block := cuda(name, m))} for name in distributions},
-        "container_toolkit": {
-            family: {m: block for m in DEBIAN if (block := container_toolkit(family, m))}
-            for family in ("debian", "redhat")
-        },
-    }

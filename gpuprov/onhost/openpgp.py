@@ -1,4 +1,4 @@
-"""OpenPGP public keys: their fingerprints, and whether they are the ones that are wanted. Standard library only (a filter too).
+"""OpenPGP public keys: their fingerprints, and whether they are the ones that are wanted. Standard library only.
 
 Nothing here verifies a signature. A fingerprint is a hash over the primary key's own bytes, so whoever has the same fingerprint
 has the same key; what a self-signature says of expiry and revocation is told, and never makes a key good.

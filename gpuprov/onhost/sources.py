@@ -1,6 +1,6 @@
 """Package sources of a host: what its files say, what a wanted one is written as, and who else has the same.
 
-Standard library only: the roles use it as a filter, the checks as a module. `wanted` is a mapping with `name`, `url`, `suite`,
+Standard library only: checks judge by it, and the module that writes sources. `wanted` is a mapping with `name`, `url`, `suite`,
 `components` (apt), `signed` (dnf), and the key's fields, which are judged elsewhere.
 """
 

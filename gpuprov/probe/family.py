@@ -65,8 +65,6 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     old_kernels: str
     owner: str
     start_kernel: str
-    rebuild_initramfs: str
-    list_initramfs: str
 
 
 WORDS: dict[Family, Words] = {
@@ -84,8 +82,6 @@ WORDS: dict[Family, Words] = {
         old_kernels="apt-get autoremove --purge",
         owner="dpkg -S",
         start_kernel="grub-reboot, with the entry of {} in /boot/grub/grub.cfg",
-        rebuild_initramfs="update-initramfs -u -k all",
-        list_initramfs="lsinitramfs",
     ),
     "redhat": Words(
         hold="dnf versionlock add",
@@ -101,8 +97,6 @@ WORDS: dict[Family, Words] = {
         old_kernels="dnf remove --oldinstallonly",
         owner="rpm -qf",
         start_kernel="grubby --set-default /boot/vmlinuz-{}",
-        rebuild_initramfs="dracut --force --regenerate-all",
-        list_initramfs="lsinitrd",
     ),
     "suse": Words(
         hold="zypper addlock",
@@ -118,8 +112,6 @@ WORDS: dict[Family, Words] = {
         old_kernels="zypper purge-kernels",
         owner="rpm -qf",
         start_kernel="grub2-once, with the entry of {} in grub2-once --list",
-        rebuild_initramfs="dracut --force --regenerate-all",
-        list_initramfs="lsinitrd",
     ),
 }
 

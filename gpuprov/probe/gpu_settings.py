@@ -40,8 +40,6 @@ class GpuSettings(msgspec.Struct, frozen=True, kw_only=True):
     application_memory: int | None = None
     default_graphics: int | None = None
     default_memory: int | None = None
-    most_graphics: int | None = None
-    most_memory: int | None = None
     applications: str = ""
     compute_mode: str = ""
     reasons: tuple[str, ...] = ()
@@ -139,8 +137,6 @@ def _gpu(address: str, values: Values) -> GpuSettings:
         application_memory=_clock(values, "Applications Clocks", "Memory"),
         default_graphics=_clock(values, "Default Applications Clocks", "Graphics"),
         default_memory=_clock(values, "Default Applications Clocks", "Memory"),
-        most_graphics=_clock(values, "Max Clocks", "Graphics"),
-        most_memory=_clock(values, "Max Clocks", "Memory"),
         applications="" if re.match(r"\d", applications) else applications,
         compute_mode=values.get(("Compute Mode",), "").lower(),
         reasons=tuple(

@@ -12,8 +12,6 @@ from gpuprov.probe.base import Output, Probe
 from gpuprov.reading import is_whole
 
 UNIT = "gpuprov-gpudirect.service"
-UNIT_FILE = f"/etc/systemd/system/{UNIT}"
-DROP_IN = "/etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf"
 Answer = Literal["yes", "no", "unknown"]
 """unknown: a compressed module, and no program on the host that unpacks it."""
 

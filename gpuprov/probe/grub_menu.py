@@ -11,7 +11,7 @@ from typing import Any
 from gpuprov.onhost import first_boot_judge
 from gpuprov.shared import package_lists
 
-ONCE, SAVED = "next_entry", "saved_entry"
+ONCE = "next_entry"
 KEPT = "gpuprov-kept"
 _KERNEL = re.compile(r"(?:vmlinu[xz]|linux|Image)-(\S+)")
 _BLOCK = re.compile(r"(menuentry|submenu)\s(.*)\{")

@@ -11,7 +11,7 @@ from gpuprov.probe import zypper
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
 from gpuprov.probe.mps_script import SCRIPT
-from gpuprov.probe.packages import packages_script, parse_index, parse_packages
+from gpuprov.probe.packages import parse_index
 from gpuprov.reading import is_whole
 
 
@@ -204,14 +204,6 @@ MPS = Probe(
     SCRIPT,
     parse_mps,
     "systemctl status 'gpuprov-mps@*'; echo get_default_active_thread_percentage | nvidia-cuda-mps-control",
-)
-PACKAGES = Probe(
-    "mps_packages",
-    packages_script(
-        "nvidia-cuda-mps 'nvidia-compute-utils-*' nvidia-driver-cuda", "nvidia-driver-cuda|nvidia-cuda-mps"
-    ),
-    parse_packages,
-    "dpkg -S nvidia-cuda-mps-control; rpm -qf /usr/bin/nvidia-cuda-mps-control",
 )
 INDEX = Probe(
     "mps_index",

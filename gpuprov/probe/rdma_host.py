@@ -10,7 +10,6 @@ import msgspec
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.packages import packages_script, parse_packages
 
-UNLIMITED = "unlimited"
 # The same as in the catalogue, which tests compare.
 MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib", "ib_ipoib", "iw_cm", "rdma_rxe", "siw", "erdma")
 SERVICES = ("containerd.service", "docker.service", "crio.service", "kubelet.service", "slurmd.service")

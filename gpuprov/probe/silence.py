@@ -54,7 +54,6 @@ BLANK: dict[str, str] = {
     "gdrcopy_packages": _PACKAGES,
     "gridd": r"LoadState\|",
     "mig_boot": r"@desired$",
-    "mps_packages": _PACKAGES,
     "ofed_packages": _PACKAGES,
     "package_locking": _PACKAGES,
     "packages": _PACKAGES,

@@ -13,7 +13,6 @@ from gpuprov import assets, inert
 from gpuprov.errors import GpuprovError
 from gpuprov.render import checkout
 from gpuprov.render.carried import plugin_files, role_files
-from gpuprov.render.reach import FILTERS
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
 from gpuprov.spec.model import HostSpec, RawHost, is_secret
 
@@ -43,9 +42,6 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
         connections[raw.name] = dict(sorted(kept.items()))
         files[f"host_vars/{raw.name}.yml"] = _data(host_variables(spec))
     files["inventory.yml"] = _data({"all": {"hosts": connections, "children": {name: {} for name in GROUPS}}})
-    for module in FILTERS:
-        name = f"filter_plugins/gpuprov_{module.__name__.rpartition('.')[2]}.py"
-        files[name] = Path(str(module.__file__)).read_text(encoding="utf-8")
     files["ansible.cfg"] = "[defaults]\nroles_path = roles\ninventory = inventory.yml\nretry_files_enabled = false\n"
     playbooks = assets.root() / "playbooks"
     for file in sorted(path for path in playbooks.rglob("*") if path.is_file()):
@@ -80,7 +76,8 @@ def write(project: Rendered, folder: Path) -> None:
 
 
 def _ours(folder: Path) -> Iterable[Path]:
-    owned = ("host_vars", "group_vars", "roles", "filter_plugins", "library", "action_plugins", "module_utils")
+    earlier = ("filter_plugins",)  # of what gpuprov rendered up to 0.1
+    owned = ("host_vars", "group_vars", "roles", "library", "action_plugins", "module_utils", *earlier)
     return [path for name in owned for path in sorted((folder / name).rglob("*")) if path.is_file()]
 
 

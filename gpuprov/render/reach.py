@@ -1,32 +1,23 @@
 """What a role reads, found by following its own text: its files, the tasks that it includes of other roles, and gpuprov's Python
-that it names as filters, as modules that Ansible takes to hosts, or as what its capability works out for it.
+that it names as modules that Ansible takes to hosts, or as what its capability works out for it.
 """
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import yaml
 
-from gpuprov import assets, shared
+from gpuprov import assets
 from gpuprov.capabilities import BY_NAME
 from gpuprov.render import code
 from gpuprov.render.carried import role_files
 from gpuprov.render.checkout import STAGES
 
-FILTERS: tuple[ModuleType, ...] = tuple(
-    module
-    for found in pkgutil.iter_modules(shared.__path__)
-    if hasattr(module := importlib.import_module(f"{shared.__name__}.{found.name}"), "FilterModule")
-)
-"""Modules that are carried as filter plugins."""
 ROLE = re.compile(
     r"(?:include|import)_role:\s*(?:&\w+\s*)?(?:\{\s*|\n\s+)name:\s*[\"']?(\w+)[\"']?\s*,?\s*tasks_from:\s*[\"']?([\w/]+)"
 )
@@ -63,7 +54,7 @@ def of_role(name: str) -> Reach:
     tables = sorted({table for text in texts.values() for table in TABLE.findall(text)})
     taken = _modules(words)
     texts |= {f"plugins/{file.name}": _read(file) for file in taken}
-    named = [*_filters(words), *_worked_out(name, words), *(one for file in taken for one in code.imported_by(file))]
+    named = [*_worked_out(name, words), *(one for file in taken for one in code.imported_by(file))]
     texts |= {f"{place.module}:{place.symbol}": text for place, text in code.rests_on(named).items()}
     return Reach(dict(sorted((texts | _acts()).items())), words, tuple(tables))
 
@@ -132,15 +123,6 @@ def _acts() -> dict[str, str]:
 def _acts_in(site: str) -> dict[str, str]:
     plays = yaml.load(site, Loader=yaml.CSafeLoader)
     return {f"site.yml {number}": text for number, play in enumerate(plays) if ACTS.search(text := str(play))}
-
-
-def _filters(words: Iterable[str]) -> Iterator[code.Name]:
-    """The functions behind filters; of one without a name of its own, its module."""
-    for module in FILTERS:
-        for name, function in module.FilterModule().filters().items():
-            if name in words:
-                symbol = function.__qualname__ if "<" not in function.__qualname__ else ""
-                yield code.Name(function.__module__ if symbol else module.__name__, symbol)
 
 
 def _worked_out(name: str, words: Iterable[str]) -> Iterator[code.Name]:

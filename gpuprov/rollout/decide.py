@@ -15,7 +15,7 @@ from gpuprov.rollout import events as kinds
 from gpuprov.rollout.events import Act, Event
 from gpuprov.rollout.planned import Batch, Plan
 from gpuprov.rollout.policy import number_of, seconds
-from gpuprov.rollout.state import OUT, Host, State, folded
+from gpuprov.rollout.state import OUT, Host, State
 from gpuprov.rollout.windows import is_open, opens
 
 
@@ -64,13 +64,8 @@ class Wait(msgspec.Struct, frozen=True):
 Action = Drain | GiveUp | Work | Return | EndBatch | Stop | Finish | Wait
 
 
-def decide(plan: Plan, recorded: Iterable[Event], now: float) -> list[Action]:
-    """The next actions after the events recorded so far."""
-    return following(folded(plan, recorded), now)
-
-
 def following(state: State, now: float) -> list[Action]:
-    """The same, of a state that was kept."""
+    """The next actions from a state."""
     if state.finished:
         return []
     actions: list[Action] = [*_returns(state), *_late(state, now)]

@@ -15,7 +15,6 @@ from gpuprov.spec.build import Finding, convert
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError
 
-FORMAT = 1
 LARGEST = 256 << 10
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 

@@ -1,1 +1,1 @@
-"""Rules that Ansible has, too, or several capabilities. Standard library only: rendered projects carry some as filters."""
+"""Rules that several rooms decide by, and Ansible's plugins of gpuprov. Standard library only."""

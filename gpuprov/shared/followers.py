@@ -1,6 +1,6 @@
 """What must have the driver's version under a name of its own: Fabric Manager, nvidia-imex, the library that DCGM reads NVSwitches by.
 
-For the controller and for the roles, which carry this file as a filter. Standard library only, Python 3.8.
+Standard library only.
 
 DCGM tries NVSDM first and then NSCQ: modules/nvswitch/DcgmModuleNvSwitch.cpp of https://github.com/NVIDIA/DCGM. NSCQ asks the NVSwitch
 driver, whose version must be its own; NVSDM asks the switches of Blackwell boards through InfiniBand, which no NVSwitch driver is for.
@@ -54,10 +54,3 @@ def followers(gpus: Iterable[str], capabilities: Collection[str], imex: Mapping[
         parts.append(f"{wanted}_")
     rules = [known[f"{part}rules"].get(platform, []) for part in parts]
     return {"rules": rules, "names": [known[f"{part}names"].get(platform, []) for part in parts]}
-
-
-class FilterModule:
-    """What Ansible loads."""
-
-    def filters(self) -> dict[str, Any]:
-        return {"gpuprov_followers": followers}

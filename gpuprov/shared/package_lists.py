@@ -10,19 +10,6 @@ OF_KERNEL = "linux-modules-nvidia-"
 """How names of packages begin whose version is the kernel's, though they are for one version of the driver."""
 
 
-def parse_index(text: str) -> dict[str, list[str]]:
-    """`NAME|[EPOCH:]VERSION-RELEASE` lines in any order -> versions by name, newest first by rpm's rules; epoch 0 left out.
-
-    `dnf repoquery --qf '%{name}|%{epoch}:%{version}-%{release}'` prints them.
-    """
-    versions: dict[str, set[str]] = {}
-    for line in text.splitlines():
-        name, bar, version = line.strip().partition("|")
-        if bar and name and re.fullmatch(r"(\d+:)?[^\s:|-]+-[^\s:|-]+", version):
-            versions.setdefault(name, set()).add(version.removeprefix("0:"))
-    return {name: sorted(found, key=rpm_order, reverse=True) for name, found in versions.items()}
-
-
 def rpm_order(version: str) -> tuple[Any, ...]:
     """Sort key of `[epoch:]version-release` that orders as rpm does: digits beat letters, `~` is older than the end, `^` newer."""
     epoch, _, rest = version.rpartition(":")
@@ -113,12 +100,6 @@ def header_packages(
     each = [header_package(form, release) for form in known if "{kernel}" in form for release in releases]
     each = [exact_version(name, index or {}) if "=" in name else name for name in each]
     return list(dict.fromkeys([*(form for form in known if "{kernel}" not in form), *each]))
-
-
-def header_names(forms: Iterable[str], kernels: Iterable[str]) -> list[str]:
-    """What an index is asked for, to know which of them it has."""
-    found = header_packages(forms, kernels)
-    return list(dict.fromkeys(map(without_release, found)))
 
 
 def without_release(package: str) -> str:

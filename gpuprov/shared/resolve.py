@@ -1,6 +1,6 @@
 """One driver version for which every needed package exists, and the module flavour. Standard library only.
 
-Rendered projects carry it as an Ansible filter plugin: checks and roles decide by the same code. A set of packages is a list of rules
+What is checked and what is brought about are decided by it. A set of packages is a list of rules
 `{name, min, max}`: `{branch}` and `{version}` in a name are filled in, min and max are branches. The first rule that fits a branch
 names the kernel modules' package; its `way_out`: where none is offered. `like`: a pattern of its archive's package versions.
 `companion`: moves with the set, no part of it. `proof`: names by `{kernel}`, one of them there. `{driver}`: `{version}`, offered.
@@ -295,10 +295,3 @@ def _missing(wanted: str, rules: Rules, index: Index, offered: list[Names], besi
         nearest = min(map(_first, offered), key=lambda v: [abs(a - b) for a, b in zip(order(v), number, strict=False)])
         hint = f"the nearest version with the whole set is {upstream(nearest)}; whole sets: {listed}"
     return {**_answer("", {}), "problem": problem, "hint": hint}
-
-
-class FilterModule:
-    """What Ansible loads."""
-
-    def filters(self) -> dict[str, Any]:
-        return {f"gpuprov_{each.__name__}": each for each in (follow, kernel_package, resolve)}

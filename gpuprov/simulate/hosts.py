@@ -120,11 +120,6 @@ def logs(name: str) -> str:
     return str(_kind(name).logs(name))
 
 
-def freeze(name: str, tag: str) -> None:
-    """Keep a host's disk under a name, from which `up` starts copies."""
-    _kind(name).freeze(name, tag)
-
-
 def describe(name: str) -> Description:
     """What a host was made from. Raises GpuprovError where there is none of that name."""
     for kind in KINDS.values():

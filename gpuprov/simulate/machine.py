@@ -134,11 +134,6 @@ def listing() -> list[Listed]:
     return rows
 
 
-def gateway(name: str) -> str:
-    """This machine's address as the host sees it (for a proxy or a package repository run here)."""
-    return disk_files.GATEWAY
-
-
 def fabric_address(name: str) -> str:
     """Its address in the network that all machines share."""
     kept = _kept(name)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -307,8 +306,3 @@ class Packets:
         self.tails[flow] = text[-self.kept :]
         if any(secret in text for secret in self.secrets):
             self.found.add(f"secret: in a packet of {self.interface}")
-
-
-def as_json(look: Look) -> str:
-    """For what is kept of a failure."""
-    return json.dumps({"lines": look.lines, "boot": look.boot, "job": look.job}, indent=1)

@@ -22,7 +22,6 @@ from tests.capabilities.test_mps import asked
 H100X8 = GpuSpec(model="H100-SXM5-80GB", count=8)
 T4 = GpuSpec(model="T4", count=2)
 CUT = Mig(layout=(LayoutEntry(gpus="all", instances={"3g.40gb": 2}),))
-SOME = Mig(layout=(LayoutEntry(gpus="all"), LayoutEntry(gpus=(2, 3), mode="disabled")))
 TWO = Mig(layout=(LayoutEntry(gpus=(0, 1), instances=(GpuInstance(profile="1c.3g.40gb"),)),))
 
 

@@ -20,7 +20,6 @@ from tests.capabilities.test_nvidia_driver_desired import context
 
 NEXT, HELD, BUILT = "nvidia_driver.next_kernel", "nvidia_driver.kernels_held", "nvidia_driver.modules_built"
 HOLD, FOLLOW, ALERT = (NvidiaDriver(kernel_upgrades=word) for word in ("hold", "follow", "alert"))
-BUILT_BY_OTHERS = NvidiaDriver(build="precompiled")
 V = "535.261.03"
 OLD, NEW = "6.1.0-47-amd64", "6.1.0-48-amd64"
 RUNS = f"{OLD}|1|1|{V}|1|{OLD}|1\n"

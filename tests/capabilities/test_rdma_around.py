@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Soft
 from tests.capabilities.asking import PODMAN, Row, judge
-from tests.capabilities.rdma_host import device, host, packages
+from tests.capabilities.rdma_host import host, packages
 
 MEMLOCK, MEMLOCK_BOOT, PACKAGES, KERNEL, INTERFACES, PORT = (
     f"rdma.{name}" for name in ("memlock", "memlock_boot", "packages", "kernel", "interfaces", "port")
@@ -15,7 +15,6 @@ RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 SIW = Rdma(fabric="soft", soft=Soft(driver="siw", netdevs=("ens4",)))
 ROCE = Rdma(fabric="roce")
 MANAGED = Rdma(opensm=Opensm(hosts=("gpu1",)))
-INIT = device("ibp59s0", state="2: INIT", lids=("0x0", "0x0"))
 TAKEN = 'UNCONN 0 0 0.0.0.0:4791 0.0.0.0:* users:(("gunicorn",pid=612,fd=3))'
 KERNELS = "UNCONN 0 0 0.0.0.0:4791 0.0.0.0:*"
 CLOUD = {"platform": "Linux 6.1.0-47-cloud-amd64 x86_64\n"}

@@ -8,13 +8,12 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Soft
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, Row, facts, good, judge
-from tests.capabilities.rdma_host import TWO, device, host
+from tests.capabilities.rdma_host import TWO, host
 
 UMAD, IPOIB, OPENSM, OPENSM_BOOT = (f"rdma.{name}" for name in ("umad", "ipoib", "opensm", "opensm_boot"))
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 MANAGED = Rdma(opensm=Opensm(hosts=("gpu1",)))
 RUNS = host(managers=2, opensm="loaded|active|enabled")
-INIT = device("ibp59s0", state="2: INIT", lids=("0x0", "0x0"))
 
 
 ROWS = [

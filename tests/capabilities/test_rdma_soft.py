@@ -6,12 +6,11 @@ import pytest
 
 from gpuprov.capabilities.rdma.fragment import Rdma, Soft
 from tests.capabilities.asking import Row, judge
-from tests.capabilities.rdma_host import SOFT, device, host, rxe
+from tests.capabilities.rdma_host import SOFT, host, rxe
 
 SOFTLY, SOFT_BOOT = (f"rdma.{name}" for name in ("soft", "soft_boot"))
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 SIW = Rdma(fabric="soft", soft=Soft(driver="siw", netdevs=("ens4",)))
-INIT = device("ibp59s0", state="2: INIT", lids=("0x0", "0x0"))
 TAKEN = 'UNCONN 0 0 0.0.0.0:4791 0.0.0.0:* users:(("gunicorn",pid=612,fd=3))'
 
 

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities import BY_NAME, repositories_checks
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.capabilities.repositories_checks import package_sources, source_check
+from gpuprov.capabilities.repositories_checks import package_sources
 from gpuprov.catalog import repositories as catalogue
 from gpuprov.onhost import openpgp, sources
+from gpuprov.probe.family import Family
+from gpuprov.probe.repositories import REPOSITORIES
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
 from tests import public_keys as made
@@ -26,7 +28,7 @@ WANTED: dict[str, Any] = {
     "name": "cuda", "of": "nvidia_driver.repository", "url": URL, "suite": "/", "components": [], "key_file": "",
     "key_url": "https://mirror.example/k.asc", "fingerprint": made.GOOD_FINGERPRINT, "signed": "packages",
 }  # fmt: skip
-RELEASES = {
+RELEASES: dict[Family, str] = {
     "debian": "ID=debian\nVERSION_ID=12\n",
     "redhat": 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.4"\n',
 }
@@ -35,7 +37,7 @@ KEYS = {family: sources.key_path("cuda", family) for family in RELEASES}
 RPM_KEY = f"@rpmkey {made.GOOD_FINGERPRINT[-8:].lower()}-6b018a88"
 
 
-def host(family: str, changed: Mapping[str, str | None] | None = None, *more: str) -> str:
+def host(family: Family, changed: Mapping[str, str | None] | None = None, *more: str) -> str:
     """What the probe prints of a host that is right but for these files (None: not there), with these lines more."""
     files: dict[str, str | None] = {
         PLACES[family]: sources.text(WANTED, family), KEYS[family]: openpgp.armoured(made.GOOD), **(changed or {}),
@@ -46,27 +48,15 @@ def host(family: str, changed: Mapping[str, str | None] | None = None, *more: st
     return "".join(lines) + "\n".join(["@gpgcheck 1", *(more or ([RPM_KEY] if family == "redhat" else []))]) + "\n"
 
 
-def ask(family: str, text: str, wanted: Mapping[str, Any] | None = WANTED) -> Outcome:
-    check = source_check("nvidia_driver.repository", lambda _: wanted)
-    told = facts(repositories=f"{text}@end\n", os_release=RELEASES.get(family, "ID=plan9\n"))
-    return check.run(Context(HostSpec(name="gpu1"), Fragment(), told))
+def ask(family: Family, text: str, wanted: Mapping[str, Any] = WANTED) -> Outcome:
+    told = facts(repositories=f"{text}@end\n").get(REPOSITORIES)
+    return repositories_checks.judge(told, wanted, family)
 
 
 @pytest.mark.parametrize("family", RELEASES)
-def test_a_host_that_is_right(family: str) -> None:
+def test_a_host_that_is_right(family: Family) -> None:
     outcome = ask(family, host(family))
     assert (outcome.status, outcome.found) == ("pass", f"{URL}, trusted by {made.GOOD_FINGERPRINT}")
-
-
-def test_nothing_is_asked_for() -> None:
-    for wanted in (None, {**WANTED, "url": ""}):
-        outcome = ask("debian", "", wanted)
-        assert outcome.status == "n/a"
-        assert outcome.found.startswith("provided by the host's own")
-
-
-def test_a_distribution_of_neither_family() -> None:
-    assert ask("other", "").status == "fail"
 
 
 LIST = "/etc/apt/sources.list.d/other.list"
@@ -86,7 +76,7 @@ ROWS: list[tuple[str, str, dict[str, str | None], tuple[str, ...], str]] = [
 
 
 @pytest.mark.parametrize(("family", "changed", "more", "found"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
-def test_a_host_that_is_not(family: str, changed: dict[str, str | None], more: tuple[str, ...], found: str) -> None:
+def test_a_host_that_is_not(family: Family, changed: dict[str, str | None], more: tuple[str, ...], found: str) -> None:
     outcome = ask(family, host(family, changed, *more))
     assert outcome.status == "fail"
     assert found in outcome.found

@@ -46,7 +46,7 @@ def test_a_missing_program_and_garbage_are_errors_of_every_probe_that_does_not_k
 
 
 def test_the_tables_name_probes_and_checks_that_there_are() -> None:
-    known = {*PROBES, "os_release", "mps_packages", "package_history"}
+    known = {*PROBES, "os_release", "package_history"}
     assert known >= silence.SPEAKING | silence.KNOWS_MISSING | set(silence.BLANK)
     assert set(CHECKS) >= set(EXCUSED)
     assert known >= {probe for probe, _ in ANSWERS}

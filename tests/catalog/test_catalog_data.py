@@ -212,9 +212,9 @@ def test_package_sets_name_known_things() -> None:
 
 def test_broken_data_is_an_error_that_names_file_and_field() -> None:
     with pytest.raises(GpuprovError, match=r"x\.yaml: .*archh"):
-        reader.parse("sources: {}\ngpus: [{key: A, archh: B}]", GpusFile, "x.yaml")
+        reader.typed({"sources": {}, "gpus": [{"key": "A", "archh": "B"}]}, GpusFile, "x.yaml")
     with pytest.raises(GpuprovError, match=r"x\.yaml: not YAML"):
-        reader.parse("a: [", GpusFile, "x.yaml")
+        reader.read_yaml("a: [", "x.yaml")
     with pytest.raises(GpuprovError, match="cannot be read"):
         reader.load("none", GpusFile)
 

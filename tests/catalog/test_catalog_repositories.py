@@ -34,12 +34,11 @@ def test_repositories_are_of_known_distributions_and_keys() -> None:
     assert {name for entry in FILE.retired for name in entry.successors} <= {key.id for key in FILE.keys}
 
 
-BLOCKS = [
-    (f"{kind} {name} {machine}", block)
-    for kind, table in catalogue.tables().items()
-    for name, machines in table.items()
-    for machine, block in machines.items()
-]
+FOUND = {
+    **{f"cuda {one.distribution} {m}": catalogue.cuda(one.distribution, m) for one in FILE.repositories for m in catalogue.FOLDERS},
+    **{f"toolkit {f} {m}": catalogue.container_toolkit(f, m) for f in ("debian", "redhat") for m in catalogue.DEBIAN},
+}  # fmt: skip
+BLOCKS = [(name, block) for name, block in FOUND.items() if block]
 
 
 @pytest.mark.parametrize("block", [pytest.param(block, id=name) for name, block in BLOCKS])

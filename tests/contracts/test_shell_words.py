@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from gpuprov.explain import all_checks
 
 ROLES = Path(__file__).parents[2] / "roles"
 SHELLS = ("ansible.builtin.shell", "ansible.builtin.raw")
@@ -80,3 +84,19 @@ def test_what_hosts_say_names_no_file_of_this_machine() -> None:
 def test_a_host_does_not_say_which_programs_this_machine_runs() -> None:
     """The play's environment has the PATH that the host named, and delegated tasks take it: an action has this machine's own."""
     assert not [task["name"] for _, task in every_task() if "delegate_to" in task]
+
+
+FINE = ("SC2045", "SC2283")
+"""Of what shellcheck calls an error: a loop over what `ls` lists, and `say = x`, where a word between is meant."""
+
+
+def test_what_hosts_are_asked_is_shell(tmp_path: Path) -> None:
+    """As the files of roles are, which `make style` gives to shellcheck."""
+    for probe in {probe.name: probe for check in all_checks() for probe in check.probes}.values():
+        (tmp_path / f"{probe.name}.sh").write_text(probe.script, encoding="utf-8")
+    files = sorted(tmp_path.iterdir())
+    assert len(files) > 100
+    program = Path(sys.executable).with_name("shellcheck")
+    command = [program, "--shell=sh", "--severity=error", f"--exclude={','.join(FINE)}", "--format=gcc", *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout + done.stderr == ""

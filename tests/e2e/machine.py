@@ -13,7 +13,6 @@ from gpuprov.shared import resolve
 from gpuprov.simulate import container
 from gpuprov.simulate.host import SimulatedHost
 
-OWN_VERSION_LINE = ("nvidia-persistenced", "nvidia-modprobe")
 STATE = """
 dpkg-query -W -f '${db:Status-Abbrev}${Package} ${Version}\\n' | sort | sha256sum
 apt-mark showhold | sha256sum

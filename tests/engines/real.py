@@ -17,7 +17,6 @@ from typing import Any
 from gpuprov.capabilities.container_toolkit.registration import FILES, register
 
 FOLDERS = ("/etc/containerd", "/etc/docker", "/etc/crio")
-BACKUP = Path("/run/gpuprov-engines")
 
 
 class Real:

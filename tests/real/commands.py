@@ -37,7 +37,6 @@ from gpuprov.probe import (
     pci,
     roce,
     system,
-    systemd,
     topology_nvlink,
     vgpu,
 )
@@ -140,10 +139,6 @@ def _engine(name: str, key: str) -> Callable[[str], str]:
     """A file of an engine, or what it says itself (`dump`, `live`), in the form of the probe."""
     place = f"@file {key} 0" if key.startswith("/") else f"@{key}"
     return lambda text: f"@engine {name}\n{place}\n{_indented(text)}"
-
-
-def _key_values(text: str) -> str:
-    return "".join(f"{line}\n" for line in text.splitlines() if "=" in line)
 
 
 # Facts: what a parser found, in the words of about.yaml.
@@ -314,19 +309,10 @@ def _facts_or_why(function: Callable[[str], Facts], parser: str) -> Reading:
     return Reading(f"acceptance_outputs.{parser}", facts)
 
 
-def _discovered(found: dcgm.Dcgm) -> Facts:
-    return {"gpus": found.gpus, "nvswitches": found.switches, "dcgm": found.complaint}
-
-
-def _unit(found: dict[str, systemd.Unit]) -> Facts:
-    return {"units": {name: f"{unit.load} {unit.active} {unit.file}".strip() for name, unit in found.items()}}
-
-
 _FABRIC = _awk(fabric.STATE.script, "nvidia-smi -q 2>/dev/null | awk ")
 _LICENCES = _awk(vgpu.LICENCES.script, "nvidia-smi -q 2>&1 | awk ")
 _QOS = _awk(roce.READER, 'mlnx_qos -i "$i" 2>/dev/null | awk -v v="$v" ')
 _AUDITED = ("unpacked but not yet configured", "half configured", "initramfs-tools", "gnuplot-doc", "man-db", "procps")
-_CSV = "the probes ask nvidia-smi for CSV (--query-gpu)"
 _SYSFS = "the probes read sysfs, which tells more and needs no program"
 _LOG = "a log: gpuprov explain answers its lines (messages in about.yaml)"
 

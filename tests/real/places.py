@@ -96,9 +96,6 @@ def kernels_of_packages(tree: Tree, text: str, _: str) -> None:
             tree.file(f"/boot/vmlinuz-{kernel}")
 
 
-SHOWN = ("Id", "LoadState", "ActiveState", "UnitFileState")
-
-
 def systemctl_show(tree: Tree, text: str, _: str) -> None:
     blocks = {}
     for block in re.split(r"\n\s*\n", text):

@@ -1,10 +1,6 @@
-"""Which kernel modules a GPU needs, by PCI id; and that the file stands alone as an Ansible filter plugin."""
+"""Which kernel modules a GPU needs, by PCI id."""
 
 from __future__ import annotations
-
-import json
-import subprocess
-import sys
 
 import pytest
 
@@ -89,21 +85,3 @@ def test_any_version_takes_its_branch_from_the_host(
 ) -> None:
     sets = {"proprietary": [rule("nvidia-closed")], "open": [rule("nvidia-open")]}
     assert resolve.decide("any", "auto", [H100], kernel_module_table(), sets, index, installed)["flavour"] == flavour
-
-
-def test_the_file_stands_alone() -> None:
-    """Rendered projects carry it to machines without gpuprov: isolated Python, no site packages, nothing but its path."""
-    program = (
-        "import json, runpy, sys\n"
-        "filters = runpy.run_path(sys.argv[1])['FilterModule']().filters()\n"
-        "answer = filters['gpuprov_resolve']('535', ['a'], {'a': ['535.261.03-1']}, {'b': '1'})\n"
-        "foreign = [n for n in sys.modules if n.partition('.')[0] in ('gpuprov', 'msgspec', 'yaml', 'ansible')]\n"
-        "print(json.dumps([sorted(filters), answer['packages'], foreign]))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", program, str(resolve.__file__)], check=True, capture_output=True, text=True
-    )
-    filters, packages, foreign = json.loads(done.stdout)
-    assert filters == ["gpuprov_follow", "gpuprov_kernel_package", "gpuprov_resolve"]
-    assert packages == {"a": "535.261.03-1"}
-    assert foreign == []

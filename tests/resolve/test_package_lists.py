@@ -8,18 +8,6 @@ from gpuprov.onhost.packages import lists
 from gpuprov.shared import package_lists
 
 
-def test_index_lines_of_dnf_in_any_order() -> None:
-    text = (
-        "kmod-nvidia-open-dkms|3:570.195.03-1.el9\nkmod-nvidia-open-dkms|3:580.95.05-1.el9\n"
-        "kmod-nvidia-open-dkms|3:580.126.09-1.el9\nkmod-nvidia-open-dkms|3:580.95.05-1.el9\n"
-        "dkms|0:3.3.0-1.el9\nnoise\nhalf|\n|1-1\nno-release|1.0\n"
-    )
-    assert package_lists.parse_index(text) == {
-        "kmod-nvidia-open-dkms": ["3:580.126.09-1.el9", "3:580.95.05-1.el9", "3:570.195.03-1.el9"],
-        "dkms": ["3.3.0-1.el9"],
-    }
-
-
 # The pairs of rpm's own test suite that concern digits, letters, ~ and ^: older first.
 # https://github.com/rpm-software-management/rpm/blob/master/tests/rpmvercmp.at
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gpuprov.rollout import decide, events
@@ -12,8 +11,6 @@ from gpuprov.rollout.planned import Member, Plan, planned
 from gpuprov.rollout.policy import Policy, number_of, read
 from gpuprov.rollout.state import State
 from gpuprov.rollout.windows import is_open
-
-Roll = Callable[[random.Random], str]
 
 
 def members(count: int, racks: int = 3) -> list[Member]:

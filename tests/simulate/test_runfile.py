@@ -35,10 +35,6 @@ def sh(*arguments: str | Path, cwd: Path | None = None) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def told_sum(file: Path) -> str:
-    return file.with_name(f"{file.name}.sha256").read_text().split()[0]
-
-
 def test_it_is_the_same_each_time_and_says_what_it_is(file: Path) -> None:
     assert standins_runfile.runfile(VERSION) == file.read_bytes()
     assert file.name == f"NVIDIA-Linux-x86_64-{VERSION}.run"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.topology.machines import A100, B200, CX6, GB200, H100, L40S, V100, Machine, port, rail
 
-GEN4, GEN5 = "16.0 GT/s PCIe x16", "32.0 GT/s PCIe x16"
+GEN4 = "16.0 GT/s PCIe x16"
 
 
 def hgx_b200(*, lost: tuple[int, ...] = ()) -> Machine:

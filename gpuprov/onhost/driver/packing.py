@@ -34,7 +34,6 @@ set -e
   [ ! -e "/lib/modules/$kernel/build" ] && [ ! -e "/boot/vmlinuz-$kernel" ] || depmod -a "$kernel"
 done
 """
-MODULES = "/lib/modules"
 
 
 def pack(driver: Mapping[str, Any], sums: str) -> bool:

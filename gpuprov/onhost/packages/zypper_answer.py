@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from .commands import Ran, shortened
 
 # https://github.com/openSUSE/zypper/blob/master/doc/zypper.8.txt, exit codes
-NOT_FOUND, LOCKED, SCRIPT_FAILED = 104, 7, 107
+NOT_FOUND, SCRIPT_FAILED = 104, 107
 FINE = frozenset((0, 102, 103, SCRIPT_FAILED))
 """Done: also where a reboot or a second run is said to be needed, or a script failed after its package was in place."""
 

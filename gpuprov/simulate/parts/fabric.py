@@ -11,8 +11,6 @@ from gpuprov.simulate.parts.base import File, Part
 from gpuprov.simulate.standins import switch_libraries
 
 ASSETS = Path(__file__).with_name("fabric_files")
-STATE = "/run/gpuprov-sim/fabric"
-"""`Completed` once a fabric manager has configured the switches; it stays so until a reboot, dead or alive the daemon."""
 NVLSM = "2025.10.14-1"
 RELOAD = "#!/bin/sh\nset -e\nif [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n"
 STOP = (

@@ -23,13 +23,7 @@ FW_CFG = "opt/gpuprov.devices"
 Flavour = Literal["proprietary", "open"]
 DKMS_NAMES: dict[Flavour, str] = {"proprietary": "nvidia-current", "open": "nvidia-current-open"}
 """DKMS package names as Debian's nvidia-kernel-dkms and nvidia-open-kernel-dkms have them."""
-"""The same in NVIDIA's packages for dnf: https://github.com/NVIDIA/yum-packaging-nvidia-kmod-open-dkms"""
 MODULE_SOURCE = "/usr/src/gpuprov-sim-pci-1"
-BUILD_MODULE = (
-    "for build in /lib/modules/*/build; do kernel=${build%/build}; kernel=${kernel##*/}; "
-    'dkms install -k "$kernel" gpuprov-sim-pci/1; done'
-)
-"""Builds gpuprov_sim_pci, by DKMS, for each kernel that has headers: run it as root in an image that has `boot_files`."""
 KNOWN_TO_DKMS = "[ -e /var/lib/dkms/gpuprov-sim-pci/1 ] || dkms add gpuprov-sim-pci/1 >/dev/null"
 MODULES = ("nvidia", "nvidia-modeset", "nvidia-drm", "nvidia-uvm", "nvidia-peermem")
 
@@ -56,10 +50,7 @@ def part(name: str, description: Description) -> Part:
 
 
 def boot_files() -> dict[str, File]:
-    """What a machine's disk image must hold when its initramfs is made: then the functions are there before udev looks.
-
-    `BUILD_MODULE` must have run before the initramfs is made.
-    """
+    """What a machine's disk must hold when its initramfs is made: then the functions are there before udev looks."""
     machine = FOLDER / "machine"
     files = {
         f"{PROGRAMS}/silicon": File(machine / "silicon.sh", 0o755),

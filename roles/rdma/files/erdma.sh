@@ -76,7 +76,7 @@ functions() {
 }
 
 # Whether each function has a device with an interface.
-complete() {
+whole() {
   [ "$(pairs | grep -cv ' none$')" -ge "$(functions | wc -l)" ]
 }
 
@@ -103,11 +103,11 @@ if [ -n "$differs" ]; then
 fi
 
 left=${2:-0}
-while ! complete && [ "$left" -gt 0 ]; do
+while ! whole && [ "$left" -gt 0 ]; do
   sleep 1
   left=$((left - 1))
 done
-complete || refuse "not every eRDMA function has a device with a network interface: $(pairs | tr '\n' ';') functions $(functions | tr '\n' ' ')"
+whole || refuse "not every eRDMA function has a device with a network interface: $(pairs | tr '\n' ';') functions $(functions | tr '\n' ' ')"
 frames | while read -r _ netdev found mtu; do
   said=$(ip link set dev "$netdev" mtu "$mtu" 2>&1) || echo "erdma: $netdev stays at MTU $found, expected $mtu: $said" >&2
   echo "$netdev mtu $found -> $mtu"
