@@ -97,6 +97,13 @@ def test_what_hosts_are_asked_is_shell(tmp_path: Path) -> None:
     files = sorted(tmp_path.iterdir())
     assert len(files) > 100
     program = Path(sys.executable).with_name("shellcheck")
-    command = [program, "--shell=sh", "--severity=error", f"--exclude={','.join(FINE)}", "--format=gcc", *files]
+    command: list[str | Path] = [
+        program,
+        "--shell=sh",
+        "--severity=error",
+        f"--exclude={','.join(FINE)}",
+        "--format=gcc",
+        *files,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout + done.stderr == ""
