@@ -33,8 +33,6 @@ from gpuprov.plan.playbook import Ended
 from gpuprov.plan.read import AFTER, Pair, Reading, for_ansible, read
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import remove_leftovers, workspace
-from gpuprov.probe import house
-from gpuprov.probe.base import ProbeFailed
 from gpuprov.spec.model import is_secret
 
 PREPARING = ("Reach the hosts", "Act 1,")
@@ -210,7 +208,7 @@ class _Rollout:
             drain=options.drain,
             timeout=options.timeout,
             prepare=options.act == "prepare",
-            seen={name: token for name in part if (token := self._fence(name)) is not None},
+            seen={name: token for name in part if (token := self.readings[name].fence) is not None},
         )
         if options.break_lock:
             extra["gpuprov_break_lock"] = list(options.break_lock)
@@ -239,13 +237,6 @@ class _Rollout:
                 self.known(self.outcomes[name])
         # After an interrupt nobody knows how far the events have come: a lock may be there that none of them tells of.
         self._give_back([name for name in part if self.interrupted or ledger.cut_off(name)])
-
-    def _fence(self, name: str) -> str | None:
-        """The token of the host's lock as it was read; None where that could not be."""
-        try:
-            return self.readings[name].facts.get(house.FENCE)
-        except ProbeFailed:
-            return None
 
     def _judged(self, name: str, ledger: Ledger, ended: Ended, log: Log, started: float) -> HostOutcome:
         """What Ansible's events say became of a host."""

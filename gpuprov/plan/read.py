@@ -41,6 +41,14 @@ class Reading(msgspec.Struct, frozen=True):
     results: tuple[Result, ...]
     lost: UnreachableError | None = None
 
+    @property
+    def fence(self) -> str | None:
+        """The token of the host's lock as it was read; None where that could not be."""
+        try:
+            return self.facts.get(house.FENCE)
+        except ProbeFailed:
+            return None
+
 
 def for_ansible(pair: Pair, reading: Reading) -> Pair:
     """The host as Ansible should reach it: by the Python that was judged and by the shell that was used, unless the inventory says

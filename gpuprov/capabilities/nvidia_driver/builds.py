@@ -7,12 +7,11 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
     built_here,
-    header_metapackages,
-    installed_version,
     package_names,
     served,
     spares,
 )
+from gpuprov.capabilities.nvidia_driver.installed import header_metapackages, installed_version
 from gpuprov.capabilities.nvidia_driver.kernels import repair, why
 from gpuprov.probe import modules
 from gpuprov.probe.dkms_logs import DKMS_LOGS

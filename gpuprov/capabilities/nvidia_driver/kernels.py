@@ -10,9 +10,9 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
     built_here,
-    installed_version,
     served,
 )
+from gpuprov.capabilities.nvidia_driver.installed import installed_version
 from gpuprov.capabilities.nvidia_driver.steps import holds_kernels
 from gpuprov.capabilities.nvidia_driver.transaction import images
 from gpuprov.probe import modules, system

@@ -9,12 +9,11 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
     decide,
-    installed_set,
-    installed_version,
     needed,
     package_names,
     versions,
 )
+from gpuprov.capabilities.nvidia_driver.installed import installed_set, installed_version
 from gpuprov.probe import modules, nvidia, pci, system
 from gpuprov.probe.family import words
 from gpuprov.probe.packages import PACKAGES

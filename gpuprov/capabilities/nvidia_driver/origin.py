@@ -13,11 +13,11 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
     NvidiaDriver,
     decide,
-    installed_version,
     offered,
     package_names,
     versions,
 )
+from gpuprov.capabilities.nvidia_driver.installed import installed_version
 from gpuprov.catalog import cuda as catalogue
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog.driver_sets import default_source, driver_packages

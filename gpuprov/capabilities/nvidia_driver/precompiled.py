@@ -11,10 +11,10 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     NvidiaDriver,
     build_targets,
     decide,
-    module_package,
     package_names,
     versions,
 )
+from gpuprov.capabilities.nvidia_driver.installed import module_package
 from gpuprov.probe import modules, system
 from gpuprov.probe.family import words
 from gpuprov.probe.packages import PACKAGES

@@ -19,12 +19,11 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     Decision,
     NvidiaDriver,
     built_here,
-    installed_set,
-    installed_version,
     package_names,
     served,
     versions,
 )
+from gpuprov.capabilities.nvidia_driver.installed import installed_set, installed_version
 from gpuprov.capabilities.nvidia_driver.transaction import made_by_nvidia, transaction
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog.driver_sets import GPU_SERVICES

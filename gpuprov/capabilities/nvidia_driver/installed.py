@@ -1,0 +1,43 @@
+"""Which packages of the driver a host has, and of which version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, decide, package_names, versions
+from gpuprov.probe.base import Facts
+from gpuprov.probe.packages import PACKAGES, Package
+from gpuprov.shared import package_lists, resolve
+
+
+def installed_set(driver: NvidiaDriver, facts: Facts) -> dict[str, Package]:
+    """The installed packages that must share the driver's version: the set, under whatever branch's names, and whatever else
+    came from its source."""
+    names = package_names(driver, facts)
+    rules: Iterable[Any] = names.sets[decide(driver, facts).flavour]
+    mine = resolve.other_names(list(rules), versions(facts))
+    return {name: p for name, p in facts.get(PACKAGES).items() if name in mine or names.of_source(p.source)}
+
+
+def module_package(driver: NvidiaDriver, facts: Facts) -> Package | None:
+    """The installed package that the kernel modules come from."""
+
+    def found() -> Package | None:
+        names = resolve.kernel_package(package_names(driver, facts).sets, versions(facts))
+        return next((facts.get(PACKAGES)[name] for name in names.values()), None)
+
+    return facts.once("nvidia_driver.module_package", driver, found)
+
+
+def installed_version(driver: NvidiaDriver, facts: Facts) -> str:
+    """The driver version of the installed modules: of their package, or the runfile's; empty if there are none."""
+    if driver.source == "runfile":
+        return driver.version
+    package = module_package(driver, facts)
+    return resolve.upstream(package.version) if package else ""
+
+
+def header_metapackages(facts: Facts) -> list[str]:
+    """The metapackages that bring headers along with each kernel that an installed `linux-image-...` metapackage brings."""
+    return package_lists.header_metapackages(facts.get(PACKAGES))
