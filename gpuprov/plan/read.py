@@ -29,7 +29,6 @@ Pair = tuple[RawHost, HostSpec]
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
 KEPT = (*PROBES, house.LOCK, CHECKPOINTS, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
 """What deciding, planning and Ansible's way to the host read once the checks have been evaluated; a fleet's other facts are let go."""
-AFTER: tuple[Moment, ...] = ("now", "next-boot")
 
 
 class Reading(msgspec.Struct, frozen=True):

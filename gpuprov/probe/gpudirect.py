@@ -10,7 +10,6 @@ import msgspec
 from gpuprov.probe.base import Output, Probe
 from gpuprov.reading import is_whole
 
-UNIT = "gpuprov-gpudirect.service"
 Answer = Literal["yes", "no", "unknown"]
 """unknown: a compressed module, and no program on the host that unpacks it."""
 

@@ -96,7 +96,14 @@ def test_what_hosts_are_asked_is_shell(tmp_path: Path) -> None:
         (tmp_path / f"{probe.name}.sh").write_text(probe.script, encoding="utf-8")
     files = sorted(tmp_path.iterdir())
     assert len(files) > 100
-    program = Path(sys.executable).with_name("shellcheck")
-    command = [program, "--shell=sh", "--severity=error", f"--exclude={','.join(FINE)}", "--format=gcc", *files]
+    program = str(Path(sys.executable).with_name("shellcheck"))
+    command = [
+        program,
+        "--shell=sh",
+        "--severity=error",
+        f"--exclude={','.join(FINE)}",
+        "--format=gcc",
+        *map(str, files),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout + done.stderr == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision, decide, ground
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdma
@@ -12,7 +13,6 @@ from gpuprov.probe.gpudirect import GPUDIRECT, Service
 from gpuprov.probe.virtualization import MACHINE
 
 Ctx = Context[GpudirectRdma]
-APPLY = "gpuprov apply"
 P2PDMA = "CONFIG_PCI_P2PDMA"
 MISSING = Service()
 

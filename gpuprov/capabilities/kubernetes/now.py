@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov import reading
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.kubernetes import documents, fit, layout
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
@@ -12,7 +13,6 @@ from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.probe import kubernetes, mig, pci, system
 
 Ctx = Context[Kubernetes]
-APPLY = "gpuprov apply"
 COUNTS = "allocatable"
 GPUS = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
 

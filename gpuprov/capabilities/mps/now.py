@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, branch_now, limit_for, shown, wanted, without_gpu
 from gpuprov.catalog import by_pci_id
@@ -13,7 +14,6 @@ from gpuprov.probe.mps import Daemon
 from gpuprov.reading import is_whole
 
 Ctx = Context[Mps]
-APPLY = "gpuprov apply"
 LOG = "journalctl -u 'gpuprov-mps@*' -n 30"
 
 
