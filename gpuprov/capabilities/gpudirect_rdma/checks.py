@@ -132,7 +132,7 @@ def alone(ctx: Ctx) -> Outcome:
         told = f"{' and '.join(there)} loaded: they register the same client"
         gone = other or "nv_peer_mem"
         change = Change(kind="module", name=gone, before="loaded", after="unloaded")
-        return fail(expected, told, f"rmmod {gone}, and nothing that loads it again", changes=[change])
+        return fail(expected, told, f"rmmod {gone}, and remove what loads it at boot", changes=[change])
     service = state.units.get("nv_peer_mem.service", MISSING)
     loads = service.file == "enabled" or service.active == "active"
     if decision.method != "nv_peer_mem" and loads:

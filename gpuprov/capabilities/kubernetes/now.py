@@ -103,7 +103,7 @@ def offered(block: Kubernetes, gpus: list[fit.Seen]) -> dict[str, int]:
     evidence="kubectl get nodes -o custom-columns=NAME:.metadata.name,ALLOCATABLE:.status.allocatable; nvidia-smi -L",
 )
 def allocatable(ctx: Ctx) -> Outcome:
-    """The cluster may give out as many GPUs, MIG devices and shares as the host's GPUs and the spec come to."""
+    """The cluster may give out as many GPUs, MIG devices and shares as follow from the host's GPUs and the spec."""
     gpus, unknown = gpus_of(ctx)
     if unknown:
         return unknown
@@ -112,9 +112,9 @@ def allocatable(ctx: Ctx) -> Outcome:
     plan = documents.summary(ctx.host, block).get(COUNTS) if block.plugin == "nvidia" else None
     if plan is not None and plan != made:
         hint = f"{catalogue.SUMMARY} is of the spec's GPUs and mig: see host.gpu and the checks of mig"
-        return fail(shown(plan), f"the host's GPUs come to {shown(made)}", hint)
+        return fail(shown(plan), f"the host's GPUs amount to {shown(made)}", hint)
     if node.unasked:
-        return skip(f"the GPUs come to {shown(made)}; the cluster was not asked: {node.unasked}")
+        return skip(f"the GPUs amount to {shown(made)}; the cluster was not asked: {node.unasked}")
     if node.allocatable is None:
         return fail(shown(made), f"kubectl: {node.complaint}", "is the API server reachable, has the node joined?")
     if block.plugin == "hami" and (block.hami.mode == "mig" or any(on for on, _ in gpus)):

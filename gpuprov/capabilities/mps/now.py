@@ -244,7 +244,7 @@ def servers(ctx: Ctx) -> Outcome:
         return ok(listed or "no server; the first client of a user starts one")
     number = int(user) if is_whole(user) else state.users.get(user)
     if number is None:
-        return fail(f"a server of {user}", f"the host has no user {user}", "make the user, or correct mps.user")
+        return fail(f"a server of {user}", f"the host has no user {user}", "create the user, or correct mps.user")
     served = {name for name, server in rows if server.uid == number}
     strangers = [f"{name}: uid {server.uid}" for name, server in rows if server.uid != number]
     if strangers:
