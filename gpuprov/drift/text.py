@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.drift.model import Cause, Difference, HostDrift, State
 from gpuprov.inventory.names import folded
-from gpuprov.report.fold import that_follow
+from gpuprov.report.folded import that_follow
 from gpuprov.shown import cleaned, wrapped
 
 ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied", "spec changed", "as applied")
