@@ -39,7 +39,7 @@ def tasks(value: Any) -> Iterator[dict[str, Any]]:
 
 def every_task() -> Iterator[tuple[Path, dict[str, Any]]]:
     for file in sorted(ROLES.glob("*/*/**/*.yml")):
-        if file.relative_to(ROLES).parts[1] in ("tasks", "handlers"):
+        if file.relative_to(ROLES).parts[1] == "tasks":
             for task in tasks(yaml.load(file.read_text(encoding="utf-8"), Loader=Loader)):
                 yield file, task
 
