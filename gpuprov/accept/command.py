@@ -20,12 +20,13 @@ from gpuprov.accept.remote import AT_A_TIME, remote
 from gpuprov.accept.schedule import narrowed, rounds
 from gpuprov.accept.single import PARTS, across, run_part
 from gpuprov.capabilities.acceptance.judge import judge, named, told
+from gpuprov.catalog.acceptance import RESULT
 from gpuprov.errors import GpuprovError, UnreachableError, defect
 from gpuprov.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.plan.extra import new_run
 from gpuprov.plan.interrupt import ended_politely
-from gpuprov.probe.acceptance import LAST, RESULT, Measurement, Record, parse_record
+from gpuprov.probe.acceptance import LAST, Measurement, Record, parse_record
 from gpuprov.probe.base import Facts, Output
 from gpuprov.report import retry
 from gpuprov.report.page import About

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from fnmatch import fnmatch
 from typing import Any
 
 from gpuprov.accept.lock import Lock
@@ -11,7 +10,7 @@ from gpuprov.accept.model import Finding, Host
 from gpuprov.capabilities.acceptance.fragment import Acceptance
 from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.catalog.driver_sets import GPU_SERVICES
+from gpuprov.catalog.driver_sets import is_gpu_service
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.errors import UnreachableError, defect
 from gpuprov.probe import acceptance, nvidia, rdma
@@ -20,8 +19,6 @@ from gpuprov.spec.model import HostSpec, RawHost
 
 Pair = tuple[RawHost, HostSpec]
 PROBES: tuple[Probe[Any], ...] = (rdma.DEVICES, acceptance.TOOLS, acceptance.NETWORK, nvidia.SMI)
-SERVICES = (*GPU_SERVICES, "gpuprov-persistence.service")
-"""Units that hold GPUs and do not disturb a test."""
 
 
 def prepare(
@@ -116,7 +113,7 @@ def _users(host: Host, kinds: set[str], of_hcas: str, of_gpus: str) -> list[str]
         told += [
             f"{one.command} (pid {one.pid})"
             for one in holders
-            if one.command and not any(fnmatch(one.unit, known) for known in SERVICES)
+            if one.command and not is_gpu_service(one.unit, host.spec.site)
         ]
     return told
 

@@ -10,12 +10,9 @@ from pathlib import Path
 from types import TracebackType
 
 from gpuprov.errors import GpuprovError
+from gpuprov.plan.saved import MASK, SHORTEST
 from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.shown import cleaned
-
-MASK = "********"
-SHORTEST = 4
-"""Shorter secrets are not masked: they would blot out ordinary words."""
 
 
 class Log:

@@ -29,11 +29,11 @@ from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE, ended_politely
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.planning import plans_of
-from gpuprov.plan.playbook import Ended
-from gpuprov.plan.read import AFTER, Pair, Reading, for_ansible, read
+from gpuprov.plan.read import Pair, Reading, for_ansible, read
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import remove_leftovers, workspace
 from gpuprov.spec.model import is_secret
+from gpuprov.verify.evaluate import MOMENTS
 
 PREPARING = ("Reach the hosts", "Act 1,")
 """Acts of a run that only prepares; in the others no host takes part."""
@@ -194,7 +194,7 @@ class _Rollout:
                 log.write(str(event["stdout"]))
             step = ledger.feed(event)
             if name := given_up(event):
-                self.known(self._judged(name, ledger, Ended("ended", 2), log, started))
+                self.known(self._judged(name, ledger, playbook.Ended("ended", 2), log, started))
             if step and step.kind == "act" and (options.act == "apply" or step.text.startswith(PREPARING)):
                 self.laps.begins(step.text, number, len(part))
             if step and (options.act == "apply" or step.kind != "act" or step.text.startswith(PREPARING)):
@@ -238,7 +238,7 @@ class _Rollout:
         # After an interrupt nobody knows how far the events have come: a lock may be there that none of them tells of.
         self._give_back([name for name in part if self.interrupted or ledger.cut_off(name)])
 
-    def _judged(self, name: str, ledger: Ledger, ended: Ended, log: Log, started: float) -> HostOutcome:
+    def _judged(self, name: str, ledger: Ledger, ended: playbook.Ended, log: Log, started: float) -> HostOutcome:
         """What Ansible's events say became of a host."""
         outcome = msgspec.structs.replace(self.outcomes[name])
         judge(outcome, ledger, ended, self.options.act)
@@ -279,7 +279,7 @@ class _Rollout:
             self.known(outcome)
 
         with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
-            read(wanted, AFTER, only=self.options.only, pace=self.pace, on_done=done, each=judged)
+            read(wanted, MOMENTS, only=self.options.only, pace=self.pace, on_done=done, each=judged)
 
     def give_back_nodes(self, chosen: Sequence[str]) -> None:
         """Have nodes of Kubernetes in service again, where verify has called their hosts green."""

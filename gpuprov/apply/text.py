@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome
 from gpuprov.inventory.names import folded as names
-from gpuprov.report.fold import that_follow
+from gpuprov.report.folded import that_follow
 from gpuprov.report.text import unproven
 from gpuprov.shown import cleaned, hanging
 

@@ -1,4 +1,4 @@
-"""Answers that several capabilities give alike: packages that are held, a unit that starts or sets something at boot."""
+"""What several capabilities say alike: of packages that are held, of units that start or set something at boot, in files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from gpuprov.capabilities.base import Change, Outcome, fail, ok
+from gpuprov.onhost.packages.dnf import LOCK_PLUGIN
 from gpuprov.probe import system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.family import words
 from gpuprov.probe.packages import LOCKING, NO_LOCK_PLUGIN, Package
 
 APPLY = "gpuprov apply"
+HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
+"""Of files that gpuprov writes whole."""
 HOLDING = (system.OS_RELEASE, LOCKING)
 """What `held` looks at, besides the packages."""
 SHOWN = "apt-mark showhold; dnf versionlock list; zypper locks"
-LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
 
 
 def held(facts: Facts, found: Mapping[str, Package], what: str, *, wanted: bool) -> Outcome:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Capability, Change, Context, Desired, Outcome, check, fail, ok
 from gpuprov.onhost import readings as onhost
 from gpuprov.onhost.files import PYTHON
@@ -17,7 +18,6 @@ from gpuprov.probe.base import Facts
 from gpuprov.probe.readings import PROGRAM, READINGS, SERVICE, TIMER
 from gpuprov.spec.model import Fragment
 
-HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
 FOLDER = "/etc/systemd/system"
 CALENDAR: Mapping[str, tuple[str, int]] = {
     "15min": ("*:0/15", 900),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from gpuprov.catalog.driver_rules import FLAVOURS, NO_LIMIT, PARTS, asked, entri
 from gpuprov.catalog.driver_traits import PREBUILT, TRAITS
 from gpuprov.catalog.gpus import Flavour, gpus
 from gpuprov.catalog.packages import distributions, find_distribution, origins
+from gpuprov.onhost.clients import OURS
 from gpuprov.shared import resolve
 
 Source = Literal["distribution", "nvidia", "mirror", "runfile"]
@@ -52,6 +54,18 @@ GPU_SERVICES = [
 """Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide wants
 DCGM and itself stopped before a reset; nvidia-persistenced keeps the module in use. An exporter is part of DCGM's unit: it comes
 before it, so that it is noted as running. A name may be a pattern of a template's instances: those that run are meant."""
+
+
+def gpu_services(site: Mapping[str, object]) -> list[str]:
+    """Those that the site names in their place (also as Ansible takes a list: names with commas between), or GPU_SERVICES."""
+    given = site.get("host_gpu_services", GPU_SERVICES)
+    named = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else GPU_SERVICES
+    return [str(name).strip() for name in named]
+
+
+def is_gpu_service(unit: str, site: Mapping[str, object]) -> bool:
+    """Whether a unit that holds a GPU is one of those, or gpuprov's own, and nobody's work."""
+    return any(fnmatchcase(unit, name) for name in (OURS, *gpu_services(site)))
 
 
 class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):

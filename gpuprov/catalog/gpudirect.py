@@ -7,13 +7,14 @@ from typing import Literal
 
 import msgspec
 
+from gpuprov.catalog import driver_sets
 from gpuprov.catalog.reader import Fact, Note, Source, load
 
 Name = Literal["dmabuf", "nvidia_peermem", "nv_peer_mem"]
 UNIT = "gpuprov-gpudirect.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 DROP_IN = "/etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf"
-DRIVER_MODULES = ("nvidia", "nvidia-current", "nvidia-current-open")
+DRIVER_MODULES = driver_sets.MODULE_NAMES
 """What the driver's module is called on some distribution; an option for a name that a host does not have is without effect."""
 
 

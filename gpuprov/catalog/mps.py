@@ -8,12 +8,13 @@ import msgspec
 
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.onhost.mps import daemon
 from gpuprov.reading import is_whole
 
 CONTROL = "nvidia-cuda-mps-control"
 UNIT = "gpuprov-mps@.service"
 UNITS = "gpuprov-mps@*.service"
-STATE = "/etc/gpuprov/mps.json"
+STATE = daemon.STATE
 RUNTIME = "/run/gpuprov/mps"
 """Where each running daemon has NAME.env, the environment of its clients."""
 # https://docs.nvidia.com/deploy/mps/appendix-environment-variables.html: the defaults of protocol 2, and of protocol 3 for root.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuprov.catalog import rdma
 from gpuprov.catalog.reader import Fact, Note, Source, load
 
 CONFIG = "/etc/gpuprov/roce.conf"
-FOLDER = "/usr/local/lib/gpuprov/rdma"
+FOLDER = rdma.DIRECTORY
 PROGRAM = f"{FOLDER}/roce.sh"
 READER = f"{FOLDER}/roce-read.sh"
 UNIT = "gpuprov-roce.service"

@@ -39,7 +39,9 @@ def adapter(
         told = "--by command wants the site's command" if by == "command" else f"{by} takes no command"
         raise GpuprovError(told, "gpuprov drain ... --by command --command 'COMMAND'")
     if by != "kubernetes" and (context or empty_dir):
-        raise GpuprovError(f"{by} has no kubectl", "--context and --delete-emptydir-data go with --by kubernetes")
+        raise GpuprovError(
+            f"--by {by} does not use kubectl", "--context and --delete-emptydir-data go with --by kubernetes"
+        )
     nodes = {host: str(known.get(VARIABLES.get(by, "")) or "") for host, known in variables.items()}
     if by == "slurm":
         return Slurm(nodes)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from gpuprov.drift.model import ORDER, Cause, Difference, HostDrift, State
 from gpuprov.inventory.names import folded
-from gpuprov.report.fold import that_follow
+from gpuprov.report.folded import that_follow
 from gpuprov.shown import cleaned, wrapped
 
 WORDS: dict[State, str] = {

@@ -32,9 +32,12 @@ def judged(draft: Draft) -> tuple[str, Fleet]:
             except SpecError as error:
                 if not [problem for problem in error.problems if _taken_back(draft, problem)]:
                     raise GpuprovError(
-                        f"no inventory comes of {draft.source}: {error.problems[0].message}", error.problems[0].hint
+                        f"no inventory can be made of {draft.source}: {error.problems[0].message}",
+                        error.problems[0].hint,
                     ) from error
-    raise GpuprovError(f"no inventory comes of {draft.source}: check refuses {MOST} of its blocks one after another")
+    raise GpuprovError(
+        f"no inventory can be made of {draft.source}: gpuprov check refuses {MOST} of its blocks one after another"
+    )
 
 
 def _taken_back(draft: Draft, problem: Problem) -> bool:

@@ -72,7 +72,7 @@ def draft(given: Mapping[str, str] | None = None) -> Draft:
 def _hosts(text: str) -> str:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise GpuprovError("one host at least")
+        raise GpuprovError("at least one host is needed")
     for name in names:
         if not PATTERN.match(name):
             raise GpuprovError(f'"{name}" is no name of a host', "allowed: gpu01, gpu[01:08].example.com, 192.0.2.17")

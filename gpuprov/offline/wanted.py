@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.nvidia_driver.fragment import package_names
+from gpuprov.catalog.repositories import DEBIAN as ARCHITECTURES
 from gpuprov.errors import GpuprovError
 from gpuprov.gather.gather import gather
 from gpuprov.gather.pace import Pace
@@ -25,8 +26,6 @@ from gpuprov.verify.evaluate import probes_of
 Pair = tuple[RawHost, HostSpec]
 PROVIDED = frozenset(BY_NAME) - {"cgpu", "vgpu_guest"}
 """Capabilities that a bundle is made for. What cGPU and the vGPU guest driver need has no package source: the site brings it."""
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-"""dpkg's names. rpm's are the machine's own."""
 FIELDS = ("try_install", "install", "download")
 """Of what is desired of a capability: packages, as its role gives them to the package manager."""
 INSTALLERS = ("efa", "erdma-vendor")

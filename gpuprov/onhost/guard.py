@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 import stat
 import sys
@@ -80,7 +79,7 @@ def made(owner: Mapping[str, Any], token: str) -> str:
         mode = stat.S_IMODE(os.stat(folder).st_mode)
         if mode | THROUGH != mode:  # who logs in goes through the guard, too
             os.chmod(folder, mode | THROUGH)
-    old = [name for name in os.listdir(f"{lock.KEPT}/guards") if re.fullmatch(r"\d+-[0-9a-f]+", name)]
+    old = [name for name in os.listdir(f"{lock.KEPT}/guards") if lock.TOKEN.fullmatch(name)]
     for name in sorted(old, key=lambda name: int(name.partition("-")[0]))[: -1 - GUARDS]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{lock.KEPT}/guards/{name}")

@@ -30,6 +30,9 @@ KEPT = "/var/lib/gpuprov/lock"
 """What outlives a boot: the token (fence), the owner while there is one (held.json), and the guards (guard.py)."""
 NEEDED = frozenset({"controller", "pid", "pid_start", "user", "host", "since", "run"})
 PERSON = ("run", "controller", "pid", "pid_start")
+RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What a run may be called."""
+TOKEN = re.compile(r"\d+-[0-9a-f]+")
 """By which an owner is known: the run, and the process that leads it."""
 SLIPPED = 10.0
 """Seconds that what a run has started gets to end, where its leader is dead, or the lock was taken over while it began."""
@@ -74,7 +77,7 @@ def owner_in(text: str) -> dict[str, Any] | None:
 def name_of(text: str) -> str:
     """The lock's id, which --break-lock wants: the run that holds it; of a lock that names no proper run, a digest of what it says."""
     run = str((owner_in(text) or {}).get("run", ""))
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", run):
+    if RUN.fullmatch(run):
         return run
     return f"damaged-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
@@ -210,7 +213,7 @@ def _ending(run: str) -> list[str]:
 def _fence(owner: Mapping[str, Any], text: str | None) -> str:
     """Give the host the next token. Without a number to count from, the time is one that no earlier run can have."""
     known = [str((owner_in(text or "") or {}).get("token", "")), fence()]
-    numbers = [int(token.partition("-")[0]) for token in known if re.fullmatch(r"\d+-[0-9a-f]+", token)]
+    numbers = [int(token.partition("-")[0]) for token in known if TOKEN.fullmatch(token)]
     fresh = numbers or not os.path.exists(f"{KEPT}/fence")
     number = max(numbers, default=0) + 1 if fresh else int(time.time())
     token = f"{number}-{secrets.token_hex(4)}"

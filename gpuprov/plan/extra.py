@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Mapping
 
 from gpuprov import __version__
 from gpuprov.errors import GpuprovError
 from gpuprov.limits import ACT_LIMIT, LEASE
-from gpuprov.onhost import process
+from gpuprov.onhost import lock, process
 
 
 def new_run() -> str:
@@ -19,7 +18,7 @@ def new_run() -> str:
 
 def checked_run(run: str) -> str:
     """The name of a run that a user gave it. Raises GpuprovError for one that a host, or a file, could not bear."""
-    if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", run):
+    if lock.RUN.fullmatch(run):
         return run
     allowed = "a letter or digit, then up to 63 letters, digits, dots, hyphens and underscores"
     raise GpuprovError(f'--run is "{run}"', f"allowed: {allowed}")

@@ -31,7 +31,6 @@ ALSO = (*PROBES, house.LOCK, house.FENCE, CHECKPOINTS)
 """What is read of every host beside what its checks ask."""
 KEPT = (*ALSO, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
 """What deciding, planning and Ansible's way to the host read once the checks have been evaluated; a fleet's other facts are let go."""
-AFTER: tuple[Moment, ...] = ("now", "next-boot")
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuprov.catalog.acceptance import FOLDER, RESULT
 from gpuprov.probe.base import Output, Probe
 from gpuprov.reading import Unreadable, is_whole, typed_json
 
-FOLDER = "/opt/gpuprov/acceptance"
-RESULT = "/var/lib/gpuprov/acceptance.json"
 PROGRAMS = (
     "ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat rping ibv_rc_pingpong ibping nvbandwidth dcgmi mpirun "
     "all_reduce_perf all_gather_perf reduce_scatter_perf alltoall_perf broadcast_perf reduce_perf sendrecv_perf stress-ng"

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from gpuprov.onhost.checkpoints import FOLDER as _FOLDER
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import Unreadable, typed_json
 
@@ -72,7 +73,6 @@ def parse(output: Output) -> Checkpoints:
     )
 
 
-_FOLDER = "/var/lib/gpuprov/checkpoints"
 CHECKPOINTS = Probe(
     "checkpoints",
     f"""first() {{ [ -f "$2" ] || return 0; line=$(head -n 1 "$2") || exit 1; printf '%s %s\\n' "$1" "$line"; }}

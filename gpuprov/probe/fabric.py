@@ -10,6 +10,7 @@ from gpuprov.probe import zypper
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.family import by_family
 from gpuprov.probe.packages import packages_script, parse_index, parse_packages
+from gpuprov.shared.nccl_topology import ADDRESS
 
 NOTHING = ("N/A", "[N/A]", "Not Supported", "")
 BAD = {"Bandwidth": ("Degraded",), "Route Unhealthy": ("True",), "Access Timeout Recovery": ("True",)}
@@ -85,7 +86,7 @@ class SwitchLibrary(msgspec.Struct, frozen=True):
 
 def parse_bridges(output: Output) -> tuple[str, ...]:
     addresses = tuple(output.text.split())
-    if strange := [one for one in addresses if not re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", one)]:
+    if strange := [one for one in addresses if not ADDRESS.fullmatch(one)]:
         raise ProbeFailed(f"no PCI address: {strange[0][:80]!r}")
     return addresses
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
+from gpuprov.onhost.gpu_settings import act
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import is_whole
 from gpuprov.reading import json as read_json
 
 UNIT = "gpuprov-gpu-settings.service"
 CONFIG = "/etc/gpuprov/gpu_settings.json"
-RECORD = "/run/gpuprov/gpu_settings.json"
+RECORD = act.RECORD
 FOLDER = "/usr/local/lib/gpuprov/gpu_settings"
 
 

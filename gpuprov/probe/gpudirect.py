@@ -11,7 +11,6 @@ from gpuprov.onhost import kernel_lines
 from gpuprov.probe.base import Output, Probe
 from gpuprov.reading import is_whole
 
-UNIT = "gpuprov-gpudirect.service"
 Answer = Literal["yes", "no", "unknown"]
 """unknown: a compressed module, and no program on the host that unpacks it."""
 

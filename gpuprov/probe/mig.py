@@ -7,13 +7,14 @@ from pathlib import Path
 
 import msgspec
 
+from gpuprov.onhost import mig_program
 from gpuprov.probe.base import Output, Probe
 from gpuprov.reading import is_whole, typed_json
 
 UNIT = "gpuprov-mig.service"
 MANAGER = "nvidia-mig-manager.service"
 """NVIDIA's own: https://github.com/NVIDIA/mig-parted/tree/main/deployments/systemd"""
-DESIRED = "/etc/gpuprov/mig.json"
+DESIRED = mig_program.WANTED
 
 
 class Compute(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,15 +6,12 @@ import re
 
 import msgspec
 
+from gpuprov.catalog.rdma_ofed import CONFIG, PIN, PLACE
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.family import by_family
 from gpuprov.probe.packages import packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 
-# The same as in the catalogue, which a test compares.
-CONFIG = "/etc/infiniband/openib.conf"
-PIN = "/etc/apt/preferences.d/gpuprov-doca"
-PLACE = "/var/lib/gpuprov/doca-host"
 DKMS = ("mlnx-ofed-kernel", "iser", "isert", "srp")
 STORAGE = ("ib_iser", "ib_isert", "ib_srp", "ib_srpt", "nvme_rdma", "nvmet_rdma", "rpcrdma", "xprtrdma", "svcrdma")
 PEERS = ("nvidia_peermem", "nv_peer_mem")

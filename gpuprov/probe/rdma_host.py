@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from gpuprov.catalog import rdma
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.packages import packages_script, parse_packages
 
@@ -15,8 +16,8 @@ MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib", "ib_ipoib", "iw_cm", "
 SERVICES = ("containerd.service", "docker.service", "crio.service", "kubelet.service", "slurmd.service")
 DEBS = "rdma-core ibverbs-providers ibverbs-utils rdmacm-utils iproute2 infiniband-diags opensm"
 RPMS = "rdma-core|libibverbs|libibverbs-utils|librdmacm-utils|iproute|infiniband-diags|opensm|iwpmd"
-OPENSM, SOFT = "opensm.service", "gpuprov-rdma-soft.service"
-CONFIG = "/etc/gpuprov/rdma-soft.conf"
+OPENSM, SOFT = rdma.OPENSM_UNIT, rdma.SOFT_UNIT
+CONFIG = rdma.SOFT_CONFIG
 
 
 class Netdev(msgspec.Struct, frozen=True, kw_only=True):

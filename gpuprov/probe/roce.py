@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuprov.catalog.roce import CONFIG, UNIT
 from gpuprov.probe.base import Output, Probe
-
-# The same as in the catalogue, which a test compares.
-UNIT = "gpuprov-roce.service"
-CONFIG = "/etc/gpuprov/roce.conf"
 
 
 class RocePort(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe
 from gpuprov.reading import is_whole
+from gpuprov.shared.nccl_topology import ADDRESS
 
-ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 UNKNOWN_WIDTHS = frozenset({63, 255})
 """What sysfs shows where PCIe tells no width (all bits of the field set): a function of a VM, a device that is gone."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpuprov.catalog.driver_sets import GPU_SERVICES
+from gpuprov.catalog.driver_sets import gpu_services
 from gpuprov.errors import GpuprovError
 from gpuprov.fleet import Fleet
 from gpuprov.onhost.pull import bundle as onhost
@@ -71,7 +71,6 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
     manifests = []
     for (raw, spec), job in zip(fleet.pairs, jobs, strict=True):
         mine = local(job, spec)
-        services = raw.connection.get("host_gpu_services", GPU_SERVICES)
         manifest = Manifest(
             host=raw.name,
             identity=known[raw.name],
@@ -80,7 +79,7 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
             expires_at=expires_at,
             mode=options.mode,
             reboot=options.mode == "apply" and (options.reboot or spec.reboot == "if-needed"),
-            services=tuple(map(str, services if isinstance(services, list | tuple) else GPU_SERVICES)),
+            services=tuple(gpu_services(raw.connection)),
             job=mine.digest,
             fleet=mine.fleet,
             python=OLDEST_PYTHON,

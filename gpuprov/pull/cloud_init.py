@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 
 from gpuprov.errors import GpuprovError
+from gpuprov.onhost.pull.config import PLACE as CONFIG
 from gpuprov.pull import program
 
 PROGRAM = "/usr/local/lib/gpuprov/gpuprov-pull.pyz"
-CONFIG = "/etc/gpuprov/pull.json"
 SIGNERS = "/etc/gpuprov/allowed_signers"
 UNITS = "/etc/systemd/system"
 LARGEST = 16 << 10

@@ -23,10 +23,9 @@ from gpuprov.simulate.description import MOST_GPUS, Description, convert
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import nvml
 from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import SIMULATED_HOST as VARIABLE
 from gpuprov.spec.model import GpuSpec, HostSpec, RawHost
 
-VARIABLE = "simulated_host"
-"""The inventory variable whose fields are put over the derived description."""
 BOARD = 8
 """GPUs on a board with NVSwitches; boards of four have none: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
 STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")

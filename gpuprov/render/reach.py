@@ -80,8 +80,7 @@ def of_entry(role: str, entry: str) -> dict[str, str]:
         texts[f"roles/{role}: {key}"] = value
     every = "\n".join(texts.values())
     for path, file in role_files(role).items():
-        wanted = path.startswith(("files/", "templates/", "library/")) and file.name in every
-        if wanted or (path.startswith("handlers/") and "notify:" in every):
+        if path.startswith("files/") and file.name in every:
             texts[f"roles/{role}/{path}"] = _read(file)
     return texts
 

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Change
 from gpuprov.inventory.names import folded as names
-from gpuprov.report.fold import EVERY, ORDER, Finding
+from gpuprov.report.folded import EVERY, ORDER, Finding
 from gpuprov.report.page import State
 from gpuprov.report.states import LETTERS, WORDS
 from gpuprov.verify.evaluate import FAILING, Result

@@ -8,76 +8,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gpuprov.inventory.names import folded as names
+from gpuprov.report.folded import EVERY, FOLLOW, ORDER, Finding, HostLine, Summed
 from gpuprov.report.many import Many
 from gpuprov.verify.evaluate import FAILING, Result, ResultStatus
-from gpuprov.verify.verify import NextBoot, Verdict, next_boot, verdict
-
-ORDER: tuple[ResultStatus, ...] = ("unreachable", "fail", "error", "skip", "pass")
-"""The statuses that count, the worst first. What asks nothing of a host (n/a) is not among them."""
-EVERY: tuple[ResultStatus, ...] = (*ORDER, "n/a")
-FOLLOW = "follow"
-"""Where results are counted: those that only follow from another failure, which are not counted among the failures."""
-WORDS = {
-    "unreachable": "unreachable",
-    "fail": "failed",
-    "error": "errors",
-    "skip": "skipped",
-    "pass": "passed",
-}
-
-
-def that_follow(count: int) -> str:
-    """`1 that follows`, `8 that follow`."""
-    return f"{count} that follow{'s' * (count == 1)}"
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One result, every host that has exactly it, and what failed on them only because of it: each check once."""
-
-    result: Result
-    hosts: tuple[str, ...]
-    followers: tuple[Result, ...] = ()
-
-    @property
-    def where(self) -> str:
-        return names(self.hosts)
-
-
-class HostLine(msgspec.Struct, frozen=True):
-    """Hosts whose counts and next-boot verdict are equal."""
-
-    hosts: tuple[str, ...]
-    counts: dict[str, int]
-    next_boot: NextBoot
-
-    @property
-    def where(self) -> str:
-        return names(self.hosts)
-
-    @property
-    def worst(self) -> ResultStatus:
-        return next((status for status in ORDER if self.counts.get(status)), "skip")
-
-    @property
-    def summary(self) -> str:
-        if self.worst == "unreachable":
-            return WORDS["unreachable"]
-        told = [
-            that_follow(self.counts[status]) if status == FOLLOW else f"{self.counts[status]} {WORDS[status]}"
-            for status in (*ORDER[:3], FOLLOW, *ORDER[3:])
-            if self.counts.get(status)
-        ]
-        return ", ".join(told) or "nothing to verify"
-
-
-class Summed(msgspec.Struct, frozen=True):
-    """All results in numbers. `bad`: hosts that are not as wanted; `counts`: without those that `follow` from another failure."""
-
-    hosts: int
-    bad: int
-    counts: dict[ResultStatus, int]
-    follow: int
-    verdict: Verdict
+from gpuprov.verify.verify import next_boot, verdict
 
 
 def summed(results: Sequence[Result] | Many) -> Summed:

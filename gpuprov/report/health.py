@@ -10,7 +10,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.catalog.xids import Action
-from gpuprov.report.fold import that_follow
+from gpuprov.report.folded import that_follow
 from gpuprov.report.prometheus import sample
 from gpuprov.report.text import labelled
 from gpuprov.shown import cleaned

@@ -9,7 +9,8 @@ from typing import Any
 from gpuprov.inventory.names import folded as names
 from gpuprov.report import page
 from gpuprov.report.fleet import Known, causes, data
-from gpuprov.report.fold import EVERY, ORDER, brief, findings, summed
+from gpuprov.report.fold import brief, findings, summed
+from gpuprov.report.folded import EVERY, ORDER
 from gpuprov.report.many import Many
 from gpuprov.report.page import About, State
 from gpuprov.report.states import BAD, LETTERS, WORDS, headline, state

@@ -6,15 +6,12 @@ Failures and what was skipped stand in full, and are counted with what passed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from gpuprov.report.folded import FOLLOW, ORDER, Finding, HostLine, Summed
 from gpuprov.verify.evaluate import FAILING, Result, ResultStatus
 from gpuprov.verify.verify import NextBoot, Verdict
-
-if TYPE_CHECKING:
-    from gpuprov.report.fold import Finding, HostLine, Summed
 
 
 class Alike(msgspec.Struct, frozen=True, eq=False):
@@ -45,8 +42,6 @@ class Many:
 
     def findings(self, statuses: Sequence[ResultStatus]) -> list[Finding]:
         """As `gpuprov.report.fold.findings`."""
-        from gpuprov.report.fold import Finding
-
         hosts: dict[Result, list[str]] = {}
         followers: dict[Result, dict[str, Result]] = {}
         first: dict[Result, str] = {}
@@ -72,8 +67,6 @@ class Many:
 
     def lines(self, *, fold: bool) -> list[HostLine]:
         """As `gpuprov.report.fold.host_lines`."""
-        from gpuprov.report.fold import HostLine
-
         if not fold:
             return [HostLine((host,), dict(one.counts), one.next_boot) for host, one in self.hosts.items()]
         same: dict[object, list[str]] = {}
@@ -86,8 +79,6 @@ class Many:
 
     def summed(self) -> Summed:
         """As `gpuprov.report.fold.summed`."""
-        from gpuprov.report.fold import FOLLOW, ORDER, Summed
-
         counts = {
             status: sum(one.counts.get(status, 0) * len(names) for one, names in self.alike.items())
             for status in (*ORDER, FOLLOW)

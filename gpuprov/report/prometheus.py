@@ -10,7 +10,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from gpuprov import __version__
-from gpuprov.report.fold import ORDER, host_lines
+from gpuprov.report.fold import host_lines
+from gpuprov.report.folded import ORDER
 from gpuprov.report.many import Many
 from gpuprov.shown import cleaned
 from gpuprov.verify.evaluate import Result

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpuprov.inventory.names import folded as names
-from gpuprov.report.fold import Finding, HostLine, Summed, brief, findings, host_lines, summed, that_follow
+from gpuprov.report.fold import brief, findings, host_lines, summed
+from gpuprov.report.folded import Finding, HostLine, Summed, that_follow
 from gpuprov.report.many import Many
 from gpuprov.shown import cleaned, wrapped
 from gpuprov.verify.evaluate import Result, ResultStatus

@@ -11,10 +11,11 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from gpuprov.shared.engines import CRI as PLUGINS
+
 NAME = "nvidia"
 KEYS = {"containerd": ("default_runtime_name", "containerd"), "crio": ("default_runtime", "crio.runtime")}
 LARGEST = 1 << 19  # characters; no engine's file is near it
-PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 
 
 def finished(

@@ -18,12 +18,12 @@ from gpuprov import assets
 from gpuprov.apply import rollout
 from gpuprov.onhost import lock
 from gpuprov.plan import host_lock, planning
-from gpuprov.plan.read import AFTER, Pair, Reading
+from gpuprov.plan.read import Pair, Reading
 from gpuprov.probe.base import Facts, Output
 from gpuprov.render.variables import ROLES
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost
-from gpuprov.verify.evaluate import Result
+from gpuprov.verify.evaluate import MOMENTS, Result
 
 SITE = """
 - name: Act 1, everything
@@ -82,7 +82,7 @@ def project(folder: Path, site: str = SITE) -> Iterator[Path]:
     (folder / "playbooks" / "acts" / "capabilities.yml").write_text("[]")
     (folder / "playbooks" / "site.yml").write_text(site)
 
-    def read(pairs: Sequence[Pair], moments: Any = AFTER, each: Any = None, **_given: Any) -> dict[str, Reading]:
+    def read(pairs: Sequence[Pair], moments: Any = MOMENTS, each: Any = None, **_given: Any) -> dict[str, Reading]:
         found = {raw.name: _reading(raw.name, state) for raw, _ in pairs}
         for name, one in found.items() if each else ():
             each(name, one)

@@ -229,7 +229,7 @@ PREFLIGHT = [
     Row("a user by number", "mps.user", Mps(user="1000"), {}, "n/a", "no user by name"),
     Row("a user who is there", "mps.user", Mps(user="alice"), {"mps_user": "user|alice|1001\n"}, "pass", "alice: uid 1001"),
     Row("a user who is not", "mps.user", Mps(user="alice"), {"mps_user": "user|alice|\n"}, "fail", "has no user alice",
-        "make the user first, or correct mps.user"),
+        "create the user first, or correct mps.user"),
     Row("what every driver has", "mps.features", None, {}, "pass", "branch 535"),
     Row("no v3", "mps.features", Mps(protocol="v3"), {}, "fail", "driver branch 535 has none; the first is 615"),
     Row("no partitions", "mps.features", Mps(scope="gpu", static_partitions=(4,)), {}, "fail", "the first is 590"),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from tests.capabilities.asking import B200, NEWER, OPEN, VERSION, Row, ask, judge, packages
+from gpuprov.spec.model import HostSpec
+from tests.capabilities.asking import B200, CHECKS, NEWER, OPEN, VERSION, Row, ask, facts, good, judge, packages
 from tests.probe import captured
 
 EXACT = NvidiaDriver(version="535.261.03")
@@ -183,3 +185,22 @@ def test_preflight(row: Row) -> None:
 def test_what_is_kept_changes_nothing() -> None:
     changes = ask("nvidia_driver.resolvable", EXACT).changes
     assert [change.name for change in changes] == ["nvidia-modprobe"], "only what is not there yet"
+
+
+@pytest.mark.parametrize(
+    ("site", "unit", "status"),
+    [
+        ({}, "slurm-exporter.service", "fail"),
+        ({"host_gpu_services": ["slurm-exporter.service"]}, "slurm-exporter.service", "pass"),
+        ({"host_gpu_services": "slurm-exporter.service,my-*.service"}, "my-agent.service", "pass"),
+        ({"host_gpu_services": ["slurm-exporter.service"]}, "nvidia-dcgm.service", "fail"),
+        ({"host_gpu_services": []}, "gpuprov-persistence.service", "pass"),
+    ],
+)
+def test_services_are_those_that_the_site_names(site: dict[str, object], unit: str, status: str) -> None:
+    """As the module that stops them has it from the role: also names with commas between, and gpuprov's own unit."""
+    check, spec = CHECKS[HOLDERS], HostSpec(name="gpu1", capabilities={"nvidia_driver": NEWEST}, site=site)
+    names = {probe.name for probe in check.probes}
+    known = {**good(), "gpu_clients": f"5|daemon|{unit}\nlooked\n"}
+    outcome = check.run(Context(spec, NEWEST, facts(**{name: known[name] for name in names & set(known)})))
+    assert outcome.status == status, outcome

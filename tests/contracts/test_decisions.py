@@ -107,7 +107,7 @@ def decided(text: str) -> list[str]:
         found += [one for one in clauses(task) if not (CLAUSE.fullmatch(one) or one in MAY or one in ("True", "False"))]
         found += [name for name in task if name in PROGRAMS]
     found += [one for one in expressions(node) if not (VALUE.fullmatch(one) or one in MAY)]
-    return found
+    return found + re.findall(r"\{%.*?%\}", text, re.S)
 
 
 @pytest.mark.parametrize("path", [*FILES, *SETTINGS], ids=lambda path: str(path.relative_to(ROOT)))
@@ -136,6 +136,7 @@ def test_each_exception_is_needed() -> None:
         "- {name: x, debug: {}, failed_when: \"'no such unit' not in x.stderr\"}",
         "- {name: x, debug: {msg: \"{{ a | regex_replace('b', 'c') }}\"}}",
         '- {name: x, debug: {msg: "{{ a if b else c }}"}}',
+        '- {name: x, debug: {msg: "{% if a %}{{ b }}{% endif %}"}}',
         "- {name: x, block: [{name: y, ansible.builtin.shell: grep x /etc/y}]}",
     ],
 )

@@ -34,6 +34,7 @@ RANK = {name: len(LAYERS) - number for number, layer in enumerate(LAYERS) for na
 SIDEWAYS = {
     ("inventory", "spec"),  # raw hosts and problems are spec's
     ("catalog", "spec"),
+    ("probe", "catalog"),  # names of units and files that are looked for
     ("simulate", "catalog"),  # simulated GPUs are the catalogue's
     ("report", "verify"),  # reports show results
     ("report", "explain"),
@@ -100,19 +101,16 @@ def test_the_drawing_of_the_house_is_true() -> None:
     assert [set(row) for row in rows] == [set(layer) for layer in LAYERS]
 
 
-def loaded_first(path: Path) -> frozenset[str]:
-    """The modules of gpuprov that a module imports as it is loaded: not inside of functions."""
+def reached(path: Path) -> frozenset[str]:
+    """The modules of gpuprov that a module imports, as it is loaded or later, by their names or from beside it."""
     found: set[str] = set()
-    waiting = [nodes(path)[0]]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").startswith("gpuprov"):
-            inner = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name if module_file(name) else str(node.module) for name in inner}
-        quiet = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        if not quiet and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            waiting += ast.iter_child_nodes(node)
-    return frozenset(found)
+    mine = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    for node in nodes(path):
+        if isinstance(node, ast.ImportFrom):
+            above = [*mine[: -node.level], *filter(None, [node.module])] if node.level else [node.module or ""]
+            inner = {f"{'.'.join(above)}.{alias.name}" for alias in node.names}
+            found |= {name if module_file(name) else ".".join(above) for name in inner}
+    return frozenset(name for name in found if name.startswith("gpuprov"))
 
 
 @cache
@@ -122,7 +120,7 @@ def module_file(name: str) -> Path | None:
 
 
 def test_there_are_no_circles() -> None:
-    graph = {path: {found for name in loaded_first(path) if (found := module_file(name))} - {path} for path in FILES}
+    graph = {path: {found for name in reached(path) if (found := module_file(name))} - {path} for path in FILES}
     TopologicalSorter(graph).prepare()
 
 
@@ -158,5 +156,4 @@ def test_verify_needs_no_ansible() -> None:
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "shared").glob("[!_]*.py")), ids=lambda path: path.stem)
 def test_what_is_shared_is_standard_library_only(path: Path) -> None:
-    third = {"msgspec", "yaml", "ansible", "click", "gpuprov"}
-    assert not third & loaded_by(f"import runpy; runpy.run_path({str(path)!r})")
+    assert not {"msgspec", "yaml", "ansible", "click"} & loaded_by(f"import gpuprov.shared.{path.stem}")

@@ -31,14 +31,6 @@ def test_what_changes_a_host_can_be_found_there() -> None:
         assert block["environment"] == {"GPUPROV_RUN": "{{ gpuprov_mark }}"}
 
 
-def test_a_handler_has_limit_and_mark_of_its_own() -> None:
-    """It takes nothing from the block that flushes it."""
-    for path in (ROOT / "roles").glob("*/handlers/main.yml"):
-        for handler in yaml.safe_load(path.read_text()):
-            assert "gpuprov_left" in handler["timeout"], handler["name"]
-            assert "gpuprov_mark" in handler["environment"]["GPUPROV_RUN"], handler["name"]
-
-
 def test_the_default_is_that_of_the_commands() -> None:
     assert f"gpuprov_act_limit | default({ACT_LIMIT})" in PLAYS[0]["vars"]["gpuprov_most"]
 

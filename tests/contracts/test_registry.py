@@ -18,7 +18,7 @@ WHERE = "gpuprov/capabilities/{}: Capability"
 
 def text_of(name: str) -> str:
     """All text of a role that Ansible reads."""
-    folders = ("tasks", "vars", "defaults", "handlers", "templates")
+    folders = ("tasks", "vars", "defaults")
     files = (path for folder in folders for path in sorted((ROOT / "roles" / name / folder).rglob("*")))
     return "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
 

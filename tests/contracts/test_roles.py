@@ -1,4 +1,4 @@
-"""What every role and template keeps to."""
+"""What every role keeps to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpuprov.render.carried import carried, role_files
 
 ROOT = Path(__file__).parents[2]
 TASKS = sorted((ROOT / "roles").glob("*/tasks/**/*.yml"))
-TEMPLATES = sorted(path for path in (ROOT / "roles").glob("*/templates/**/*") if path.is_file())
+PARTS = {"tasks", "meta", "defaults", "vars", "files"}
 
 
 def shown(paths: Iterable[Path]) -> list[str]:
@@ -32,13 +32,12 @@ def test_task_files_are_short() -> None:
     assert not shown(path for path in TASKS if len(path.read_text(encoding="utf-8").splitlines()) > 60)
 
 
-def test_templates_say_who_manages_the_file() -> None:
-    assert not shown(path for path in TEMPLATES if "{{ ansible_managed" not in path.read_text(encoding="utf-8"))
-
-
-def test_templates_mirror_the_target_path() -> None:
-    inside = {path: path.relative_to(ROOT / "roles").parts[2] for path in TEMPLATES}
-    assert not shown(path for path, part in inside.items() if part not in ("etc", "usr", "var", "boot"))
+def test_a_role_writes_what_python_made() -> None:
+    """No templates: a configuration has one writer, `desired`. No handlers: what follows a change is a state, too. Of programs it has
+    those in shell: the others are in gpuprov/onhost."""
+    parts = [path for path in (ROOT / "roles").glob("*/*") if path.name not in PARTS]
+    parts += [path for path in (ROOT / "roles").glob("*/files/**/*") if path.is_file() and path.suffix != ".sh"]
+    assert not shown(parts)
 
 
 def test_no_role_reboots_but_the_houses_own() -> None:

@@ -63,7 +63,7 @@ def test_options_of_another_scheduler_are_refused() -> None:
         adapter("slurm", {}, command="x")
     with pytest.raises(GpuprovError, match="wants the site's command"):
         adapter("command", {})
-    with pytest.raises(GpuprovError, match="has no kubectl"):
+    with pytest.raises(GpuprovError, match="does not use kubectl"):
         adapter("slurm", {}, empty_dir=True)
 
 

@@ -235,7 +235,7 @@ def test_operators_of_nvidia_are_respected_and_kept_off(kube: Kube, node: str, g
 
 
 def test_a_play_drains_takes_up_and_gives_back(kube: Kube, node: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `apply --drain kubernetes` asks; tests/test_drain_kubernetes.py has the role that asks it."""
+    """What `apply --drain kubernetes` asks; tests/roles/test_drain_kubernetes.py has the role that asks it."""
     monkeypatch.setenv("KUBECONFIG", str(kube.folder / "config"))
     monkeypatch.setattr(in_play, "PATIENCE", 1.0)
     monkeypatch.setattr(in_play, "POLL", 0.5)

@@ -59,7 +59,6 @@ def read(root: Path, **programs: str) -> Ofed:
 def test_the_probe_names_the_catalogues_things() -> None:
     roles = (ofed.DKMS, ofed.CORE, ofed.STORAGE, ofed.PEERS, ofed.OTHERS)
     assert roles == tuple(catalogue.modules(role) for role in ("dkms", "core", "storage", "peer", "other"))
-    assert (ofed.CONFIG, ofed.PIN, ofed.PLACE) == (catalogue.CONFIG, catalogue.PIN, catalogue.PLACE)
     for names, family in ((ofed.DEBS, "debian"), (ofed.RPMS, "redhat")):
         assert names == (catalogue.PROFILE, *catalogue.packages(family, kernel=True))
 

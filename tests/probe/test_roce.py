@@ -6,16 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.catalog import roce as catalogue
 from gpuprov.probe import roce
 from gpuprov.probe.base import Output
 from gpuprov.probe.roce import RocePort, parse
 from tests.capabilities import roce_host
 from tests.capabilities.roce_host import device, environment, put, read, said
-
-
-def test_the_probe_names_the_catalogues_places() -> None:
-    assert (roce.UNIT, roce.CONFIG) == (catalogue.UNIT, catalogue.CONFIG)
 
 
 def test_a_port_of_nvidias_ofed(tmp_path: Path) -> None:

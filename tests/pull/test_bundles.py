@@ -113,10 +113,10 @@ def test_user_data_makes_a_host_a_puller(site: Site) -> None:
     assert gzip.decompress(small).decode() == text
     assert len(small) <= cloud_init.LARGEST
     files = {one["path"]: one for one in yaml.safe_load(text)["write_files"]}
-    assert files[cloud_init.CONFIG]["permissions"] == "0600"
+    assert files[config.PLACE]["permissions"] == "0600"
     pyz = site.folder / "pull.pyz"
     pyz.write_bytes(gzip.decompress(base64.b64decode(files[cloud_init.PROGRAM]["content"])))
-    given = json.loads(files[cloud_init.CONFIG]["content"])
+    given = json.loads(files[config.PLACE]["content"])
     (site.folder / "results").mkdir()
     place = site.folder / "pull.json"
     place.write_text(json.dumps({**given, "state": str(site.state), "signers": str(site.out / "allowed_signers")}))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpuprov.capabilities.acceptance.fragment import STRESS, Acceptance, folder_of, programs
 from gpuprov.capabilities.acceptance.judge import ACROSS, LOOPBACK, judge, kind, told
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.probe import acceptance, rdma, system
@@ -14,7 +15,6 @@ from gpuprov.probe.acceptance_build import BUILD, MPICC
 from gpuprov.probe.family import family
 
 Ctx = Context[Acceptance]
-APPLY = "gpuprov apply"
 ACCEPT = "gpuprov accept"
 
 

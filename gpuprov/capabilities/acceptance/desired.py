@@ -42,7 +42,7 @@ def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: packages. `builds`: what is built, by `program`: by its path the role's file."""
+    """`install`: packages. `builds`: what has to be built. `program`: the role's file that builds it, by its path on the host."""
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     there, building = ctx.facts.get(PACKAGES), list(builds(ctx))
     wanted = list(catalogue.packages(installed(ctx), kin))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines, wanted
 from gpuprov.catalog import cgpu as catalogue
@@ -14,7 +15,6 @@ from gpuprov.reading import is_whole
 
 Ctx = Context[Cgpu]
 FIELDS = ("policy", "max_inst", "prio_ratio", "gpus")
-APPLY = "gpuprov apply"
 READ = f"head -v {catalogue.ROOT}/[0-9]*/*"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.cgpu.checks import differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
@@ -13,7 +14,6 @@ from gpuprov.probe.cgpu import CGPU
 Ctx = Context[Cgpu]
 SITE, TIMEOUT = "cgpu_module_timeout", 30
 """What a site may set: seconds that the boot unit waits for /proc/cgpu_km, where something else loads cGPU."""
-HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
 UNIT = f"""{HEADER}[Unit]
 Description=Settings of cGPU, before anything runs containers
 After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuprov import reading
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
@@ -18,7 +19,6 @@ from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import CDI, DEVICES, TOOLKIT, Devices, Specification
 
 Ctx = Context[ContainerToolkit]
-APPLY = "gpuprov apply"
 
 
 @check(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.container_toolkit.decision import PROBES, Decision, decided, repository
 from gpuprov.capabilities.container_toolkit.fragment import (
@@ -22,7 +23,6 @@ from gpuprov.probe.repositories import REPOSITORIES
 from gpuprov.shared import engines
 
 UNITS = "/etc/systemd/system"
-HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
 RULE = f"""{HEADER}\
 # Without a link in /dev/char, systemd forgets a container's device at its next daemon-reload:
 # https://github.com/NVIDIA/nvidia-container-toolkit/issues/48

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
@@ -21,7 +22,6 @@ from gpuprov.shared import engines as files
 from gpuprov.shared import resolve
 
 Ctx = Context[ContainerToolkit]
-APPLY = "gpuprov apply"
 
 
 @check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import (
@@ -22,7 +23,6 @@ from gpuprov.probe.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]
-APPLY = "gpuprov apply"
 PROFILE_TEXT = f'export PATH="{catalogue.LINK}/bin'
 """How the line of the profile begins, whatever stands around it."""
 

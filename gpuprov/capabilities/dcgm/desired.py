@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
 from gpuprov.capabilities.dcgm.fragment import Dcgm, installed, mine
@@ -12,7 +13,6 @@ from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.shared.followers import LIBRARY_FILES
 
-HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
 ENGINE, EXPORTER = catalogue.drop_in(catalogue.UNIT), catalogue.drop_in(catalogue.EXPORTER_UNIT)
 WAY_OUT = "journalctl -u {}, and /var/log/nvidia-dcgm and /var/log/dcgm-exporter.log, on the host"
 Ctx = Context[Dcgm]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.fabric_manager.fragment import DRIVER_PROBES, FabricManager, driver_version, hold, package
 from gpuprov.capabilities.fabric_manager.tray import asked, in_domains, on_trays, package_only
@@ -17,7 +18,6 @@ from gpuprov.shared import resolve
 
 Ctx = Context[FabricManager]
 HERE = "fabric_manager"
-APPLY = "gpuprov apply"
 UNIT, PROCESS = catalogue.IMEX_UNIT, "nvidia-imex"
 JOURNAL = f"journalctl -u {UNIT} -n 30; tail /var/log/nvidia-imex.log"
 SLACK = 0.2

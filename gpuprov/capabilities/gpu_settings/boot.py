@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gpuprov import reading
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings, config
-from gpuprov.capabilities.gpu_settings.host import APPLY, STATE, Asked, Ctx, asked
+from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked
 from gpuprov.capabilities.gpu_settings.now import compared
 from gpuprov.probe import gpu_settings as probe
 

@@ -11,7 +11,6 @@ from gpuprov.probe import gpu_settings as probe
 from gpuprov.probe import nvidia, pci, system
 
 Ctx = Context[GpuSettings]
-APPLY = "gpuprov apply"
 STATE = (probe.SETTINGS, nvidia.SMI, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
 """What tells of the GPUs."""
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.gpu_settings.fragment import asks
-from gpuprov.capabilities.gpu_settings.host import APPLY, STATE, Asked, Ctx, asked, told, unreadable
+from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked, told, unreadable
 from gpuprov.capabilities.gpu_settings.rules import VOLATILE
 from gpuprov.onhost.gpu_settings.plan import span
 from gpuprov.probe import gpu_settings as probe

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.gpudirect_rdma.decision import PROBES, Decision, decide, ground
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, GpudirectRdma
@@ -12,7 +13,6 @@ from gpuprov.probe.gpudirect import GPUDIRECT, Service
 from gpuprov.probe.virtualization import MACHINE
 
 Ctx = Context[GpudirectRdma]
-APPLY = "gpuprov apply"
 P2PDMA = "CONFIG_PCI_P2PDMA"
 MISSING = Service()
 
@@ -132,7 +132,7 @@ def alone(ctx: Ctx) -> Outcome:
         told = f"{' and '.join(there)} loaded: they register the same client"
         gone = other or "nv_peer_mem"
         change = Change(kind="module", name=gone, before="loaded", after="unloaded")
-        return fail(expected, told, f"rmmod {gone}, and nothing that loads it again", changes=[change])
+        return fail(expected, told, f"rmmod {gone}, and remove what loads it at boot", changes=[change])
     service = state.units.get("nv_peer_mem.service", MISSING)
     loads = service.file == "enabled" or service.active == "active"
     if decision.method != "nv_peer_mem" and loads:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Desired
 from gpuprov.capabilities.gpudirect_rdma import gdrcopy
 from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided
@@ -18,7 +19,6 @@ from gpuprov.probe import house, nvidia, pci, system
 from gpuprov.probe.base import ProbeFailed
 from gpuprov.probe.gpudirect import GPUDIRECT, Gpudirect
 
-HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
 OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
 FORERUNNER = "nv_peer_mem.service"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import repositories_checks
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.gpudirect_rdma.checks import APPLY, Ctx
+from gpuprov.capabilities.gpudirect_rdma.checks import Ctx
 from gpuprov.catalog import gpudirect as catalogue
 from gpuprov.probe import gdrcopy as probe
 from gpuprov.probe import system

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.gpudirect_rdma.checks import APPLY, MISSING, Ctx, decided, without
+from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided, without
 from gpuprov.capabilities.gpudirect_rdma.decision import OFED, PROBES, Decision
 from gpuprov.capabilities.gpudirect_rdma.fragment import parameters as asked_parameters
 from gpuprov.catalog import gpudirect as catalogue

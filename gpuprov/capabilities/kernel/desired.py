@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.kernel.machine import UNIT
 from gpuprov.capabilities.kernel.now import IN_KIB, MODPROBE_FILE, as_text
+from gpuprov.onhost.running_kernel import SYSCTL_FILE
 from gpuprov.probe import boot, cpu, initramfs, system
 from gpuprov.probe.family import family
 from gpuprov.probe.modules import underscored
 from gpuprov.spec.kernel import Kernel
 
-HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
 DRACUT_FILE = "/etc/dracut.conf.d/90-gpuprov.conf"
 MODULES_FILE = "/etc/modules-load.d/gpuprov.conf"
-SYSCTL_FILE = "/etc/sysctl.d/90-gpuprov.conf"
 LOGIN_FILE = "/etc/security/limits.d/90-gpuprov.conf"
 SERVICE_FILE = "/etc/systemd/system.conf.d/90-gpuprov.conf"
 GRUB_FILE = "/etc/default/grub.d/90-gpuprov.cfg"

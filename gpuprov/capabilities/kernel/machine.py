@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.probe import boot, cpu, system, virtualization
 from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, implied
 
 Ctx = Context[Kernel]
 UNIT = "gpuprov-cpu-governor.service"
-APPLY = "gpuprov apply"
 
 
 @check(

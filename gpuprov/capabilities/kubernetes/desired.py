@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.kubernetes import documents
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
@@ -16,7 +17,7 @@ from gpuprov.spec.model import HostSpec
 def texts(host: HostSpec, block: Kubernetes) -> dict[str, str]:
     """The text of each file, by its name in gpuprov's folder."""
     made = documents.documents(host, block)
-    return {name: documents.HEADER + documents.text(document) for name, document in made.items()}
+    return {name: HEADER + documents.text(document) for name, document in made.items()}
 
 
 def make(ctx: Context[Kubernetes]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from gpuprov.capabilities.kubernetes.fragment import Kubernetes, MpsSharing, Sha
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.spec.model import HostSpec
 
-HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
 GPU = "nvidia.com/gpu"
 RUNTIME = "nvidia"
 """The runtime's name in the engines, and its RuntimeClass's."""

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.kubernetes.documents import CDI
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.rules import branch
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import by_pci_id
+from gpuprov.catalog.toolkit import CONFIG
 from gpuprov.probe import kubernetes, nvidia, pci
 from gpuprov.probe.container_engines import ENGINES
 from gpuprov.probe.container_toolkit import TOOLKIT
 from gpuprov.shared import engines, resolve
 
 Ctx = Context[Kubernetes]
-APPLY = "gpuprov apply"
 VOLUME_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
 ENVVAR = "accept-nvidia-visible-devices-envvar-when-unprivileged"
 """Settings of the runtime: https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details (deviceListStrategy)"""
-CONFIG = "/etc/nvidia-container-runtime/config.toml"
 
 
 @check("kubernetes.kubelet", kubernetes.NODE, evidence="systemctl status kubelet")

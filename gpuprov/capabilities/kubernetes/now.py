@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov import reading
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.kubernetes import documents, fit, layout
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
@@ -12,7 +13,6 @@ from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.probe import kubernetes, mig, pci, system
 
 Ctx = Context[Kubernetes]
-APPLY = "gpuprov apply"
 COUNTS = "allocatable"
 GPUS = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
 
@@ -103,7 +103,7 @@ def offered(block: Kubernetes, gpus: list[fit.Seen]) -> dict[str, int]:
     evidence="kubectl get nodes -o custom-columns=NAME:.metadata.name,ALLOCATABLE:.status.allocatable; nvidia-smi -L",
 )
 def allocatable(ctx: Ctx) -> Outcome:
-    """The cluster may give out as many GPUs, MIG devices and shares as the host's GPUs and the spec come to."""
+    """The cluster may give out as many GPUs, MIG devices and shares as follow from the host's GPUs and the spec."""
     gpus, unknown = gpus_of(ctx)
     if unknown:
         return unknown
@@ -112,9 +112,9 @@ def allocatable(ctx: Ctx) -> Outcome:
     plan = documents.summary(ctx.host, block).get(COUNTS) if block.plugin == "nvidia" else None
     if plan is not None and plan != made:
         hint = f"{catalogue.SUMMARY} is of the spec's GPUs and mig: see host.gpu and the checks of mig"
-        return fail(shown(plan), f"the host's GPUs come to {shown(made)}", hint)
+        return fail(shown(plan), f"the host's GPUs amount to {shown(made)}", hint)
     if node.unasked:
-        return skip(f"the GPUs come to {shown(made)}; the cluster was not asked: {node.unasked}")
+        return skip(f"the GPUs amount to {shown(made)}; the cluster was not asked: {node.unasked}")
     if node.allocatable is None:
         return fail(shown(made), f"kubectl: {node.complaint}", "is the API server reachable, has the node joined?")
     if block.plugin == "hami" and (block.hami.mode == "mig" or any(on for on, _ in gpus)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gpuprov import reading
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
@@ -12,7 +13,6 @@ from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.probe import mig
 
 Ctx = Context[Mig]
-APPLY = "gpuprov apply"
 SHOWN = f"systemctl is-enabled {mig.MANAGER}"
 WAITING = (
     *("docker.service", "containerd.service", "crio.service", "kubelet.service"),

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from gpuprov import reading
 from gpuprov.onhost.mig import layout as mig_layout
+from gpuprov.onhost.mig.layout import PARTED_KEYS as ENTRY_KEYS
 from gpuprov.spec.build import show, unknown_key
 
 KEYS = ("version", "mig-configs")
-ENTRY_KEYS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 
 
 class Trouble(NamedTuple):

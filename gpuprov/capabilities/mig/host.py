@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig import config_file
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
 from gpuprov.catalog import gpus as catalogue
-from gpuprov.catalog.driver_sets import GPU_SERVICES
+from gpuprov.catalog.driver_sets import gpu_services, is_gpu_service
 from gpuprov.mig import model_of
+from gpuprov.onhost.clients import OURS
 from gpuprov.onhost.mig import fit as mig_fit
 from gpuprov.onhost.mig import layout as mig_layout
 from gpuprov.onhost.mig import plan, state
 from gpuprov.probe.mig import GpuInstance, MigGpu, MigState, User
 from gpuprov.spec.model import HostSpec
-
-OWN = ("gpuprov-persistence.service",)
-"""A unit of gpuprov's own that holds GPUs, beside GPU_SERVICES."""
 
 
 class Needs(NamedTuple):
@@ -134,13 +131,12 @@ def resets(gpu: MigGpu) -> bool:
 
 def services(spec: HostSpec) -> list[str]:
     """The units that apply may stop for a change and starts again; names may be patterns."""
-    known = spec.site.get("host_gpu_services", GPU_SERVICES)
-    return [*OWN, *map(str, known if isinstance(known, list) else GPU_SERVICES)]
+    return [OURS, *gpu_services(spec.site)]
 
 
 def is_service(unit: str, spec: HostSpec) -> bool:
     """Whether a unit is one of those."""
-    return any(fnmatchcase(unit, name) for name in services(spec))
+    return is_gpu_service(unit, spec.site)
 
 
 def concerns(one: Needs, user: User) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
@@ -15,7 +16,6 @@ from gpuprov.probe.container_toolkit import CDI
 from gpuprov.probe.virtualization import FUNCTIONS, MACHINE, reset_by_reboot
 
 Ctx = Context[Mig]
-APPLY = "gpuprov apply"
 STATE = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
 HOST_STATE = (*STATE, mig.HOLDERS, mig.CAPABILITIES)
 FIELDS = ("mode", "layout", "config_file", "selected")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.mps.fragment import STATE, Mps, group_names, wanted
 from gpuprov.capabilities.mps.now import unjudged
@@ -9,7 +10,6 @@ from gpuprov.catalog import mps as catalogue
 from gpuprov.probe import mps
 
 Ctx = Context[Mps]
-APPLY = "gpuprov apply"
 DROP_IN = "50-gpuprov-mps.conf"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.mps.clients import DROP_IN, drop_in, environment_file
 from gpuprov.capabilities.mps.decision import PROBES, decide
@@ -20,7 +21,6 @@ from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mps]
 ABOVE = "/usr/local/lib/gpuprov"
-HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
 TMPFILES = "/etc/tmpfiles.d/gpuprov-mps.conf"
 UNIT = f"""{HEADER}[Unit]
 Description=MPS control daemon %i

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, branch_now, limit_for, shown, wanted, without_gpu
 from gpuprov.catalog import by_pci_id
@@ -13,7 +14,6 @@ from gpuprov.probe.mps import Daemon
 from gpuprov.reading import is_whole
 
 Ctx = Context[Mps]
-APPLY = "gpuprov apply"
 LOG = "journalctl -u 'gpuprov-mps@*' -n 30"
 
 
@@ -244,7 +244,7 @@ def servers(ctx: Ctx) -> Outcome:
         return ok(listed or "no server; the first client of a user starts one")
     number = int(user) if is_whole(user) else state.users.get(user)
     if number is None:
-        return fail(f"a server of {user}", f"the host has no user {user}", "make the user, or correct mps.user")
+        return fail(f"a server of {user}", f"the host has no user {user}", "create the user, or correct mps.user")
     served = {name for name, server in rows if server.uid == number}
     strangers = [f"{name}: uid {server.uid}" for name, server in rows if server.uid != number]
     if strangers:

@@ -43,7 +43,9 @@ def user(ctx: Ctx) -> Outcome:
     if not name or is_whole(name):
         return not_asked("no user by name in the spec")
     if ctx.facts.get(mps.USER).get(name) is None:
-        return fail(f"a user {name}", f"{ctx.host.name} has no user {name}", "make the user first, or correct mps.user")
+        return fail(
+            f"a user {name}", f"{ctx.host.name} has no user {name}", "create the user first, or correct mps.user"
+        )
     return ok(f"{name}: uid {ctx.facts.get(mps.USER)[name]}")
 
 

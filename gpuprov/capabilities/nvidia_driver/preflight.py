@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from gpuprov.capabilities import repositories_checks
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.decision import (
@@ -26,7 +24,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 from gpuprov.capabilities.nvidia_driver.installed import installed_set, installed_version
 from gpuprov.capabilities.nvidia_driver.transaction import made_by_nvidia, transaction
 from gpuprov.catalog import drivers, gpus
-from gpuprov.catalog.driver_sets import GPU_SERVICES
+from gpuprov.catalog.driver_sets import is_gpu_service
 from gpuprov.probe import house, modules, nvidia, pci, system
 from gpuprov.probe.base import Facts
 from gpuprov.probe.family import family, words
@@ -218,9 +216,7 @@ def clients(ctx: Ctx) -> Outcome:
     changes += [
         Change(kind="client", name=f"{c.command} ({c.unit or 'process'} {c.pid})", after="stopped") for c in holders
     ]
-    given = ctx.host.site.get("host_gpu_services", GPU_SERVICES)
-    services = [str(name) for name in (given if isinstance(given, list) else GPU_SERVICES)]
-    users = [c for c in holders if not any(fnmatchcase(c.unit, name) for name in services)]
+    users = [c for c in holders if not is_gpu_service(c.unit, ctx.host.site)]
     if users:
         listed = ", ".join(f"{client.command} pid {client.pid} {client.unit}".strip() for client in users)
         hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"

@@ -9,6 +9,7 @@ from pathlib import Path as File
 
 from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, Runfile, decide
+from gpuprov.capabilities.nvidia_driver.now import LISTED
 from gpuprov.capabilities.nvidia_driver.preflight import refusals
 from gpuprov.catalog.driver_any import of_any_driver
 from gpuprov.probe import modules, nvidia, pci, runfile, system
@@ -23,7 +24,6 @@ Answer = Callable[[Ctx], Outcome]
 HERE = "nvidia_driver"
 EXACT = re.compile(r"\d{3}(\.\d+){1,2}")
 NEEDED = (*BASE_PROBES, runfile.RUNFILE, nvidia.DRIVER, system.CONTAINER)
-LISTED = "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*'"
 IN_TREE = ("nouveau", "NovaCore")
 UNTRIED = 550
 """The first branch whose installer has --skip-module-load."""

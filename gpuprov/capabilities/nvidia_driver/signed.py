@@ -128,7 +128,7 @@ def signed(ctx: Ctx) -> Outcome:
         return fail(expected, "; ".join(bad) or "no kernel found", "gpuprov apply signs them", changes=changes)
     if not elsewhere and found.pair is None:
         way = f"{words(ctx.facts.get(system.OS_RELEASE)).install} openssl"
-        return skip(f"openssl is missing: whether {KEY_FILE} is the key of {CERTIFICATE_FILE} is not known; {way}")
+        return skip(f"without openssl nobody can tell whether {KEY_FILE} is the key of {CERTIFICATE_FILE}; {way}")
     return ok(f"{len(found.modules)} modules of {' '.join(targets)}", expected)
 
 

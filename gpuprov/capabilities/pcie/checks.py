@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, as_onhost, guest, lines, model
 from gpuprov.catalog import pcie as catalogue
@@ -13,7 +14,6 @@ from gpuprov.probe import boot, rdma, system, virtualization
 from gpuprov.probe.pcie import PCIE, Function
 from gpuprov.probe.pcie import Pcie as State
 
-APPLY = "gpuprov apply"
 RESET = f"systemctl restart {catalogue.UNIT} ({APPLY} does); a reset of the function undoes it"
 ROOT = "run as root: only root reads configuration space beyond 64 bytes; as root: it fell off the bus (dmesg, lspci), reboot"
 HIDDEN = "take the field out of pcie: what runs the virtual machine hides the capability, or has to set it"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Desired
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, as_onhost, lines, settings
 from gpuprov.catalog import pcie as catalogue
@@ -12,7 +13,6 @@ from gpuprov.onhost.files import PYTHON
 from gpuprov.probe import system
 from gpuprov.probe.pcie import PCIE
 
-HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
 UNIT = f"""{HEADER}[Unit]
 Description=PCI Express settings of GPUs and HCAs

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired, Outcome, check, fail, ok
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, Persistence
 from gpuprov.probe import persistence, system
 
-HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
 LEGACY_UNIT = f"""{HEADER}[Unit]
 Description=Persistence mode of the NVIDIA GPUs (legacy: nvidia-smi -pm 1)
 ConditionPathExists=/usr/bin/nvidia-smi

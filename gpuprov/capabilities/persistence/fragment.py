@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gpuprov.onhost.clients import OURS
 from gpuprov.spec.model import Fragment
 
 DAEMON = "nvidia-persistenced.service"
-LEGACY = "gpuprov-persistence.service"
+LEGACY = OURS
 LEGACY_FILE = f"/etc/systemd/system/{LEGACY}"
 DROP_IN = "/etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf"
 IDLE = "--no-persistence-mode"

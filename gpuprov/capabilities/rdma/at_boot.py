@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
+from gpuprov.capabilities.answers import HEADER
+
 JOBS = """Before=docker.service containerd.service crio.service kubelet.service slurmd.service
 Before=k3s.service k3s-agent.service rke2-server.service rke2-agent.service
 """

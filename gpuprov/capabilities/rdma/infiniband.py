@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.answers import APPLY, HEADER
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.at_boot import HEADER, UNITS
+from gpuprov.capabilities.rdma.at_boot import UNITS
 from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import OPENSM_UNIT
@@ -13,7 +14,6 @@ from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma_host import HOST
 
 Ctx = Context[Rdma]
-APPLY = "gpuprov apply"
 IPOIB = 32
 """ARPHRD_INFINIBAND, the type of an IPoIB network interface: include/uapi/linux/if_arp.h in Linux."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.answers import APPLY, HEADER
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.rdma.at_boot import HEADER, UNITS
+from gpuprov.capabilities.rdma.at_boot import UNITS
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.probe import boot, systemd
 from gpuprov.probe.rdma_host import HOST
 from gpuprov.reading import is_whole
 
 Ctx = Context[Rdma]
-APPLY = "gpuprov apply"
 ENDLESS = ("unlimited", "infinity")
 RAISE = 'prlimit --pid "$(systemctl show -p MainPID --value "$1")" --memlock="$2:$2"'
 

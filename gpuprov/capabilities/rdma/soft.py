@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY, HEADER
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.rdma.at_boot import JOBS, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.probe.base import Facts
@@ -12,7 +13,6 @@ from gpuprov.probe.rdma import DEVICES, RdmaDevice
 from gpuprov.probe.rdma_host import HOST, Netdev
 
 Ctx = Context[Rdma]
-APPLY = "gpuprov apply"
 DEFAULT = "default"
 """In the configuration: the network interface of the default route."""
 # Reloading makes and removes what differs; a restart would remove every device, under those that use it.

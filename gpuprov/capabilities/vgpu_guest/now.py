@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, VgpuGuest, differences, needs_vgpu, wanted_settings
@@ -11,7 +12,6 @@ from gpuprov.probe import system
 from gpuprov.probe.vgpu import GRIDD, LICENCES, Gridd
 
 Ctx = Context[VgpuGuest]
-APPLY = "gpuprov apply"
 JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import msgspec
 
 from gpuprov import reading
-
-VAULT = b"$ANSIBLE_VAULT;"
+from gpuprov.spec.signing import VAULT
 
 
 class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,9 +17,9 @@ from typing import Iterator, Sequence
 
 from ..packages.commands import run
 from .dkms import SOURCES, TREE, Failed, Source, complaints, dkms, environment, forget, source
+from .prebuilt import FOLDER as PACKS
 
 WORK = "/var/lib/gpuprov/prebuild"
-PACKS = "/var/lib/gpuprov/prebuilt"
 SHARED = "/usr/share"
 ENDING = ".dkms.tar.gz"
 

@@ -110,7 +110,7 @@ def _answer(needs: Sequence[plan.Needs], problems: Sequence[str]) -> Answer:
 
 
 def _carry_out(nvml: Nvml, one: plan.Needs, locks: dict[str, plan.Locks]) -> list[str]:
-    """Do it for one GPU; what failed, or was not so afterwards."""
+    """Change one GPU; returns what failed, and what was not as asked for afterwards."""
     card, wrong = one.card, []
     for step in one.steps:
         try:
@@ -128,7 +128,7 @@ def _carry_out(nvml: Nvml, one: plan.Needs, locks: dict[str, plan.Locks]) -> lis
 
 
 def _left(nvml: Nvml, one: plan.Needs) -> list[str]:
-    """What reads otherwise than it was set. Locked clocks cannot be read."""
+    """What does not read back as it was set. Locked clocks cannot be read."""
     now: Card | None = next((card for card in cards(nvml) if card.gpu == one.card.gpu), None)
     if now is None:
         return ["the GPU is gone"]

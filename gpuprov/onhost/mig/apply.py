@@ -58,7 +58,7 @@ class Judged:
         self.nodes = mig_act.missing_nodes(self.cards)
 
     def answer(self) -> dict[str, Any]:
-        """As JSON: `resets`: GPUs that are reset for it; `watching`: processes that do not compute, but will not see it.."""
+        """As JSON: `resets`: GPUs that are reset for it; `watching`: processes that do not compute, but will not see it."""
         judged = not any(change.problem for change in self.changes)
         steps = [step for change in self.changes for step in change.steps()] if judged else []
         if self.nodes and judged and not steps:

@@ -18,7 +18,7 @@ _ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])")
 _MOST = 64
 _ENTRY_KEYS = ("gpus", "mode", "instances")
 _ITEM_KEYS = ("profile", "placement", "count", "compute")
-_PARTED_KEYS = ("device-filter", "devices", "mig-enabled", "mig-devices")
+PARTED_KEYS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 
 
 class LayoutError(ValueError):
@@ -219,7 +219,7 @@ def _only(place: str, value: Any, allowed: Sequence[str]) -> None:
 
 
 def _parted_entry(place: str, entry: Any) -> Entry:
-    _only(place, entry, _PARTED_KEYS)
+    _only(place, entry, PARTED_KEYS)
     devices, enabled, filters = entry.get("devices"), entry.get("mig-enabled"), entry.get("device-filter") or ()
     good = devices == "all" or (isinstance(devices, list) and all(type(one) is int for one in devices))
     _refuse(not good, f"{place}.devices is {devices!r}; allowed: all, or a list of indexes")

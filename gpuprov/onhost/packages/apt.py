@@ -6,14 +6,13 @@ import re
 from typing import Sequence
 
 from . import apt_files, apt_settings
-from .apt_database import prepare
+from .apt_database import QUIETLY, prepare
 from .commands import Ran, run
 from .lists import parse_installed, parse_madison, parse_rows
 from .model import Done, Known, Prepared, Refused, Settings, Transaction, Trial
 
 ROWS = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}|${Maintainer}\\n"
 # Without autoinstall_all_kernels a package's postinst builds for the running and the newest kernel only (dkms, common.postinst).
-QUIETLY = {"DEBIAN_FRONTEND": "noninteractive", "autoinstall_all_kernels": "1"}
 OPTIONS = (
     *("-y", "-q", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages"),
     *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),

@@ -213,6 +213,6 @@ def _copied(archive: zipfile.ZipFile, one: zipfile.ZipInfo, to: str, name: str) 
         while block := source.read(_BLOCK):
             done += len(block)
             if done > one.file_size:
-                raise Refused(f"{name} holds {one.filename[:100]!r}, which is longer than it says", AGAIN)
+                raise Refused(f"{name} holds {one.filename[:100]!r}, which is longer than its header says", AGAIN)
             file.write(block)
     return done

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.efa.rules import installer_sha256, vendor
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -17,7 +18,6 @@ from gpuprov.probe.efa import EFA
 from gpuprov.probe.rdma import DEVICES
 
 Ctx = Context[Rdma]
-APPLY = "gpuprov apply"
 DRIVER = "efa"
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.erdma.state import APPLY, Ctx, lines, of_vendor, same, wanted
+from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, of_vendor, same, wanted
 from gpuprov.catalog import erdma as catalogue
 from gpuprov.probe.erdma import ERDMA, IMAGES, ErdmaKernel
 from gpuprov.probe.erdma import Erdma as State

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.rdma.at_boot import JOBS, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, same, vendor, wanted
 from gpuprov.capabilities.rdma.fetch import Fetch

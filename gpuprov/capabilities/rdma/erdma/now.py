@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import IWARP
 from gpuprov.capabilities.rdma.erdma.state import (
-    APPLY,
     Ctx,
     checksum,
     devices,

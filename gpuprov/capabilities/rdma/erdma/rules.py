@@ -43,10 +43,10 @@ def together(block: Rdma) -> Iterable[Problem]:
     asked = block.erdma
     if asked.compat_mode is None:
         hint = "true: RoCE-like, for NCCL on GPU instances; false: iWARP, as ordinary instances are. The two do not talk to each other"
-        yield _problem("compat_mode", "is not said, and the driver's default depends on how it was built", hint)
+        yield _problem("compat_mode", "is missing, and the driver's default depends on how it was built", hint)
     if not asked.mtu:
         hint = "jumbo where the instance has jumbo frames enabled (MTU 8500), else standard (1400): a wrong one corrupts NCCL's LL128"
-        yield _problem("mtu", "is not said", hint)
+        yield _problem("mtu", "is missing", hint)
     yield from _stack(block, vendor=block.own_stack == "erdma-vendor")
     if (asked.url or asked.file) and not asked.sha256:
         key = "url" if asked.url else "file"

@@ -11,7 +11,6 @@ from gpuprov.probe.erdma import Erdma as State
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
 
 Ctx = Context[Rdma]
-APPLY = "gpuprov apply"
 DRIVER = "erdma"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from difflib import unified_diff
 from typing import Any
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.efa.rules import installer_sha256
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -17,7 +18,6 @@ from gpuprov.probe.nccl import NCCL, NcclHost, Setting
 from gpuprov.probe.rdma import DEVICES
 
 Ctx = Context[Rdma]
-APPLY = "gpuprov apply"
 EXPORT_PROBES = (NCCL, DEVICES)
 
 

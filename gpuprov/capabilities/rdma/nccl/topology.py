@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path as File
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -20,7 +21,6 @@ from gpuprov.spec.problem import Path, Problem
 
 Ctx = Context[Rdma]
 HERE: Path = ("rdma", "nccl")
-APPLY = "gpuprov apply"
 
 
 def rules(block: Rdma) -> Iterable[Problem]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.beside import BESIDE
@@ -17,7 +18,6 @@ from gpuprov.probe.family import family, words
 from gpuprov.probe.ofed import OFED, PACKAGES, Ofed
 
 Ctx = Context[Rdma]
-APPLY = "gpuprov apply"
 FIELDS = ("stack", "ofed")
 SKIPPED_HINT = (
     "dkms autoinstall -k KERNEL builds OFED's modules; FORCE_MODE=yes in openib.conf would load the kernel's own"

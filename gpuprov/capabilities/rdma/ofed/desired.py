@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.rdma.at_boot import HEADER
 from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.checks import conf, foreign, holders

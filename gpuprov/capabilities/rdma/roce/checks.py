@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from gpuprov.capabilities import answers
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.common import selected, unmet, words
 from gpuprov.capabilities.rdma.devices import up
@@ -18,7 +19,6 @@ from gpuprov.probe.ofed import OFED
 from gpuprov.probe.roce import ROCE, RocePort
 
 Ctx = Context[Rdma]
-APPLY = "gpuprov apply"
 FIELDS = ("roce",)
 NO_PORT = "no RoCE port"
 NO_PORT_HINT = (

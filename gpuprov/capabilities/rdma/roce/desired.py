@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.rdma.at_boot import HEADER, JOBS, UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.rdma.at_boot import JOBS, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.roce.checks import Ctx, differences, later
 from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.catalog import roce as catalogue
