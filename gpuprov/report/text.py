@@ -125,7 +125,7 @@ def _flow(parts: Sequence[tuple[str, str]], room: int, hang: str) -> list[str]:
             left = whole - len(hang)
         lines[-1] += painted
         left -= len(plain)
-    return [re.sub(r" +(?=(\x1b\[0m)?$)", "", line) for line in lines]
+    return [re.sub(r" +(?=(\x1b\[0m)?\Z)", "", line) for line in lines]
 
 
 def labelled(label: str, value: str, width: int) -> list[str]:
