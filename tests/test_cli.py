@@ -251,6 +251,8 @@ OFFERED = [
     ("gpuprov topology gpu", ["plain,gpu01", "plain,gpu02"]),
     ("gpuprov capture gpu02 gpu", ["plain,gpu01", "plain,gpu02"]),
     ("gpuprov plan --only nouveau,nv", ["plain,nouveau,nvidia_driver"]),
+    ("gpuprov accept --only rdma,n", ["plain,rdma,nccl", "plain,rdma,nvbandwidth"]),
+    ("gpuprov schema --of dr", ["plain,drift"]),
     ("gpuprov mig fit --gpu h200-s", ["plain,H200-SXM"]),
     ("gpuprov catalog mig H200-N", ["plain,H200-NVL"]),
     ("gpuprov catalog drivers H200-N", []),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gpuprov.cli import options
+from gpuprov.cli import complete, options
 from gpuprov.cli.about import about
 from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Command
@@ -18,7 +18,12 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command(cls=Command, short_help="Run acceptance tests: do the hosts perform as specified?")
 @options.inventory
 @options.reaching
-@click.option("--only", metavar="NAME,...", help="Only these: rdma, nccl, nvbandwidth, dcgm, stream.")
+@click.option(
+    "--only",
+    metavar="NAME,...",
+    shell_complete=complete.tests,
+    help="Only these: rdma, nccl, nvbandwidth, dcgm, stream.",
+)
 @click.option(
     "--pairs",
     type=click.Choice(["auto", "all", "ring"]),

@@ -32,9 +32,14 @@ def capabilities(_ctx: click.Context, _param: click.Parameter, incomplete: str) 
     """Capabilities with commas between them."""
     from gpuprov.capabilities import CAPABILITIES
 
-    before, comma, last = incomplete.rpartition(",")
-    given = before.split(",")
-    return _items(before + comma, last, (one.name for one in CAPABILITIES if one.name not in given))
+    return _more(incomplete, (one.name for one in CAPABILITIES))
+
+
+def tests(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Kinds of acceptance tests with commas between them."""
+    from gpuprov.accept.model import KINDS
+
+    return _more(incomplete, KINDS)
 
 
 def models(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -59,6 +64,13 @@ def words(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 def rows(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Words that `gpuprov catalog` filters by: models, where a table is of models."""
     return models(ctx, param, incomplete) if ctx.params.get("table") in ("gpus", "mig") else []
+
+
+def _more(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
+    """Another of these names behind a comma."""
+    before, comma, last = incomplete.rpartition(",")
+    given = before.split(",")
+    return _items(before + comma, last, (name for name in names if name not in given))
 
 
 def _named(before: str, last: str, names: Iterable[str]) -> list[CompletionItem]:

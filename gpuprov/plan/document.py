@@ -29,6 +29,7 @@ class PlannedHost(msgspec.Struct, kw_only=True):
 
     host: str
     unreachable: Annotated[str, msgspec.Meta(description="Why it cannot be reached; empty where it was")]
+    unreachable_fix: str
     blocked: tuple[Result, ...]
     run: dict[str, str]
     skipped: dict[str, str]

@@ -155,5 +155,5 @@ def _bare(text: str) -> str:
 def _likeness(plan: HostPlan) -> bytes:
     """What two hosts have in common whose plans are told once. Those that cannot be reached are alike by the reason."""
     if plan.unreachable:
-        return msgspec.json.encode(plan.unreachable.replace(plan.host, ""))
+        return msgspec.json.encode([one.replace(plan.host, "") for one in (plan.unreachable, plan.unreachable_fix)])
     return msgspec.json.encode(msgspec.structs.replace(_timeless(plan), host=""))

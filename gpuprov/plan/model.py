@@ -38,6 +38,7 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     unreachable: str = ""
+    unreachable_fix: str = ""
     blocked: tuple[Result, ...] = ()
     run: dict[str, str] = {}
     skipped: dict[str, str] = {}

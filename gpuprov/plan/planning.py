@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from gpuprov.errors import UnreachableError
 from gpuprov.gather.pace import Pace
+from gpuprov.gather.unreached import Unreached
 from gpuprov.limits import ACT_LIMIT
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
@@ -64,7 +66,7 @@ def plans_of(
     for pair in pairs:
         reading = readings[pair[0].name]
         if reading.lost:
-            plans.append(HostPlan(host=pair[0].name, unreachable=str(reading.lost).replace("\nhint: ", "; ")))
+            plans.append(_away(pair[0].name, reading.lost))
             continue
         try:
             decision = decide(pair, reading.results, reading.facts, full=full, reboot=reboot, only=capabilities)
@@ -73,3 +75,9 @@ def plans_of(
             told = broken(pair[0].name, "the plan", error, "preflight")
             plans.append(HostPlan(host=pair[0].name, blocked=(told,), differs=True))
     return plans
+
+
+def _away(host: str, lost: UnreachableError) -> HostPlan:
+    """The reason without the host's name, which stands before it; so that an outage of many is told once."""
+    reason = lost.reason if isinstance(lost, Unreached) else lost.message.removeprefix(f"{host}: ")
+    return HostPlan(host=host, unreachable=reason, unreachable_fix=lost.hint)

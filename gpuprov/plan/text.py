@@ -71,6 +71,8 @@ def _block(group: Group, verbose: bool) -> Iterator[Line]:
     title += f" ({len(group.hosts):,} hosts)" if len(group.hosts) > 1 else ""
     if plan.unreachable:
         yield Line(f"{title}: cannot be reached: " + plan.unreachable, bold=bold)
+        if plan.unreachable_fix:
+            yield Line(f"fix: {plan.unreachable_fix}", 2)
         return
     for result in plan.blocked:
         yield Line(f"{title}: blocked by {result.check}: {result.found}; wanted: {result.expected}", bold=bold)

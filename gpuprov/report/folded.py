@@ -16,7 +16,7 @@ FOLLOW = "follow"
 WORDS = {
     "unreachable": "unreachable",
     "fail": "failed",
-    "error": "errors",
+    "error": "in error",
     "skip": "skipped",
     "pass": "passed",
 }
@@ -24,7 +24,7 @@ WORDS = {
 
 def that_follow(count: int) -> str:
     """`1 that follows`, `8 that follow`."""
-    return f"{count} that follow{'s' * (count == 1)}"
+    return f"{count:,} that follow{'s' * (count == 1)}"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class HostLine(msgspec.Struct, frozen=True):
         if self.worst == "unreachable":
             return WORDS["unreachable"]
         told = [
-            that_follow(self.counts[status]) if status == FOLLOW else f"{self.counts[status]} {WORDS[status]}"
+            that_follow(self.counts[status]) if status == FOLLOW else f"{self.counts[status]:,} {WORDS[status]}"
             for status in (*ORDER[:3], FOLLOW, *ORDER[3:])
             if self.counts.get(status)
         ]

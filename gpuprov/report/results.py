@@ -60,7 +60,8 @@ def show(
         from gpuprov.report import text
 
         width = min(shutil.get_terminal_size((100, 24)).columns, 120)
-        told = text.render(results, verbose=verbose, colour=console.coloured(sys.stdout), width=width)
+        room, colour = min(console.room(sys.stdout), 120), console.coloured(sys.stdout)
+        told = text.render(results, verbose=verbose, colour=colour, width=width, room=room)
         console.result(told.rstrip(), in_colour=True)
     if refused:
         raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)

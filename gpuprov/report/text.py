@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Sequence
 
 from gpuprov.inventory.names import folded as names
@@ -16,12 +18,20 @@ _LOUD: tuple[ResultStatus, ...] = ("unreachable", "fail", "error")
 _MARGIN = 12
 
 
-def render(results: Sequence[Result] | Many, *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
+def render(
+    results: Sequence[Result] | Many,
+    *,
+    verbose: bool = False,
+    colour: bool = False,
+    width: int = 100,
+    room: int | None = None,
+) -> str:
     """Findings first the worst, each once with its hosts; then a line per host or per set of equal hosts; then a summary.
 
     Lines that a person copies (evidence) are never wrapped. `verbose` shows what passed too, what asks nothing of a host, and
-    every host's name.
+    every host's name. room: how wide lists of hosts and of counts may be, `width` by default; 0: as wide as they are, to be searched.
     """
+    room = width if room is None else room
     numbers = summed(results)
     if not numbers.hosts:
         return "not proven: no host has anything to verify\n"
@@ -29,7 +39,7 @@ def render(results: Sequence[Result] | Many, *, verbose: bool = False, colour: b
     lines: list[str] = []
     for finding in findings(results, _LOUD):
         lines += [
-            *_loud(finding, cleaned(shown(finding.hosts)), paint, width),
+            *_loud(finding, cleaned(shown(finding.hosts)), paint, width, room),
             *_following(finding, width, verbose=verbose),
             "",
         ]
@@ -38,8 +48,8 @@ def render(results: Sequence[Result] | Many, *, verbose: bool = False, colour: b
         lines += _quiet(finding, cleaned(shown(finding.hosts)), paint, width)
     lines += [""] if quiet else []
     for line in host_lines(results):
-        lines += _host(line, cleaned(shown(line.hosts)), paint, width)
-    return "\n".join([*lines, "", _summary(numbers, paint)]) + "\n"
+        lines += _host(line, cleaned(shown(line.hosts)), paint, width, room)
+    return "\n".join([*lines, "", *_summary(numbers, paint, room)]) + "\n"
 
 
 class _Paint:
@@ -53,10 +63,11 @@ class _Paint:
         return f"\x1b[1m{text}\x1b[0m" if self._colour else text
 
 
-def _loud(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]:
+def _loud(finding: Finding, where: str, paint: _Paint, width: int, room: int) -> list[str]:
     result = finding.result
     status, name = paint(result.status.upper(), result.status), paint.bold(cleaned(result.check))
-    lines = [f"{status}  {name}  {_where(finding.hosts, where)}"]
+    head = (f"{result.status.upper()}  {cleaned(result.check)}  ", f"{status}  {name}  ")
+    lines = _flow([head, *_parts(_where(finding.hosts, where), room)], room, " " * 6)
     for label, value in (("expected", result.expected), ("found", result.found)):
         lines += labelled(label, value, width)
     if result.reboot:
@@ -84,8 +95,11 @@ def _quiet(finding: Finding, where: str, paint: _Paint, width: int) -> list[str]
     return [first.replace(result.status, paint(result.status, result.status), 1), *rest]
 
 
-def _host(line: HostLine, where: str, paint: _Paint, width: int) -> list[str]:
-    lines = [f"{_where(line.hosts, paint.bold(where))}  {paint(line.summary, line.worst)}"]
+def _host(line: HostLine, where: str, paint: _Paint, width: int, room: int) -> list[str]:
+    told = [(plain, paint.bold(plain)) for plain, _ in _parts(where, room)]
+    more = _where(line.hosts, where).removeprefix(where) + "  "
+    counts = [(plain, paint(plain, line.worst)) for plain, _ in _parts(line.summary, room)]
+    lines = _flow([*told, (more, more), *counts], room, " " * 2)
     if line.worst != "unreachable":
         lines += labelled("next boot", str(line.next_boot), width)
     return lines
@@ -94,6 +108,25 @@ def _host(line: HostLine, where: str, paint: _Paint, width: int) -> list[str]:
 def _where(hosts: Sequence[str], shown: str) -> str:
     cut = "; -v names all" if ", ..." in shown else ""
     return f"{shown} ({len(hosts)} hosts{cut})" if len(hosts) > 1 else shown
+
+
+def _parts(text: str, room: int) -> list[tuple[str, str]]:
+    """A list with commas as parts for `_flow`; what is short is one."""
+    pieces = re.split(r"(?<=, )", text) if room and len(text) > room // 2 else [text]
+    return [(one, one) for one in pieces]
+
+
+def _flow(parts: Sequence[tuple[str, str]], room: int, hang: str) -> list[str]:
+    """Parts beside each other, each as (text, the same with colours); a line ends between two of them where it would be too wide."""
+    lines, whole = [""], max(room, 40) if room else sys.maxsize
+    left = whole
+    for plain, painted in parts:
+        if left < len(plain.rstrip()) and lines[-1].strip():
+            lines.append(hang)
+            left = whole - len(hang)
+        lines[-1] += painted
+        left -= len(plain)
+    return [re.sub(r" +(?=(\x1b\[0m)?\Z)", "", line) for line in lines]
 
 
 def labelled(label: str, value: str, width: int) -> list[str]:
@@ -106,20 +139,32 @@ def labelled(label: str, value: str, width: int) -> list[str]:
     return [first, *(" " * _MARGIN + piece for piece in pieces[1:])]
 
 
-def _summary(numbers: Summed, paint: _Paint) -> str:
+def _summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:
     count, counted = numbers.hosts, numbers.counts
     named = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
-    parts = [paint(f"{number} {named[status]}", status) for status, number in counted.items() if number]
+    parts = [
+        (plain := f"{number:,} {named[status]}", paint(plain, status)) for status, number in counted.items() if number
+    ]
     if following := numbers.follow:
-        parts.insert(sum(bool(counted[status]) for status in _LOUD), that_follow(following))
+        plain = that_follow(following)
+        parts.insert(sum(bool(counted[status]) for status in _LOUD), (plain, plain))
     told = numbers.verdict
     words = told if told != "as wanted" or not counted["skip"] else f"as wanted, but {unproven(counted['skip'])}"
     shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[told]))
     bad = numbers.bad
-    part = f"{bad} of " if told == "not as wanted" and bad < count else ""
-    gone = [parts.pop(0)] if counted["unreachable"] else []
-    hosts = ", ".join([f"{part}{count} host{'s' * (count != 1)}", *gone])
-    return f"{shown}: {hosts}" + (f"; checks: {', '.join(parts)}" if parts else "")
+    part = f"{bad:,} of " if told == "not as wanted" and bad < count else ""
+    hosts = [(plain := f"{part}{count:,} host{'s' * (count != 1)}", plain)]
+    hosts += [parts.pop(0)] if counted["unreachable"] else []
+    first, *rest = [*_listed(hosts, "; " if parts else ""), *_listed(parts, "")]
+    before = [(f"{words}: {first[0]}", f"{shown}: {first[1]}")]
+    checks = [(f"checks: {rest[len(hosts) - 1][0]}", f"checks: {rest[len(hosts) - 1][1]}")] if parts else []
+    return _flow([*before, *rest[: len(hosts) - 1], *checks, *rest[len(hosts) :]], room, " " * 2)
+
+
+def _listed(parts: Sequence[tuple[str, str]], end: str) -> list[tuple[str, str]]:
+    """With a comma behind each but the last."""
+    after = [", "] * (len(parts) - 1) + [end]
+    return [(plain + mark, painted + mark) for (plain, painted), mark in zip(parts, after, strict=bool(parts))]
 
 
 def unproven(count: int) -> str:

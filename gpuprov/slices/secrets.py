@@ -36,7 +36,7 @@ def refuse_missing(hosts: Sequence[RawHost], job: Iterable[Host]) -> None:
         also = f" (as are {', '.join([*missing][1:])})" if len(missing) > 1 else ""
         raise GpuprovError(
             f"{name} is not in the job{also}: it is a secret of {', '.join(lacking[:NAMED])}{more}",
-            "--secrets INVENTORY takes it from an inventory here, with its vault; -K asks for the password of sudo; "
+            "--secrets INVENTORY takes it from an inventory here, with its vault; -e @FILE has it; -K asks for the password of sudo; "
             "--without-secrets, where keys or an agent are enough",
         )
 

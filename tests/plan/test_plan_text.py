@@ -10,15 +10,18 @@ import pytest
 
 from gpuprov import plan as planning
 from gpuprov.capabilities.base import Change
+from gpuprov.gather.unreached import Unreached
 from gpuprov.plan import HostPlan
 from gpuprov.plan import page as plan_page
 from gpuprov.plan.collect import host_plan, last_apply, merged, with_prediction
 from gpuprov.plan.decide import Decision
 from gpuprov.plan.events import Failure, Tally
 from gpuprov.plan.fold import groups, sign
+from gpuprov.plan.planning import plans_of
+from gpuprov.plan.read import Reading
 from gpuprov.probe.base import Facts, Output
 from gpuprov.spec.kernel import Kernel
-from gpuprov.spec.model import HostSpec
+from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
 from tests import documents
 
@@ -191,15 +194,43 @@ def test_blocked_and_unreachable_hosts() -> None:
     obstacle = Result(
         host="b", capability="host", check="host.root", status="fail", expected="root", found="user id 1", hint="become"
     )
-    plans = [HostPlan(host="a", unreachable="a: no route"), HostPlan(host="b", run=RUN, blocked=(obstacle,))]
+    plans = [
+        HostPlan(host="a", unreachable="no route", unreachable_fix="see its power"),
+        HostPlan(host="b", run=RUN, blocked=(obstacle,)),
+    ]
     lines = planning.as_text(plans).splitlines()
     assert lines[:2] == ["b: blocked by host.root: user id 1; wanted: root", "  fix: become"]
-    assert lines[-2:] == [
-        "a: cannot be reached: a: no route",
+    assert lines[-3:] == [
+        "a: cannot be reached: no route",
+        "  fix: see its power",
         "2 hosts: 1 blocked by host.root, 1 cannot be reached; nothing was changed",
     ]
     assert planning.exit_code(plans) == 4
     assert planning.exit_code(plans[1:]) == 1
+
+
+def test_an_outage_is_told_once_with_the_command_of_one_host() -> None:
+    pairs = [(RawHost(name=f"gpu{n}"), HostSpec(name=f"gpu{n}")) for n in range(1, 33)]
+    lost = {
+        raw.name: Reading(
+            facts=Facts({}),
+            results=(),
+            lost=Unreached(
+                raw.name,
+                "ssh: no route",
+                "try it by hand",
+                place=f"10.0.0.{raw.name[3:]}",
+                command=f"ssh {raw.name} true",
+            ),
+        )
+        for raw, _ in pairs
+    }
+    told = planning.as_text(plans_of(pairs, lost), width=0).splitlines()
+    assert told == [
+        "gpu[1:32] (32 hosts): cannot be reached: ssh: no route",
+        "  fix: try it by hand: ssh gpu1 true",
+        "32 hosts: 32 cannot be reached; nothing was changed",
+    ]
 
 
 def test_what_fails_although_nothing_is_to_do_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from errno import ENOSPC
 from html.parser import HTMLParser
@@ -19,6 +20,7 @@ from gpuprov.report.files import check_writable, write_atomic
 from gpuprov.report.fold import brief
 from gpuprov.report.results import show
 from gpuprov.verify import Result
+from gpuprov.verify.evaluate import ResultStatus
 from gpuprov.verify.verify import unreachable
 
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }} ]]> \x1b[31m\x00 é"
@@ -153,8 +155,27 @@ def test_text_tells_a_failure_once_with_all_its_hosts() -> None:
     assert "skip  b.boot  no boot  [gpu[001:003]]" in shown
     assert "a.ok" not in shown
     assert "gpu[001:003] (3 hosts)  1 failed, 1 skipped, 1 passed" in shown
-    assert shown.endswith("not as wanted: 5 hosts, 1 unreachable; checks: 3 failed, 1 in error, 3 skipped, 3 passed\n")
+    last = "not as wanted: 5 hosts, 1 unreachable; checks: 3 failed, 1 in error, 3 skipped, 3 passed\n"
+    assert text.render(results(), width=80, room=0).endswith(last), "whole where it may be searched"
+    assert shown.endswith(last.replace(" 3 passed", "\n  3 passed"))
+    assert [
+        line for line in shown.splitlines() if len(line) > 80 and "see  " not in line and "script" not in line
+    ] == []
     assert shown.index("UNREACHABLE") < shown.index("FAIL") < shown.index("ERROR")
+
+
+@pytest.mark.parametrize("colour", [False, True])
+def test_long_lines_of_hosts_and_counts_end_at_a_comma(colour: bool) -> None:
+    """A terminal would end them inside a word."""
+    scattered = [f"gpu{number:03}" for number in range(1, 60, 2)]
+    kinds: tuple[ResultStatus, ...] = ("fail", "error", "skip", "pass")
+    checks = [(f"{kind}.number{n}", kind) for n in range(3) for kind in kinds]
+    rows = [Result(host=host, capability="a", check=name, status=kind) for host in scattered for name, kind in checks]
+    told = re.sub("\x1b\\[[0-9]*m", "", text.render(rows, colour=colour, width=80))
+    assert max(map(len, told.splitlines())) <= 80
+    assert all(line.endswith((",", ")", "]")) for line in told.splitlines() if "gpu0" in line)
+    assert "90 in error" in " ".join(told.split())
+    assert " ".join(told.split()) == " ".join(text.render(rows, width=80, room=0).split())
 
 
 def test_an_outage_is_told_once() -> None:
