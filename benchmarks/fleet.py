@@ -39,7 +39,9 @@ def cost(folder: Path, *arguments: str | Path) -> dict[str, float]:
     file = folder / "costs"
     file.unlink(missing_ok=True)
     argv = [sys.executable, "-m", "benchmarks.own", str(file), *map(str, arguments)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, "HOME": str(folder)})
+    environment = {**os.environ, "HOME": str(folder)}
+    null = subprocess.DEVNULL
+    done = subprocess.run(argv, stdout=null, stderr=subprocess.PIPE, text=True, check=False, env=environment)
     if done.returncode not in (0, 1, 3):
         raise SystemExit(f"{arguments[0]} ended with {done.returncode}: {done.stderr[-2000:]}")
     costs: dict[str, float] = json.loads(file.read_text(encoding="utf-8").splitlines()[-1])

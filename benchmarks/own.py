@@ -9,19 +9,28 @@ import json
 import resource
 import sys
 import time
+from pathlib import Path
 
 from gpuprov.__main__ import main
+
+
+def peak() -> int:
+    """KiB that this program had at most. What getrusage says begins with what the process had before it became this program."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+
 
 began = time.monotonic()
 file, sys.argv = sys.argv[1], ["gpuprov", *sys.argv[2:]]
 try:
     main()
 finally:
+    sys.stdout.flush()
     own, theirs = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     costs = {
         "own": own.ru_utime + own.ru_stime,
         "theirs": theirs.ru_utime + theirs.ru_stime,
-        "mebibytes": own.ru_maxrss / 1024,
+        "mebibytes": peak() / 1024,
         "seconds": time.monotonic() - began,
     }
     with open(file, "a", encoding="utf-8") as out:

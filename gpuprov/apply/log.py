@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +14,9 @@ from gpuprov.errors import GpuprovError
 from gpuprov.plan.saved import MASK, SHORTEST
 from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.shown import cleaned
+
+MOST = 1000
+"""Logs of one run in one second."""
 
 
 class Log:
@@ -27,12 +31,21 @@ class Log:
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
             if folder is None:
                 refuse_anothers(place)
-            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            handle = self._opened()
         except OSError as error:
             raise GpuprovError(
                 f"cannot write the log {self.path}: {error.strerror}", "name another folder: --log-dir"
             ) from error
         self._file = os.fdopen(handle, "w", encoding="utf-8", errors="replace", buffering=1)
+
+    def _opened(self) -> int:
+        """A new file. Jobs of one roll-out have one name, and may begin in one second: later ones get a number."""
+        first = self.path
+        for number in range(2, MOST):
+            with suppress(FileExistsError):
+                return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            self.path = first.with_stem(f"{first.stem}-{number}")
+        return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
     def write(self, text: str) -> None:
         """One or more lines, cleaned, since a log is read on a terminal. Colours, which Ansible may have made, are left out."""

@@ -70,7 +70,7 @@ def plan(
         pace=options.pace(reading),
         timeout=timeout,
         show=Terminal(quiet=True),
-        on_read=readings.update,
+        on_read=readings.update if out else None,
     )
     if as_json:
         console.result(planning.as_json(plans, monotonic() - began))

@@ -12,6 +12,7 @@ import hashlib
 import os
 import shlex
 import sys
+from functools import lru_cache
 
 import msgspec
 
@@ -55,14 +56,20 @@ def build(settings: Settings, script: str) -> Command:
     return Command([*ssh_arguments(settings), "--", settings.host, shlex.join(remote)], stdin)
 
 
+@lru_cache(maxsize=64)
+def _encoded(script: str) -> bytes:
+    """The hosts of a fleet have few scripts: each is in memory once."""
+    return script.encode()
+
+
 def remote_command(settings: Settings, script: str) -> tuple[list[str], bytes]:
     """What runs on the host, and what it is fed."""
     if not settings.sudo:
-        return list(SHELL), script.encode()
+        return list(SHELL), _encoded(script)
     sudo = [settings.text("become_exe", "sudo"), "-H", "-u", settings.become_user]
     password = settings.text("become_password")
     if not password:
-        return ["sh", "-c", f"{BEFORE_SUDO}; exec {shlex.join([*sudo, '-n', '--', *ROOTS_SHELL])}"], script.encode()
+        return ["sh", "-c", f"{BEFORE_SUDO}; exec {shlex.join([*sudo, '-n', '--', *ROOTS_SHELL])}"], _encoded(script)
     parts = [script[start : start + PART] for start in range(0, len(script), PART)]
     if len(parts) > PARTS:
         raise GpuprovError(

@@ -37,11 +37,19 @@ def plan(
     """
     show, pace = show or Show(), pace or Pace()
     with ended_politely():
-        with show.reading([raw.name for raw, _ in pairs], "reading") as done:
-            readings = read(pairs, only=capabilities, pace=pace, on_done=done)
+        pair_of, made = {pair[0].name: pair for pair in pairs}, dict[str, HostPlan]()
+
+        def planned(name: str, reading: Reading) -> None:
+            [made[name]] = plans_of(
+                [pair_of[name]], {name: reading}, capabilities=capabilities, full=full, reboot=reboot
+            )
+
+        with show.reading(list(pair_of), "reading") as done:
+            kept = bool(ansible or on_read)
+            readings = read(pairs, only=capabilities, pace=pace, on_done=done, each=planned, keep=kept)
         if on_read:
             on_read(readings)
-        plans = plans_of(pairs, readings, capabilities=capabilities, full=full, reboot=reboot)
+        plans = [made[name] for name in pair_of]
         if not ansible:
             return plans
         from gpuprov.plan.predict import predict

@@ -70,9 +70,10 @@ def read(
     pace: Pace | None = None,
     on_done: Callable[[str], None] | None = None,
     each: Callable[[str, Reading], None] | None = None,
+    keep: bool = True,
 ) -> dict[str, Reading]:
     """Every host's reading, in the order given. only: the checks of these capabilities (the house's stay). each: told of a reading as
-    soon as it is there, one at a time."""
+    soon as it is there, one at a time. keep: else nothing of a host is kept once `each` was told."""
     asked = [(raw, tuple(dict.fromkeys([*probes_of(spec, moments, only=only), *ALSO]))) for raw, spec in pairs]
     specs = {raw.name: spec for raw, spec in pairs}
     readings: dict[str, Reading] = {}
@@ -83,9 +84,9 @@ def read(
         else:
             readings[name] = Reading(found.only(KEPT), tuple(evaluate(specs[name], found, moments, only=only)))
         if each:
-            each(name, readings[name])
+            each(name, readings[name] if keep else readings.pop(name))
         if on_done:
             on_done(name)
 
     gather_each(asked, judge, pace=pace)
-    return {raw.name: readings[raw.name] for raw, _ in pairs}
+    return {raw.name: readings[raw.name] for raw, _ in pairs if keep}

@@ -5,7 +5,7 @@ docs/reference/verify.schema.json is made from these types.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -94,8 +94,9 @@ def report(
     seconds: float | None = None,
     *,
     verbose: bool = False,
+    rows: bool = True,
 ) -> Report:
-    """The document. `took`: seconds by host; `seconds`: of the whole."""
+    """The document. `took`: seconds by host; `seconds`: of the whole. `rows`: with the results."""
     bad = {one.host for one in results if one.status in ("unreachable", "fail", "error")}
     counted = totals(results)
     of_host: dict[str, list[Result]] = {}
@@ -133,10 +134,12 @@ def report(
             )
             for line in host_lines(results, fold=False)
         ),
-        results=tuple(
-            Row(**{key: getattr(one, key) for key in KEYS}) for one in results if verbose or one.status != "n/a"
-        ),
+        results=tuple(_rows(results if rows else (), verbose=verbose)),
     )
+
+
+def _rows(results: Iterable[Result], *, verbose: bool) -> Iterator[Row]:
+    return (Row(**{key: getattr(one, key) for key in KEYS}) for one in results if verbose or one.status != "n/a")
 
 
 def render(
@@ -147,8 +150,35 @@ def render(
     verbose: bool = False,
 ) -> str:
     """The document as text, keys in the order of the types, two spaces deep, a line break at the end."""
-    told = report(results, took, seconds, verbose=verbose)
-    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
+    return "".join(f"{part}\n" for part in parts(results, took, seconds, verbose=verbose))
+
+
+AT_ONCE = 2000
+"""Results that are written at a time."""
+
+
+def parts(
+    results: Sequence[Result],
+    took: Mapping[str, float] | None = None,
+    seconds: float | None = None,
+    *,
+    verbose: bool = False,
+) -> Iterator[str]:
+    """The same, some lines at a time: the results of a fleet are never in memory as text."""
+    told = [one for one in results if verbose or one.status != "n/a"]
+    if len(told) <= AT_ONCE:
+        yield _text(report(results, took, seconds, verbose=verbose))
+        return
+    head, _, end = _text(report(results, took, seconds, verbose=verbose, rows=False)).rpartition("[]")
+    yield f"{head}["
+    for start in range(0, len(told), AT_ONCE):
+        lines = _text([*_rows(told[start : start + AT_ONCE], verbose=True)]).splitlines()[1:-1]
+        yield "\n".join(f"  {line}" for line in lines) + ("," if start + AT_ONCE < len(told) else "")
+    yield f"  ]{end}"
+
+
+def _text(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def schema_text() -> str:

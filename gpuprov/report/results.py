@@ -55,7 +55,8 @@ def show(
     if as_json and not isinstance(results, Many):
         from gpuprov.report import as_json as data
 
-        console.result(data.render(results, took, seconds, verbose=verbose).rstrip())
+        for part in data.parts(results, took, seconds, verbose=verbose):
+            console.result(part)
     elif not quiet:
         from gpuprov.report import text
 

@@ -26,7 +26,7 @@ JUDGED = "host.judged"
 """The check of which no host is asked, and that fails where gpuprov itself breaks."""
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one check says of one host. `evidence` is the command that shows the same to a person on the host; `follows` the
     failing check of the host without which this one would not have failed; `action` what makes an unhealthy host fit again."""
 

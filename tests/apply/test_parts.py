@@ -230,6 +230,17 @@ def test_break_lock_names_locks_and_without_a_name_breaks_none() -> None:
         assert run.call_args.args[1].break_lock == named
 
 
+def test_runs_of_one_name_that_begin_in_one_second_have_a_log_each(tmp_path: Path) -> None:
+    """Jobs of a roll-out, which has one name."""
+    logs = [Log(tmp_path, "friday") for _ in range(20)]
+    assert len({log.path for log in logs}) == len([*tmp_path.iterdir()]) == 20
+    assert all(log.path.name.startswith("20") and "-friday" in log.path.name for log in logs)
+    for number, log in enumerate(logs):
+        with log:
+            log.write(str(number))
+    assert [log.path.read_text() for log in logs] == [f"{number}\n" for number in range(20)]
+
+
 def test_a_log_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(GpuprovError, match="cannot write the log"):

@@ -2,7 +2,7 @@
 
 As a program it is what `gpuprov` is there, with two things put in: a job's stub hosts are done by `tests/rollout/stub.py` (its other
 hosts by `gpuprov work`), and hosts without a node in Slurm have a folder for a scheduler. `worker SITE ADDRESS FOLDER`,
-`start FOLDER [ADDRESS]`, `work ...`.
+`start FOLDER ID [ADDRESS]`, `work ...`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from typing import Any
 
 import msgspec
 
+from gpuprov import console
 from gpuprov.drain import Adapter
 from gpuprov.drain.slurm import Slurm as InSlurm
+from gpuprov.errors import GpuprovError
 from gpuprov.rollout.project import Project
 from gpuprov.rollout.state import folded
 from gpuprov.rollout.status import status
@@ -204,7 +206,11 @@ class Run:
 
     def start(self) -> None:
         """Begin the roll-out, or wait for the one that was begun."""
-        self.client = self.process("client", "start", self.folder, *([self.server.address] if self.server else []))
+        self.client = self.begin("client", ROLLOUT)
+
+    def begin(self, name: str, rollout: str) -> subprocess.Popen[bytes]:
+        """Begin a roll-out over all hosts."""
+        return self.process(name, "start", self.folder, rollout, *([self.server.address] if self.server else []))
 
     def kill(self, what: str) -> frozenset[str]:
         """SIGKILL to a part; it is started again. `jobs`: with the processes of all jobs, and what they have started here, which
@@ -363,14 +369,19 @@ def main(words: list[str]) -> int:
 
     folder = Path(rest[0])
     _patched(folder)
-    engine = Embedded() if not rest[1:] else lab.engine(folder, rest[1])
+    engine = Embedded() if not rest[2:] else lab.engine(folder, rest[2])
     if not isinstance(engine, Embedded):
         engine.heartbeat = HEARTBEAT
     fleet = frozen.freeze(load_fleet([str(folder / "inventory.yaml")], also=("site", "rack")))
     return command.start(
-        engine, fleet, folder / "policy.yaml", ROLLOUT, lambda run, _fleet: (*HANDS, "--run", run), yes=True
+        engine, fleet, folder / "policy.yaml", rest[1], lambda run, _fleet: (*HANDS, "--run", run), yes=True
     )
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))
+    try:
+        code = main(sys.argv[1:])
+    except GpuprovError as error:
+        console.error(error)
+        code = 2
+    os._exit(code)

@@ -33,14 +33,16 @@ LEASE = 6
 SPEC = "all: {vars: {gpuprov: {nouveau: {}}}}\n"
 # mkinitramfs waits in it, so that a run can be cut off in a module that goes on by itself.
 HOOK = '#!/bin/sh\n[ "$1" = prereqs ] && exit 0\n: >/run/waiting\nwhile [ -e /run/wait ]; do sleep 0.1; done\nrm -f /run/waiting\n'
-# The first call of ssh is the reading; the second, Ansible's first, waits.
+# What the first call of ssh, which reads the host, has printed comes when the run wakes up.
 GATE = """#!/bin/sh
-echo >>{place}/calls
-if [ $(wc -l <{place}/calls) -gt 1 ]; then
-  : >{place}/waiting
-  while [ -e {place}/asleep ]; do sleep 0.1; done
-fi
-exec ssh "$@"
+[ -e {place}/waiting ] && exec ssh "$@"
+ssh "$@" >{place}/out 2>{place}/err
+status=$?
+: >{place}/waiting
+while [ -e {place}/asleep ]; do sleep 0.1; done
+cat {place}/out
+cat {place}/err >&2
+exit $status
 """
 UNDO = "rm -rf /etc/modprobe.d/gpuprov.conf /var/lib/gpuprov /run/gpuprov /run/waiting; touch /run/wait"
 STATE = "find /etc /var/lib/gpuprov -type f -not -path '*/mtab' -printf '%p %T@\\n' | sort; cut -d' ' -f22 /proc/1/stat"

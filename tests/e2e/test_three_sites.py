@@ -88,3 +88,13 @@ def test_machines_that_go_down(three: Sites, undisturbed: Ended, tmp_path: Path,
     assert all(1 <= built[name] <= 2 for name in three.real)
     for name, text in found.seen.items():
         assert text.replace("built\n", "") == undisturbed.seen[name].replace("built\n", ""), name
+
+
+@pytest.mark.parametrize("temporal", [True, False], ids=["temporal", "embedded"])
+def test_a_second_over_the_same_hosts_is_refused_by_name(three: Sites, tmp_path: Path, temporal: bool) -> None:
+    with Run(three, tmp_path, temporal=temporal) as run:
+        lab.until(sites.moments(run)["begun"], sites.PATIENCE)
+        assert run.begin("second", "monday").wait(sites.PATIENCE) == 2
+        told = (tmp_path / "second.log").read_text()
+        assert f"the roll-out {sites.ROLLOUT} is open and has {PREFIX}[1:6]" in told, told
+        assert "nothing was started" in told

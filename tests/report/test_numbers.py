@@ -150,3 +150,12 @@ def test_the_file_of_metrics_is_replaced_as_a_whole(tmp_path: Path, capsys: pyte
     assert file.stat().st_ino != before
     assert [path.name for path in tmp_path.iterdir()] == ["gpuprov.prom"]
     assert "not as wanted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_written_in_parts_it_is_the_same_text(monkeypatch: pytest.MonkeyPatch, at_once: int, verbose: bool) -> None:
+    whole = as_json.render(ROWS, TOOK, 61.0, verbose=verbose)
+    monkeypatch.setattr(as_json, "AT_ONCE", at_once)
+    assert len([*as_json.parts(ROWS, TOOK, 61.0, verbose=verbose)]) > 2
+    assert as_json.render(ROWS, TOOK, 61.0, verbose=verbose) == whole

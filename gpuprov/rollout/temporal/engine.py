@@ -65,7 +65,8 @@ class Temporal:
         try:
             return self._runner.run(call)
         except WorkflowQueryFailedError as error:
-            raise GpuprovError(f"Temporal: {error}") from error
+            hint = "ask again; what a worker has printed says why"
+            raise UnreachableError(f"a worker could not answer: {error}", hint) from error
         except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             raise UnreachableError(*_told(error)) from error
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from temporalio.client import Client
 from temporalio.worker import Worker
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from gpuprov import console
 from gpuprov.rollout.temporal import messages
@@ -19,6 +18,7 @@ from gpuprov.rollout.temporal.activities import Activities
 from gpuprov.rollout.temporal.connect import Connection, connected
 from gpuprov.rollout.temporal.files import Files
 from gpuprov.rollout.temporal.hosts import Hosts
+from gpuprov.rollout.temporal.runner import Runner
 from gpuprov.rollout.temporal.workflow import Rollout
 
 JOBS = 64
@@ -47,17 +47,10 @@ async def _run(given: Connection, site: str, files: Files, words: Sequence[str])
     return 0
 
 
-def sandbox() -> SandboxedWorkflowRunner:
-    """Where workflows run. gpuprov is loaded once: what a workflow uses of it is pure."""
-    return SandboxedWorkflowRunner(
-        restrictions=SandboxRestrictions.default.with_passthrough_modules("gpuprov", "msgspec")
-    )
-
-
 def workers(client: Client, site: str, files: Files, words: Sequence[str]) -> list[Worker]:
     """Of the site's own queue, of the roll-outs', and of that which knows their hosts."""
     does = Activities(client, files, words)
-    runner, end = sandbox(), timedelta(seconds=0)
+    runner, end = Runner(), timedelta(seconds=0)
     return [
         Worker(
             client,

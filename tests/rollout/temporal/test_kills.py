@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -75,6 +77,40 @@ def test_whatever_is_killed(
         assert client.wait(240) == 0, (tmp_path / "client-friday.log").read_text()
         assert lab.report(lab.engine(tmp_path, server.address)) == undisturbed[0]
     assert made.attempts(tmp_path) == undisturbed[1], "a job's process outlives its worker: nothing is done again"
+
+
+def test_workers_that_are_away_while_a_timer_fires(tmp_path: Path) -> None:
+    """Longer than the server waits for the worker that had the workflow in memory. The client asks all the while: what is answered
+    must not run the workflow on, or its history cannot be replayed any more.
+    """
+    soaks = "site: site\ncanary: {count: 3, soak: 3s}\ndrain: {adapter: command, command: 'true', poll: 1s}\n"
+    with _running(tmp_path) as (server, workers):
+        client = lab.client(tmp_path, server, soaks, 8, 3, "friday")
+        log = tmp_path / "client-friday.log"
+        lab.until(lambda: "soaks" in log.read_text())
+        for site in "abc":
+            workers[site].kill()
+            workers[site].wait()
+        time.sleep(14)
+        for site in "abc":
+            workers[site] = lab.worker(tmp_path, server, site)
+        assert client.wait(240) == 0, log.read_text()
+        engine = lab.engine(tmp_path, server.address)
+        history = engine._runner.run(engine._handle("friday").fetch_history())
+    replayed = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from tests.rollout.temporal.test_whole import replayed; replayed(sys.stdin.read())",
+        ],
+        input=history.to_json(),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=lab.ROOT,
+    )
+    assert "replayed" in replayed.stdout, replayed.stderr[-2000:]
+    assert made.attempts(tmp_path) == {f"gpu{n:04}": 1 for n in range(8)}
 
 
 @pytest.fixture(scope="module")

@@ -97,11 +97,11 @@ def replayed(text: str) -> None:
     from temporalio.client import WorkflowHistory
     from temporalio.worker import Replayer
 
-    from gpuprov.rollout.temporal.worker import sandbox
+    from gpuprov.rollout.temporal.runner import Runner
     from gpuprov.rollout.temporal.workflow import Rollout
 
     history = WorkflowHistory.from_json("gpuprov-rollout-friday", text)
-    asyncio.run(Replayer(workflows=[Rollout], workflow_runner=sandbox()).replay_workflow(history))
+    asyncio.run(Replayer(workflows=[Rollout], workflow_runner=Runner()).replay_workflow(history))
     print("replayed", flush=True)
     os._exit(0)
 
