@@ -37,7 +37,7 @@ def planned(runs: int, seed: str, seconds: dict[str, float], just: str = "") -> 
     for turn in itertools.count():
         if number >= runs:
             return
-        # Two groups of hosts have each class once: of those with the second half of them one is an upgrade, of those with the first too.
+        # Two groups of hosts have each class once: of those with the first seven, and of those with the others, some are upgrades.
         spec = just or ("upgrade" if turn % 24 in (1, 5, 12) else "small")
         if turn % 3 < 2:
             group = []
