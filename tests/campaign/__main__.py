@@ -37,8 +37,8 @@ def planned(runs: int, seed: str, seconds: dict[str, float], just: str = "") -> 
     for turn in itertools.count():
         if number >= runs:
             return
-        # Seven groups of hosts have each class three or four times: which of them are upgrades goes through both halves.
-        spec = just or ("upgrade" if turn % 10 in (1, 5, 7) else "small")
+        # Two groups of hosts have each class once: of those with the first seven, and of those with the others, some are upgrades.
+        spec = just or ("upgrade" if turn % 24 in (1, 5, 12) else "small")
         if turn % 3 < 2:
             group = []
             for place in range(min(MOST, runs - number)):
