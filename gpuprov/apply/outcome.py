@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from gpuprov.apply.model import Act, HostOutcome
-from gpuprov.plan.events import Ledger
+from gpuprov.plan.events import Ledger, Tally
 from gpuprov.plan.playbook import Ended
 
 HOST_STATUSES = (0, 2, 4)
 """Exit statuses of ansible-playbook that are about hosts: none failed, some failed, some were unreachable. With any other
 it ended before it could work: https://docs.ansible.com/ansible/latest/cli/ansible-playbook.html"""
+GONE = "see why it does not answer (its console, its network), then apply again, which completes it"
+NOT_BACK = (
+    "see its console. When it is up again, gpuprov verify says what it has started (host.first_boot); then apply again, "
+    "or gpuprov rollback"
+)
 
 
 def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply") -> None:
@@ -29,15 +34,14 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply"
     if tally.defect:
         outcome.state, outcome.message = "failed", tally.defect
     elif tally.unreachable:
-        outcome.state, outcome.task, outcome.message = "unreachable", tally.lost, tally.unreachable
-        outcome.hint = "see why it does not answer (its console, its network), then apply again, which completes it"
+        _lost(outcome, tally)
     elif late := tally.timed_out:
         outcome.state, outcome.message = "failed", late.message
-        outcome.task = f"{late.capability}: {late.task}" if late.capability else late.task
+        outcome.task = late.place
         outcome.hint = "see what it waits for there and end it, then apply again; --timeout gives more time"
     elif failure:
         outcome.state = "locked" if failure.locked else "failed"
-        outcome.task = f"{failure.capability}: {failure.task}" if failure.capability else failure.task
+        outcome.task = failure.place
         outcome.message = failure.message
     elif interrupted:
         outcome.state, outcome.message = "failed", "interrupted" + (f" in {tally.last}" if tally.last else "")
@@ -48,3 +52,12 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply"
         outcome.state = "prepared"
     else:
         outcome.state = "changed" if tally.changed else "unchanged"
+
+
+def _lost(outcome: HostOutcome, tally: Tally) -> None:
+    """A host that is not reached any more, where it was to undo what had failed, is told with what had failed."""
+    outcome.state, outcome.task, outcome.message, outcome.hint = "unreachable", tally.lost, tally.unreachable, GONE
+    if cause := tally.given_up_for:
+        outcome.task = cause.place
+        outcome.message = f"{cause.message}; then it was not reached: {tally.unreachable}"
+        outcome.hint = NOT_BACK if cause.reboot else GONE

@@ -48,7 +48,8 @@ class Step(msgspec.Struct, frozen=True):
 
 class Failure(msgspec.Struct, frozen=True):
     """A task that failed on a host: whose, which, and Ansible's message as one line. `locked`: another run holds the host;
-    `lost`: it has taken it over, or somebody has rebooted the host. `packages`: the package manager refused."""
+    `lost`: it has taken it over, or somebody has rebooted the host. `packages`: the package manager refused. `reboot`: the host
+    did not come back from its reboot in time."""
 
     capability: str
     task: str
@@ -57,18 +58,23 @@ class Failure(msgspec.Struct, frozen=True):
     lost: bool = False
     timed_out: bool = False
     packages: bool = False
+    reboot: bool = False
+
+    @property
+    def place(self) -> str:
+        return f"{self.capability}: {self.task}" if self.capability else self.task
 
     def __str__(self) -> str:
-        return f"{self.capability}: {self.task}: {self.message}" if self.capability else f"{self.task}: {self.message}"
+        return f"{self.place}: {self.message}"
 
 
 class Tally(msgspec.Struct):
     """What happened on one host so far.
 
     changed: every task that changed something. files, tasks: what the capabilities' own would change, without the
-    house's bookkeeping. rescued: failures that a role's own rescue took over; gave_up: those after which an act was given up.
-    failed: what Ansible says at its end; None before. last: the newest task. lost: the act and the task in which the host could not
-    be reached any more.
+    house's bookkeeping. rescued: failures that a role's own rescue took over; gave_up: those after which an act was given up,
+    given_up_for: the last of these. failed: what Ansible says at its end; None before. last: the newest task. lost: the act and the
+    task in which the host could not be reached any more.
     """
 
     changed: list[str] = []
@@ -78,6 +84,7 @@ class Tally(msgspec.Struct):
     unreachable: str = ""
     rescued: int = 0
     gave_up: int = 0
+    given_up_for: Failure | None = None
     failed: bool | None = None
     last: str = ""
     lost: str = ""
@@ -165,7 +172,9 @@ class Ledger:
         capability, task = _label(data)
         text = f"{capability}: {task}" if capability else task
         if kind == "runner_on_start":
-            tally.gave_up += text == GIVING_UP
+            if text == GIVING_UP:
+                tally.gave_up += 1
+                tally.given_up_for = next(reversed(tally.failures), None)
             tally.last = text
             return Step("start", data["host"], text, _waits(_module(data), task))
         if kind == "runner_on_ok":
@@ -182,7 +191,8 @@ class Ledger:
             packages = (_module(data) == "gpuprov_packages" or bool(result.get("package_manager"))) and not late
             lost = LOST in told
             locked = (lost and BOOTED not in told) or bool(result.get("gpuprov_locked"))
-            failure = Failure(capability, task, told, locked, lost, late, packages)
+            reboot = _module(data) == "reboot" and not lost
+            failure = Failure(capability, task, told, locked, lost, late, packages, reboot)
             tally.failures.append(failure)
             return Step("failed", data["host"], text)
         if kind == "runner_on_unreachable":

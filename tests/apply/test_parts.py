@@ -155,6 +155,23 @@ def test_what_became_of_a_host(tally: Tally | None, ended: Ended, state: State, 
     assert (outcome.state, outcome.message) == (state, message)
 
 
+@pytest.mark.parametrize(
+    ("reboot", "hint"), [(True, "see its console. When it is up again"), (False, "see why it does")]
+)
+def test_a_host_that_is_lost_after_a_failure_says_both(reboot: bool, hint: str) -> None:
+    """A host that does not come back from its reboot: what failed is the reboot, and not what was to be done about it."""
+    ledger = Ledger()
+    why = Failure("", "Reboot the host", "Timed out waiting", reboot=reboot)
+    ledger.hosts["gpu1"] = Tally(
+        failures=[why], given_up_for=why, unreachable="no route", lost="act 3, Start again", failed=False
+    )
+    outcome = HostOutcome(host="gpu1", state="not-started")
+    judge(outcome, ledger, Ended("ended", 4))
+    assert (outcome.state, outcome.task) == ("unreachable", "Reboot the host")
+    assert outcome.message == "Timed out waiting; then it was not reached: no route"
+    assert outcome.hint.startswith(hint)
+
+
 def test_the_report_tells_hosts_that_fared_alike_once() -> None:
     alike = [HostOutcome(host=f"gpu{n}", results=[result("pass")]) for n in (1, 2, 3)]
     waiting = HostOutcome(

@@ -113,9 +113,10 @@ def test_a_boot_that_hangs_is_undone_once_somebody_has_pressed_reset(host: Boote
     assert code == 0, told
     code, told = apply(host, HANGS, host_reboot_timeout=240)
     (row,) = told["hosts"]
-    assert code == 3, told
-    assert "imed out waiting" in row["message"], row
-    assert row["rolled_back"].startswith("not rolled back: unreachable"), row
+    assert (code, row["state"], row["rolled_back"]) == (4, "unreachable", ""), told
+    assert row["task"] == "Reboot the host for all reasons at once", row
+    assert row["message"].startswith("Timed out waiting for last boot time check"), row
+    assert "gpuprov rollback" in row["hint"], row
 
     machine.reset(NAME)
     assert "gpuprov.kept" in host.sh("cat /proc/cmdline")

@@ -120,6 +120,20 @@ def test_a_host_that_is_lost_is_told_with_act_and_task() -> None:
     assert ledger.hosts["c"].lost == "act 1, demo: Write a file"
 
 
+def test_a_host_that_does_not_come_back_from_its_reboot_failed_there() -> None:
+    ledger = Ledger()
+    for kind, task, module in (
+        ("runner_on_failed", "Reboot the host", "ansible.builtin.reboot"),
+        ("runner_on_start", GIVING_UP, "ansible.builtin.set_fact"),
+        ("runner_on_failed", "Start again what was stopped", "gpuprov_clients"),
+        ("runner_on_unreachable", "Release the lock", "gpuprov_lock"),
+    ):
+        data = {"host": "a", "task": task, "task_action": module, "res": {"msg": f"{task}: no", "failed": True}}
+        ledger.feed({"event": kind, "event_data": data})
+    cause = ledger.hosts["a"].given_up_for
+    assert cause == Failure("", "Reboot the host", "Reboot the host: no", reboot=True)
+
+
 def test_a_task_whose_time_is_over_is_told_whatever_fails_after_it() -> None:
     """As ansible-core 2.19 reports it: of a task, and of an item of a loop."""
     late = {"msg": "Task failed: Timed out after 3 second(s).", "timedout": {"frame": "", "period": 3}, "failed": True}
