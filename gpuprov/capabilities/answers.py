@@ -15,6 +15,14 @@ from gpuprov.probe.packages import LOCKING, NO_LOCK_PLUGIN, Package
 APPLY = "gpuprov apply"
 HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
 """Of files that gpuprov writes whole."""
+STARTING = (
+    *("docker.service", "containerd.service", "crio.service", "podman.service", "podman-restart.service"),
+    *("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"),
+    "slurmd.service",
+)
+"""Units that start work on GPUs and RDMA devices: what runs looks at them once, as it starts, and keeps what it found."""
+BEFORE = f"Before={' '.join(STARTING[:7])}\nBefore={' '.join(STARTING[7:])}\n"
+"""Of units that set something at boot."""
 HOLDING = (system.OS_RELEASE, LOCKING)
 """What `held` looks at, besides the packages."""
 SHOWN = "apt-mark showhold; dnf versionlock list; zypper locks"

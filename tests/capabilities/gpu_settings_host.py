@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from gpuprov.capabilities.answers import STARTING
+
 FIRST, SECOND = "0000:19:00.0", "0000:3b:00.0"
 UUIDS = ("GPU-3c1f6d5e-0000-1111-2222-333344445555", "GPU-4d2e7c6f-0000-1111-2222-333344445555")
 SMI = "".join(
@@ -89,7 +91,7 @@ def boot(
     file: str = "enabled",
     active: str = "active",
     result: str = "success",
-    before: str = "docker.service containerd.service crio.service kubelet.service slurmd.service",
+    before: str = " ".join(STARTING),
     module: int = MODULE,
     gone: str = "",
     log: str = "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.cgpu.checks import differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
@@ -17,8 +17,7 @@ SITE, TIMEOUT = "cgpu_module_timeout", 30
 UNIT = f"""{HEADER}[Unit]
 Description=Settings of cGPU, before anything runs containers
 After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service
-Before=docker.service containerd.service crio.service kubelet.service
-
+{BEFORE}
 [Service]
 Type=oneshot
 RemainAfterExit=yes

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from gpuprov import reading
-from gpuprov.capabilities.answers import APPLY
+from gpuprov.capabilities.answers import APPLY, STARTING
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings, config
 from gpuprov.capabilities.gpu_settings.host import STATE, Asked, Ctx, asked
 from gpuprov.capabilities.gpu_settings.now import compared
 from gpuprov.probe import gpu_settings as probe
-
-WAITING = ("docker.service", "containerd.service", "crio.service", "kubelet.service", "slurmd.service")
-"""Units that start work on the GPUs."""
 
 
 def asks_anything(block: GpuSettings) -> bool:
@@ -43,9 +40,9 @@ def boot(ctx: Ctx) -> Outcome:
         before = f"starts {unit.gone[0]}, which is not there"
         change = Change(kind="file", name=probe.UNIT, before=before, after="written")
         return fail(expected, f"{probe.UNIT} starts {' '.join(unit.gone)}: not there", APPLY, changes=[change])
-    if late := [name for name in WAITING if name not in unit.before]:
+    if late := [name for name in STARTING if name not in unit.before]:
         hint = f"{APPLY} writes the unit anew; see drop-ins of it: systemctl cat {probe.UNIT}"
-        return fail(f"{probe.UNIT} before {', '.join(WAITING)}", f"not before {', '.join(late)}", hint)
+        return fail(f"{probe.UNIT} before {', '.join(STARTING)}", f"not before {', '.join(late)}", hint)
     if unit.result not in ("", "success") or unit.active == "failed":
         said = f": {unit.log[-1]}" if unit.log else ""
         change = Change(kind="service", name=probe.UNIT, before="failed", after="restarted")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gpuprov.capabilities.answers import BEFORE
 from gpuprov.capabilities.base import Desired
 from gpuprov.capabilities.gpu_settings.boot import asks_anything
 from gpuprov.capabilities.gpu_settings.fragment import config
@@ -22,9 +23,7 @@ Description=Power limits, clocks, compute modes and ECC modes of the NVIDIA GPUs
 ConditionPathExists={CONFIG}
 After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service
 After=gpuprov-mig.service
-Before=docker.service containerd.service crio.service podman.service podman-restart.service kubelet.service k3s.service
-Before=k3s-agent.service rke2-server.service rke2-agent.service slurmd.service
-Before=nvidia-dcgm.service dcgm.service
+{BEFORE}Before=nvidia-dcgm.service dcgm.service
 
 [Service]
 Type=oneshot

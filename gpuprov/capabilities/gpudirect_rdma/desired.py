@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities import repositories_checks
-from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.base import Desired
 from gpuprov.capabilities.gpudirect_rdma import gdrcopy
 from gpuprov.capabilities.gpudirect_rdma.checks import MISSING, Ctx, decided
@@ -32,9 +32,7 @@ Description=GPU memory for RDMA devices ({name}), after the RDMA stack
 ConditionVirtualization=!container
 After=systemd-modules-load.service openibd.service nvidia-persistenced.service gpuprov-persistence.service network-pre.target
 # NCCL asks once, as a job starts: without the module it copies through the CPU until the job ends.
-Before=docker.service containerd.service crio.service kubelet.service slurmd.service
-Before=k3s.service k3s-agent.service rke2-server.service rke2-agent.service
-PartOf=openibd.service
+{BEFORE}PartOf=openibd.service
 
 [Service]
 Type=oneshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gpuprov import reading
-from gpuprov.capabilities.answers import APPLY
+from gpuprov.capabilities.answers import APPLY, STARTING
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
@@ -15,7 +15,7 @@ from gpuprov.probe import mig
 Ctx = Context[Mig]
 SHOWN = f"systemctl is-enabled {mig.MANAGER}"
 WAITING = (
-    *("docker.service", "containerd.service", "crio.service", "kubelet.service"),
+    *STARTING,
     *("nvidia-cdi-refresh.service", "gpuprov-cdi-refresh.service", "nvidia-dcgm.service"),
 )
 """Units that look at the GPUs once, when they start."""

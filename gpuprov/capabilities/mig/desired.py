@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gpuprov.capabilities.answers import BEFORE
 from gpuprov.capabilities.base import Context, Desired, Outcome
 from gpuprov.capabilities.mig import config_file, host
 from gpuprov.capabilities.mig.fragment import Mig, plain_layout
@@ -35,9 +36,7 @@ Description=MIG mode, GPU instances and compute instances of the NVIDIA GPUs
 ConditionPathExists={desired}
 After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service
 Before=nvidia-cdi-refresh.service gpuprov-cdi-refresh.service
-Before=docker.service containerd.service crio.service podman.service podman-restart.service kubelet.service k3s.service
-Before=k3s-agent.service rke2-server.service rke2-agent.service slurmd.service
-Before=nvidia-dcgm.service dcgm.service nvidia-dcgm-exporter.service dcgm-exporter.service
+{before}Before=nvidia-dcgm.service dcgm.service nvidia-dcgm-exporter.service dcgm-exporter.service
 
 [Service]
 Type=oneshot
@@ -54,7 +53,7 @@ WantedBy=multi-user.target
 def unit(spec: HostSpec) -> str:
     """The unit that has the program bring it back."""
     above, services = FOLDER.rpartition("/")[0], ",".join(host.services(spec))
-    return UNIT.format(desired=mig.DESIRED, above=above, python=PYTHON, services=services)
+    return UNIT.format(before=BEFORE, desired=mig.DESIRED, above=above, python=PYTHON, services=services)
 
 
 def asked(block: Mig) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.mps.clients import DROP_IN, drop_in, environment_file
 from gpuprov.capabilities.mps.decision import PROBES, decide
@@ -27,8 +27,7 @@ Description=MPS control daemon %i
 Documentation=https://docs.nvidia.com/deploy/mps/
 After=nvidia-persistenced.service gpuprov-persistence.service nvidia-fabricmanager.service gpuprov-mig.service
 # A container that comes first would run without MPS, and in EXCLUSIVE_PROCESS alone.
-Before=docker.service containerd.service crio.service kubelet.service
-StartLimitIntervalSec=300
+{BEFORE}StartLimitIntervalSec=300
 StartLimitBurst=20
 
 [Service]

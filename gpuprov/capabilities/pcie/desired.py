@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.base import Desired
 from gpuprov.capabilities.pcie.fragment import REASON, Ctx, Pcie, as_onhost, lines, settings
 from gpuprov.catalog import pcie as catalogue
@@ -19,9 +19,8 @@ Description=PCI Express settings of GPUs and HCAs
 # openibd loads the drivers of HCAs anew, and the functions lose their settings with a reset.
 After=systemd-modules-load.service systemd-udev-trigger.service openibd.service rdma-hw.target network.target network-online.target
 PartOf=openibd.service
-Before=irqbalance.service docker.service containerd.service crio.service kubelet.service slurmd.service
-Before=k3s.service k3s-agent.service rke2-server.service rke2-agent.service
-
+Before=irqbalance.service
+{BEFORE}
 [Service]
 Type=oneshot
 RemainAfterExit=yes

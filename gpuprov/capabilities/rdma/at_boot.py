@@ -6,10 +6,6 @@ import msgspec
 
 from gpuprov.capabilities.answers import HEADER
 
-JOBS = """Before=docker.service containerd.service crio.service kubelet.service slurmd.service
-Before=k3s.service k3s-agent.service rke2-server.service rke2-agent.service
-"""
-"""A job opens the devices once, as it starts, and keeps what it found."""
 UNITS = "/etc/systemd/system"
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import answers
-from gpuprov.capabilities.answers import APPLY, HEADER
+from gpuprov.capabilities.answers import APPLY, BEFORE, HEADER
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.at_boot import JOBS, UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.rdma.at_boot import UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.probe.base import Facts
@@ -21,7 +21,7 @@ Description=Software RDMA devices
 Documentation=man:rdma-link(8) man:rxe(7)
 Wants=network-online.target
 After=network-online.target systemd-modules-load.service
-{JOBS}
+{BEFORE}
 [Service]
 Type=oneshot
 RemainAfterExit=yes

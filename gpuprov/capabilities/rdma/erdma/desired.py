@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gpuprov.capabilities.answers import HEADER
-from gpuprov.capabilities.rdma.at_boot import JOBS, UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.answers import BEFORE, HEADER
+from gpuprov.capabilities.rdma.at_boot import UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, same, vendor, wanted
 from gpuprov.capabilities.rdma.fetch import Fetch
@@ -17,7 +17,7 @@ UNIT = f"""{HEADER}[Unit]
 Description=eRDMA: its driver, and the MTU of its network interfaces
 Wants=network-online.target
 After=network-online.target systemd-modules-load.service openibd.service
-{JOBS}
+{BEFORE}
 [Service]
 Type=oneshot
 RemainAfterExit=yes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.answers import HEADER
-from gpuprov.capabilities.rdma.at_boot import JOBS, UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.answers import BEFORE, HEADER
+from gpuprov.capabilities.rdma.at_boot import UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.roce.checks import Ctx, differences, later
 from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.catalog import roce as catalogue
@@ -15,7 +15,7 @@ ABOUT = f"What {catalogue.UNIT} sets on RoCE ports; `device` lines choose them, 
 UNIT = f"""{HEADER}[Unit]
 Description=Settings of RoCE ports, which no adapter keeps
 After=systemd-modules-load.service systemd-udev-settle.service rdma-hw.target openibd.service network.target network-online.target
-{JOBS}PartOf=openibd.service
+{BEFORE}PartOf=openibd.service
 
 [Service]
 Type=oneshot
