@@ -76,7 +76,7 @@ def write(project: Rendered, folder: Path) -> None:
 
 
 def _ours(folder: Path) -> Iterable[Path]:
-    earlier = ("filter_plugins",)  # of what gpuprov rendered up to 0.1
+    earlier = ("filter_plugins",)  # of projects that an earlier gpuprov rendered
     owned = ("host_vars", "group_vars", "roles", "library", "action_plugins", "module_utils", *earlier)
     return [path for name in owned for path in sorted((folder / name).rglob("*")) if path.is_file()]
 

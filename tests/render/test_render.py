@@ -53,7 +53,11 @@ def test_rendering_again_writes_nothing_and_removes_what_is_gone(tmp_path: Path)
     two = judge([RawHost(name=name, values=VALUES) for name in ("gpu01", "gpu02")]).pairs
     write(render(two), tmp_path)
     before = (tmp_path / "host_vars" / "gpu01.yml").stat().st_mtime_ns
+    filters = tmp_path / "filter_plugins" / "gpuprov_resolve.py"
+    filters.parent.mkdir()
+    filters.write_text("# of an earlier gpuprov, and roles took filters from it\n")
     write(render(pairs()), tmp_path)
+    assert not filters.exists()
     assert not (tmp_path / "host_vars" / "gpu02.yml").exists()
     assert (tmp_path / "host_vars" / "gpu01.yml").stat().st_mtime_ns == before
 
