@@ -81,7 +81,8 @@ class Figures(NamedTuple):
 def page(outcome: Outcome, about: About | None = None) -> str:
     """The page. The same outcome gives the same text."""
     cells: list[list[Any]] = []
-    drawn = tuple(_drawn(one, cells) for one in maps(outcome))
+    tried = [one for one in maps(outcome) if any(cell.status != "skip" for cell in one.cells.values())]
+    drawn = tuple(_drawn(one, cells) for one in tried)
     found = outliers(outcome)
     skipped: dict[tuple[str, str], list[str]] = {}
     for one in outcome.findings:

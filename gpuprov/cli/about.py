@@ -28,6 +28,7 @@ def about(
     words = ["gpuprov", verb, *inventories]
     words += ["--limit", reading["limit"]] if reading.get("limit") else []
     words += ["--only", ",".join(sorted(only))] if only else []
+    words += ["--quick"] if reading.get("quick") else []
     for name, path in (files or {}).items():
         words += [f"--{name}", str(path)] if path else []
     return About(

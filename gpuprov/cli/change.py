@@ -79,7 +79,7 @@ def plan(
         told = planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=console.room(sys.stdout))
         console.result(told, in_colour=colour)
     if html:
-        saved.write_page(html, fleet, plans, (sources, reading), chosen, out)
+        saved.write_page(html, fleet, plans, (sources, {**reading, "quick": quick}), chosen, out)
     if out:
         saved.write(out, fleet, readings, plans, (sources, reading), chosen)
     retry.offer("plan", [one.host for one in plans if one.unreachable], len(plans))

@@ -67,11 +67,19 @@ def write_page(
     from gpuprov.report.files import write_atomic
 
     sources, reading = given
-    apply = shlex.join(["gpuprov", "apply", str(out)]) if out else about("apply", sources, reading, only).command
+    apply = (
+        shlex.join(["gpuprov", "apply", str(out)])
+        if out
+        else about("apply", sources, {**reading, "quick": False}, only).command
+    )
     idle = all(one.idle or one.unreachable for one in plans)
     write_atomic(
         path,
-        page.render(saved.masked(plans, fleet.pairs), about("plan", sources, reading, only), "" if idle else apply),
+        page.render(
+            saved.masked(plans, fleet.pairs),
+            about("plan", sources, reading, only, {"out": out, "html": path}),
+            "" if idle else apply,
+        ),
     )
 
 

@@ -49,6 +49,11 @@ class Set(NamedTuple):
     after: str
     names: tuple[str, ...]
 
+    @property
+    def end(self) -> str:
+        """What becomes of them: a version, or a word where none is known."""
+        return self.after or ("installed" if self.sign == "+" else "removed")
+
 
 class Cut(NamedTuple):
     """GPUs that are cut up alike; `gpus` as `GPUs 0, 1`."""

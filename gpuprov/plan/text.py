@@ -104,7 +104,10 @@ def _details(plan: HostPlan, verbose: bool) -> Iterator[Line]:
     moved = {change.name for change in packages}
     yield from _listed(
         f"packages ({len(moved)})",
-        [Line(f"{_moved(one.before, one.after)}{', '.join(one.names)}", 4, one.sign) for one in sets(packages)],
+        [
+            Line(f"{f'{one.before} -> ' if one.before else ''}{one.end}: {', '.join(one.names)}", 4, one.sign)
+            for one in sets(packages)
+        ],
     )
     for cut in cuts(plan.mig):
         one = cut.one
@@ -144,12 +147,6 @@ def _diff_colour(line: str) -> str:
     if line.startswith(("---", "+++")):
         return BOLD
     return {"+": GREEN, "-": RED, "@": CYAN}.get(line[:1], "")
-
-
-def _moved(before: str, after: str) -> str:
-    if before and after:
-        return f"{before} -> {after}: "
-    return f"{after or f'{before} -> removed'}: "
 
 
 def _short(lines: Sequence[str]) -> list[str]:

@@ -279,6 +279,16 @@ def test_absent_tools_and_gpus_are_skipped_with_a_reason() -> None:
     assert show.as_text(told).endswith("nothing was measured: 2 hosts, 8 skipped")
 
 
+def test_a_page_about_nothing_shows_why_and_no_empty_map() -> None:
+    """Two hosts on which no program of the tests is installed."""
+    without = {f"gpu{n}": facts(n, acceptance_tools="") for n in (1, 2)}
+    told = page(run(Fleet(), 2, found=without))
+    assert "<h1>Nothing was measured</h1>" in told
+    assert '<section class="map"' not in told
+    assert '<details class="card unproven" open>' in told
+    assert "gpuprov apply installs it" in told
+
+
 def test_figures_are_written_on_the_host_beside_those_of_other_tests() -> None:
     fleet = Fleet(ib_write_bw=bandwidth(391.2))
     run(fleet, 2)

@@ -54,7 +54,7 @@ ROWS = [
         "fail",
         "not there: ibping",
         "gpuprov apply",
-        change="package infiniband-diags:  -> ",
+        change="package infiniband-diags:  -> installed",
     ),
     Row(
         "no RDMA device",

@@ -209,6 +209,21 @@ def test_blocked_and_unreachable_hosts() -> None:
     assert planning.exit_code(plans[1:]) == 1
 
 
+def test_a_package_without_a_known_version_is_installed_or_removed() -> None:
+    changes = (
+        Change(kind="package", name="perftest"),
+        Change(kind="package", name="old", before="1", after=""),
+        Change(kind="package", name="new", after="2"),
+    )
+    plan = msgspec.structs.replace(FULL, changes=changes)
+    told = planning.as_text([plan], width=0)
+    for line in ("    + installed: perftest\n", "    - 1 -> removed: old\n", "    + 2: new\n"):
+        assert line in told
+    page = plan_page.render([plan])
+    assert "new: installed" in " ".join(page.split())
+    assert "new: removed" not in " ".join(page.split())
+
+
 def test_an_outage_is_told_once_with_the_command_of_one_host() -> None:
     pairs = [(RawHost(name=f"gpu{n}"), HostSpec(name=f"gpu{n}")) for n in range(1, 33)]
     lost = {

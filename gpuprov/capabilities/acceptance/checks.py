@@ -48,7 +48,7 @@ def tools(ctx: Ctx) -> Outcome:
     missing = [name for name in wanted if name not in found]
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     if missing:
-        changes = [Change(kind="package", name=name) for name in catalogue.packages(missing, kin)]
+        changes = [Change(kind="package", name=name, after="installed") for name in catalogue.packages(missing, kin)]
         return fail(", ".join(wanted), f"not there: {', '.join(missing)}", APPLY, changes=changes)
     return ok(", ".join(wanted))
 
