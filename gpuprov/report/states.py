@@ -56,7 +56,7 @@ def headline(told: Verdict, hosts: Mapping[str, State], boots: Iterable[NextBoot
         bad = sum(counted[one] for one in BAD)
         worst = max(BAD, key=lambda one: counted[one])
         if name or bad == many:
-            return Headline(state=worst, sentence=f"{_all(name, many)} not as wanted", more=_more(counted, boots))
+            return Headline(state=worst, sentence=_none(name, many), more=_more(counted, boots))
         subject = f"{bad:,} of {many:,} hosts {'is' if bad == 1 else 'are'}"
         return Headline(state=worst, sentence=f"{subject} not as wanted", more=_more(counted, boots))
     if told == "not proven":
@@ -73,7 +73,13 @@ def headline(told: Verdict, hosts: Mapping[str, State], boots: Iterable[NextBoot
 
 
 def _all(name: str, many: int) -> str:
-    return f"{name} is" if name else f"All {many:,} hosts are"
+    return f"{name} is" if name else "Both hosts are" if many == 2 else f"All {many:,} hosts are"
+
+
+def _none(name: str, many: int) -> str:
+    if name:
+        return f"{name} is not as wanted"
+    return f"{'Neither' if many == 2 else 'None'} of the {many:,} hosts is as wanted"
 
 
 def _more(counted: Mapping[State, int], boots: Iterable[NextBoot]) -> str:

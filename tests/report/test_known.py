@@ -20,6 +20,7 @@ from gpuprov.probe.base import Facts, Output
 from gpuprov.report.fleet import Known, causes, data, group
 from gpuprov.report.fold import findings
 from gpuprov.report.known import known, mig_picture
+from gpuprov.report.page import State
 from gpuprov.report.states import headline, state
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result
@@ -141,6 +142,10 @@ def test_the_sentence_counts_hosts() -> None:
     assert told.more == "1 failed; 1 as wanted. After the next boot: 1 right, 1 NOT right."
     assert headline("as wanted", {"gpu1": "right"}, boots[:1], 0).sentence == "gpu1 is as wanted"
     assert headline(verdict([]), {}, [], 0).sentence == "Nothing was proven."
+    bad: dict[str, State] = {"a": "fail", "b": "gone"}
+    assert headline("not as wanted", bad, [], 0).sentence == "Neither of the 2 hosts is as wanted"
+    assert headline("not as wanted", bad | {"c": "fail"}, [], 0).sentence == "None of the 3 hosts is as wanted"
+    assert headline("as wanted", {"a": "right", "b": "right"}, [], 0).sentence == "Both hosts are as wanted"
 
 
 def test_one_check_is_one_cause_whatever_was_found_on_each_host() -> None:
