@@ -275,7 +275,10 @@ class Progress:
 
         size = get_terminal_size()
         # Text takes no markup; escape sequences it would pass on, and `lines` has cleaned them.
-        return Text("\n".join(self.lines(size.columns, size.lines, monotonic())), no_wrap=True, overflow="ellipsis")
+        room = max(
+            size.columns - 3, 20
+        )  # a terminal echoes ^C where the block ends: on a new line, the block's first would stay
+        return Text("\n".join(self.lines(room, size.lines, monotonic())), no_wrap=True, overflow="ellipsis")
 
 
 def _apart(hosts: Sequence[str], room: int) -> list[str]:

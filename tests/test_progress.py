@@ -83,6 +83,14 @@ def test_names_that_are_cut_are_told_apart(name: str, columns: int) -> None:
     assert max(map(len, rows)) <= columns
 
 
+def test_the_block_leaves_room_for_what_ctrl_c_echoes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+    block = console.Progress(NAMES, "applying")
+    for name in NAMES:
+        block.note(name, "kernel: Rebuild the initramfs of every installed kernel, and the boot entries")
+    assert max(len(line) for line in str(block._picture()).splitlines()) == 77
+
+
 def test_one_host_is_not_counted() -> None:
     progress = console.Progress(["gpu1"], "verifying", earlier="40 s the last time (1 host)")
     assert progress.lines(80, 24, progress._start + 5)[0] == "0:05, verifying, 40 s the last time (1 host)"

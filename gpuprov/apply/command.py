@@ -78,5 +78,5 @@ def run_rollback(hosts: Sequence[RawHost], options: Options, to: str = "") -> in
 def confirm(plans: list[HostPlan], act: Act = "apply") -> bool:
     """Show what will be done and ask."""
     colour = console.coloured(sys.stderr)
-    console.progress(plan_text(plans, colour=colour, width=console.room(sys.stderr)), in_colour=colour)
+    console.progress(plan_text(plans, colour=colour, width=console.room(sys.stderr), ahead=True), in_colour=colour)
     return console.confirm(f"{act}?")

@@ -122,6 +122,6 @@ def narrowed(saved: Saved, fleet: Fleet) -> Fleet:
     if not pairs:
         raise GpuprovError("the plan reached no host", saving.AGAIN)
     colour = console.coloured(sys.stderr)
-    told = as_text([one.plan for one in saved.hosts], colour=colour, width=console.room(sys.stderr))
+    told = as_text([one.plan for one in saved.hosts], colour=colour, width=console.room(sys.stderr), ahead=True)
     console.progress(f"{told}\nthe plan of {cleaned(saved.made_at)}", in_colour=colour)
     return replace(fleet, pairs=tuple(pairs))

@@ -31,15 +31,18 @@ class Line(NamedTuple):
     bold: int = 0
 
 
-def as_text(plans: Sequence[HostPlan], *, verbose: bool = False, colour: bool = False, width: int = 100) -> str:
+def as_text(
+    plans: Sequence[HostPlan], *, verbose: bool = False, colour: bool = False, width: int = 100, ahead: bool = False
+) -> str:
     """Hosts with equal plans are told once; a host with nothing to do is one line; the last line sums up.
 
     Lines are broken between words only, at `width`, or not at all (0); those of a diff never are.
-    colour: + green, - red, ~ yellow, as Terraform and git have it.
+    colour: + green, - red, ~ yellow, as Terraform and git have it. ahead: it is what comes now, so that the last line does not say
+    that nothing was changed.
     """
     found = groups(plans)
     lines = [line for group in found for line in _block(group, verbose)]
-    lines += [*_versions(plans, found), _verdict(plans)]
+    lines += [*_versions(plans, found), _verdict(plans, ahead)]
     return "\n".join(piece for line in lines for piece in _written(line, colour, width))
 
 
@@ -213,6 +216,6 @@ def _versions(plans: Sequence[HostPlan], found: Sequence[Group]) -> Iterator[Lin
             yield Line(f"{capability} {version}: {names(hosts)}{count}", 2)
 
 
-def _verdict(plans: Sequence[HostPlan]) -> Line:
+def _verdict(plans: Sequence[HostPlan], ahead: bool) -> Line:
     text = sentence(plans)
-    return Line(f"{text}; nothing was changed", bold=len(text))
+    return Line(text if ahead else f"{text}; nothing was changed", bold=len(text))

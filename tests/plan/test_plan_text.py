@@ -205,6 +205,7 @@ def test_blocked_and_unreachable_hosts() -> None:
         "  fix: see its power",
         "2 hosts: 1 blocked by host.root, 1 cannot be reached; nothing was changed",
     ]
+    assert planning.as_text(plans, ahead=True).endswith("1 cannot be reached"), "before an apply"
     assert planning.exit_code(plans) == 4
     assert planning.exit_code(plans[1:]) == 1
 
