@@ -13,7 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpuprov.errors import GpuprovError
-from gpuprov.shown import cleaned, hanging, painted, wrapped
+from gpuprov.shown import apart, cleaned, cut_to, hanging, painted, wrapped
 
 if TYPE_CHECKING:
     import threading
@@ -259,14 +259,14 @@ class Progress:
         shown = waiting[: max(rows - 5, 1)]
         words = max((len(text) for _, (text, _) in shown), default=0)
         room = min(max((len(host) for host, _ in shown), default=0), max(columns // 3, columns - 10 - words, 8))
-        names = _apart([host for host, _ in shown], room)
+        names = apart([host for host, _ in shown], room)
         told = wrapped(self._headline(now), max(columns, 20))
         told += [
             f"  {name:<{room}} {clock(now - at):>5} {text}" for name, (_, (text, at)) in zip(names, shown, strict=True)
         ]
         if len(waiting) > len(shown):
             told.append(f"  and {len(waiting) - len(shown)} more")
-        return [_cut(cleaned(line.replace("\n", " ")), columns) for line in told]
+        return [cut_to(cleaned(line.replace("\n", " ")), columns) for line in told]
 
     def _picture(self) -> Any:
         from shutil import get_terminal_size
@@ -281,22 +281,8 @@ class Progress:
         return Text("\n".join(self.lines(room, size.lines, monotonic())), no_wrap=True, overflow="ellipsis")
 
 
-def _apart(hosts: Sequence[str], room: int) -> list[str]:
-    """Each name in so much room; where what is cut off is what tells them apart, it is their common beginning that goes."""
-    cut = [_cut(host, room) for host in hosts]
-    if len(set(cut)) == len(set(hosts)):
-        return cut
-    alike = next(place for place in range(len(hosts[0]) + 1) if len({host[: place + 1] for host in hosts}) > 1)
-    begin = max(alike - room // 3, 0)
-    return [_cut(f"\u2026{host[begin:]}", room) for host in hosts]
-
-
 def clock(seconds: float) -> str:
     """`0:05`, `12:30`, `1:02:03`."""
     minutes, rest = divmod(int(max(seconds, 0)), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[: max(room - 1, 0)]}\u2026"

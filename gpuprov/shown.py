@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from collections.abc import Sequence
 from html import escape
 
 _HIDDEN = re.compile(
@@ -83,3 +84,18 @@ def _lost(character: str, encoding: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+def apart(hosts: Sequence[str], room: int) -> list[str]:
+    """Each name in so much room; where what is cut off is what tells them apart, it is their common beginning that goes."""
+    cut = [cut_to(host, room) for host in hosts]
+    if len(set(cut)) == len(set(hosts)):
+        return cut
+    alike = next(place for place in range(len(hosts[0]) + 1) if len({host[: place + 1] for host in hosts}) > 1)
+    begin = max(alike - room // 3, 0)
+    return [cut_to(f"\u2026{host[begin:]}", room) for host in hosts]
+
+
+def cut_to(text: str, room: int) -> str:
+    """The text, or its beginning and an ellipsis."""
+    return text if len(text) <= room else f"{text[: max(room - 1, 0)]}\u2026"

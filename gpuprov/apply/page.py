@@ -113,7 +113,7 @@ def headline(run: ApplyRun) -> Headline:
     if not proven:
         return Headline(state="unproven", sentence="Applied, and nothing was verified", more=more)
     open_ = sum(len(one.unproven) for one in run.hosts)
-    subject = f"All {many} are" if count > 1 else f"{run.hosts[0].host} is"
+    subject = ("Both hosts are" if count == 2 else f"All {many} are") if count > 1 else f"{run.hosts[0].host} is"
     gap = f", but {unproven(open_)}" if open_ else ""
     return Headline(state="part" if open_ else "right", sentence=f"{subject} as wanted{gap}", more=more)
 
