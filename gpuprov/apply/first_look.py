@@ -53,10 +53,11 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
 
 
 def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
-    """What the host was brought to after what is asked was read, and would be undone; empty where nothing was. The clocks of two
-    machines may differ by what `host.clock` allows."""
+    """What another run has brought the host to after what is asked was read, and would be undone; empty where nothing was. The clocks
+    of two machines may differ by what `host.clock` allows. What this run did itself, such as a rollback, it may do otherwise again."""
     try:
-        receipt = reading.facts.get(house.RECEIPT) if options.asked_at else None
+        mine = not options.asked_at or reading.facts.get(house.FENCE).get("run") == options.run
+        receipt = None if mine else reading.facts.get(house.RECEIPT)
         asked = datetime.fromisoformat(options.asked_at).timestamp() if receipt else 0.0
     except (ProbeFailed, ValueError):
         return ""

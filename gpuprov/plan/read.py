@@ -44,7 +44,7 @@ class Reading(msgspec.Struct, frozen=True):
     def fence(self) -> str | None:
         """The token of the host's lock as it was read; None where that could not be."""
         try:
-            return self.facts.get(house.FENCE)
+            return self.facts.get(house.FENCE).get("token", "")
         except ProbeFailed:
             return None
 

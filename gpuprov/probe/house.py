@@ -71,8 +71,8 @@ def parse_lock(output: Output) -> Lock | None:
         return Lock(damaged=str(error))
 
 
-def parse_fence(output: Output) -> str:
-    return lock.taker(output.text).get("token", "")
+def parse_fence(output: Output) -> dict[str, str]:
+    return lock.taker(output.text)
 
 
 def parse_reasons(output: Output) -> dict[str, str]:
@@ -102,7 +102,7 @@ FENCE = Probe(
     parse_fence,
     f"cat {FENCE_FILE}",
 )
-"""The token of the lock that is held, or was held last; empty where there is none, or its file is damaged, as `onhost.lock` has it."""
+"""Who has the lock, or had it last, with its token; empty where nobody had, or the file is damaged, as `onhost.lock` has it."""
 REBOOT_REASONS = Probe(
     "reboot_reasons",
     'for f in /run/gpuprov/reboot-required.d/*; do [ -f "$f" ] || continue; printf "%s|%s\\n" "${f##*/}" "$(head -n 1 "$f")"; done',

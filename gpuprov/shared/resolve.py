@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from itertools import chain, product
 from typing import Any
 
@@ -25,6 +25,8 @@ Sets = Mapping[str, Rules]
 Names = dict[str, str]
 Index = Mapping[str, list[str]]
 PLACES = {"branch": r"\d+", "kernel": r"\d+\.\S+", "kernel_flavour": r"(?!open-)[a-z]\S*"}
+FILLED = partial(re.sub, r"\\{(\w+)\\}", lambda place: PLACES.get(place[1], r"[\d.]+"))
+PATTERN = lru_cache(maxsize=256)(lambda names: re.compile(FILLED("|".join(map(re.escape, names)) or "(?!)")))
 NO_FOLLOWER = "NVIDIA's repository has it: nvidia_driver: {source: nvidia}, or {source: mirror, repository: ...} for a mirror of it"
 FLAVOURS = "leave kernel_modules at auto, or name a branch that the GPU and the flavour both have; source runfile has both flavours"
 NO_DRIVER = "fetch the package lists, or take NVIDIA's repository: nvidia_driver: {source: nvidia}"
@@ -106,13 +108,7 @@ def kernel_package(sets: Sets, installed: Names) -> Names:
 
 def other_names(rules: Rules, installed: Names) -> list[str]:
     """The installed packages that have one of the rules' names, of whatever branch."""
-    return sorted(filter(_pattern(tuple([rule["name"] for rule in rules])).fullmatch, installed))
-
-
-@lru_cache(maxsize=256)
-def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
-    escaped = "|".join(map(re.escape, names)) or "(?!)"
-    return re.compile(re.sub(r"\\{(\w+)\\}", lambda match: PLACES.get(match[1], r"[\d.]+"), escaped))
+    return sorted(filter(PATTERN(tuple([rule["name"] for rule in rules])).fullmatch, installed))
 
 
 def of_another(others: Rules, installed: Names) -> list[str]:

@@ -308,7 +308,7 @@ def moments(run: Run) -> dict[str, Callable[[], bool]]:
         return file.exists() and line in file.read_text()
 
     return {
-        "begun": lambda: run.said("begun by"),
+        "begun": lambda: run.said("has begun"),
         "draining": lambda: run.said("draining "),
         "canary": lambda: at_work("1"),
         "soak": lambda: run.said("soaks"),
