@@ -12,7 +12,7 @@ import yaml
 
 from gpuprov.apply.model import HostOutcome
 from gpuprov.apply.outcome import judge
-from gpuprov.onhost.locked import LOST
+from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan.diffs import differences
 from gpuprov.plan.events import GIVING_UP, LONGEST, STAYS_FAILED, Failure, Ledger, Step, condense
 from gpuprov.plan.playbook import Ended
@@ -306,3 +306,15 @@ def test_a_run_that_lost_the_host_says_so_whatever_module_was_refused_and_whatev
         outcome = HostOutcome(host="a")
         judge(outcome, ledger, Ended("ended", 2))
         assert (outcome.state, outcome.message) == ("locked", said)
+
+
+def test_a_host_that_somebody_else_has_rebooted_is_failed_and_its_lock_to_be_given_back() -> None:
+    """What fails after it is refused for the same reason, the release of the lock too."""
+    said = f"the host {BOOTED}. {LOST}. Fix: see who rebooted it (last -x, journalctl --list-boots), then apply again"
+    ledger = failed(("kernel : Configure", said), ("Release the lock of this host", said), rescued=0)
+    outcome = HostOutcome(host="a")
+    judge(outcome, ledger, Ended("ended", 2))
+    assert (outcome.state, outcome.task, outcome.message) == ("failed", "kernel: Configure", said)
+    assert ledger.cut_off("a")
+    taken = f"this run was taken over by kim on ops2 at 2. {LOST}. Fix: let the other run end"
+    assert not failed(("kernel : Configure", taken), rescued=0).cut_off("a"), "the lock is another run's"
