@@ -288,6 +288,22 @@ def test_a_long_message_keeps_its_fix() -> None:
     assert len(failure.message) <= 700
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("", "the connection was cut: ssh, its sshd or its shell there was ended"),
+        ("ssh: connect to host 10.88.0.7 port 22: Connection timed out\r\n", "ssh: connect to host 10.88.0.7 port 22: Connection timed out"),
+    ],
+)  # fmt: skip
+def test_a_question_that_was_cut_off_is_told_in_the_words_of_ssh(said: str, told: str) -> None:
+    """Ansible's own words, as a killed shell of the host brings them about."""
+    message = f'Data could not be sent to remote host "10.88.0.7". Make sure this host can be reached over ssh: {said}'
+    ledger = Ledger()
+    data = {"host": "a", "task": "Reach the host", "res": {"msg": message, "unreachable": True}}
+    ledger.feed({"event": "runner_on_unreachable", "event_data": data})
+    assert ledger.hosts["a"].unreachable == told
+
+
 def refuse(ledger: Ledger, action: str, message: str) -> None:
     data = {"host": "a", "role": "kernel", "task": f"kernel : {action}", "task_action": action, "res": {"msg": message}}
     ledger.feed({"event": "runner_on_failed", "event_data": data})
