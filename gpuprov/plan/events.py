@@ -24,6 +24,9 @@ GIVING_UP, STAYS_FAILED = "Keep why the act failed", "Stay failed"
 _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
 _UNREAD = ("MODULE FAILURE", "Module result deserialization failed")
 """How Ansible begins where a module gave no answer: a program that was ended says nothing more."""
+_NOT_SENT = re.compile(
+    r'Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh: ?'
+)
 _QUIET = ("", "non-zero return code", "One or more items failed", "All items completed")
 
 
@@ -196,7 +199,7 @@ class Ledger:
             tally.failures.append(failure)
             return Step("failed", data["host"], text)
         if kind == "runner_on_unreachable":
-            tally.unreachable = condense(result)
+            tally.unreachable = _unreachable(condense(result))
             tally.lost = ", ".join(filter(None, (self._act, text)))
             return Step("unreachable", data["host"], tally.unreachable)
         return None
@@ -240,6 +243,14 @@ def condense(result: dict[str, Any]) -> str:
         status = _status(result["rc"], of_module=unread) if "rc" in result else told
         told = f"{said} ({status})" if said else status or "failed without a message"
     return _one_line(told)
+
+
+def _unreachable(told: str) -> str:
+    """What ssh said, without Ansible's words for a question that could not be asked to its end."""
+    found = _NOT_SENT.match(told)
+    if found is None:
+        return told
+    return told[found.end() :] or f"{ended.connection(ended.OF_SSH)}: ssh, its sshd or its shell there was ended"
 
 
 def _status(code: Any, *, of_module: bool) -> str:

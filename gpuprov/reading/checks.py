@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gpuprov.reading.limits import ALIASED, DEPTH, DIGITS, LONGEST_NUMBER, Unreadable
+from gpuprov.reading.limits import ALIASED, DEPTH, DIGITS, LONGEST_LINE, LONGEST_NUMBER, Unreadable
 
 _NUMBER_LIKE = re.compile(r"[-+]?(?:0x[0-9a-fA-F_]++|(?=[._:]*+[0-9])[0-9._:]++(?:[eE][-+]?[0-9]*+)?)\Z")
 _JSON_PARTS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]|-?[0-9][-+0-9.eE]*', re.DOTALL)
@@ -47,13 +47,17 @@ def check_toml(text: str) -> None:
 def check_yaml(text: str) -> None:
     """Raise Unreadable where a YAML text nests too deep, refers to itself, or its aliases or a number are too much.
 
-    A text that is no YAML passes as far as it goes: its reader says what is wrong with it.
+    A text that is no YAML passes as far as it goes: its reader says what is wrong with it. Not with a line that is too long: Ansible
+    looks through it for what may be meant, and takes the square of its length.
     """
     import yaml as reader
 
     loader: Any = getattr(reader, "CSafeLoader", reader.SafeLoader)
     try:
         _check_events(reader.parse(text, Loader=loader))
+    except reader.MarkedYAMLError as error:
+        if (mark := error.problem_mark) and any(len(line) > LONGEST_LINE for line in text.splitlines()):
+            raise Unreadable(f"not valid YAML: {error.problem}", "", mark.line + 1, mark.column + 1) from error
     except (reader.YAMLError, UnicodeError):
         return
 

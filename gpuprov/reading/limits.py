@@ -6,6 +6,8 @@ DEPTH = 100
 """Levels of mappings and lists, aliases followed. No group of groups and no file of a host comes near."""
 DIGITS = 18
 """Digits of a whole number, so that it fits 64 bits."""
+LONGEST_LINE = 1000
+"""Characters of a line of a YAML text in which Ansible looks for what is wrong."""
 LONGEST_NUMBER = 100
 """Characters of a number in YAML, JSON and TOML; Python itself refuses to read 4,300 digits, and takes long over less."""
 ALIASED = 1_000_000

@@ -63,6 +63,10 @@ ROWS: dict[str, tuple[str, str]] = {
         variables("gpuprov: {gpu: {count: 0x" + "f" * 20_000 + "}}"),
         "hex.yaml:4:28: a number of 20002 characters",
     ),
+    "spaces.yaml": (
+        "all:\n" + " " * 60_000 + "a: b: c\n",
+        "spaces.yaml:2:60005: not valid YAML: mapping values are not allowed in this context",
+    ),
     "number.json": ('{"all": {"vars": {"x": ' + "9" * 5000 + "}}}", "number.json:1:24: a number of 5000 characters"),
     "half.json": ('{"all": {"vars": {"x": "\\ud800"}}}', r"half.json:1:26: \ud800 is no character"),
     "key.yaml": (

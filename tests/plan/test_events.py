@@ -12,7 +12,7 @@ import yaml
 
 from gpuprov.apply.model import HostOutcome
 from gpuprov.apply.outcome import judge
-from gpuprov.onhost.locked import LOST
+from gpuprov.onhost.locked import BOOTED, LOST
 from gpuprov.plan.diffs import differences
 from gpuprov.plan.events import GIVING_UP, LONGEST, STAYS_FAILED, Failure, Ledger, Step, condense
 from gpuprov.plan.playbook import Ended
@@ -288,6 +288,22 @@ def test_a_long_message_keeps_its_fix() -> None:
     assert len(failure.message) <= 700
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("", "the connection was cut: ssh, its sshd or its shell there was ended"),
+        ("ssh: connect to host a port 22: Connection timed out\r\n", "ssh: connect to host a port 22: Connection timed out"),
+    ],
+)  # fmt: skip
+def test_a_question_that_was_cut_off_is_told_in_the_words_of_ssh(said: str, told: str) -> None:
+    """Ansible's own words, as a killed shell of the host brings them about."""
+    message = f'Data could not be sent to remote host "10.88.0.7". Make sure this host can be reached over ssh: {said}'
+    ledger = Ledger()
+    data = {"host": "a", "task": "Reach the host", "res": {"msg": message, "unreachable": True}}
+    ledger.feed({"event": "runner_on_unreachable", "event_data": data})
+    assert ledger.hosts["a"].unreachable == told
+
+
 def refuse(ledger: Ledger, action: str, message: str) -> None:
     data = {"host": "a", "role": "kernel", "task": f"kernel : {action}", "task_action": action, "res": {"msg": message}}
     ledger.feed({"event": "runner_on_failed", "event_data": data})
@@ -306,3 +322,15 @@ def test_a_run_that_lost_the_host_says_so_whatever_module_was_refused_and_whatev
         outcome = HostOutcome(host="a")
         judge(outcome, ledger, Ended("ended", 2))
         assert (outcome.state, outcome.message) == ("locked", said)
+
+
+def test_a_host_that_somebody_else_has_rebooted_is_failed_and_its_lock_to_be_given_back() -> None:
+    """What fails after it is refused for the same reason, the release of the lock too."""
+    said = f"the host {BOOTED}. {LOST}. Fix: see who rebooted it (last -x, journalctl --list-boots), then apply again"
+    ledger = failed(("kernel : Configure", said), ("Release the lock of this host", said), rescued=0)
+    outcome = HostOutcome(host="a")
+    judge(outcome, ledger, Ended("ended", 2))
+    assert (outcome.state, outcome.task, outcome.message) == ("failed", "kernel: Configure", said)
+    assert ledger.cut_off("a")
+    taken = f"this run was taken over by kim on ops2 at 2. {LOST}. Fix: let the other run end"
+    assert not failed(("kernel : Configure", taken), rescued=0).cut_off("a"), "the lock is another run's"
