@@ -95,7 +95,7 @@ def against_peers(folder: Path, file: Path, count: int, floor: Timing) -> None:
         "ANSIBLE_SSH_ARGS": "-o ControlMaster=auto -o ControlPersist=60s",
         "ANSIBLE_CONFIG": str(project / "ansible.cfg"),
     }
-    playbook = [BIN / "ansible-playbook", "-i", project / "inventory.yml", project / "site.yml"]
+    playbook: list[str | Path] = [BIN / "ansible-playbook", "-i", project / "inventory.yml", project / "site.yml"]
     row("ansible-playbook of the rendered project, tuned", command(playbook, runs=PEER_RUNS, cwd=project), floor)
     pyinfra_hosts = folder / "pyinfra_hosts.py"
     entries = json.loads((folder / "hosts.json").read_text(encoding="utf-8"))

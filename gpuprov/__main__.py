@@ -8,10 +8,10 @@ from contextlib import suppress
 from io import StringIO
 
 
-def main() -> None:
-    """Run the command line. Temporal's SDK has threads of its own, which may abort Python as it ends: then nothing is left to end."""
+def run() -> None:
+    """`main` as a process of its own. Temporal's SDK has threads, which may abort Python as it ends: then nothing is left to end."""
     try:
-        _main()
+        main()
     except SystemExit as ended:
         if "gpuprov.rollout.temporal.connect" not in sys.modules:
             raise
@@ -21,7 +21,7 @@ def main() -> None:
         os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
 
 
-def _main() -> None:
+def main() -> None:
     """Run the command line. Errors that a user can act on are told without a traceback; `--debug` shows it."""
     import click
 
@@ -57,4 +57,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -169,12 +169,12 @@ def test_each_does_what_it_says(name: str, noted: Path, tmp_path: Path) -> None:
 
 @pytest.mark.install
 def test_what_a_worker_is_told_goes_to_each_job(tmp_path: Path) -> None:
-    """In a process of its own: where Temporal's SDK was imported, gpuprov ends at once, and pytest with it."""
+    """In a process of its own, whose end Temporal's threads may not disturb."""
     pytest.importorskip("temporalio")
     (tmp_path / "more.yaml").write_text("ansible_become_password: hunter2-hunter2\n")
     told = (
-        "import sys; from gpuprov.rollout.temporal import worker; from gpuprov.__main__ import main;"
-        "worker.run = lambda *given: print(*given[-1]) or 0; main()"
+        "import sys; from gpuprov.rollout.temporal import worker; from gpuprov.__main__ import run;"
+        "worker.run = lambda *given: print(*given[-1]) or 0; run()"
     )
 
     def worker(line: str) -> subprocess.CompletedProcess[str]:

@@ -289,3 +289,12 @@ def test_a_worker_that_ends_with_an_error_is_told_by_it_and_not_by_its_hint(tmp_
     worker._err.parent.mkdir(parents=True, exist_ok=True)
     worker._err.write_text("reading\n\x1b[31mthe secrets are not here\nhint: --secrets INVENTORY reads them\n")
     assert worker.last_words() == "\x1b[31mthe secrets are not here", "made safe where it is shown"
+
+
+def test_a_process_that_has_temporals_sdk_goes_on_after_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended at once, with status 0: pytest, too, as if all tests had passed."""
+    monkeypatch.setitem(sys.modules, "gpuprov.rollout.temporal.connect", sys)
+    monkeypatch.setattr(sys, "argv", ["gpuprov", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0

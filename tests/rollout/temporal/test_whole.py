@@ -37,7 +37,7 @@ def test_without_the_extra_it_says_what_to_install(words: list[str]) -> None:
     code += (
         "real = u.find_spec; u.find_spec = lambda name, *more: None if name == 'temporalio' else real(name, *more); "
     )
-    code += f"sys.argv = ['gpuprov', *{words!r}]; from gpuprov.__main__ import main; main()"
+    code += f"sys.argv = ['gpuprov', *{words!r}]; from gpuprov.__main__ import run; run()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pip install 'gpuprov[fleet]'" in done.stderr
