@@ -21,14 +21,14 @@
     return add(details, add(make("summary"), tag, " ", make("span", "who", text(host[NAME])), " ", make("span", "soft", text(host[GIST]))));
   };
 
-  const copied = (title, value) => add(make("p", "fix"), make("span", "soft", title), add(make("span", "copied"), make("code", "", value), page.copyButton(value)));
+  const copied = (title, value, kind = "code") => add(make("p", "fix"), make("span", "soft", title), add(make("span", "copied"), make(kind, "", value), page.copyButton(value)));
 
   const body = (host, [, , , where, plan]) => {
     const list = make("dl", "rows");
     const row = (title, ...told) => add(list, add(make("div"), make("dt", "", title), add(make("dd"), ...told)));
     for (const one of data.rows[host[ROWS]]) {
       const told = [text(one[TOLD])];
-      if (text(one[FIX])) told.push(copied("fix", text(one[FIX])));
+      if (text(one[FIX])) told.push(copied("fix", text(one[FIX]), "span"));
       if (text(one[SEE])) told.push(copied("see", text(one[SEE])));
       row(text(one[TITLE]), ...told);
     }
