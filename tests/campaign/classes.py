@@ -185,7 +185,9 @@ def power_cut(chance: random.Random, seconds: float) -> Fault:
 
 def root_full(chance: random.Random, seconds: float) -> Fault:
     at, left = chance.choice([0.0, chance.uniform(0.3, seconds)]), chance.choice([0, 0, 64, 4096])
-    fill = f"dd if=/dev/zero of=/var/tmp/.campaign-fill bs=64k 2>/dev/null; truncate -s -{left}K /var/tmp/.campaign-fill; sync"
+    some = "fallocate -l $(($(df --output=avail -B1M / | tail -n 1) - 16))M /var/tmp/.campaign-fill 2>/dev/null"
+    rest = "dd if=/dev/zero of=/var/tmp/.campaign-fill bs=64k oflag=append conv=notrunc 2>/dev/null"
+    fill = f"{some}; {rest}; truncate -s -{left}K /var/tmp/.campaign-fill; sync"
     heal = "rm -f /var/tmp/.campaign-fill"
     fault = timed("root disk full", f"the root disk is full but for {left} KiB", at, fill, heal, FULL_SAID)
     fault.disk = True

@@ -29,7 +29,7 @@ from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.host import SimulatedHost
 from tests.campaign import classes, outside
 from tests.campaign.classes import Fault, Target
-from tests.campaign.disk import Disk, master
+from tests.campaign.disk import FREE, Disk, master
 from tests.e2e.kills import send
 from tests.e2e.lab import GPUPROV, descendants, podman, tail
 
@@ -102,7 +102,7 @@ class Stage:
         """That host, made now, under this name."""
         with self.booting:  # they are asked again and again whether they are up, which costs more than they do
             if disk:
-                whole = master(self.tag, image.cache_dir() / f"campaign-{self.tag.rpartition(':')[2]}.img")
+                whole = master(self.tag, image.cache_dir() / f"campaign-{self.tag.rpartition(':')[2]}-{FREE}.img")
                 self.disks[name] = Disk.copied(whole, self.place / f"{name}.img")
             host = hosts.up(name, HOST, tag=str(self.disks[name].root) if disk else self.tag)
         outside.plant(f"{container.PREFIX}{name}")
