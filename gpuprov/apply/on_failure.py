@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gpuprov.apply import rollback, rollout
-from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
-from gpuprov.apply.rollout import Agreed, Known
+from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Known, Options
+from gpuprov.apply.rollout import Agreed
 from gpuprov.inventory.names import folded as names
 from gpuprov.plan.interrupt import GRACE
 from gpuprov.plan.model import HostPlan

@@ -17,7 +17,7 @@ from gpuprov.apply.keeper import Keeper
 from gpuprov.apply.laps import Laps
 from gpuprov.apply.left_behind import give_back
 from gpuprov.apply.log import Log
-from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
+from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Known, Options
 from gpuprov.apply.outcome import judge
 from gpuprov.drain import in_play
 from gpuprov.errors import GpuprovError
@@ -38,8 +38,6 @@ from gpuprov.verify.evaluate import MOMENTS
 PREPARING = ("Reach the hosts", "Act 1,")
 """Acts of a run that only prepares; in the others no host takes part."""
 Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], None]
-Known = Callable[[HostOutcome], None]
-"""Told what became of a host, as soon as that is known; again, where more is known later."""
 
 
 def apply(
@@ -79,6 +77,7 @@ def apply(
             rollout.keep()
         except KeyboardInterrupt:
             rollout.interrupted = True
+    rollout.tell_of_nodes()
     return ApplyRun(
         run=rollout.run,
         act=options.act,
@@ -116,7 +115,7 @@ class _Rollout:
         def look(name: str, reading: Reading) -> None:
             found[name] = first_look(pair_of[name], reading, self.options)
             if not found[name].ran:
-                self.known(found[name])
+                self._done(found[name])
 
         with self.show.reading(list(pair_of), "reading") as done:
             self.readings = read(self.pairs, only=self.options.only, pace=self.pace, on_done=done, each=look)
@@ -276,17 +275,29 @@ class _Rollout:
             if reading.lost and outcome.state in ("changed", "unchanged"):
                 outcome.state = "unreachable"
                 outcome.message, outcome.hint = lost(reading.lost)
-            self.known(outcome)
+            self._done(outcome)
 
         with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
             read(wanted, MOMENTS, only=self.options.only, pace=self.pace, on_done=done, each=judged)
+
+    def _done(self, outcome: HostOutcome) -> None:
+        """Tell of a host that is done with, unless its node goes back first."""
+        if self.cluster is None or self.options.act != "apply":
+            self.known(outcome)
 
     def give_back_nodes(self, chosen: Sequence[str]) -> None:
         """Have nodes of Kubernetes in service again, where verify has called their hosts green."""
         if self.cluster is not None and self.options.act == "apply" and not self.interrupted:
             wanted = frozenset(chosen)
             raws = [raw for raw, _ in self.pairs if raw.name in wanted]
-            nodes.give_back(self.cluster, raws, self.outcomes, self.owner, self.show.say)
+            nodes.give_back(self.cluster, raws, self.outcomes, self.owner, self.show.say, self.known)
+
+    def tell_of_nodes(self) -> None:
+        """After an interrupt nobody knows which hosts are green."""
+        if self.cluster is not None and self.options.act == "apply" and self.interrupted and self.log:
+            self.show.say(
+                f"nodes that this run has drained stay out, unless their hosts had ended. {in_play.later(self.run)}"
+            )
 
     def keep(self) -> None:
         """Have hosts that are green as a whole keep what they can be brought back to."""

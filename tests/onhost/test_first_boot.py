@@ -299,7 +299,9 @@ def test_a_boot_without_boot_and_var_is_ended_too(host: Host) -> None:
     assert "systemctl reboot --force" in host.calls
     unit = host.read(f"/etc/systemd/system/{host.code.UNIT}")
     assert "ConditionKernelCommandLine=|gpuprov.first\nConditionPathExists=|/var" in unit, "one of the two is enough"
-    assert "ConditionPathExists=!/proc/vmcore\n" in unit, "kdump has the words of the kernel that crashed, and takes its time"
+    assert "ConditionPathExists=!/proc/vmcore\n" in unit, (
+        "kdump has the words of the kernel that crashed, and takes its time"
+    )
 
 
 def test_a_later_boot_with_the_words_of_the_first_is_left_alone(host: Host) -> None:
