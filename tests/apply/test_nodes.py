@@ -151,4 +151,4 @@ def test_after_an_interrupt_it_is_said_that_nodes_stay_out(
         run = applying.apply([(raw, spec)], applying.Options.of(given), show)
     assert run.interrupted
     assert kubectl.node["spec"] == {"unschedulable": True}
-    assert any("stay out" in one and "undrain HOST INVENTORY --by kubernetes --run fri" in one for one in said)
+    assert any("may stay out" in one and "undrain HOST INVENTORY --by kubernetes --run fri" in one for one in said)
