@@ -26,7 +26,7 @@ def checked_run(run: str) -> str:
 
 def of_rollback(run: str) -> str:
     """The name of the run that takes back what this one did: another, since what this one has started may still be at work."""
-    return f"{run[:59]}-back"
+    return f"{run[:58]}-back"
 
 
 def owner(run: str, lease: float = LEASE) -> dict[str, object]:
