@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from gpuprov.errors import GpuprovError
+from gpuprov.plan.read import Pair
 
 NUMBER = r"\s*\d+\s*%?\s*"
 
@@ -63,3 +64,8 @@ def canaries(canary: str, known: Mapping[str, Collection[str]]) -> set[str]:
 def too_many(failed: int, max_fail: str, total: int) -> bool:
     """Whether so many failed hosts, of all that have something to do, end the run before the next batch."""
     return failed > size(max_fail, total, "--max-fail", least=0)
+
+
+def groups_of(pairs: Iterable[Pair]) -> dict[str, tuple[str, ...]]:
+    """By host, as the inventory has them."""
+    return {raw.name: raw.groups for raw, _ in pairs}

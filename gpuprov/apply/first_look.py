@@ -10,6 +10,7 @@ from gpuprov.apply.model import HostOutcome, Options
 from gpuprov.errors import UnreachableError
 from gpuprov.gather.unreached import Unreached
 from gpuprov.plan.decide import decide
+from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.probe import house
 from gpuprov.probe.base import ProbeFailed
@@ -56,7 +57,8 @@ def _since(spec: HostSpec, reading: Reading, options: Options) -> str:
     """What another run has brought the host to after what is asked was read, and would be undone; empty where nothing was. The clocks
     of two machines may differ by what `host.clock` allows. What this run did itself, such as a rollback, it may do otherwise again."""
     try:
-        mine = not options.asked_at or reading.facts.get(house.FENCE).get("run") == options.run
+        own = (options.run, of_rollback(options.run))
+        mine = not options.asked_at or reading.facts.get(house.FENCE).get("run") in own
         receipt = None if mine else reading.facts.get(house.RECEIPT)
         asked = datetime.fromisoformat(options.asked_at).timestamp() if receipt else 0.0
     except (ProbeFailed, ValueError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -108,6 +108,10 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     def unproven(self) -> list[Result]:
         """What the spec asks for and verify could not ask on this host."""
         return [r for r in self.verified if r.status == "skip"]
+
+
+Known = Callable[[HostOutcome], None]
+"""Told what became of a host, as soon as that is known; again, where more is known later."""
 
 
 class Lap(msgspec.Struct, kw_only=True):

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from gpuprov import reading
 from gpuprov.apply.aftermath import LIMIT, composed, leave
-from gpuprov.apply.model import HostOutcome
+from gpuprov.apply.model import HostOutcome, Known
 from gpuprov.drain import in_play
 from gpuprov.drain.in_play import Asked
 from gpuprov.drain.many import AT_ONCE
@@ -27,9 +27,16 @@ Told = tuple[str, str]
 
 
 def give_back(
-    asked: Asked, hosts: Sequence[RawHost], outcomes: Mapping[str, HostOutcome], owner: Mapping[str, object], say: Say
+    asked: Asked,
+    hosts: Sequence[RawHost],
+    outcomes: Mapping[str, HostOutcome],
+    owner: Mapping[str, object],
+    say: Say,
+    known: Known,
 ) -> None:
-    """Give back the nodes of hosts that are green; of others, say that they stay out, and how they come back."""
+    """Give back the nodes of hosts that are green; of others, say that they stay out, and how they come back. `known` is told of each
+    host when that is done: one that was noted as done before would not be looked at again by who goes on after this is killed.
+    """
 
     def one(raw: RawHost) -> Told:
         try:
@@ -42,6 +49,7 @@ def give_back(
             if back:
                 say(f"{raw.name}: {back}")
             outcomes[raw.name].hint = "; ".join(filter(None, (outcomes[raw.name].hint, stays)))
+            known(outcomes[raw.name])
 
 
 def node_of(raw: RawHost) -> str:

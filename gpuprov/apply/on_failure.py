@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from gpuprov.apply import rollback, rollout
-from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
-from gpuprov.apply.rollout import Agreed, Known
+from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Known, Options
+from gpuprov.apply.rollout import Agreed
 from gpuprov.inventory.names import folded as names
+from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.interrupt import GRACE
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair
@@ -37,7 +38,9 @@ def apply(
         return run
     shown = show or Show()
     shown.say(f"on_failure: rolling back {names(red)}")
-    plain = msgspec.structs.replace(options, yes=True, run="", serial="", canary="", max_fail="100%", break_lock=())
+    plain = msgspec.structs.replace(
+        options, yes=True, run=of_rollback(run.run), serial="", canary="", max_fail="100%", break_lock=()
+    )
     hosts = [raw for raw, _ in pairs if raw.name in red]
     ended = rollback.rollback(hosts, plain, shown, last=True)
     for one in ended.hosts:

@@ -59,7 +59,7 @@ def rollback(
     try:
         _begin(raws, begun, outcomes, show, pace)
         pairs = [pair for pair in fleet.pairs if pair[0].name in begun]
-        plain = msgspec.structs.replace(options, act="apply", only=None, checkpoint=False)
+        plain = msgspec.structs.replace(options, act="apply", only=None, checkpoint=False, asked_at="")
         run = apply(pairs, plain, show, confirm=confirm)
     except BaseException:
         on_hosts({name: (raws[name], {"action": "end", "over": True}) for name in begun}, pace)

@@ -11,13 +11,13 @@ import msgspec
 
 from gpuprov.apply import keeping, nodes
 from gpuprov.apply.aftermath import leave, told_interrupted
-from gpuprov.apply.batches import batches, proved_first, size, too_many
+from gpuprov.apply.batches import batches, groups_of, proved_first, size, too_many
 from gpuprov.apply.first_look import first_look, lost
 from gpuprov.apply.keeper import Keeper
 from gpuprov.apply.laps import Laps
 from gpuprov.apply.left_behind import give_back
 from gpuprov.apply.log import Log
-from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
+from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Known, Options
 from gpuprov.apply.outcome import judge
 from gpuprov.drain import in_play
 from gpuprov.errors import GpuprovError
@@ -38,8 +38,6 @@ from gpuprov.verify.evaluate import MOMENTS
 PREPARING = ("Reach the hosts", "Act 1,")
 """Acts of a run that only prepares; in the others no host takes part."""
 Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], None]
-Known = Callable[[HostOutcome], None]
-"""Told what became of a host, as soon as that is known; again, where more is known later."""
 
 
 def apply(
@@ -60,7 +58,7 @@ def apply(
     """
     started = time.monotonic()
     everyone = [raw.name for raw, _ in pairs]
-    batches(everyone, canary=options.canary, serial=options.serial, known=_groups(pairs))
+    batches(everyone, canary=options.canary, serial=options.serial, known=groups_of(pairs))
     size(options.max_fail, len(everyone), "--max-fail", least=0)
     rollout = _Rollout(pairs, options, show or Show(), known or (lambda _: None), grace)
     with ended_politely():
@@ -79,6 +77,8 @@ def apply(
             rollout.keep()
         except KeyboardInterrupt:
             rollout.interrupted = True
+    if rollout.interrupted and rollout.cluster and rollout.log and options.act == "apply":
+        rollout.show.say(f"nodes that this run has drained may stay out. {in_play.later(rollout.run)}")
     return ApplyRun(
         run=rollout.run,
         act=options.act,
@@ -101,6 +101,9 @@ class _Rollout:
         self.owner = owner(self.run, options.lease)
         self.pace = Pace(options.forks)
         self.cluster = in_play.asked(options.drain or "", self.run)
+        self.done: Known = (
+            (lambda _: None) if self.cluster and options.act == "apply" else known
+        )  # until nodes are back
         self.outcomes: dict[str, HostOutcome] = {}
         self.readings: dict[str, Reading] = {}
         self.interrupted = False
@@ -116,7 +119,7 @@ class _Rollout:
         def look(name: str, reading: Reading) -> None:
             found[name] = first_look(pair_of[name], reading, self.options)
             if not found[name].ran:
-                self.known(found[name])
+                self.done(found[name])
 
         with self.show.reading(list(pair_of), "reading") as done:
             self.readings = read(self.pairs, only=self.options.only, pace=self.pace, on_done=done, each=look)
@@ -135,7 +138,7 @@ class _Rollout:
 
     def roll(self, work: list[str]) -> None:
         """Run Ansible on the hosts with something to do, batch by batch."""
-        known = _groups(self.pairs)
+        known = groups_of(self.pairs)
         parts = batches(work, canary=self.options.canary, serial=self.options.serial, known=known)
         first = proved_first(self.options.canary, parts, known)
         changing = frozenset(work)
@@ -276,7 +279,7 @@ class _Rollout:
             if reading.lost and outcome.state in ("changed", "unchanged"):
                 outcome.state = "unreachable"
                 outcome.message, outcome.hint = lost(reading.lost)
-            self.known(outcome)
+            self.done(outcome)
 
         with self.show.reading([raw.name for raw, _ in wanted], "verifying") as done:
             read(wanted, MOMENTS, only=self.options.only, pace=self.pace, on_done=done, each=judged)
@@ -286,14 +289,10 @@ class _Rollout:
         if self.cluster is not None and self.options.act == "apply" and not self.interrupted:
             wanted = frozenset(chosen)
             raws = [raw for raw, _ in self.pairs if raw.name in wanted]
-            nodes.give_back(self.cluster, raws, self.outcomes, self.owner, self.show.say)
+            nodes.give_back(self.cluster, raws, self.outcomes, self.owner, self.show.say, self.known)
 
     def keep(self) -> None:
         """Have hosts that are green as a whole keep what they can be brought back to."""
         options = self.options
         if options.act == "apply" and options.only is None and options.checkpoint and not self.interrupted:
             keeping.keep(self.pairs, self.outcomes, self.readings, self.run, self.pace, self.show.say)
-
-
-def _groups(pairs: Sequence[Pair]) -> dict[str, tuple[str, ...]]:
-    return {raw.name: raw.groups for raw, _ in pairs}

@@ -60,7 +60,7 @@ def gpu_services(site: Mapping[str, object]) -> list[str]:
     """Those that the site names in their place (also as Ansible takes a list: names with commas between), or GPU_SERVICES."""
     given = site.get("host_gpu_services", GPU_SERVICES)
     named = given.split(",") if isinstance(given, str) else given if isinstance(given, list | tuple) else GPU_SERVICES
-    return [str(name).strip() for name in named]
+    return [name for one in named if (name := str(one).strip())]  # an empty one would be every process without a unit
 
 
 def is_gpu_service(unit: str, site: Mapping[str, object]) -> bool:

@@ -34,7 +34,7 @@ def holders(services: Collection[str]) -> list[str]:
         with contextlib.suppress(OSError):
             if any(path.startswith(DEVICE) for path in _open_files(pid)):
                 unit = _unit(pid)
-                if not any(fnmatchcase(unit, known) for known in (*services, OURS)):
+                if not any(known and fnmatchcase(unit, known) for known in (*services, OURS)):
                     found.append(_described(pid, unit))
     return found
 

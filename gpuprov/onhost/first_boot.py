@@ -64,6 +64,7 @@ Before=shutdown.target
 Conflicts=shutdown.target
 ConditionKernelCommandLine=|{first}
 ConditionPathExists=|/var/lib/gpuprov/first_boot.json
+ConditionPathExists=!/proc/vmcore
 
 [Service]
 Type=simple

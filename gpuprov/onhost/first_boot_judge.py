@@ -50,7 +50,12 @@ def judge() -> str:
 
 
 def _first(known: dict[str, Any]) -> str:
-    """A boot that does not end is ended, also where /boot and /var, with all that was noted, are what is missing in it."""
+    """A boot that does not end is ended, also where /boot and /var, with all that was noted, are what is missing in it.
+
+    A kexec may start a kernel with the first boot's words again, long after it: then GRUB's environment is there, and counts nothing.
+    """
+    if os.path.exists(ENVIRONMENT) and not counted():
+        return "no boot is counted"
     found = _complete()
     if found not in ("running", "degraded"):
         said = f"it was not complete after {PATIENCE} s ({found or 'no answer of systemd'})"

@@ -24,6 +24,11 @@ def checked_run(run: str) -> str:
     raise GpuprovError(f'--run is "{run}"', f"allowed: {allowed}")
 
 
+def of_rollback(run: str) -> str:
+    """The name of the run that takes back what this one did: another, since what this one has started may still be at work."""
+    return f"{run[:58]}-back"
+
+
 def owner(run: str, lease: float = LEASE) -> dict[str, object]:
     """This process as the owner of hosts' locks."""
     return {**process.describe(run, __version__), "lease": lease}

@@ -28,7 +28,6 @@ LARGEST = 256 << 20
 MASK = "********"
 SHORTEST = 4
 """Shorter secrets are not masked: they would blot out ordinary words."""
-"""Shorter secrets are not masked: they would blot out ordinary words."""
 
 
 class Judged(msgspec.Struct, frozen=True, array_like=True, order=True):

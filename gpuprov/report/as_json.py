@@ -172,7 +172,8 @@ def parts(
     head, _, end = _text(report(results, took, seconds, verbose=verbose, rows=False)).rpartition("[]")
     yield f"{head}["
     for start in range(0, len(told), AT_ONCE):
-        lines = _text([*_rows(told[start : start + AT_ONCE], verbose=True)]).splitlines()[1:-1]
+        # By "\n" alone: what a host says may hold U+2028 and its like, as they are.
+        lines = _text([*_rows(told[start : start + AT_ONCE], verbose=True)]).split("\n")[1:-1]
         yield "\n".join(f"  {line}" for line in lines) + ("," if start + AT_ONCE < len(told) else "")
     yield f"  ]{end}"
 

@@ -25,10 +25,11 @@ HOSTS: Mapping[State, str] = {
 def render(results: Sequence[Result], about: About | None = None, *, verbose: bool = False) -> str:
     """The page, of results of health checks. The same results give the same text."""
     found = sorted(fitness(results), key=order)
-    groups: dict[tuple[str, tuple[str, ...]], list[Fitness]] = {}
+    groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Fitness]] = {}
     for one in found:
         if one.fit != "yes":
-            groups.setdefault((one.sentence, tuple(cause.check for cause in one.causes)), []).append(one)
+            asked = tuple((cause.check, cause.hint) for cause in one.causes)
+            groups.setdefault((one.sentence, asked), []).append(one)
     return html.render(
         results,
         "gpuprov health",

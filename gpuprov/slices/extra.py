@@ -25,13 +25,14 @@ def over(
     found = inventory.load(
         [names], extra_vars=given, vault_password_files=vault_password_files, ask_vault_pass=ask_vault_pass
     )
-    said = {one.name: one for one in found.hosts}
-    if any(one.values for one in said.values()):
+    if "gpuprov" in found.extra:
         raise GpuprovError(
             "--extra-vars: what is asked of the hosts stands in the job, and gpuprov is a variable of it",
             "freeze the inventory with it: gpuprov freeze INVENTORY -e ...",
         )
-    return [replace(raw, connection={**raw.connection, **said[raw.name].connection}) for raw in hosts]
+    # By name, for group_vars of the folder one happens to work in say something of these hosts, too.
+    said = {one.name: {key: one.connection[key] for key in found.extra if key in one.connection} for one in found.hosts}
+    return [replace(raw, connection={**raw.connection, **said[raw.name]}) for raw in hosts]
 
 
 def check(given: Sequence[str], vault_password_files: Sequence[str] = ()) -> None:

@@ -85,13 +85,16 @@ def _action(result: Result) -> Action:
 
 
 def _of(host: str, found: Sequence[Result]) -> Fitness:
+    told_of = {
+        one.check for one in found
+    }  # what follows from a check of another capability follows from nothing that is told here
     bad = [one for one in found if one.status == "fail"]
-    causes = sorted((one for one in bad if not one.follows), key=lambda one: -severity(one))
-    broken = [one for one in found if one.status in ("error", "unreachable") and not one.follows]
+    causes = sorted((one for one in bad if one.follows not in told_of), key=lambda one: -severity(one))
+    broken = [one for one in found if one.status in ("error", "unreachable") and one.follows not in told_of]
     unproven = (*broken, *(one for one in found if one.status == "skip"))
     followers: dict[str, tuple[str, ...]] = {}
     for one in found:
-        if one.follows and one.status in FAILING:
+        if one.follows in told_of and one.status in FAILING:
             followers[one.follows] = (*followers.get(one.follows, ()), one.check)
     told = tuple(one for one in found if one.status == "pass" and one.action not in ("", "none"))
     worst = highest(tuple(_action(one) for one in causes))

@@ -8,7 +8,9 @@ import pytest
 
 from gpuprov.apply.first_look import first_look
 from gpuprov.apply.model import Options
+from gpuprov.drain.base import checked_run as in_scheduler
 from gpuprov.fleet import judge
+from gpuprov.plan.extra import checked_run, of_rollback
 from gpuprov.plan.read import Reading
 from gpuprov.probe.base import Facts, Output
 from gpuprov.render import digests
@@ -36,7 +38,8 @@ def reading(applied: object, by: str) -> Reading:
     [
         (OLD, "monday", "blocked"),
         (OLD, "", "blocked"),
-        (OLD, "friday", "not-started"),  # this run itself, which has rolled it back
+        (OLD, "friday", "not-started"),  # this run itself
+        (OLD, of_rollback("friday"), "not-started"),  # what has taken back for it
         (SKEWED, "monday", "not-started"),  # by less than two clocks may differ
         (NEW, "monday", "not-started"),
         ("", "monday", "not-started"),  # an apply reads its inventory now
@@ -55,3 +58,8 @@ def test_what_was_brought_about_since_is_not_undone(asked_at: str, by: str, stat
 def test_what_asks_for_what_is_there_is_never_old() -> None:
     found = first_look(PAIR, reading(PAIR[1], "monday"), Options(run="friday", asked_at=OLD))
     assert (found.state, found.ran) == ("unchanged", {})
+
+
+def test_a_run_of_any_name_has_a_rollback_with_a_name() -> None:
+    assert checked_run(of_rollback("a" * 64)) == in_scheduler(of_rollback("a" * 64))
+    assert of_rollback("friday") == "friday-back"

@@ -13,6 +13,7 @@ from gpuprov import apply as applying
 from gpuprov.apply import nodes
 from gpuprov.apply.model import HostOutcome
 from gpuprov.drain import in_play
+from gpuprov.plan.show import Show
 from gpuprov.spec.model import RawHost
 from gpuprov.verify import Result
 from tests.apply import fleet
@@ -58,7 +59,7 @@ def given_back(*, green: bool, state: str = "unchanged") -> tuple[str, list[str]
     asked = in_play.asked("kubernetes", "fri")
     assert asked is not None
     raw = RawHost(name="m1", connection={"host_kubernetes_node": "gpu1"})
-    nodes.give_back(asked, [raw], {"m1": outcome}, OWNER, said.append)
+    nodes.give_back(asked, [raw], {"m1": outcome}, OWNER, said.append, lambda _: None)
     return outcome.hint, said
 
 
@@ -112,7 +113,13 @@ def test_apply_gives_back_after_verify(kubectl: Kubectl, tmp_path: Path, name: s
     (tmp_path / "project").mkdir()
     with fleet.project(tmp_path / "project"):
         given = {"yes": True, "log_dir": tmp_path / "log", "drain": "kubernetes", "run": "fri"}
-        run = applying.apply([(raw, spec)], applying.Options.of(given))
+        told: list[Any] = []
+
+        def known(_: HostOutcome) -> None:
+            told.append(kubectl.node["spec"])
+
+        run = applying.apply([(raw, spec)], applying.Options.of(given), known=known)
+        assert told == [{"unschedulable": True} if out else {}], "who goes on elsewhere does not look at it again"
         assert run.hosts[0].state == "changed"
         assert (kubectl.node["spec"] == {"unschedulable": True}) is out
         assert ("undrain" in run.hosts[0].hint) is out
@@ -122,3 +129,26 @@ def test_apply_gives_back_after_verify(kubectl: Kubectl, tmp_path: Path, name: s
             again = applying.apply([(raw, spec)], applying.Options.of({**given, "run": "sat"}))
             assert again.hosts[0].state == "unchanged"
             assert kubectl.node["spec"] == {}, "also where nothing had to be done"
+
+
+def test_after_an_interrupt_it_is_said_that_nodes_stay_out(
+    kubectl: Kubectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The play has ended well, and verify is what would have told."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    said: list[str] = []
+    show = Show()
+    monkeypatch.setattr(show, "say", said.append)
+    monkeypatch.setattr("gpuprov.apply.rollout._Rollout.verify", interrupted)
+    kubectl.put(**held("fri"))
+    raw, spec = fleet.pair("new1")
+    raw.connection["host_kubernetes_node"] = "gpu1"
+    with fleet.project(tmp_path):
+        given = {"yes": True, "log_dir": tmp_path / "log", "drain": "kubernetes", "run": "fri"}
+        run = applying.apply([(raw, spec)], applying.Options.of(given), show)
+    assert run.interrupted
+    assert kubectl.node["spec"] == {"unschedulable": True}
+    assert any("may stay out" in one and "undrain HOST INVENTORY --by kubernetes --run fri" in one for one in said)

@@ -39,7 +39,7 @@ def applied(monkeypatch: pytest.MonkeyPatch, back: list[HostOutcome], **fields: 
 
     def rollback(hosts: Sequence[RawHost], options: Options, *_: Any, last: bool) -> ApplyRun:
         asked.extend(raw.name for raw in hosts)
-        assert (options.yes, options.run, last) == (True, "", True)
+        assert (options.yes, options.run, last) == (True, "r-back", True)
         return ApplyRun(run="s", act="rollback", hosts=back)
 
     first = msgspec.structs.replace(ApplyRun(run="r", hosts=outcomes()), **fields)

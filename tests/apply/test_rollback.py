@@ -32,7 +32,8 @@ def facts(spec: Any) -> Facts:
 def rolled_back(monkeypatch: pytest.MonkeyPatch, specs: dict[str, Any], answers: dict[str, Any]) -> ApplyRun:
     """What becomes of these hosts, which answer the program of checkpoints so; the apply itself does nothing."""
 
-    def apply(pairs: Any, *_: Any, **__: Any) -> ApplyRun:
+    def apply(pairs: Any, options: Options, *_: Any, **__: Any) -> ApplyRun:
+        assert not options.asked_at, "what an older inventory's job has just brought the host to is undone"
         return ApplyRun(run="r", hosts=[HostOutcome(host=raw.name, state="changed") for raw, _ in pairs])
 
     monkeypatch.setattr(rollback, "gather", lambda *_, **__: {name: facts(one) for name, one in specs.items()})
@@ -45,7 +46,7 @@ def rolled_back(monkeypatch: pytest.MonkeyPatch, specs: dict[str, Any], answers:
     monkeypatch.setattr(program, "job", job)
     monkeypatch.setattr(program, "split", lambda ended: {"checkpoint": Output(json.dumps(answers[ended.out.decode()]))})
     hosts = [RawHost(name=name, values=GOOD) for name in specs]
-    return rollback.rollback(hosts, Options())
+    return rollback.rollback(hosts, Options(asked_at="2026-11-11T10:00:00Z"))
 
 
 @pytest.mark.parametrize("spec", HOSTILE, ids=str)

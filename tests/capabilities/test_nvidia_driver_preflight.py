@@ -195,6 +195,8 @@ def test_what_is_kept_changes_nothing() -> None:
         ({"host_gpu_services": "slurm-exporter.service,my-*.service"}, "my-agent.service", "pass"),
         ({"host_gpu_services": ["slurm-exporter.service"]}, "nvidia-dcgm.service", "fail"),
         ({"host_gpu_services": []}, "gpuprov-persistence.service", "pass"),
+        ({"host_gpu_services": ""}, "", "fail"),
+        ({"host_gpu_services": "slurm-exporter.service, "}, "", "fail"),
     ],
 )
 def test_services_are_those_that_the_site_names(site: dict[str, object], unit: str, status: str) -> None:

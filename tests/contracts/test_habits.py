@@ -200,3 +200,17 @@ def test_a_job_takes_a_password_from_a_file_and_no_other_spec(tmp_path: Path) ->
     assert found[0].values == {"nouveau": {}}
     with pytest.raises(GpuprovError, match="stands in the job"):
         extra.over(hosts, ['{"gpuprov": {"nouveau": false}}'])
+
+
+def test_a_job_takes_nothing_from_the_folder_one_works_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible reads group_vars there for hosts that are named on the command line."""
+    from gpuprov.slices import extra
+    from gpuprov.spec.model import RawHost
+
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "all.yaml").write_text("ansible_user: b\nansible_port: 1\ngpuprov: {nouveau: {}}\n")
+    monkeypatch.chdir(tmp_path)
+    raw = RawHost(name="gpu1", connection={"ansible_user": "a"}, values={"persistence": {}})
+    [found] = extra.over([raw], ["ansible_port=2222"])
+    assert found.connection == {"ansible_user": "a", "ansible_port": "2222"}
+    assert found.values == {"persistence": {}}

@@ -90,6 +90,7 @@ def test_a_service_that_may_be_stopped_is_no_user(
     for unit, users in (("nvidia-mps@7.service", 0), ("gpuprov-persistence.service", 0), ("user.service", 1), ("", 1)):
         monkeypatch.setattr(clients, "_unit", lambda pid, unit=unit: unit)
         assert len(ask("listed")["clients"]) == users, unit
+    assert len(clients.holders(["", "nvidia-dcgm.service"])) == 1, "an empty name is no name of what has no unit"
 
 
 @pytest.mark.parametrize(

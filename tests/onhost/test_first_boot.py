@@ -78,7 +78,8 @@ class Host:
             case ["grub-probe", *_]:
                 answer = self.system
             case ["grub-editenv", _, "list"]:
-                answer = self.read("/boot/grub/grubenv")
+                there = (self.root / "boot/grub/grubenv").exists()
+                answer, status = (self.read("/boot/grub/grubenv"), 0) if there else ("", 1)
             case ["grub-editenv", _, "set", pair]:
                 self.write("/boot/grub/grubenv", f"{pair}\n")
             case ["grub-editenv", _, "unset", _]:
@@ -288,7 +289,7 @@ def test_a_boot_that_does_not_end_is_ended(host: Host) -> None:
 def test_a_boot_without_boot_and_var_is_ended_too(host: Host) -> None:
     """What does not mount may be where everything was noted; the command line says that it is a first boot."""
     host.changed()
-    host.write("/boot/grub/grubenv", "")
+    (host.root / "boot/grub/grubenv").unlink()
     (host.root / "var/lib/gpuprov/first_boot.json").unlink()
     host.boots("second", f"{LINE} gpuprov.first panic=30")
     host.running = "maintenance"
@@ -298,6 +299,21 @@ def test_a_boot_without_boot_and_var_is_ended_too(host: Host) -> None:
     assert "systemctl reboot --force" in host.calls
     unit = host.read(f"/etc/systemd/system/{host.code.UNIT}")
     assert "ConditionKernelCommandLine=|gpuprov.first\nConditionPathExists=|/var" in unit, "one of the two is enough"
+    assert "ConditionPathExists=!/proc/vmcore\n" in unit, (
+        "kdump has the words of the kernel that crashed, and takes its time"
+    )
+
+
+def test_a_later_boot_with_the_words_of_the_first_is_left_alone(host: Host) -> None:
+    """kexec-tools start the next kernel with /proc/cmdline."""
+    host.changed()
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("second", f"{LINE} gpuprov.first panic=30")
+    assert host.judge.judge() == "a good first boot"
+    host.boots("third", f"{LINE} gpuprov.first panic=30")
+    host.running = "starting"
+    assert host.judge.judge() == "no boot is counted"
+    assert not any("reboot" in call for call in host.calls)
 
 
 @pytest.mark.parametrize(

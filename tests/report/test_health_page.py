@@ -51,6 +51,15 @@ def test_what_is_to_be_done_comes_first_the_most_severe_before_the_others() -> N
     assert 'data-copy="--limit gpu031,gpu032"' in page or 'data-copy="--limit &#39;gpu[031:032]&#39;"' in page
 
 
+def test_hosts_that_fail_alike_for_which_another_thing_is_to_be_done_stand_apart() -> None:
+    """Two Xids are one check, and each has its own way out."""
+    hints = {"gpu1": "reseat the riser", "gpu2": "look at the NVLink bridge", "gpu3": "reseat the riser"}
+    page = health_page.render([result(host, "fail", action="drain", hint=hint) for host, hint in hints.items()])
+    todo = page[page.index("What is to be done") :].split("</section>", 1)[0]
+    assert todo.count("<article") == 2
+    assert todo.count("reseat the riser") == todo.count("look at the NVLink bridge") == 1
+
+
 def test_it_says_nothing_of_specs_and_boots_and_escapes_what_hosts_say() -> None:
     page = health_page.render([*GOOD, result("gpu9<b>", "fail", found="<script>alert(1)</script>", action="drain")])
     assert "<script>alert" not in page

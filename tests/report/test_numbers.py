@@ -155,7 +155,8 @@ def test_the_file_of_metrics_is_replaced_as_a_whole(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("at_once", [1, 2, 3])
 def test_written_in_parts_it_is_the_same_text(monkeypatch: pytest.MonkeyPatch, at_once: int, verbose: bool) -> None:
-    whole = as_json.render(ROWS, TOOK, 61.0, verbose=verbose)
+    rows = [*ROWS, Result(host="odd", capability="mps", check="mps.shm", status="fail", found="a\u2028b\x85c\u2029d")]
+    whole = as_json.render(rows, TOOK, 61.0, verbose=verbose)
     monkeypatch.setattr(as_json, "AT_ONCE", at_once)
-    assert len([*as_json.parts(ROWS, TOOK, 61.0, verbose=verbose)]) > 2
-    assert as_json.render(ROWS, TOOK, 61.0, verbose=verbose) == whole
+    assert len([*as_json.parts(rows, TOOK, 61.0, verbose=verbose)]) > 2
+    assert as_json.render(rows, TOOK, 61.0, verbose=verbose) == whole

@@ -112,6 +112,15 @@ def test_what_a_host_says_cannot_move_the_cursor() -> None:
     assert "\x1b" not in as_text(judged(kernel_log=log(xid(79, "\x1b[2J off the bus"))))
 
 
+def test_what_follows_from_another_capability_s_check_is_not_lost() -> None:
+    """Without systemd much cannot be read, and the check that fails for that is the house's: nobody knows whether it is fit."""
+    rows = [row("gpus"), row("kernel_log", "error", found="no journal", follows="host.systemd")]
+    [told] = fitness(rows)
+    assert (str(told), health_code(rows)) == ("not proven: no journal", 1)
+    [told] = fitness([row("gpus"), row("slowdown", "fail", action="drain", follows="host.systemd")])
+    assert str(told) == "no: drain it"
+
+
 def test_the_next_boot_mends_what_a_reset_mends() -> None:
     """And nobody is told that it does not."""
     held = row("ecc_boot", moment="next-boot")
