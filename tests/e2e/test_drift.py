@@ -12,7 +12,10 @@ from tests.e2e.machine import Machine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 SECRET = "a-line-of-a-shell-history"
-UPGRADE = "apt-mark unhold {0} >/dev/null; DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --only-upgrade {0} >&2"
+UPGRADE = (
+    "apt-mark unhold $(apt-mark showhold) >/dev/null; "
+    "DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --only-upgrade {0} >&2"
+)
 OTHER = "DEBIAN_FRONTEND=noninteractive apt-get -qq install -y tree >&2"
 
 
