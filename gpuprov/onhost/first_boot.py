@@ -183,10 +183,10 @@ def count(text: str, python: str) -> str:
 
 def came_up() -> str:
     """After a reboot: why the host is not what it was rebooted for, or nothing."""
-    state = judge.record()
-    if not state or (KEPT not in judge.words_of_boot(own=True) and not judge.counted()):
+    state, kept = judge.record(), KEPT in judge.words_of_boot(own=True)
+    if not kept and not judge.counted():
         return ""
-    if KEPT in judge.words_of_boot(own=True):
+    if kept:
         if state.get("stays"):  # where a rollback was to go
             judge.settle()
             return ""
@@ -194,7 +194,7 @@ def came_up() -> str:
         found = f"; {state['found']}" if state.get("found") else ""
         return (
             f"the host did not come up with what this run changed ({state.get('tried') or 'the new kernel'} was to start{found}): "
-            f"GRUB has started it again as it was before, with {state['kernel']}{without}. Fix: see its console, and "
+            f"GRUB has started it again as it was before, with {state.get('kernel') or 'the kernel that was kept'}{without}. Fix: see its console, and "
             "journalctl --boot=-1 if it came so far; then gpuprov rollback, or correct the spec and apply"
         )
     until = time.monotonic() + judge.PATIENCE

@@ -135,11 +135,11 @@ def counted() -> str:
 
 
 def record() -> dict[str, Any]:
-    """What was kept, and what became of it; empty where nothing is."""
+    """What was kept, and what became of it; empty where nothing is, or its record is damaged."""
     try:
         with open(STATE, encoding="utf-8") as file:
             found = json.load(file)
-        return found if isinstance(found, dict) else {}
+        return found if isinstance(found, dict) and found.get("kernel") else {}
     except (OSError, ValueError):
         return {}
 

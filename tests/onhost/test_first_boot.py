@@ -218,6 +218,18 @@ def test_a_host_that_is_back_says_so_and_stays_back(host: Host) -> None:
     assert host.state["run"] == "r1"
 
 
+@pytest.mark.parametrize("damaged", ["", "{", "[]", '{"found": "x"}'])
+def test_a_host_that_is_back_says_so_though_its_record_is_damaged(host: Host, damaged: str) -> None:
+    host.changed(driver="550.1 BBB", kernel=NEW)
+    host.write("/var/lib/gpuprov/first_boot.json", damaged)
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("third", "root=UUID=1 ro quiet gpuprov.kept module_blacklist=nvidia")
+    assert "with the kernel that was kept" in host.code.came_up()
+    assert host.code.count("# the program", "/usr/bin/python3") == "what the host ran by was not kept"
+    host.boots("fourth", f"{LINE} gpuprov.first panic=30")
+    assert "the next one starts what was before" in host.code.came_up().casefold()
+
+
 def test_a_rollback_stays_with_the_kernel_that_works(host: Host) -> None:
     host.changed(driver="550.1 BBB", kernel=NEW)
     host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
