@@ -62,7 +62,7 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     """What became of one host. results: verify, after; message and hint: why it was not done.
 
     ran, skipped: capabilities with the reason. changed: tasks that changed something. reboot_permitted: by the spec or the run.
-    rolled_back: where a rollback brought it, and how that ended.
+    rolled_back: where a rollback brought it, and how that ended; undone: by `on_failure`, so that what it waited for is past.
     """
 
     host: str
@@ -77,10 +77,13 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
     reboot_permitted: bool = False
     rolled_back: str = ""
+    undone: bool = False
 
     @property
     def reboot(self) -> list[str]:
         """Why the host must still be rebooted."""
+        if self.undone:
+            return []
         reasons = (r.reboot for r in self.verified if r.status == "fail" and r.reboot)
         return list(dict.fromkeys(reasons))
 

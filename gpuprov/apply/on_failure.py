@@ -44,7 +44,7 @@ def apply(
     hosts = [raw for raw, _ in pairs if raw.name in red]
     ended = rollback.rollback(hosts, plain, shown, last=True)
     for one in ended.hosts:
-        red[one.host].rolled_back = _told(one)
+        red[one.host].rolled_back, red[one.host].undone = _told(one), one.state in DONE and not one.reboot
     return msgspec.structs.replace(run, interrupted=ended.interrupted, seconds=run.seconds + ended.seconds)
 
 

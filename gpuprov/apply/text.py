@@ -133,7 +133,8 @@ def summary(run: ApplyRun) -> str:
     brought to their end."""
     states = [outcome.state for outcome in run.hosts]
     states_told = ", ".join(f"{states.count(word)} {word}" for word in WORDS if word in states)
-    words: list[str] = []
+    back = sum(one.undone for one in run.hosts)
+    words = [f"{back} rolled back"] if back else []
     waiting = [outcome.reboot_permitted for outcome in run.hosts if outcome.reboot and outcome.state != "prepared"]
     if held := waiting.count(False):
         words.append(f"{held} waiting for a reboot (apply --reboot, or reboot: if-needed)")

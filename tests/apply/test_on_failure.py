@@ -78,5 +78,18 @@ def test_what_is_red_after_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told["red"] == "rolled back to one, and waits for a reboot: a module"
 
 
+def test_what_was_rolled_back_waits_for_no_reboot_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its command line was taken back, and the last line still said that it waits for the reboot which had failed."""
+    waits = HostOutcome(host="h", state="failed", changed=["a task"], results=[result("fail", "a command line")])
+    good = HostOutcome(host="h", state="changed", results=[result("pass")], rolled_back="rolled back to one")
+    run, _ = applied(monkeypatch, [good], hosts=[waits])
+    assert as_text(run).splitlines()[-1].startswith("1 host: 1 failed; of these 1 rolled back; ")
+    assert "reboot required" not in as_text(run)
+    assert run.exit_code == 3
+    again = msgspec.structs.replace(good, results=[result("fail", "a module")])
+    run, _ = applied(monkeypatch, [again], hosts=[msgspec.structs.replace(waits, rolled_back="", undone=False)])
+    assert "waiting for a reboot" in as_text(run)
+
+
 def test_nobody_goes_back_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     assert applied(monkeypatch, [], interrupted=True)[1] == []
