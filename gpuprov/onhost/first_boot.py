@@ -192,9 +192,10 @@ def came_up() -> str:
             return ""
         without = ", without the NVIDIA driver, which was another before" if state.get("off") else ""
         found = f"; {state['found']}" if state.get("found") else ""
+        kernel = state.get("kernel") or "the kernel that was kept"
         return (
             f"the host did not come up with what this run changed ({state.get('tried') or 'the new kernel'} was to start{found}): "
-            f"GRUB has started it again as it was before, with {state.get('kernel') or 'the kernel that was kept'}{without}. Fix: see its console, and "
+            f"GRUB has started it again as it was before, with {kernel}{without}. Fix: see its console, and "
             "journalctl --boot=-1 if it came so far; then gpuprov rollback, or correct the spec and apply"
         )
     until = time.monotonic() + judge.PATIENCE

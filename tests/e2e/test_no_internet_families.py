@@ -37,8 +37,8 @@ echo 'deb [signed-by=/srv/bundle/key.asc] {AT}/debian12-amd64 ./' > /tmp/m.list
 a() {{ apt-get -o Dir::Etc::sourcelist=/tmp/m.list -o Dir::Etc::sourceparts=- -o Dir::State::lists=/tmp/l "$@"; }}
 a -o APT::Update::Error-Mode=any update && a -y --download-only --no-install-recommends install nvidia-driver-cuda""",
     "e2e-offline-rocky": f"""d() {{
-  dnf -y --repofrompath=m,{AT}/rocky9.6-x86_64 --repo=m --setopt=m.repo_gpgcheck=1 --setopt=m.gpgcheck=0 --setopt=m.module_hotfixes=1 --setopt=m.gpgkey={AT}/key.asc \\
-    --setopt=cachedir=/tmp/c "$@"
+  dnf -y --repofrompath=m,{AT}/rocky9.6-x86_64 --repo=m --setopt=m.repo_gpgcheck=1 --setopt=m.gpgcheck=0 \\
+    --setopt=m.module_hotfixes=1 --setopt=m.gpgkey={AT}/key.asc --setopt=cachedir=/tmp/c "$@"
 }}
 d makecache && d --downloadonly install nvidia-driver-cuda""",
     "e2e-offline-sles": f"""mkdir -p /tmp/r
@@ -83,7 +83,9 @@ def test_hosts_of_three_families(sites: dict[str, Machine], tmp_path: Path) -> N
         )
         podman("cp", str(bundle), f"{container.PREFIX}{name}:/srv/bundle")
         site.sh(SERVE)
-        site.sh(f"{{ {MIRROR[name]}\n}} >/tmp/mirror.log 2>&1 || {{ tail -n 30 /tmp/mirror.log | paste -sd ' ' >&2; exit 1; }}")
+        site.sh(
+            f"{{ {MIRROR[name]}\n}} >/tmp/mirror.log 2>&1 || {{ tail -n 30 /tmp/mirror.log | paste -sd ' ' >&2; exit 1; }}"
+        )
         site.sh(
             f"{CHANGED}\nif {{ {MIRROR[name]}\n}} >/tmp/mirror.log 2>&1; then echo 'a changed index was taken' >&2; exit 1; fi"
         )
