@@ -12,8 +12,8 @@ from gpuprov.gather.unreached import Unreached
 from gpuprov.plan.decide import decide
 from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.read import Pair, Reading
-from gpuprov.probe import house
 from gpuprov.probe.base import ProbeFailed
+from gpuprov.probe.host import house
 from gpuprov.render import digests
 from gpuprov.render.digest import difference, read
 from gpuprov.spec.model import HostSpec

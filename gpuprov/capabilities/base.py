@@ -9,8 +9,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from gpuprov.probe import system
 from gpuprov.probe.base import Facts, Probe
+from gpuprov.probe.host import system
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem

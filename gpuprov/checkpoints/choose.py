@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from gpuprov.plan.no_way_back import SETS_NOTHING_UP, TAKES_AWAY
-from gpuprov.probe.checkpoints import Checkpoint, Checkpoints
-from gpuprov.probe.house import Receipt
+from gpuprov.probe.host.checkpoints import Checkpoint, Checkpoints
+from gpuprov.probe.host.house import Receipt
 from gpuprov.render.digest import read
 
 

@@ -15,10 +15,10 @@ from gpuprov.gather.gather import gather
 from gpuprov.gather.pace import Pace
 from gpuprov.judge.judging import judge
 from gpuprov.offline.model import Named
-from gpuprov.probe import system
 from gpuprov.probe.base import Facts, Probe
-from gpuprov.probe.driver_packages import BUILDING
-from gpuprov.probe.family import Family, family
+from gpuprov.probe.driver.driver_packages import BUILDING
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import Family, family
 from gpuprov.shared import package_lists
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import probes_of

@@ -13,8 +13,9 @@ from gpuprov.plan.decide import Decision
 from gpuprov.plan.events import Failure, Tally
 from gpuprov.plan.model import HostPlan
 from gpuprov.plan.no_way_back import no_way_back
-from gpuprov.probe import house, nvidia
 from gpuprov.probe.base import Facts, ProbeFailed
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import house
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result, is_broken
 

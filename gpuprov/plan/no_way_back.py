@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from gpuprov.capabilities.base import Change
-from gpuprov.probe import house
 from gpuprov.probe.base import Facts, ProbeFailed
-from gpuprov.probe.checkpoints import CHECKPOINTS, Checkpoint
-from gpuprov.probe.first_boot import FIRST_BOOT
+from gpuprov.probe.host import house
+from gpuprov.probe.host.checkpoints import CHECKPOINTS, Checkpoint
+from gpuprov.probe.kernel.first_boot import FIRST_BOOT
 from gpuprov.spec.model import HostSpec
 
 MOST = 4

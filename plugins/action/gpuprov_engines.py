@@ -19,7 +19,7 @@ from ansible.module_utils.gpuprov_onhost import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.capabilities.container_toolkit import registration
-    from gpuprov.probe.container_engines import ENGINES
+    from gpuprov.probe.containers.container_engines import ENGINES
     from gpuprov.shared import engine_output, engines
 
     MISSING = ""

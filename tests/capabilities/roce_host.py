@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpuprov.probe.roce import READER
+from gpuprov.probe.rdma.roce import READER
 from gpuprov.simulate.parts import base
 
 STANDINS = Path(base.__file__).parent / "ofed_files"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov import assets
-from tests.probe.test_cgpu import tree
+from tests.probe.gpus.test_cgpu import tree
 
 LIKE = {"max_inst": "16", "policy": "0", "prio_ratio": "20"}
 

@@ -12,8 +12,8 @@ from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.desired import make
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.probe.base import Output
-from gpuprov.probe.dkms_logs import DKMS_LOGS
-from gpuprov.probe.driver_packages import HELD_KERNELS
+from gpuprov.probe.driver.dkms_logs import DKMS_LOGS
+from gpuprov.probe.driver.driver_packages import HELD_KERNELS
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import Row, ask, judge, packages
 from tests.capabilities.test_nvidia_driver_desired import context

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from gpuprov import assets
-from tests.probe.erdma_tree import run, tree, write
+from tests.probe.rdma.erdma_tree import run, tree, write
 
 FILES = assets.root() / "roles/rdma/files"
 WANTED = "parameter compat_mode Y\nparameter default_cc -1\nmtu 8500\n"

@@ -15,7 +15,7 @@ from gpuprov.capabilities.rdma.roce.fragment import Roce
 from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.probe.base import Output
 from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.roce import READER
+from gpuprov.probe.rdma.roce import READER
 from tests.capabilities.roce_host import LINES, device, environment, here, put, read
 
 pytestmark = pytest.mark.install

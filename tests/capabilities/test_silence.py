@@ -7,8 +7,11 @@ import pytest
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
 from gpuprov.explain import all_checks
-from gpuprov.probe import boot, driver_packages, silence, system
+from gpuprov.probe import silence
 from gpuprov.probe.base import Facts, Output, ProbeFailed
+from gpuprov.probe.driver import driver_packages
+from gpuprov.probe.host import system
+from gpuprov.probe.kernel import boot
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, facts, good
 from tests.capabilities.silent import ANSWERS, EXCUSED, SILENCES, green, greens

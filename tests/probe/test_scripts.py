@@ -8,19 +8,21 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
 
 import gpuprov.probe
-from gpuprov.probe import modules, nvidia, packages
 from gpuprov.probe.base import Facts, Output, Probe, ProbeFailed
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.kernel import modules
 from gpuprov.probe.silence import SPEAKING
+from gpuprov.probe.software import packages
 
 pytestmark = pytest.mark.install
 
-ROOMS = tuple(import_module(f"gpuprov.probe.{room.name}") for room in iter_modules(gpuprov.probe.__path__))
+ROOMS = tuple(import_module(room.name) for room in walk_packages(gpuprov.probe.__path__, "gpuprov.probe."))
 HEAVY = {packages.INDEX.name}
 """Builds apt's cache on a machine that has none: half a minute."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from gpuprov import assets
 from gpuprov.probe.base import Output
-from gpuprov.probe.cgpu import CGPU, CgpuGpu, parse
+from gpuprov.probe.gpus.cgpu import CGPU, CgpuGpu, parse
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.devices import devices, table
 from gpuprov.simulate.parts import cgpu

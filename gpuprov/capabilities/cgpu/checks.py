@@ -9,8 +9,8 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines, wanted
 from gpuprov.catalog import cgpu as catalogue
-from gpuprov.probe import nvidia
-from gpuprov.probe.cgpu import CGPU
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.gpus.cgpu import CGPU
 from gpuprov.reading import is_whole
 
 Ctx = Context[Cgpu]

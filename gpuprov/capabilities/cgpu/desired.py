@@ -9,7 +9,7 @@ from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.cgpu.checks import differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
 from gpuprov.catalog import cgpu as catalogue
-from gpuprov.probe.cgpu import CGPU
+from gpuprov.probe.gpus.cgpu import CGPU
 
 Ctx = Context[Cgpu]
 SITE, TIMEOUT = "cgpu_module_timeout", 30

@@ -8,11 +8,11 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.container_toolkit import cdi, now, preflight
 from gpuprov.capabilities.container_toolkit.desired import DESIRED
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
-from gpuprov.catalog import toolkit as catalogue
-from gpuprov.probe import packages
+from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.probe.base import Facts
-from gpuprov.probe.container_engines import ENGINES
-from gpuprov.probe.container_toolkit import CDI, TOOLKIT, USERS
+from gpuprov.probe.containers.container_engines import ENGINES
+from gpuprov.probe.containers.container_toolkit import CDI, TOOLKIT, USERS
+from gpuprov.probe.software import packages
 from gpuprov.shared import engines as files
 from gpuprov.shared import resolve
 from gpuprov.spec.model import Fragment, HostSpec

@@ -9,8 +9,9 @@ from gpuprov.capabilities.dcgm import now, preflight
 from gpuprov.capabilities.dcgm.desired import DESIRED
 from gpuprov.capabilities.dcgm.fragment import Dcgm, branch_wanted, listens, mine
 from gpuprov.catalog import dcgm as catalogue
-from gpuprov.probe import dcgm, systemd
 from gpuprov.probe.base import Facts
+from gpuprov.probe.gpus import dcgm
+from gpuprov.probe.host import systemd
 from gpuprov.reading import is_whole
 from gpuprov.shared import resolve
 from gpuprov.spec.build import convert

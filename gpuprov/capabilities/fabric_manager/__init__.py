@@ -10,11 +10,12 @@ from gpuprov.capabilities.fabric_manager.desired import DESIRED
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex, driver_wanted, written
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog import fabric as catalogue
-from gpuprov.catalog.driver_sets import MODULE_NAMES
+from gpuprov.catalog.drivers.sets import MODULE_NAMES
 from gpuprov.catalog.gpus import Gpu
-from gpuprov.probe import dcgm, fabric, systemd
 from gpuprov.probe.base import Facts
-from gpuprov.probe.imex import IMEX
+from gpuprov.probe.gpus import dcgm, fabric
+from gpuprov.probe.gpus.imex import IMEX
+from gpuprov.probe.host import systemd
 from gpuprov.reading import is_whole
 from gpuprov.shared.followers import LIBRARIES
 from gpuprov.spec.build import convert, show, unknown_key

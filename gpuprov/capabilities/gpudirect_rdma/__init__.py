@@ -7,11 +7,12 @@ from gpuprov.capabilities.gpudirect_rdma import checks, gdrcopy, peer
 from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE, contribute, rules
-from gpuprov.catalog import gpudirect as catalogue
-from gpuprov.probe import gdrcopy as gdrcopy_probe
-from gpuprov.probe import nvidia, rdma
+from gpuprov.catalog.rdma import gpudirect as catalogue
+from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts
-from gpuprov.probe.gpudirect import GPUDIRECT
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.rdma import gdrcopy as gdrcopy_probe
+from gpuprov.probe.rdma.gpudirect import GPUDIRECT
 from gpuprov.spec.model import Fragment
 
 

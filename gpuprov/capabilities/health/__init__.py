@@ -9,7 +9,7 @@ import msgspec
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.health import gpus, links, log, machine, processes
 from gpuprov.capabilities.health.fragment import HERE, Health
-from gpuprov.probe.kernel_log import seconds
+from gpuprov.probe.kernel.kernel_log import seconds
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, SpecError
 

@@ -10,15 +10,16 @@ import msgspec
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.host import login
 from gpuprov.capabilities.host.nvswitches import nvswitch_fabric
-from gpuprov.capabilities.repositories_checks import package_sources
+from gpuprov.capabilities.package_sources import package_sources
 from gpuprov.catalog import fabric as nvswitches
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
-from gpuprov.catalog.driver_sets import GPU_SERVICES, supported_distributions
+from gpuprov.catalog.drivers.sets import GPU_SERVICES, supported_distributions
 from gpuprov.onhost import first_boot_judge
-from gpuprov.probe import house, packages, pci, system
-from gpuprov.probe.family import words
-from gpuprov.probe.first_boot import FIRST_BOOT, FirstBoot
+from gpuprov.probe.host import house, pci, system
+from gpuprov.probe.host.family import words
+from gpuprov.probe.kernel.first_boot import FIRST_BOOT, FirstBoot
+from gpuprov.probe.software import packages
 from gpuprov.spec import overrides
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, OnFailure, Reboot
 from gpuprov.spec.problem import Problem

@@ -8,7 +8,7 @@ from gpuprov.capabilities.kubernetes.desired import DESIRED
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.reading import export
 from gpuprov.capabilities.kubernetes.rules import fleet_rules, rules
-from gpuprov.probe import kubernetes
+from gpuprov.probe.containers import kubernetes
 
 CAPABILITY = Capability(
     name="kubernetes",

@@ -6,7 +6,8 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.mig import boot, now, preflight, reality, rules
 from gpuprov.capabilities.mig.desired import DESIRED, MODULES
 from gpuprov.capabilities.mig.fragment import Mig
-from gpuprov.probe import mig, pci
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import pci
 
 CAPABILITY = Capability(
     name="mig",

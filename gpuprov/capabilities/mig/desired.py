@@ -12,9 +12,10 @@ from gpuprov.capabilities.mig.fragment import Mig, plain_layout
 from gpuprov.capabilities.mig.now import HOST_STATE, users, wanted
 from gpuprov.catalog import gpus
 from gpuprov.onhost.files import PYTHON
-from gpuprov.probe import mig, system
 from gpuprov.probe.base import ProbeFailed
-from gpuprov.probe.house import REBOOT_REASONS
+from gpuprov.probe.gpus import mig
+from gpuprov.probe.host import system
+from gpuprov.probe.host.house import REBOOT_REASONS
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mig]

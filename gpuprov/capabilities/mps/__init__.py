@@ -11,8 +11,8 @@ from gpuprov.capabilities.mps.desired import DESIRED
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.mps.rules import HERE, rules
 from gpuprov.catalog import mps as catalogue
-from gpuprov.probe import mps
 from gpuprov.probe.base import Facts
+from gpuprov.probe.gpus import mps
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 

@@ -13,9 +13,9 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 )
 from gpuprov.capabilities.nvidia_driver.installed import header_metapackages, installed_version
 from gpuprov.capabilities.nvidia_driver.kernels import repair, why
-from gpuprov.probe import modules
-from gpuprov.probe.dkms_logs import DKMS_LOGS
-from gpuprov.probe.packages import NO_AUTOINSTALL, PACKAGES
+from gpuprov.probe.driver.dkms_logs import DKMS_LOGS
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.software.packages import NO_AUTOINSTALL, PACKAGES
 from gpuprov.shared import package_lists
 
 Ctx = Context[NvidiaDriver]

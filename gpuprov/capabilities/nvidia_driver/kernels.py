@@ -15,11 +15,12 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 from gpuprov.capabilities.nvidia_driver.installed import installed_version
 from gpuprov.capabilities.nvidia_driver.steps import holds_kernels
 from gpuprov.capabilities.nvidia_driver.transaction import images
-from gpuprov.probe import modules, system
-from gpuprov.probe.dkms_logs import DKMS_LOGS
-from gpuprov.probe.family import words
-from gpuprov.probe.modules import KernelModules
-from gpuprov.probe.packages import PACKAGES
+from gpuprov.probe.driver.dkms_logs import DKMS_LOGS
+from gpuprov.probe.host import system
+from gpuprov.probe.host.family import words
+from gpuprov.probe.kernel import modules
+from gpuprov.probe.kernel.modules import KernelModules
+from gpuprov.probe.software.packages import PACKAGES
 from gpuprov.shared import package_lists
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem

@@ -5,8 +5,9 @@ from __future__ import annotations
 from gpuprov.capabilities.base import Capability, Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.persistence.desired import DESIRED, offered
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, Persistence
-from gpuprov.probe import nvidia, pci, system, systemd
 from gpuprov.probe.base import Facts
+from gpuprov.probe.driver import nvidia
+from gpuprov.probe.host import pci, system, systemd
 from gpuprov.spec.model import Fragment
 
 __all__ = ["CAPABILITY", "Persistence"]

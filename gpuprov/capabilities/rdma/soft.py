@@ -10,7 +10,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.probe.base import Facts
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
-from gpuprov.probe.rdma_host import HOST, Netdev
+from gpuprov.probe.rdma.surroundings import HOST, Netdev
 
 Ctx = Context[Rdma]
 DEFAULT = "default"

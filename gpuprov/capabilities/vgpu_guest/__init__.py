@@ -12,7 +12,7 @@ from gpuprov.capabilities.vgpu_guest.fragment import SETTING_FIELDS, TOKEN_FIELD
 from gpuprov.catalog import gpus
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.probe.base import Facts
-from gpuprov.probe.vgpu import GRIDD
+from gpuprov.probe.gpus.vgpu import GRIDD
 from gpuprov.reading import is_whole
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem

@@ -7,7 +7,7 @@ from typing import Any
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, wanted_settings
 from gpuprov.catalog import vgpu as catalogue
-from gpuprov.probe.vgpu import GRIDD
+from gpuprov.probe.gpus.vgpu import GRIDD
 
 Ctx = Context[VgpuGuest]
 # As earlier versions wrote it: another text would have every running daemon restarted.

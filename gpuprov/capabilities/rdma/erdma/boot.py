@@ -6,9 +6,9 @@ from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, of_vendor, same, wanted
-from gpuprov.catalog import erdma as catalogue
-from gpuprov.probe.erdma import ERDMA, IMAGES, ErdmaKernel
-from gpuprov.probe.erdma import Erdma as State
+from gpuprov.catalog.rdma import erdma as catalogue
+from gpuprov.probe.rdma.erdma import ERDMA, IMAGES, ErdmaKernel
+from gpuprov.probe.rdma.erdma import Erdma as State
 
 
 @check(

@@ -10,8 +10,8 @@ from gpuprov.capabilities.rdma.at_boot import UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, same, vendor, wanted
 from gpuprov.capabilities.rdma.fetch import Fetch
-from gpuprov.catalog import erdma as catalogue
-from gpuprov.probe.erdma import ERDMA
+from gpuprov.catalog.rdma import erdma as catalogue
+from gpuprov.probe.rdma.erdma import ERDMA
 
 UNIT = f"""{HEADER}[Unit]
 Description=eRDMA: its driver, and the MTU of its network interfaces

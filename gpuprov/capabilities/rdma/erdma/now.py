@@ -19,11 +19,11 @@ from gpuprov.capabilities.rdma.erdma.state import (
     wanted,
     way_out,
 )
-from gpuprov.catalog import erdma as catalogue
-from gpuprov.catalog.erdma import MODES
+from gpuprov.catalog.rdma import erdma as catalogue
+from gpuprov.catalog.rdma.erdma import MODES
 from gpuprov.onhost import erdma as onhost
-from gpuprov.probe.erdma import ERDMA
 from gpuprov.probe.rdma import DEVICES
+from gpuprov.probe.rdma.erdma import ERDMA
 
 SYSFS = "/sys/module/erdma/parameters"
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from gpuprov.capabilities.base import Context, Outcome, not_asked
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.catalog import erdma as catalogue
-from gpuprov.probe.erdma import Erdma as State
+from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
+from gpuprov.probe.rdma.erdma import Erdma as State
 
 Ctx = Context[Rdma]
 DRIVER = "erdma"

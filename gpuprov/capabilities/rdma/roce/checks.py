@@ -13,10 +13,11 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.checks import foreign
 from gpuprov.capabilities.rdma.roce.lines import lines, wanted
 from gpuprov.capabilities.rdma.roce.rules import rules
-from gpuprov.catalog import roce as catalogue
-from gpuprov.probe import rdma, system
-from gpuprov.probe.ofed import OFED
-from gpuprov.probe.roce import ROCE, RocePort
+from gpuprov.catalog.rdma import roce as catalogue
+from gpuprov.probe import rdma
+from gpuprov.probe.host import system
+from gpuprov.probe.rdma.ofed import OFED
+from gpuprov.probe.rdma.roce import ROCE, RocePort
 
 Ctx = Context[Rdma]
 FIELDS = ("roce",)

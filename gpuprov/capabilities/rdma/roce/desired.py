@@ -6,8 +6,8 @@ from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.rdma.at_boot import UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.roce.checks import Ctx, differences, later
 from gpuprov.capabilities.rdma.roce.lines import lines
-from gpuprov.catalog import roce as catalogue
-from gpuprov.probe.roce import READER, ROCE
+from gpuprov.catalog.rdma import roce as catalogue
+from gpuprov.probe.rdma.roce import READER, ROCE
 
 ABOUT = f"What {catalogue.UNIT} sets on RoCE ports; `device` lines choose them, by what does not change (none: all)."
 # network.target says only that the network's manager was started: it sets addresses, and the MTU that DHCP names, until
