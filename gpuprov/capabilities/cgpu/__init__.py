@@ -109,4 +109,5 @@ CAPABILITY = Capability(
     export_probes=(CGPU,),
     desired=DESIRED,
     needs_gpu=True,
+    from_site=True,
 )
