@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
@@ -29,7 +31,7 @@ UNITS = (
         "gpuprov-cdi-refresh.service",
     ),
 )
-"""Every unit that a check asks about."""
+"""Those of `units`. A capability with other units has a probe of its own for them: `of_units`."""
 
 
 def parse_units(output: Output) -> dict[str, Unit]:
@@ -59,12 +61,13 @@ def parse_limits(output: Output) -> dict[str, str]:
     }
 
 
-SYSTEMD_UNITS = Probe(
-    "units",
-    f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p ExecStart {' '.join(UNITS)}",
-    parse_units,
-    "systemctl status 'nvidia-*'",
-)
+def of_units(name: str, units: Sequence[str], evidence: str) -> Probe[dict[str, Unit]]:
+    """A probe of these units."""
+    script = f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p ExecStart {' '.join(units)}"
+    return Probe(name, script, parse_units, evidence, speaks=True)
+
+
+SYSTEMD_UNITS = of_units("units", UNITS, "systemctl status 'nvidia-*'")
 DEFAULT_LIMITS = Probe(
     "default_limits", "systemctl show | grep ^DefaultLimit", parse_limits, "systemctl show | grep DefaultLimit"
 )

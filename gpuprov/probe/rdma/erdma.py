@@ -6,7 +6,7 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.kernel.initramfs import INITRAMFS
-from gpuprov.probe.software.packages import packages_script, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
 from gpuprov.reading import numbers
 
 
@@ -215,6 +215,7 @@ ERDMA = Probe(
     SCRIPT,
     parse,
     "modinfo erdma; grep -r . /sys/module/erdma/parameters; modprobe -c | grep erdma; systemctl status gpuprov-erdma",
+    speaks=True,
 )
 """eRDMA by its PCI id 1ded:107f and its driver's name. The node GUID is the EUI-48 of the network interface, with one bit changed:
 https://github.com/alibaba/elastic-rdma-drivers/blob/main/kernel/src/erdma_main.c"""
@@ -226,6 +227,7 @@ BUILD = Probe(
     ),
     parse_packages,
     "dpkg -l debhelper autotools-dev dkms cmake 'libnl-*-dev'; rpm -q gcc-c++ dkms cmake",
+    blank=PACKAGE_LISTS,
 )
 """Installed packages of those that the driver's build needs, by name."""
 IMAGES = Probe(
