@@ -104,6 +104,11 @@ def ask(task: dict[str, Any], known: dict[str, Any], jinja: NativeEnvironment) -
                 jinja.compile_expression(expression.strip(), undefined_to_none=False)(mine)
 
 
+def happened(result: object) -> bool:
+    """In place of Ansible's tests of a task's result, which there is none of here."""
+    return bool(result)
+
+
 @pytest.mark.parametrize("name", THERE)
 def test_a_role_and_what_is_worked_out_for_it_have_the_same_names(name: str) -> None:
     capability = BY_NAME[name]
@@ -114,7 +119,7 @@ def test_a_role_and_what_is_worked_out_for_it_have_the_same_names(name: str) -> 
     )
     recorder = Recorder(made, name)
     jinja = NativeEnvironment(undefined=ChainableUndefined)
-    jinja.tests |= dict.fromkeys(("changed", "failed"), lambda result: bool(result))
+    jinja.tests |= dict.fromkeys(("changed", "failed"), happened)
     judged = {"desired": {name: recorder}}
     every = [
         task
