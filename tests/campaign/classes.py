@@ -48,7 +48,8 @@ LOCK = (
     "import fcntl, sys, time; f = open(sys.argv[1], 'a'); "
     "(fcntl.flock if sys.argv[3] == 'flock' else fcntl.lockf)(f, fcntl.LOCK_EX); time.sleep(float(sys.argv[2]))"
 )
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
+CLOCK = "/usr/local/lib/campaign-clock.so"
+CLOCK_C = Path(__file__).with_name("clock.c").read_text(encoding="utf-8")
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock", "/var/lib/apt/lists/lock")
 REPLACED = "rm -f /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh"
 
@@ -390,9 +391,15 @@ def clock(chance: random.Random, seconds: float) -> Fault:
     by = chance.choice(["-3650d", "-400d", "-2d", "-3h", "-90s", "+90s", "+3h", "+2d", "+400d"])
     at = chance.choice([0.0, chance.uniform(0.3, seconds)])
     # ld.so(8): every program that starts from now on reads this clock, sshd's children, sudo, Python, apt and dpkg too.
-    script = f"echo {shlex.quote(by)} > /etc/faketimerc; echo {FAKETIME} > /etc/ld.so.preload"
-    return timed("clock", f"the clock is off by {by}", at, script, "rm -f /etc/ld.so.preload /etc/faketimerc",
+    made = f"gcc -shared -fPIC -D'OFF={seconds_of(by)}' -x c -o {CLOCK} -"
+    script = f"{made} <<'EOF' && echo {CLOCK} >/etc/ld.so.preload\n{CLOCK_C}EOF\n"
+    return timed("clock", f"the clock is off by {by}", at, script, f"rm -f /etc/ld.so.preload {CLOCK}",
                  "clock|not valid yet|expired|in the future|date")  # fmt: skip
+
+
+def seconds_of(by: str) -> int:
+    """`-400d` in seconds."""
+    return int(by[:-1]) * {"s": 1, "h": 3600, "d": 86400}[by[-1]]
 
 
 def locked(chance: random.Random, seconds: float) -> Fault:

@@ -56,6 +56,8 @@ KEPT = ("/var/lib/gpuprov/checkpoints/", "/var/lib/gpuprov/packages/")
 """What an apply that finds a host green for the first time keeps on it, to go back to: no change of what is there."""
 JUDGED = 3
 """Hosts that the judge looks at at a time."""
+STARTING = 3
+"""Hosts that start at a time."""
 
 
 @dataclass
@@ -82,7 +84,8 @@ class Stage:
     disks: dict[str, Disk] = field(default_factory=dict)
     made: int = 0
     alone: threading.Lock = field(default_factory=threading.Lock)
-    booting: threading.Lock = field(default_factory=threading.Lock)
+    booting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(STARTING))
+    mastering: threading.Lock = field(default_factory=threading.Lock)
     removing: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
 
     def spec(self, name: str) -> dict[str, Any]:
@@ -100,9 +103,10 @@ class Stage:
 
     def up(self, name: str, spec: str, *, disk: bool = False) -> SimulatedHost:
         """That host, made now, under this name."""
-        with self.booting:  # they are asked again and again whether they are up, which costs more than they do
+        with self.booting:
             if disk:
-                whole = master(self.tag, image.cache_dir() / f"campaign-{self.tag.rpartition(':')[2]}-{FREE}.img")
+                with self.mastering:
+                    whole = master(self.tag, image.cache_dir() / f"campaign-{self.tag.rpartition(':')[2]}-{FREE}.img")
                 self.disks[name] = Disk.copied(whole, self.place / f"{name}.img")
             host = hosts.up(name, HOST, tag=str(self.disks[name].root) if disk else self.tag)
         outside.plant(f"{container.PREFIX}{name}")
@@ -161,11 +165,12 @@ class Group:
         for folder in (self.inventory, self.place / "tmp", self.place / "other"):
             folder.mkdir()
         self.hosts: list[SimulatedHost] = []
-        try:
-            self.hosts += (stage.take(spec, disk=disk) for disk in disks)
-        except BaseException:
+        with ThreadPoolExecutor(STARTING) as pool:
+            made = [pool.submit(stage.take, spec, disk=disk) for disk in disks]
+        self.hosts += (one.result() for one in made if not one.exception())
+        if failed := next((error for one in made if (error := one.exception())), None):
             self.close()
-            raise
+            raise failed
         self.names = [host.name for host in self.hosts]
         inventory.write(self.hosts, self.inventory / "hosts.yaml")
         written = (self.inventory / "hosts.yaml").read_text(encoding="utf-8")
@@ -199,9 +204,13 @@ class Group:
     def boot(self) -> None:
         """Boot the hosts, as their admin does, where the spec asks for something that only a boot brings."""
         if self.spec in BOOTED:
-            for name in self.names:
+
+            def boot(name: str) -> None:
                 with self.stage.booting:
                     container.reboot(name)
+
+            with ThreadPoolExecutor(STARTING) as pool:
+                list(pool.map(boot, self.names))
 
     def secrets(self) -> list[str]:
         """Where the secret is on this machine, but for the inventory that has it."""
