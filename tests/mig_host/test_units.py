@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.onhost.mig.units import unit_of
-from gpuprov.probe.systemd import UNIT_OF
+from gpuprov.probe.host.systemd import UNIT_OF
 
 V2 = "0::/init.scope"
 IN_A_CONTAINER = "9:name=systemd:/machine.slice/libpod-1f.scope/init.scope\n0::/"

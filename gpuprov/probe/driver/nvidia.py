@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.probe.systemd import UNIT_OF
+from gpuprov.probe.host.systemd import UNIT_OF
 from gpuprov.shared.reload import shown_name
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from gpuprov.onhost import mig_program
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.systemd import UNIT_OF
+from gpuprov.probe.host.systemd import UNIT_OF
 from gpuprov.reading import is_whole, typed_json
 
 UNIT = "gpuprov-mig.service"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.probe.systemd import UNIT_OF
+from gpuprov.probe.host.systemd import UNIT_OF
 
 # Answers of protocol 2 carry no name, and some are empty: a percentage is asked for between the others, which look otherwise.
 # https://docs.nvidia.com/deploy/mps/mpsv2-interface.html, mpsv3-interface.html
