@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.rdma import devices, infiniband, limits, preflight, reality, soft
+from gpuprov.capabilities.rdma.at_boot import EVERY
 from gpuprov.capabilities.rdma.desired import DESIRED
 from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.erdma import checks as erdma
@@ -62,4 +63,5 @@ CAPABILITY = Capability(
     packages=True,
     driverless=True,
     desired=DESIRED,
+    carried=("gpuprov.onhost.at_boot", *(f"gpuprov.onhost.at_boot.{name}" for name in EVERY[1:])),
 )
