@@ -9,7 +9,6 @@ import msgspec
 from gpuprov.catalog.reader import Fact, Note, Source, load
 from gpuprov.onhost.at_boot import soft
 
-DIRECTORY = "/usr/local/lib/gpuprov/rdma"
 SOFT_CONFIG, SOFT_MODULES = soft.CONFIG, soft.MODULES
 SOFT_UNIT = "gpuprov-rdma-soft.service"
 ROCE_PORT = 4791

@@ -26,7 +26,12 @@ esac
 def desired(place: Path) -> dict[str, dict[str, Any]]:
     """What a judge could have worked out for these roles, below a folder of the test's."""
     return {
-        "cgpu": {"program": {f"{place}/cgpu.sh": "cgpu.sh"}, "files": {f"{place}/cgpu.conf": "x\n"}},
+        "cgpu": {
+            "program": {f"{place}/cgpu.py": "cgpu.py"},
+            "files": {f"{place}/cgpu.conf": "x\n"},
+            "units": {},
+            "absent": [f"{place}/cgpu.sh"],
+        },
         "kernel": {
             "program": {f"{place}/governor.sh": "governor.sh"},
             "files": {f"{place}/modules.conf": "ib_umad\n"},
@@ -68,14 +73,15 @@ def play(tmp_path: Path, judged: dict[str, dict[str, Any]]) -> Any:
 def test_what_was_worked_out_is_there_and_a_second_run_changes_nothing(tmp_path: Path) -> None:
     place = tmp_path / "host"
     place.mkdir()
-    (place / "old.conf").write_text("x\n")
+    for name in ("old.conf", "cgpu.sh"):
+        (place / name).write_text("x\n")
     judged = desired(place)
     done = play(tmp_path, judged)
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(path.name for path in place.iterdir()) == sorted(
-        ["cgpu.sh", "cgpu.conf", "governor.sh", "modules.conf", "soft.py", "soft.service", "peer.service"]
+        ["cgpu.py", "cgpu.conf", "governor.sh", "modules.conf", "soft.py", "soft.service", "peer.service"]
     )
-    for role, name in (("cgpu", "cgpu.sh"), ("kernel", "governor.sh"), ("rdma", "soft.py")):
+    for role, name in (("cgpu", "cgpu.py"), ("kernel", "governor.sh"), ("rdma", "soft.py")):
         assert (place / name).read_bytes() == role_files(role)[f"files/{name}"].read_bytes()
     assert f"ExecStart={sys.executable} -m" in (place / "soft.service").read_text()
     asked = (tmp_path / "asked").read_text().splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.rdma import devices, infiniband, limits, preflight, reality, soft
 from gpuprov.capabilities.rdma.at_boot import EVERY
@@ -63,5 +64,5 @@ CAPABILITY = Capability(
     packages=True,
     driverless=True,
     desired=DESIRED,
-    carried=("gpuprov.onhost.at_boot", *(f"gpuprov.onhost.at_boot.{name}" for name in EVERY[1:])),
+    carried=carried(EVERY),
 )

@@ -5,18 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.capabilities.answers import HEADER
-from gpuprov.catalog.rdma import DIRECTORY
-from gpuprov.onhost.files import PYTHON
+from gpuprov.capabilities.at_boot import ABOVE, COMMON, files
 
+RDMA = "rdma"
 UNITS = "/etc/systemd/system"
-PATH = f"Environment=PYTHONPATH={DIRECTORY.rpartition('/')[0]}"
-"""In a unit: where Python finds the package."""
-COMMON = ("__init__", "program")
 EVERY = (*COMMON, "devices", "network", "roce", "roce_ports", "erdma", "erdma_state", "soft")
-"""Those of gpuprov/onhost/at_boot that set RDMA; on a host they are the package `rdma`."""
-OLD = (*(f"{DIRECTORY}/{name}.sh" for name in ("roce", "roce-read", "soft")), "/usr/local/lib/gpuprov/erdma/erdma.sh")
+"""The modules of gpuprov/onhost/at_boot that set RDMA."""
+OLD = (*(f"{ABOVE}/rdma/{name}.sh" for name in ("roce", "roce-read", "soft")), f"{ABOVE}/erdma/erdma.sh")
 """What an earlier gpuprov had in their place."""
-PLACES = (*(f"{DIRECTORY}/{name}.py" for name in EVERY), *OLD)
+PLACES = (*files(RDMA, EVERY), *OLD)
 """What no unit needs is not there."""
 
 
@@ -40,16 +37,6 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     unit: str
     there: bool
     files: tuple[str, ...]
-
-
-def program(module: str, *words: object) -> str:
-    """The command by which a unit runs one of the modules."""
-    return " ".join([PYTHON, "-B", "-m", f"rdma.{module}", *map(str, words)])
-
-
-def modules(asked: AtBoot | None) -> dict[str, str]:
-    """The modules that the unit needs: by its path on the host the role's file."""
-    return {f"{DIRECTORY}/{name}.py": f"{name}.py" for name in (asked.modules if asked else ())}
 
 
 def configuration(lines: tuple[str, ...], about: str) -> str:

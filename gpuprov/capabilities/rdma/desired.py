@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.at_boot import files as files_of
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.rdma import at_boot, infiniband, limits, soft
 from gpuprov.capabilities.rdma.efa import desired as efa
@@ -42,7 +43,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     asked = next((one for one, _ in parts if one), None)
     gone = [left for one, left in parts if not one]
     files = {**(asked.files if asked else {}), **infiniband.files(ctx)}
-    program = at_boot.modules(asked)
+    program = files_of(at_boot.RDMA, asked.modules if asked else ())
     absent = [path for left in gone for path in left.files]
     absent += [path for path in (erdma_catalogue.OPTIONS, *at_boot.PLACES) if path not in (*files, *program, *absent)]
     return {

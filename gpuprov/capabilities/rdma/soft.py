@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY, BEFORE, HEADER
+from gpuprov.capabilities.at_boot import COMMON, PATH, command
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.at_boot import COMMON, PATH, UNITS, AtBoot, Left, configuration, program
+from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
 from gpuprov.onhost.at_boot import soft as onhost
@@ -27,9 +28,9 @@ After=network-online.target systemd-modules-load.service
 Type=oneshot
 RemainAfterExit=yes
 {PATH}
-ExecStart={program("soft", "apply", 60)}
-ExecReload={program("soft", "apply", 30)}
-ExecStop={program("soft", "remove")}
+ExecStart={command(RDMA, "soft", "apply", 60)}
+ExecReload={command(RDMA, "soft", "apply", 30)}
+ExecStop={command(RDMA, "soft", "remove")}
 TimeoutStartSec=120
 
 [Install]

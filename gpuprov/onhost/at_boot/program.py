@@ -28,13 +28,13 @@ def main(name: str, actions: Mapping[str, Callable[[int], None]]) -> None:
 
 
 def rows(path: str, *kinds: str) -> list[list[str]]:
-    """The words of each line of a configuration that begins with one of these."""
+    """The words of each line of a configuration that begins with one of these; of all but comments where none is named."""
     try:
         with open(path, encoding="utf-8") as file:
             found = [line.split() for line in file]
     except OSError as error:
         raise Refused(f"{path} cannot be read: {error.strerror}") from error
-    return [row for row in found if row and row[0] in kinds]
+    return [row for row in found if row and (row[0] in kinds if kinds else row[0][0] != "#")]
 
 
 def run(*argv: str, errors: int = subprocess.STDOUT) -> subprocess.CompletedProcess[str]:

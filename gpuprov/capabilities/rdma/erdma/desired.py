@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.rdma.at_boot import COMMON, PATH, UNITS, AtBoot, Left, configuration, program
+from gpuprov.capabilities.at_boot import COMMON, PATH, command
+from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, vendor, wanted
 from gpuprov.capabilities.rdma.fetch import Fetch
@@ -23,7 +24,7 @@ After=network-online.target systemd-modules-load.service openibd.service
 Type=oneshot
 RemainAfterExit=yes
 {PATH}
-ExecStart={program("erdma", "apply", 60)}
+ExecStart={command(RDMA, "erdma", "apply", 60)}
 TimeoutStartSec=150
 
 [Install]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.rdma.at_boot import COMMON, PATH, UNITS, AtBoot, Left, configuration, program
+from gpuprov.capabilities.at_boot import COMMON, PATH, command
+from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.roce.checks import Ctx, differences, later
 from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.catalog import roce as catalogue
@@ -23,7 +24,7 @@ RemainAfterExit=yes
 # Drivers bring their devices one after another, seconds apart; udev is done when the last one is there.
 ExecStartPre=-/usr/bin/env udevadm settle --timeout=60
 {PATH}
-ExecStart={program("roce", "apply", catalogue.WAIT)}
+ExecStart={command(RDMA, "roce", "apply", catalogue.WAIT)}
 TimeoutStartSec={catalogue.WAIT + 120}
 
 [Install]
