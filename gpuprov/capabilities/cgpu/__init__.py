@@ -111,4 +111,5 @@ CAPABILITY = Capability(
     desired=DESIRED,
     carried=carried(MODULES),
     needs_gpu=True,
+    from_site=True,
 )

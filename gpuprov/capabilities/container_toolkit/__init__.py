@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.container_toolkit import cdi, now, preflight
 from gpuprov.capabilities.container_toolkit.desired import DESIRED
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
@@ -100,4 +100,19 @@ CAPABILITY = Capability(
     export_probes=(packages.PACKAGES, ENGINES, TOOLKIT, CDI, USERS),
     desired=DESIRED,
     packages=True,
+    presupposes={
+        **dict.fromkeys(
+            (
+                "container_toolkit.held",
+                "container_toolkit.configured",
+                "container_toolkit.mode",
+                "container_toolkit.cdi_refresh",
+                "container_toolkit.daemon_reload",
+                "container_toolkit.daemon_reload_at_boot",
+            ),
+            ("container_toolkit.packages",),
+        ),
+        "container_toolkit.registered": ("container_toolkit.packages", "container_toolkit.configured"),
+        "container_toolkit.cdi": ("container_toolkit.packages", *LOADED),
+    },
 )

@@ -141,4 +141,10 @@ CAPABILITY = Capability(
     export_probes=(*BASE, TOOLKITS),
     desired=DESIRED,
     packages=True,
+    presupposes={
+        **dict.fromkeys(
+            ("cuda_toolkit.runs", "cuda_toolkit.default", "cuda_toolkit.held", "cuda_toolkit.path"),
+            ("cuda_toolkit.packages",),
+        ),
+    },
 )

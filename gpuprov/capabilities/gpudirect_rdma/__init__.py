@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.gpudirect_rdma import checks, gdrcopy, peer
 from gpuprov.capabilities.gpudirect_rdma.desired import DESIRED
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
@@ -50,4 +50,8 @@ CAPABILITY = Capability(
     packages=True,
     needs_gpu=True,
     shown_by="tests/e2e/test_gpudirect.py",
+    presupposes={
+        "gpudirect_rdma.loaded": LOADED,
+        "gpudirect_rdma.parameters": ("gpudirect_rdma.loaded",),
+    },
 )

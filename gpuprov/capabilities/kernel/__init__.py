@@ -77,4 +77,5 @@ CAPABILITY = Capability(
     export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, cpu.FREQUENCY),
     driverless=True,
     desired=DESIRED,
+    taken_away={},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov import reading
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mps import clients, now, preflight
 from gpuprov.capabilities.mps.desired import DESIRED
 from gpuprov.capabilities.mps.fragment import Mps
@@ -93,4 +93,10 @@ CAPABILITY = Capability(
     follows=("nvidia_driver", "mig"),
     desired=DESIRED,
     packages=True,
+    presupposes={
+        "mps.daemons": ("mig.instances", *LOADED),
+        **dict.fromkeys(("mps.limits", "mps.static_partitions", "mps.servers"), ("mps.daemons", *LOADED)),
+        "mps.compute_mode": LOADED,
+    },
+    taken_away={"scope": "none"},
 )

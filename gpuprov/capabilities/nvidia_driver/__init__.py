@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.base import DRIVER_PACKAGES, LOADED, Capability
 from gpuprov.capabilities.nvidia_driver import (
     built_once,
     kernels,
@@ -220,4 +220,21 @@ CAPABILITY = Capability(
     desired=DESIRED,
     packages=True,
     needs_gpu=True,
+    presupposes={
+        **dict.fromkeys(
+            ("nvidia_driver.flavour", "nvidia_driver.source", "nvidia_driver.held", "nvidia_driver.user_space"),
+            DRIVER_PACKAGES,
+        ),
+        "nvidia_driver.modules_built": (*DRIVER_PACKAGES, "nvidia_driver.headers"),
+        "nvidia_driver.next_kernel": (
+            "nvidia_driver.modules_built",
+            "nvidia_driver.precompiled",
+            *DRIVER_PACKAGES,
+            "nvidia_driver.headers",
+        ),
+        "nvidia_driver.signed": ("nvidia_driver.modules_built",),
+        "nvidia_driver.loaded": ("host.gpu", "nouveau.running", "nvidia_driver.modules_built", *DRIVER_PACKAGES),
+        "nvidia_driver.module_parameters": LOADED,
+        "nvidia_driver.cuda": (*DRIVER_PACKAGES, *LOADED),
+    },
 )

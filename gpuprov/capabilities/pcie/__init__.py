@@ -94,4 +94,5 @@ CAPABILITY = Capability(
     driverless=True,
     needs_gpu=True,
     shown_by="tests/e2e/test_rdma_traps.py",
+    taken_away={},
 )

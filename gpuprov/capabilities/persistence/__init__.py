@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from gpuprov.capabilities.base import Capability, Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import (
+    DRIVER_PACKAGES,
+    LOADED,
+    Capability,
+    Change,
+    Context,
+    Outcome,
+    check,
+    fail,
+    ok,
+    skip,
+)
 from gpuprov.capabilities.persistence.desired import DESIRED, offered
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, Persistence
 from gpuprov.probe.base import Facts
@@ -110,4 +121,9 @@ CAPABILITY = Capability(
     desired=DESIRED,
     packages=True,
     needs_gpu=True,
+    presupposes={
+        "persistence.active": DRIVER_PACKAGES,
+        "persistence.enabled": DRIVER_PACKAGES,
+        "persistence.mode_on": ("persistence.active", *LOADED),
+    },
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
-from gpuprov.probe.software.packages import packages_script, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
 
 DEBIAN = (
     "perftest",
@@ -54,5 +54,6 @@ PACKAGES = Probe(
     packages_script(" ".join(DEBIAN), "|".join(RPM).replace("+", "[+]")),
     parse_packages,
     f"dpkg -l {' '.join(DEBIAN)}; rpm -q {' '.join(RPM)}",
+    blank=PACKAGE_LISTS,
 )
 """Those of them that are installed."""

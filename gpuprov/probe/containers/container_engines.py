@@ -38,4 +38,6 @@ if command -v podman >/dev/null; then echo "@engine podman"; echo "@version $(po
 true""",
     lambda output: parse(output.text),
     "docker info; cat /etc/docker/daemon.json; containerd config dump; crio status config; podman --version",
+    speaks=True,
+    blank="@clock ",
 )

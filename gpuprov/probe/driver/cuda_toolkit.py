@@ -9,7 +9,7 @@ import msgspec
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import zypper
-from gpuprov.probe.software.packages import packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 
 
 class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,6 +86,7 @@ PACKAGES = Probe(
     ),
     parse_packages,
     "dpkg -l 'cuda*' 'libcu*' 'libnccl*'; rpm -qa 'cuda*' 'libcu*' 'libnccl*'",
+    blank=PACKAGE_LISTS,
 )
 """Installed packages of CUDA toolkits, cuDNN and NCCL, by name."""
 NAMES = r"cuda-(toolkit|minimal-build|libraries)-[0-9]+-[0-9]+|libcudnn[0-9].*|libnccl.*"
@@ -182,5 +183,6 @@ done
 for d in /usr/local /var; do set -- $d $(df -Pk $d | tail -n 1); echo "space $5 $1"; done; true""",
     parse_toolkits,
     "ls -ld /usr/local/cuda*; /usr/local/cuda/bin/nvcc --version; update-alternatives --display cuda; ldconfig -p | grep cudart",
+    speaks=True,
 )
 """What lies in /usr/local, and what the linker finds; the first of several files of one name, as the linker does."""

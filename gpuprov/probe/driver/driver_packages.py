@@ -113,6 +113,7 @@ ARCHIVES = Probe(
     ),
     parse_archives,
     "apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT) $(SIGNED_BY)' 'Created-By: Packages'",
+    blank=r"archive\|",
 )
 """Debian's archives that the host takes `main` from: address, release, and the key that it is trusted by."""
 KERNELS_HELD = Probe(

@@ -126,7 +126,13 @@ LIBRARIES = Probe(
 )
 """Versions of the user-space libraries that programs load: `libcuda`, `libnvidia-ml`."""
 SMI_QUERY = "nvidia-smi --query-gpu=pci.bus_id,name,uuid,driver_version,persistence_mode --format=csv,noheader"
-SMI = Probe("nvidia_smi", f"command -v nvidia-smi >/dev/null || exit 127; {SMI_QUERY} 2>&1", parse_smi, SMI_QUERY)
+SMI = Probe(
+    "nvidia_smi",
+    f"command -v nvidia-smi >/dev/null || exit 127; {SMI_QUERY} 2>&1",
+    parse_smi,
+    SMI_QUERY,
+    knows_missing=True,
+)
 SEEN = "looked"
 """The last line of a list of clients: find, sort and sed found the script's own process just before."""
 CLIENTS = Probe(

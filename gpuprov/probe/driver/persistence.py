@@ -43,4 +43,6 @@ p=$(systemctl show -p MainPID {UNIT} 2>/dev/null); p=${{p#MainPID=}}
 set -- /proc/driver/nvidia/gpus/*; [ -e "$1" ] && echo "gpus|$#" || echo 'gpus|0'""",
     parse,
     f"systemctl cat {UNIT}; apt-cache policy {PACKAGE}; dnf info {PACKAGE}; zypper info {PACKAGE}",
+    speaks=True,
+    blank=r"gpus\|0$",
 )

@@ -61,5 +61,7 @@ done | sort -u
 true""",
     parse,
     "cat /proc/cgpu_km/version; head -v /proc/cgpu_km/[0-9]*/policy; systemctl status gpuprov-cgpu",
+    speaks=True,
+    blank=r"LoadState\|",
 )
 """cGPU as its procfs shows it, of whatever version. nvidia-cuda-mps are the first 15 letters of MPS's daemon and server."""

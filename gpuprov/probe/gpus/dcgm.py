@@ -8,9 +8,9 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
-from gpuprov.probe.host.systemd import parse_units
+from gpuprov.probe.host.systemd import of_units
 from gpuprov.probe.software import zypper
-from gpuprov.probe.software.packages import packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 from gpuprov.shared.followers import LIBRARY_FILES
 
@@ -93,6 +93,7 @@ PACKAGES = Probe(
     ),
     parse_packages,
     "dpkg -l 'datacenter-gpu-manager*'; rpm -qa 'datacenter-gpu-manager*'; dnf versionlock list",
+    blank=PACKAGE_LISTS,
 )
 INDEX = Probe(
     "dcgm_index",
@@ -109,10 +110,9 @@ dnf -q -C --setopt=exit_on_lock=True --disableplugin=versionlock repoquery --ava
     "apt-cache madison datacenter-gpu-manager-4-core; dnf -C repoquery --showduplicates 'datacenter-gpu-manager*'",
 )
 """Package versions that the host's repositories offer, by name, newest first."""
-UNITS = Probe(
+UNITS = of_units(
     "dcgm_units",
-    "systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState nvidia-dcgm.service nvidia-dcgm-exporter.service",
-    parse_units,
+    ("nvidia-dcgm.service", "nvidia-dcgm-exporter.service"),
     "systemctl status nvidia-dcgm nvidia-dcgm-exporter",
 )
 COUNTERS = Probe(
@@ -166,4 +166,6 @@ if command -v dcgmi >/dev/null; then
 fi; true""".replace("@LIBRARIES@", " ".join(LIBRARY_FILES)),
     parse_dcgm,
     "systemctl status nvidia-dcgm nvidia-dcgm-exporter; dcgmi -v; dcgmi discovery -l; curl -s localhost:9400/metrics",
+    speaks=True,
+    blank=r"start\|",
 )

@@ -9,7 +9,7 @@ import msgspec
 from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import zypper
-from gpuprov.probe.software.packages import packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 from gpuprov.shared.nccl_topology import ADDRESS
 
 NOTHING = ("N/A", "[N/A]", "Not Supported", "")
@@ -201,6 +201,8 @@ i=$(systemctl show -p InvocationID --value $u 2>/dev/null)
 true""",
     parse_daemon,
     "systemctl status nvidia-fabricmanager; cat /usr/share/nvidia/nvswitch/fabricmanager.cfg",
+    speaks=True,
+    blank=r"clock\|",
 )
 PACKAGES = Probe(
     "fabric_packages",
@@ -210,6 +212,7 @@ PACKAGES = Probe(
     ),
     parse_packages,
     "dpkg -l 'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm; rpm -qa 'nvidia-fabric*' 'nvidia-imex*' nvlsm",
+    blank=PACKAGE_LISTS,
 )
 SUBNET_INDEX = Probe(
     "fabric_subnet_index",

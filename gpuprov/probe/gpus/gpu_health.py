@@ -189,4 +189,7 @@ command -v nvidia-smi >/dev/null || exit 127
 echo @smi; timeout 50 {QUERY} 2>&1""",
     parse,
     QUERY,
+    speaks=True,
+    knows_missing=True,
+    blank="@present 0$",
 )

@@ -50,4 +50,5 @@ printf '%s\\n' "$a" | while IFS= read -r l; do
 done; echo {SEEN}""",
     parse,
     f"{QUERY}; ps -o pid,stat,comm -p PID; fuser -v /dev/nvidia*",
+    blank="looked$",
 )

@@ -240,13 +240,19 @@ def _whole(output: Output, what: str) -> None:
 SEEN = "looked"
 HERE = "command -v nvidia-smi >/dev/null || exit 127; "
 QUERY = "nvidia-smi -q -d ECC,POWER,CLOCK,COMPUTE,PERFORMANCE"
-SETTINGS = Probe("gpu_settings", f"{HERE}{QUERY} 2>&1", parse_settings, QUERY)
+SETTINGS = Probe("gpu_settings", f"{HERE}{QUERY} 2>&1", parse_settings, QUERY, speaks=True, knows_missing=True)
 CLOCKS_QUERY = "nvidia-smi --query-supported-clocks=gpu_bus_id,mem,gr --format=csv,noheader,nounits"
 CLOCKS = Probe(
-    "gpu_clocks", f"{HERE}{CLOCKS_QUERY} 2>&1 && echo {SEEN}", parse_clocks, "nvidia-smi -q -d SUPPORTED_CLOCKS"
+    "gpu_clocks",
+    f"{HERE}{CLOCKS_QUERY} 2>&1 && echo {SEEN}",
+    parse_clocks,
+    "nvidia-smi -q -d SUPPORTED_CLOCKS",
+    blank="looked$",
 )
 COMPUTING_QUERY = "nvidia-smi --query-compute-apps=gpu_bus_id,pid,name --format=csv,noheader"
-COMPUTING = Probe("gpu_computing", f"{HERE}{COMPUTING_QUERY} 2>&1 && echo {SEEN}", parse_computing, COMPUTING_QUERY)
+COMPUTING = Probe(
+    "gpu_computing", f"{HERE}{COMPUTING_QUERY} 2>&1 && echo {SEEN}", parse_computing, COMPUTING_QUERY, blank="looked$"
+)
 CONFIDENTIAL = Probe(
     "gpu_confidential",
     f"{HERE}nvidia-smi conf-compute -f 2>&1; nvidia-smi conf-compute -d 2>&1; nvidia-smi conf-compute -q 2>&1; true",
@@ -266,4 +272,6 @@ echo; echo @record; cat {RECORD} 2>/dev/null
 echo; echo @log; journalctl -q --no-pager -o cat -n 5 -u {UNIT} 2>/dev/null; true""",
     parse_boot,
     f"systemctl status {UNIT}; cat {CONFIG} {RECORD}",
+    speaks=True,
+    blank="@config$",
 )

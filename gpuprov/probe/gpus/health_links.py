@@ -127,6 +127,7 @@ NVLINK_ERRORS = Probe(
     'command -v nvidia-smi >/dev/null || exit 127; timeout 25 nvidia-smi nvlink -e 2>&1; echo "@status $?"',
     parse_nvlinks,
     "nvidia-smi nvlink -e",
+    knows_missing=True,
 )
 PORT_ERRORS = Probe(
     "port_errors",
@@ -140,4 +141,5 @@ done
 true""",
     parse_ports,
     "grep . /sys/class/infiniband/*/ports/*/counters/*",
+    blank=r"counter\|",
 )

@@ -242,6 +242,8 @@ STATE = Probe(
 {READER}READER_ENDS""",
     parse_state,
     "nvidia-smi -L; nvidia-smi mig -lgi; nvidia-smi mig -lci; nvidia-smi --query-gpu=mig.mode.current,mig.mode.pending --format=csv",
+    speaks=True,
+    knows_missing=True,
 )
 BOOT = Probe(
     "mig_boot",
@@ -255,6 +257,8 @@ echo @desired; cat {DESIRED} 2>/dev/null
 echo; echo @log; journalctl -q --no-pager -o cat -n 5 -u {UNIT} 2>/dev/null; true""",
     parse_boot,
     f"systemctl status {UNIT}; cat {DESIRED}",
+    speaks=True,
+    blank="@desired$",
 )
 # The driver makes a file here for each instance, and says in it which device file opens it:
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html

@@ -204,6 +204,7 @@ MPS = Probe(
     SCRIPT,
     parse_mps,
     "systemctl status 'gpuprov-mps@*'; echo get_default_active_thread_percentage | nvidia-cuda-mps-control",
+    speaks=True,
 )
 INDEX = Probe(
     "mps_index",

@@ -116,5 +116,6 @@ timeout 25 nvidia-smi topo -m 2>/dev/null | sed -u 's/^/topo|/' &
 wait; true""",
     parse,
     "nvidia-smi nvlink -s; nvidia-smi topo -m",
+    knows_missing=True,
 )
 """At a time, so that GPUs without persistence, which take seconds each, are woken once; -u: in whole lines."""

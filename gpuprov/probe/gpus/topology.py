@@ -126,6 +126,7 @@ readlink -f /sys/bus/pci/devices/* 2>/dev/null | while read -r p; do
 done; true""",
     parse,
     "lspci -tv; lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:|NUMA node'; lscpu | grep NUMA",
+    blank=r"node\|",
 )
 """One fork for the whole bus: attributes are read by the shell itself. Bridges, NVIDIA's GPUs and NVSwitches, NVIDIA's network
 functions (15b3; no NVLink bridge that has no RDMA device), and whatever else has an RDMA device."""

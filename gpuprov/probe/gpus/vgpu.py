@@ -141,6 +141,7 @@ true""",
     parse_gridd,
     "systemctl status nvidia-gridd; grep -v '^#' /etc/nvidia/gridd.conf; sha256sum /etc/nvidia/ClientConfigToken/*.tok",
     asks=lambda host: {"tokens": getattr(host.capabilities.get("vgpu_guest"), "token_directory", "")},
+    blank=r"LoadState\|",
 )
 """nvidia-gridd, and the tokens in the folder that the spec names, else gridd.conf; by the paths of NVIDIA's licensing guide: https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/"""
 LICENCES = Probe(
@@ -155,5 +156,6 @@ nvidia-smi -q 2>&1 | awk '
 f && /^        (Product Name|License Status) / { print }'""",
     parse_licences,
     "nvidia-smi -q | grep -E '^GPU|Virtualization Mode|License Status'",
+    knows_missing=True,
 )
 """Licences of vGPUs, and of GPUs that need one for a licensed feature."""

@@ -73,6 +73,8 @@ for r in tuned power-profiles-daemon cpufrequtils cpupower thermald; do
 done; true""",
     parse_frequency,
     "head -v /sys/devices/system/cpu/cpufreq/policy*/scaling_governor; systemctl status gpuprov-cpu-governor",
+    speaks=True,
+    blank=r"LoadState\|",
 )
 """https://docs.kernel.org/admin-guide/pm/cpufreq.html"""
 HUGEPAGES = Probe(
@@ -90,5 +92,6 @@ DEFAULT_HUGEPAGE = Probe(
     "sed -n 's/^Hugepagesize: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo",
     parse_default,
     "grep Hugepagesize /proc/meminfo",
+    speaks=True,
 )
 """The size in KiB of the pages that vm.nr_hugepages counts."""

@@ -49,4 +49,5 @@ done
 true""",
     parse,
     "lscpu; free -m; ls /sys/class/nvme; ip -br link",
+    speaks=True,
 )

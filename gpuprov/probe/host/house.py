@@ -114,6 +114,7 @@ SECURE_BOOT = Probe(
     "cat /sys/firmware/efi/efivars/SecureBoot-* 2>/dev/null | od -An -tu1; true",
     parse_secure_boot,
     "mokutil --sb-state",
+    blank=r"[\s\d]+$",
 )
 LEFTOVERS = Probe(
     "runfile_leftovers",

@@ -24,5 +24,5 @@ def python(named: str = "") -> Probe[reach.Heard]:
     return Probe("python", reach.pythons(MARKER, named), parse_python, "python3 --version")
 
 
-LOGIN = Probe("login", reach.who(MARKER), parse, "id; findmnt --options ro")
+LOGIN = Probe("login", reach.who(MARKER), parse, "id; findmnt --options ro", speaks=True)
 PYTHON = python()

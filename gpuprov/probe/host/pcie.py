@@ -237,5 +237,6 @@ if [ -n "$t" ]; then
 fi; true""",
     parse,
     "lspci -vvv | grep -E '^[0-9a-f]|DevCtl|MaxReadReq|ACSCtl'; systemctl status gpuprov-pcie",
+    speaks=True,
 )
 """What is above and in GPUs and HCAs. NVLink bridges (SW_MNG in their VPD) are no HCAs: gpuprov.probe.rdma.hcas."""

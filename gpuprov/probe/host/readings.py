@@ -138,5 +138,7 @@ sed -n 's/^{{"at": "\\([0-9TZ:-]*\\)".*/@last \\1/p' {LAST} 2>/dev/null | head -
 tail -c 300000 {CHANGES} 2>/dev/null | grep '^{{' | tail -n 2000; true""",
     parse,
     f"journalctl -u {SERVICE}; less {FOLDER}/{CHANGES}",
+    speaks=True,
+    blank="@clock |@up |@unit |@start ",
 )
 """The latest changes, within limits."""

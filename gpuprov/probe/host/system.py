@@ -61,24 +61,27 @@ def parse_space(output: Output) -> dict[str, int]:
     return {folder: int(free) // 1024 for free, folder in pairs}
 
 
-OS_RELEASE = Probe("os_release", "cat /etc/os-release", parse_os_release, "cat /etc/os-release")
-PLATFORM = Probe("platform", "uname -srm", parse_platform, "uname -srm")
+OS_RELEASE = Probe("os_release", "cat /etc/os-release", parse_os_release, "cat /etc/os-release", speaks=True)
+PLATFORM = Probe("platform", "uname -srm", parse_platform, "uname -srm", speaks=True)
 CONTAINER = Probe(
     "container",
     "systemd-detect-virt --container 2>/dev/null || { [ -e /run/.containerenv ] && echo podman; "
     "[ -d /run/systemd/system ] || echo none; true; }",
     parse_container,
     "systemd-detect-virt --container",
+    speaks=True,
+    blank="none$",
 )
 """Not by /.dockerenv: a machine that was made from a container's image has it, too.
 
 The kind of container the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its own kernel."""
-CLOCK = Probe("clock", "date +%s", parse_clock, "date")
+CLOCK = Probe("clock", "date +%s", parse_clock, "date", speaks=True)
 """The host's clock, in seconds since 1970; to be compared with the time the facts were read (`Facts.read_at`)."""
 SPACE = Probe(
     "space",
     'for d in /boot /var; do set -- $d $(df -Pk $d | tail -n 1); echo "$5 $1"; done',
     parse_space,
     "df -h /boot /var",
+    speaks=True,
 )
 """Free MiB in /boot and /var."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from gpuprov.probe.base import Output, Probe
@@ -29,7 +31,7 @@ UNITS = (
         "gpuprov-cdi-refresh.service",
     ),
 )
-"""Every unit that a check asks about."""
+"""Those of `units`. A capability with other units has a probe of its own for them: `of_units`."""
 
 UNIT_OF = r"""r=$(sed -n 's#^[0-9]*:\(name=systemd\)\{0,1\}:\(.*\)/init\.scope$#\2#p' /proc/1/cgroup 2>/dev/null | head -n 1)
 unit_of() {
@@ -70,12 +72,13 @@ def parse_limits(output: Output) -> dict[str, str]:
     }
 
 
-SYSTEMD_UNITS = Probe(
-    "units",
-    f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p ExecStart {' '.join(UNITS)}",
-    parse_units,
-    "systemctl status 'nvidia-*'",
-)
+def of_units(name: str, units: Sequence[str], evidence: str) -> Probe[dict[str, Unit]]:
+    """A probe of these units."""
+    script = f"systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p ExecStart {' '.join(units)}"
+    return Probe(name, script, parse_units, evidence, speaks=True)
+
+
+SYSTEMD_UNITS = of_units("units", UNITS, "systemctl status 'nvidia-*'")
 DEFAULT_LIMITS = Probe(
     "default_limits", "systemctl show | grep ^DefaultLimit", parse_limits, "systemctl show | grep DefaultLimit"
 )

@@ -119,6 +119,7 @@ grep -q '^flags' /proc/cpuinfo && { grep -qm1 '^flags.* hypervisor' /proc/cpuinf
 true""",
     parse_machine,
     "systemd-detect-virt --vm; head /sys/class/dmi/id/*; ls -d /sys/firmware/efi",
+    speaks=True,
 )
 """The machine. The CPU flag `hypervisor` is x86's: https://docs.kernel.org/virt/kvm/x86/cpuid.html"""
 

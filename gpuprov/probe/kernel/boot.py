@@ -75,7 +75,7 @@ def _there(*paths: str) -> str:
     return f'for f in {" ".join(paths)}; do [ -e "$f" ] && echo "there|$f" || echo "absent|$f"; done'
 
 
-COMMAND_LINE = Probe("command_line", "cat /proc/cmdline", parse_running, "cat /proc/cmdline")
+COMMAND_LINE = Probe("command_line", "cat /proc/cmdline", parse_running, "cat /proc/cmdline", speaks=True)
 BOOT_ENTRIES = Probe(
     "boot_entries",
     r"""g=/boot/grub2/grub.cfg; n=0
@@ -95,12 +95,13 @@ With Boot Loader Specification files (the Red Hat family), an entry's options ca
 EL 8 keeps the whole line there, as $kernelopts
 (https://docs.redhat.com/en/documentation/red_hat_enterprise_linux/8/html/managing_monitoring_and_updating_the_kernel).
 """
-SYSCTL = Probe("sysctl", "sysctl -a 2>/dev/null; true", parse_sysctl, "sysctl -a")
+SYSCTL = Probe("sysctl", "sysctl -a 2>/dev/null; true", parse_sysctl, "sysctl -a", speaks=True)
 SYSCTL_FIXED = Probe(
     "sysctl_fixed",
     "find /proc/sys -type f ! -writable -printf '%P\\n' 2>/dev/null; true",
     parse_fixed,
     "find /proc/sys -type f ! -writable",
+    speaks=True,
 )
 """Sysctls that not even root can write, as `sysctl -a` calls them: a dot inside a level is written as a slash, sysctl(8)."""
 BOOTLOADER = Probe(
@@ -112,6 +113,8 @@ BOOTLOADER = Probe(
     ),
     parse_bootloader,
     "ls /boot/grub* /usr/sbin/grub*",
+    speaks=True,
+    blank=r"there\|",
 )
 """What a command line is given to the bootloader through, and is not there."""
 SYSCTL_FILES = Probe(

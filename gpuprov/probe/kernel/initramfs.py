@@ -85,5 +85,12 @@ def parse_dracut(output: Output) -> bool:
     return output.text.strip() == "dracut"
 
 
-DRACUT = Probe("dracut", "[ -x /usr/bin/dracut ] && echo dracut || echo none", parse_dracut, "command -v dracut")
+DRACUT = Probe(
+    "dracut",
+    "[ -x /usr/bin/dracut ] && echo dracut || echo none",
+    parse_dracut,
+    "command -v dracut",
+    speaks=True,
+    blank="none$",
+)
 """Whether dracut is installed, so that it needs to be told of gpuprov's modprobe.d file."""

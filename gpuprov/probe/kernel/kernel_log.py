@@ -183,4 +183,4 @@ all | grep -aE "$s({XIDS})" | tail -n 2000 | sed 's/^/line|/'
 all | {kernel_lines.filtered("|".join(KERNEL))} | tail -n 1000 | sed 's/^/line|/'
 all | grep -aE "$s({"|".join(PROGRAMS)})" | tail -n 200 | sed 's/^/line|/'
 true"""
-KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=_asked)
+KERNEL_LOG = Probe("kernel_log", _SCRIPT, parse, "journalctl -k -b; dmesg", asks=_asked, speaks=True)

@@ -145,5 +145,6 @@ EFA = Probe(
     SCRIPT,
     parse,
     "modinfo efa; cat /opt/amazon/efa_installed_packages; fi_info -p efa -t FI_EP_RDM; ldconfig -p | grep libnccl-net",
+    speaks=True,
 )
 """EFA by its PCI ids 1d0f:efaX and its driver's name: https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa"""

@@ -8,7 +8,7 @@ from gpuprov.onhost.at_boot import erdma_state as state
 from gpuprov.onhost.at_boot.erdma_state import Pair
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.kernel.initramfs import INITRAMFS
-from gpuprov.probe.software.packages import packages_script, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
 from gpuprov.reading import numbers
 
 
@@ -178,6 +178,7 @@ ERDMA = Probe(
     SCRIPT,
     parse,
     "modinfo erdma; grep -r . /sys/module/erdma/parameters; modprobe -c | grep erdma; systemctl status gpuprov-erdma",
+    speaks=True,
 )
 BUILD = Probe(
     "erdma_build",
@@ -187,6 +188,7 @@ BUILD = Probe(
     ),
     parse_packages,
     "dpkg -l debhelper autotools-dev dkms cmake 'libnl-*-dev'; rpm -q gcc-c++ dkms cmake",
+    blank=PACKAGE_LISTS,
 )
 """Installed packages of those that the driver's build needs, by name."""
 IMAGES = Probe(

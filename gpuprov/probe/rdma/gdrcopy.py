@@ -6,7 +6,7 @@ import msgspec
 
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
-from gpuprov.probe.software.packages import packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 
 
 class Gdrcopy(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +48,7 @@ PACKAGES = Probe(
     packages_script("'gdrcopy*' gdrdrv-dkms libgdrapi", "gdrcopy.*"),
     parse_packages,
     "dpkg -l 'gdrcopy*' gdrdrv-dkms libgdrapi; rpm -qa 'gdrcopy*'",
+    blank=PACKAGE_LISTS,
 )
 INDEX = Probe(
     "gdrcopy_index",

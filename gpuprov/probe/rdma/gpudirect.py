@@ -217,5 +217,6 @@ GPUDIRECT = Probe(
     _SCRIPT,
     parse,
     "modinfo nvidia-peermem; nm FILE | grep ib_register; lsmod | grep ib_core; journalctl -k | grep peermem",
+    speaks=True,
 )
 """Which modules the kernels have, and what they were built against; what is loaded, and what the kernel said."""

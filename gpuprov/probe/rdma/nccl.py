@@ -73,6 +73,7 @@ true""".replace("MARK", MARK),
     parse,
     "cat /etc/nccl.conf /root/.nccl.conf; grep -r NCCL_ /etc/environment /etc/profile.d; ldconfig -p | grep libnccl-net",
     asks=lambda host: {"asked": " ".join(host.capabilities["rdma"].nccl.paths)},
+    speaks=True,
 )
 """The environment counts first, then NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf: setEnvFile() in
 https://github.com/NVIDIA/nccl/blob/master/src/misc/param.cc"""

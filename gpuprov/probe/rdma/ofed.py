@@ -9,7 +9,7 @@ import msgspec
 from gpuprov.catalog.rdma.ofed import CONFIG, PIN, PLACE
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.host.family import by_family
-from gpuprov.probe.software.packages import packages_script, parse_index, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_index, parse_packages
 from gpuprov.reading import is_whole
 
 DKMS = ("mlnx-ofed-kernel", "iser", "isert", "srp")
@@ -163,6 +163,7 @@ PACKAGES = Probe(
     ),
     parse_packages,
     "dpkg -l 'doca-*' 'mlnx-*'; rpm -qa 'doca-*' 'mlnx-*'; dnf versionlock list",
+    blank=PACKAGE_LISTS,
 )
 INDEX = Probe(
     "ofed_index",
@@ -253,5 +254,6 @@ grep -qs '^Package: .*dkms' "$pin" && grep -qs '^Pin-Priority: -' "$pin" && echo
 true""",
     parse,
     "ofed_info -s; modinfo -n ib_core; dkms status; systemctl status openibd; cat /etc/infiniband/openib.conf",
+    speaks=True,
 )
 """openibd's words for a module that is not OFED's, and FORCE_MODE: https://github.com/stackhpc/ansible-role-ofed"""

@@ -69,4 +69,5 @@ true""",
     parse,
     "rdma link; for d in /sys/class/infiniband/*/device/net/*; do mlnx_qos -i ${d##*/} || dcb pfc show dev ${d##*/}; done; "
     f"systemctl status {UNIT}",
+    speaks=True,
 )

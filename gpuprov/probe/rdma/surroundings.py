@@ -10,7 +10,7 @@ from gpuprov.catalog import rdma
 from gpuprov.onhost.at_boot import network
 from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.probe.base import Output, Probe
-from gpuprov.probe.software.packages import packages_script, parse_packages
+from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
 
 # The same as in the catalogue, which tests compare.
 MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib", "ib_ipoib", "iw_cm", "rdma_rxe", "siw", "erdma")
@@ -130,10 +130,12 @@ c={CONFIG}
 true""",
     parse,
     "lsmod | grep -E 'rdma|ib_'; rdma link; ip route; systemctl status opensm gpuprov-rdma-soft; ss -uanp 'sport = :4791'",
+    speaks=True,
 )
 PACKAGES = Probe(
     "rdma_packages",
     packages_script(DEBS, RPMS),
     parse_packages,
     "dpkg -l rdma-core ibverbs-providers; rpm -q rdma-core libibverbs",
+    blank=PACKAGE_LISTS,
 )

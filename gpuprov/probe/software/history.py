@@ -197,5 +197,7 @@ if [ -r zypp/history ]; then echo @zypper; grep -E '^[^#]*\|(command|install|rem
 true""",
     parse_history,
     "less /var/log/apt/history.log; dnf history; less /var/log/zypp/history",
+    speaks=True,
+    blank="@",
 )
 """What was changed by the package managers lately: the present log and the one before it, within limits."""

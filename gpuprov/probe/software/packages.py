@@ -13,6 +13,9 @@ from gpuprov.probe.host.family import by_family
 from gpuprov.probe.software import rpm, zypper
 from gpuprov.probe.software.prebuilt import SUFFIX
 
+PACKAGE_LISTS = r"native\||plugin\||conf\||dnf\||list\||redhat\||suse\|"
+"""How lines begin that tell of the host's package manager, of packages nothing: `blank` of probes that list packages."""
+
 
 class Package(msgspec.Struct, frozen=True):
     """An installed package. `version` is the whole one: Debian's, or rpm's `[epoch:]version-release`.
@@ -236,6 +239,7 @@ PACKAGES = Probe(
     packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM),
     parse_packages,
     "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*' 'cuda*'; dnf versionlock list; zypper locks",
+    blank=PACKAGE_LISTS,
 )
 """Installed packages that concern the driver, by name."""
 LOCKING = Probe(
@@ -247,6 +251,7 @@ LOCKING = Probe(
     ),
     parse_locking,
     "apt-config dump APT::Get::allow-change-held-packages; grep -r . /etc/dnf/plugins/versionlock.conf; zypper locks",
+    blank=PACKAGE_LISTS,
 )
 """Why a held package of this host can be moved all the same; empty where holding works.
 

@@ -23,5 +23,7 @@ REPOSITORIES: Probe[dict[str, Any]] = Probe(
     parse,
     "cat /etc/apt/sources.list.d/* /etc/yum.repos.d/* /etc/zypp/repos.d/*; "
     "ls /etc/apt/keyrings /etc/apt/trusted.gpg.d /etc/pki/rpm-gpg",
+    speaks=True,
+    blank="@arch |@machine |@release |@end",
 )
 """What `sources.parse` tells: files, sources, and the keys trusted for all."""

@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 from gpuprov.onhost import sources
-from gpuprov.probe import silence
 from gpuprov.probe.base import Output
 from gpuprov.probe.host import family
 from gpuprov.probe.software import packages, zypper
@@ -112,7 +111,7 @@ def test_a_lock_of_a_name_alone_holds() -> None:
 def test_no_locks_and_no_packages_are_an_answer() -> None:
     for probe in (packages.LOCKING, packages.PACKAGES):
         said = Output("suse|\n")
-        assert silence.why(probe.name, said, probe.parse(said), probe.parse) == ""
+        assert probe.no_answer(said, probe.parse(said)) == ""
 
 
 def test_each_way_of_a_lock_to_name_packages() -> None:

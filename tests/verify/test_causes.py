@@ -8,16 +8,16 @@ from graphlib import TopologicalSorter
 import pytest
 
 from gpuprov.capabilities import CAPABILITIES, HOUSE
-from gpuprov.capabilities.causes import AGAIN, PRESUPPOSES, cause
+from gpuprov.verify.causes import AT_BOOT, PRESUPPOSES, cause
 
 CHECKS = {check.id: check for capability in (HOUSE, *CAPABILITIES) for check in capability.checks}
 
 
 def test_all_names_are_checks_and_nothing_follows_from_itself() -> None:
-    named = {*PRESUPPOSES, *AGAIN, *AGAIN.values(), *(one for before in PRESUPPOSES.values() for one in before)}
+    named = {*PRESUPPOSES, *AT_BOOT, *AT_BOOT.values(), *(one for before in PRESUPPOSES.values() for one in before)}
     assert not named - set(CHECKS)
     tuple(TopologicalSorter(PRESUPPOSES).static_order())
-    assert {CHECKS[boot].moment for boot in AGAIN.values()} == {"next-boot"}
+    assert {CHECKS[boot].moment for boot in AT_BOOT.values()} == {"next-boot"}
 
 
 def test_nothing_that_is_judged_after_a_change_follows_from_what_is_judged_before() -> None:
