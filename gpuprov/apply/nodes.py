@@ -17,10 +17,13 @@ from gpuprov.drain.many import AT_ONCE
 from gpuprov.errors import GpuprovError, UnreachableError
 from gpuprov.gather.script import split
 from gpuprov.gather.transport import run
+from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.host_lock import command
 from gpuprov.probe.base import Output
 from gpuprov.spec.model import RawHost
 
+TRIES = 3
+"""How often a host is asked for its lock, while no answer comes."""
 Say = Callable[[str], None]
 Told = tuple[str, str]
 """What became of a node: that it is in service again; or why it stays out."""
@@ -57,6 +60,16 @@ def node_of(raw: RawHost) -> str:
     return str(raw.connection.get("host_kubernetes_node") or raw.name)
 
 
+def told_anew(outcome: HostOutcome, raw: RawHost, run: str, back: HostOutcome) -> None:
+    """After the rollback of a run's host: what was said of its node holds no more where the node is in service again, or is now the
+    rollback's."""
+    before, after = in_play.stays(node_of(raw), run), in_play.stays(node_of(raw), of_rollback(run))
+    if after in back.hint:
+        outcome.hint = outcome.hint.replace(before, after)
+    elif back.green and not back.hint:
+        outcome.hint = outcome.hint.replace(before, "").strip("; ")
+
+
 def _given_back(asked: Asked, raw: RawHost, owner: Mapping[str, object], *, green: bool) -> Told:
     node, mine = node_of(raw), str(owner["run"])
     whose = in_play.left(asked, node, mine)
@@ -77,10 +90,14 @@ def _given_back(asked: Asked, raw: RawHost, owner: Mapping[str, object], *, gree
 
 
 def _locked(raw: RawHost, owner: Mapping[str, object]) -> bool:
-    """Whether the lock of the host is this run's now."""
-    try:
-        told = run(raw, composed(command("take", owner), LIMIT), LIMIT)
-        answer = reading.json((split(told.encode()) or {}).get("leave", Output("")).text)
-    except (UnreachableError, ValueError):
-        return False
-    return isinstance(answer, Mapping) and answer.get("taken") is True
+    """Whether the lock of the host is this run's now. Where the answer was lost, it may be all the same: who has it gets it again."""
+    for _ in range(TRIES):
+        try:
+            told = run(raw, composed(command("take", owner), LIMIT), LIMIT)
+            answer = reading.json((split(told.encode()) or {}).get("leave", Output("")).text)
+        except (UnreachableError, ValueError):
+            continue
+        if isinstance(answer, Mapping) and isinstance(answer.get("taken"), bool):
+            return bool(answer["taken"])
+    leave([raw], owner)
+    return False
