@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from gpuprov import reading
 from gpuprov.apply.aftermath import LIMIT, composed, leave
 from gpuprov.apply.model import HostOutcome, Known
-from gpuprov.drain import in_play
+from gpuprov.drain import in_play, noted
 from gpuprov.drain.in_play import Asked
 from gpuprov.drain.many import AT_ONCE
 from gpuprov.errors import GpuprovError, UnreachableError
@@ -22,6 +23,8 @@ from gpuprov.plan.host_lock import command
 from gpuprov.probe.base import Output
 from gpuprov.spec.model import RawHost
 
+IN_SERVICE = "host.in_service"
+"""What verify says of a host that is out: of one that is given back it holds no more."""
 TRIES = 3
 """How often a host is asked for its lock, while no answer comes."""
 Say = Callable[[str], None]
@@ -50,6 +53,7 @@ def give_back(
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for raw, (back, stays) in zip(hosts, pool.map(one, hosts), strict=True):
             if back:
+                outcomes[raw.name].results = [one for one in outcomes[raw.name].results if one.check != IN_SERVICE]
                 say(f"{raw.name}: {back}")
             outcomes[raw.name].hint = "; ".join(filter(None, (outcomes[raw.name].hint, stays)))
             known(outcomes[raw.name])
@@ -83,6 +87,9 @@ def _given_back(asked: Asked, raw: RawHost, owner: Mapping[str, object], *, gree
         if whose != mine:
             in_play.take_over(asked, node, mine)
         changed, why = in_play.give_back(asked, node, mine, green=True)
+        with suppress(UnreachableError):  # then it says so until the next time
+            if changed:
+                run(raw, composed(noted.gone(), LIMIT), LIMIT)
     finally:
         leave([raw], owner)
     by = "" if whose == mine else f", which run {whose} has left,"

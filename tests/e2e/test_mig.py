@@ -22,7 +22,7 @@ systemd-run --quiet --unit gpuprov-sim-client --slice user.slice \\
 """
 OF_A_USER = """
 DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends libpam-systemd dbus-user-session >/dev/null 2>&1
-id alice >/dev/null 2>&1 || useradd --create-home --uid 4711 alice; systemctl start user@4711.service
+id alice >/dev/null 2>&1 || useradd --create-home --uid 4711 --groups video alice; systemctl start user@4711.service
 su alice -s /bin/sh -c "XDG_RUNTIME_DIR=/run/user/4711 systemd-run --user --quiet --unit nvidia-dcgm.service \\
   sh -c 'exec 3</dev/nvidia1 4</dev/nvidia-uvm; exec sleep 86398'"
 """
@@ -121,8 +121,12 @@ def test_an_instance_in_use_stays(lab: Lab, site: Machine) -> None:
 
 def test_a_users_own_unit_is_no_service_whatever_its_name(lab: Lab, site: Machine) -> None:
     site.sh(OF_A_USER)
+    held = site.sh(
+        "sleep 1; readlink /proc/$(pgrep -u alice -fx 'sleep 86398')/fd/* || ls -l /dev/nvidia*; journalctl -n 9 _UID=4711"
+    )
+    assert "/dev/nvidia1" in held, held
     try:
-        refused = lab.run("apply", lab.inventory(layout(HALF, WHOLE), site), "--yes")
+        refused = lab.run("apply", lab.inventory(layout(HALVES, None), site), "--yes")
         assert refused.code == 3, refused
         assert "user@4711.service/nvidia-dcgm.service" in refused.text
         assert site.sh("pgrep -u alice -fx 'sleep 86398'").strip(), "the job goes on"

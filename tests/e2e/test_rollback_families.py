@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from gpuprov.simulate import container, hosts
+from gpuprov.simulate import container, hosts, inventory
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.parts.packages import PLACE, UNIT
 from gpuprov.simulate.repository.build import repository
-from tests.e2e.lab import Lab, podman
+from tests.e2e.lab import GPUPROV, podman
 from tests.e2e.machine import Machine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -80,31 +84,36 @@ def spec(version: str) -> dict[str, Any]:
     }
 
 
-def test_the_mirror_has_dropped_the_old_driver(lab: Lab, case: tuple[Machine, Case]) -> None:
+def test_the_mirror_has_dropped_the_old_driver(case: tuple[Machine, Case], tmp_path: Path) -> None:
     machine, site = case
-    ran = lab.run("apply", lab.inventory(spec(site.old), machine), "--yes")
-    assert ran.code == 0, ran
+
+    def run(verb: str, version: str, *options: str) -> str:
+        """What gpuprov says, with this version in the inventory."""
+        file = tmp_path / "hosts.yaml"
+        file.write_text(inventory.text([machine.host], spec(version)), encoding="utf-8")
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+        words = [GPUPROV, verb, *([machine.name] if verb == "rollback" else []), str(file), *options]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment, timeout=1500)
+        print(words, done.stdout[-4000:], done.stderr[-4000:], done.returncode)
+        assert done.returncode == (1 if verb == "plan" else 0), done
+        return " ".join((done.stdout + done.stderr).split())
+
+    run("apply", site.old, "--yes")
     before = machine.sh(INSTALLED)
-    (made,) = (
-        json.loads(line) for line in machine.sh("cat /var/lib/gpuprov/checkpoints/*/checkpoint.json").splitlines()
-    )
+    (made,) = map(json.loads, machine.sh("cat /var/lib/gpuprov/checkpoints/*/checkpoint.json").splitlines())
     assert made["packages"], made
     assert len(made["files"]) == len(made["packages"]), made
-    assert not set(made["files"]) ^ set(machine.sh("ls /var/lib/gpuprov/packages").split())
+    assert set(made["files"]) == set(machine.sh("ls /var/lib/gpuprov/packages").split())
     machine.sh(site.lock)
-    moved = lab.inventory(spec(NEW), machine)
-    plan = lab.run("plan", moved)
-    assert "not kept as files" not in plan.text, plan
-    ran = lab.run("apply", moved, "--yes")
-    assert ran.code == 0, ran
+    assert "not kept as files" not in run("plan", NEW)
+    run("apply", NEW, "--yes")
     assert NEW in machine.sh(INSTALLED)
     machine.sh(f"{DROPPED}; {site.forget}")
-    ran = lab.run("rollback", machine.name, moved, "--yes")
-    assert ran.code == 0, ran
-    assert f"rolled back to {made['run']}" in ran.text
+    said = run("rollback", NEW, "--yes")
+    assert f"rolled back to {made['run']}" in said
     assert machine.sh(INSTALLED) == before
     assert machine.sh(OTHERS) == "", "what offered the files is gone"
     locks = machine.sh(site.locks)
     assert NEW not in locks
     assert "site-tool" in locks, "the site's own lock stays"
-    assert lab.run("verify", lab.inventory(spec(site.old), machine)).code == 0
+    run("verify", site.old)
