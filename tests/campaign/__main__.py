@@ -6,6 +6,7 @@ import argparse
 import itertools
 import json
 import random
+import signal
 import sys
 import tempfile
 import threading
@@ -97,7 +98,7 @@ def campaign(
     on_kept: Callable[[Path], None] = lambda rows: None,
 ) -> int:
     """How many runs broke an invariant. What is in the place's file has ended, and is not done again; on_kept: told of it after each
-    group."""
+    group. SIGTERM: the groups that have begun come to their end, and no other begins."""
     place.mkdir(parents=True, exist_ok=True)
     alone = threading.Lock()
     broken: list[Run] = []
@@ -109,8 +110,11 @@ def campaign(
         )
         print(f"seed {seed}; an undisturbed apply takes: {told}", flush=True)
 
+        asked: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+
         def do(group: list[Run], way: str, stage: Stage = stage) -> None:
-            if time.time() > until:
+            if asked or time.time() > until:
                 return
             done = disturbed(stage, group, seed, way=way)
             with alone:

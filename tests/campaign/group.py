@@ -82,11 +82,16 @@ class Stage:
     idle: dict[bool, list[SimulatedHost]] = field(default_factory=lambda: {False: [], True: []})
     """Hosts of the small spec that held, and are as they were: they serve again. By whether they have a disk of their own."""
     disks: dict[str, Disk] = field(default_factory=dict)
+    watch: outside.Watch = field(init=False)
+    """Reads all processes of this machine, once for all groups."""
     made: int = 0
     alone: threading.Lock = field(default_factory=threading.Lock)
     booting: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(STARTING))
     mastering: threading.Lock = field(default_factory=threading.Lock)
     removing: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+
+    def __post_init__(self) -> None:
+        self.watch = outside.Watch(self.secret)
 
     def spec(self, name: str) -> dict[str, Any]:
         driver = {} if name == "small" else {"nvidia_driver": {"version": self.versions[1]}, "persistence": {}}
@@ -243,7 +248,8 @@ def staged(place: Path, specs: tuple[str, ...]) -> Iterator[Stage]:
                 known["references"][spec] = asdict(reference(stage, spec))
             stage.references[spec] = Reference(**known["references"][spec])
             kept.write_text(json.dumps(known), encoding="utf-8")
-        yield stage
+        with stage.watch:
+            yield stage
     finally:
         stage.close()
 
@@ -319,12 +325,13 @@ def disturbed(stage: Stage, runs: list[Run], seed: str, *, way: str = "") -> lis
     held: list[bool] = []
     try:
         bridge = outside.interface(group.hosts[0].address)
-        with outside.Watch(stage.secret) as watch, outside.Packets(bridge, stage.secret) as packets:
+        seen = set(stage.watch.found)
+        with outside.Packets(bridge, stage.secret) as packets:
             _disturb(group, runs, whose, seed, way, known, steps)
             _complete(group, whose, known, steps)
         for run in runs:
             run.steps = {name: round(seconds, 1) for name, seconds in steps.items()}
-            run.broken += sorted(watch.found | packets.found)
+            run.broken += sorted((stage.watch.found - seen) | packets.found)
             run.notes.append(f"{packets.seen} packets of {bridge} were read")
         whose[0].broken += group.secrets()
         held = [not run.broken for run in whose]
