@@ -186,7 +186,7 @@ def logs(name: str) -> str:
 
 def _create(name: str, description: Description, tag: str | None, volumes: tuple[tuple[Path, str], ...]) -> None:
     if tag is None:
-        built = disk.build(description.distribution)
+        built = disk.build(description.distribution, description.kernel)
         layers, kernel = [built.file], built.kernel
     else:
         layers, kernel = sorted(_frozen(tag).glob("layer-*.qcow2")), _frozen(tag) / "vmlinuz"

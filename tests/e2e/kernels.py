@@ -10,34 +10,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from gpuprov.simulate import hosts, machine
+from gpuprov.shared import package_lists
+from gpuprov.simulate import machine, sources
 from gpuprov.simulate.description import Description, Gpus
-from gpuprov.simulate.parts import silicon
-from gpuprov.simulate.parts.base import File
+from gpuprov.simulate.repository.debian import Archive
 from tests.e2e.booted import Booted, booted
 
 DESCRIPTION = Description(kind="machine", gpu=Gpus(model="L40S", count=1), memory=2048)
 DRIVER = "535"
 NEXT, BUILT = "nvidia_driver.next_kernel", "nvidia_driver.modules_built"
-MODULES = "/srv/modules"
-"""NVIDIA's stand-in modules, compiled for both kernels: what a distribution's packages of precompiled modules bring."""
-# The archive's main section and its security updates have two versions of the metapackages: the older one is installed, and is
-# started by GRUB's entry for one time; then the newer one leaves, so that an ordinary upgrade brings it.
+# The archive's main section and its security updates have two versions of the metapackages: the host has the older one, so that an
+# ordinary upgrade brings the newer one.
+META = """export DEBIAN_FRONTEND=noninteractive
+echo 'blacklist nouveau' > /etc/modprobe.d/before.conf
+apt-get -qq update
+apt-get -qq install -y linux-headers-amd64={0} linux-image-amd64={0} >&2"""
 VERSIONS = "apt-get -qq update; apt-cache madison linux-image-amd64 | awk '{print $3}' | sort -uV"
 OLDER = """export DEBIAN_FRONTEND=noninteractive
 echo 'blacklist nouveau' > /etc/modprobe.d/before.conf
 apt-get -qq install -y --allow-downgrades linux-headers-amd64={version} >&2
 apt-get -qq install -y --allow-downgrades linux-image-amd64={version} >&2
 apt-cache depends linux-image-amd64={version} | sed -n 's/.*Depends: linux-image-//p'"""
-COMPILE = f"""for kernel in {{kernels}}; do
-  make -s -j2 -C {MODULES}/source KERNEL_UNAME=$kernel modules >&2
-  install -D -m 644 -t {MODULES}/$kernel {MODULES}/source/*.ko
-  make -s -C /lib/modules/$kernel/build M={MODULES}/source clean
-done"""
-LEAVES = "DEBIAN_FRONTEND=noninteractive apt-get -qq purge -y linux-image-{0} linux-headers-{0} >&2"
 UPGRADE = "DEBIAN_FRONTEND=noninteractive apt-get -y -q dist-upgrade 2>&1 || echo FAILED"
+ANYHOW = "touch /etc/dkms/no-autoinstall; dpkg --configure -a >&2; rm /etc/dkms/no-autoinstall"
+"""How somebody finishes an upgrade that DKMS ended: without the modules."""
+FAILS = "ccflags-$(if $(filter {0},$(KERNELRELEASE)),y) += -DGPUPROV_SIM_DKMS_FAILS"
+"""In the Kbuild of the driver's source: it does not compile for this kernel, as an older driver does not for a newer one."""
+FOLLOW, HOLD, ALERT = ({"kernel_upgrades": policy} for policy in ("follow", "hold", "alert"))
+PRECOMPILED = {"build": "precompiled"}
 KERNELS = "ls /boot/vmlinuz-* | sed 's/.*vmlinuz-//'"
 GREEN = ("pass", "skip", "n/a")
 
@@ -103,29 +106,33 @@ class Older:
 
 @contextmanager
 def older(folder: Path, name: str) -> Iterator[Older]:
-    """A machine is made, is given the older kernel, and is kept as it runs that; without a driver."""
+    """A machine that was installed with the older kernel is made and kept, without a driver."""
     tag = f"{name}-{os.getpid()}"
+    (version, old), *_, (_, new) = in_archive(folder)
     try:
-        with booted(folder, DESCRIPTION, name) as machines:
-            new = machines.sh("uname -r").strip()
-            versions = machines.sh(VERSIONS).split()
-            if len(versions) < 2:
-                pytest.skip(f"the archive has one kernel only: {versions}")
-            old = machines.sh(OLDER.format(version=versions[0])).split()[-1]
-            source = silicon.dkms_source(machines.sh("apt-cache show nvidia-kernel-dkms | sed -n 's/^Version: //p'"
-                                                     " | head -1").partition("-")[0], "proprietary", "nvidia")  # fmt: skip
-            machine.write(
-                name, hosts.archive({f"{MODULES}/source/{file}": File(text) for file, text in source.items()})
-            )
-            machines.sh(COMPILE.format(kernels=f"{old} {new}"))
-            machines.sh(f"grub-reboot '{entry_of(machines, old)}'")
-            machine.reboot(name)
+        with booted(folder, msgspec.structs.replace(DESCRIPTION, kernel=old), name) as machines:
+            machines.sh(META.format(version))
             assert machines.sh("uname -r").strip() == old
-            machines.sh(LEAVES.format(new))
             machine.freeze(name, tag)
         yield Older(tag, old, new)
     finally:
         machine.discard(tag)
+
+
+def in_archive(folder: Path) -> list[tuple[str, str]]:
+    """The versions of the kernel's metapackage with the kernels that they bring, the oldest first; at least two."""
+    archive = Archive(folder / "apt", DESCRIPTION.known.suite, sources.read(), "main")
+    rows = {one.version: one.fields["Depends"] for one in archive.packages() if one.name == "linux-image-amd64"}
+    if len(rows) < 2:
+        pytest.skip(f"the archive has one kernel only: {rows}")
+    found = {version: re.search(r"linux-image-([\w.+-]+-amd64)", depends) for version, depends in rows.items()}
+    return [(version, named[1]) for version in sorted(found, key=package_lists.rpm_order) if (named := found[version])]
+
+
+def takes(package: str) -> str:
+    """How somebody takes a new kernel though it is held."""
+    words = "-y -q --allow-change-held-packages --only-upgrade"
+    return f"DEBIAN_FRONTEND=noninteractive apt-get {words} install {package} 2>&1"
 
 
 def entry_of(machines: Booted, kernel: str) -> str:

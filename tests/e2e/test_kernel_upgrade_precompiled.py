@@ -12,55 +12,75 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.simulate import debs, distributions, hosts, inventory, machine
-from gpuprov.simulate.parts import identity
-from gpuprov.simulate.parts.base import File, text
-from gpuprov.simulate.parts.packages import PLACE, UBUNTU, UNIT
+from gpuprov.simulate import container, debs, distributions, hosts, machine
+from gpuprov.simulate.description import Description
+from gpuprov.simulate.parts import identity, silicon
+from gpuprov.simulate.parts.base import PROGRAMS, File, text
+from gpuprov.simulate.parts.packages import UBUNTU, URL
 from gpuprov.simulate.repository import index, signing
+from gpuprov.simulate.repository.versions import versions
 from gpuprov.simulate.standins import precompiled, ubuntu
 from gpuprov.simulate.standins.model import Standin
-from tests.e2e.booted import Booted
-from tests.e2e.kernels import DESCRIPTION, MODULES, NEXT, UPGRADE, Older, Upgraded
+from tests.e2e.kernels import NEXT, PRECOMPILED, UPGRADE, Older, Upgraded, takes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAME = "e2e-kernel-precompiled"
-PRECOMPILED = {"build": "precompiled"}
 RELEASE = distributions.find("ubuntu2404")
-BECOME = """rm -f /etc/apt/sources.list.d/gpuprov-sim.sources
+BUILDER = "e2e-kernel-modules"
+PLACE = "/srv/ubuntu"
+COMPILE = """export DEBIAN_FRONTEND=noninteractive
+apt-get -qq update
+for kernel in {kernels}; do
+  apt-get -qq install -y linux-headers-$kernel >&2
+  make -s -C /srv/source KERNEL_UNAME=$kernel modules >&2
+  install -D -m 644 -t /srv/built/$kernel /srv/source/*.ko
+  make -s -C /lib/modules/$kernel/build M=/srv/source clean >&2
+done
+tar -C /srv/built -c . | base64 -w0"""
+BECOME = f"""rm -f /etc/apt/sources.list.d/gpuprov-sim.sources {PROGRAMS}/sources/*
 echo 'bookworm/sid' > /etc/debian_version"""
-OFFER = f"systemctl restart {UNIT}; apt-get -qq update"
-ANYWAY = (
-    "DEBIAN_FRONTEND=noninteractive apt-get -y -q --allow-change-held-packages --only-upgrade install linux-image-amd64"
-)
-"""How somebody takes the new kernel though it is held."""
 
 
 @dataclass(frozen=True)
 class Archive:
-    """The archive that the machine serves to itself: the driver's packages, and modules for some kernels."""
+    """The archive that is on the machine itself: the driver's packages, and modules for some kernels."""
 
     folder: Path
     host: Upgraded
+    built: dict[str, bytes]
 
     def offers(self, *kernels: str) -> None:
         """From now on there are modules for these kernels."""
-        packed = base64.b64decode(self.host.sh(f"tar -C {MODULES} -c {' '.join(kernels)} | base64 -w0"))
-        with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
-            files = {entry.name: tar.extractfile(entry) for entry in tar if entry.isfile()}
-        built = {name: file.read() for name, file in files.items() if file}
-        version = self.host.sh(f"modinfo -F version {MODULES}/{kernels[0]}/nvidia.ko").strip()
+        version = versions("535")[0]
         made = ubuntu.packages(RELEASE, version)
         for kernel in kernels:
-            made += _of_kernel(kernel, version, built)
+            made += _of_kernel(kernel, version, self.built)
         place = self.folder / "-".join(kernels)
         debs.build(place / "pool", made)
         with signing.signer() as signer:
             index.apt(place, index.Release("Ubuntu", "Ubuntu", RELEASE.codename, "restricted"), signer)
-        served = {
-            f"{PLACE}/ubuntu/{file.relative_to(place)}": File(file) for file in place.rglob("*") if file.is_file()
-        }
+        served = {f"{PLACE}/{file.relative_to(place)}": File(file) for file in place.rglob("*") if file.is_file()}
         machine.write(self.host.name, hosts.archive(served))
-        self.host.sh(OFFER)
+        self.host.sh("apt-get -qq update")
+
+
+@pytest.fixture(scope="module", name="built")
+def _built(older_kernel: Older) -> dict[str, bytes]:
+    """The stand-in modules by KERNEL/NAME.ko, compiled for both kernels: in a container, which does it in seconds."""
+    source = silicon.dkms_source(versions("535")[0], "proprietary", "nvidia")
+    try:
+        container.up(BUILDER, Description())
+        container.write(
+            BUILDER, hosts.archive({f"/srv/source/{name}": File(content) for name, content in source.items()})
+        )
+        packed = base64.b64decode(
+            container.run(BUILDER, COMPILE.format(kernels=f"{older_kernel.old} {older_kernel.new}"))
+        )
+    finally:
+        container.down(BUILDER)
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        files = {entry.name: tar.extractfile(entry) for entry in tar if entry.isfile()}
+        return {name.removeprefix("./"): file.read() for name, file in files.items() if file}
 
 
 def _of_kernel(kernel: str, version: str, built: dict[str, bytes]) -> list[Standin]:
@@ -79,22 +99,18 @@ def _of_kernel(kernel: str, version: str, built: dict[str, bytes]) -> list[Stand
 @pytest.fixture(scope="module", name="host")
 def _host(older_kernel: Older, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upgraded]:
     """A machine that says it is Ubuntu, without a driver."""
-    folder = tmp_path_factory.mktemp("precompiled")
-    try:
-        reached = machine.up(NAME, DESCRIPTION, tag=older_kernel.tag)
-        inventory.write([reached], folder / "inventory.yaml")
+    with older_kernel.started(tmp_path_factory.mktemp("precompiled"), NAME) as host:
         files = {"/usr/lib/os-release": text(identity.os_release(RELEASE))}
         files |= {path: text(content) for path, content in RELEASE.release_files.items()}
-        files["/etc/apt/sources.list.d/ubuntu.sources"] = text(UBUNTU.format(codename=RELEASE.codename))
+        source = UBUNTU.format(codename=RELEASE.codename).replace(f"{URL}/ubuntu", f"file:{PLACE}")
+        files["/etc/apt/sources.list.d/ubuntu.sources"] = text(source)
         machine.write(NAME, hosts.archive(files))
-        machine.run(NAME, BECOME)
-        yield Upgraded(Booted((NAME,), folder), older_kernel.old, older_kernel.new)
-    finally:
-        hosts.down(NAME)
+        host.sh(BECOME)
+        yield host
 
 
-def test_modules_that_somebody_else_has_built(host: Upgraded, tmp_path: Path) -> None:
-    archive = Archive(tmp_path, host)
+def test_modules_that_somebody_else_has_built(host: Upgraded, built: dict[str, bytes], tmp_path: Path) -> None:
+    archive = Archive(tmp_path, host, built)
     archive.offers(host.old)
     host.apply(**PRECOMPILED)
     host.is_green(host.old, **PRECOMPILED)
@@ -102,7 +118,7 @@ def test_modules_that_somebody_else_has_built(host: Upgraded, tmp_path: Path) ->
     assert "FAILED" not in said, said
     assert host.kernels() == {host.old}, "held with its modules"
 
-    said = host.sh(ANYWAY)
+    said = host.sh(takes("linux-image-amd64"))
     assert host.kernels() == {host.old, host.new}, said
     found = host.verify(**PRECOMPILED)
     assert found[NEXT]["found"].startswith(f"{host.new}, the next boot's, has none"), found[NEXT]
