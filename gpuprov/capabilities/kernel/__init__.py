@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.kernel import machine, next_boot, now, preflight
-from gpuprov.capabilities.kernel.desired import DESIRED
+from gpuprov.capabilities.kernel.desired import DESIRED, MODULES
 from gpuprov.capabilities.kernel.now import listed, service_limits
 from gpuprov.probe import boot, cpu, systemd
 from gpuprov.probe.base import Facts, ProbeFailed
@@ -76,4 +77,5 @@ CAPABILITY = Capability(
     export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, cpu.FREQUENCY),
     driverless=True,
     desired=DESIRED,
+    carried=carried(MODULES),
 )
