@@ -33,7 +33,8 @@ def desired(place: Path) -> dict[str, dict[str, Any]]:
             "absent": [f"{place}/cgpu.sh"],
         },
         "kernel": {
-            "program": {f"{place}/governor.sh": "governor.sh"},
+            "program": {f"{place}/governor.py": "governor.py"},
+            "units": {},
             "files": {f"{place}/modules.conf": "ib_umad\n"},
             "absent": [],
             "disabled": [],
@@ -79,9 +80,9 @@ def test_what_was_worked_out_is_there_and_a_second_run_changes_nothing(tmp_path:
     done = play(tmp_path, judged)
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(path.name for path in place.iterdir()) == sorted(
-        ["cgpu.py", "cgpu.conf", "governor.sh", "modules.conf", "soft.py", "soft.service", "peer.service"]
+        ["cgpu.py", "cgpu.conf", "governor.py", "modules.conf", "soft.py", "soft.service", "peer.service"]
     )
-    for role, name in (("cgpu", "cgpu.py"), ("kernel", "governor.sh"), ("rdma", "soft.py")):
+    for role, name in (("cgpu", "cgpu.py"), ("kernel", "governor.py"), ("rdma", "soft.py")):
         assert (place / name).read_bytes() == role_files(role)[f"files/{name}"].read_bytes()
     assert f"ExecStart={sys.executable} -m" in (place / "soft.service").read_text()
     asked = (tmp_path / "asked").read_text().splitlines()

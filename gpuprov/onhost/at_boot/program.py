@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 SEARCH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
 
@@ -16,13 +16,24 @@ class Refused(Exception):
     """What a person must know, in one line."""
 
 
-def main(name: str, actions: Mapping[str, Callable[[int], None]]) -> None:
-    """Do what the first argument says, in the seconds of the second. Ends with status 1 and one line where that cannot be."""
-    words = sys.argv[1:]
+def seconds(words: Sequence[str]) -> int:
+    """How long a program may wait."""
+    return int(words[0]) if words else 0
+
+
+def main(
+    name: str,
+    actions: Mapping[str, Callable[[Any], None]],
+    about: str = "[SECONDS]",
+    takes: Callable[[Sequence[str]], Any] = seconds,
+) -> None:
+    """Do what the first argument says, with what the others are. Ends with status 1 and one line where that cannot be."""
     try:
-        if not words or words[0] not in actions or not all(word.isdigit() for word in words[1:]):
-            raise Refused(f"usage: {name} {'|'.join(actions)} [SECONDS]")
-        actions[words[0]](int(words[1]) if words[1:] else 0)
+        try:
+            act, given = actions[sys.argv[1]], takes(sys.argv[2:])
+        except (LookupError, ValueError):
+            raise Refused(f"usage: {name} {'|'.join(actions)} {about}") from None
+        act(given)
     except (Refused, OSError) as problem:
         sys.exit(f"{name}: {problem}")
 
