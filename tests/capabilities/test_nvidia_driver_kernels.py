@@ -166,6 +166,8 @@ LOADERS = [
     Row("the same, of every kernel", BUILT, FOLLOW, {**came(""), **images("iF ")}, "fail", f"{NEW}: none", "dpkg --configure -a"),
     Row("the command that starts the old one", NEXT, FOLLOW, {**came(""), **grub("0")}, "fail", f"{NEW}, the next boot's, has none",
         f"have {OLD} start, one time: grub-reboot 'Linux {OLD}'"),
+    Row("the same where the cause is told", BUILT, FOLLOW, {**came(""), **grub("0")}, "fail", f"{NEW}: none",
+        f"or have {OLD} start, one time: grub-reboot 'Linux {OLD}' ({NEW} boots next)"),
     Row("no initramfs", NEXT, FOLLOW, {"kernels": f"{RUNS.strip()}|1\n{NEW}|1|1|{V}|1|{NEW}||0\n", **grub("0")}, "fail",
         f"{NEW}, the next boot's, has no initramfs", f"update-initramfs -c -k {NEW}; until then do not reboot, or have {OLD} start"),
     Row("neither", NEXT, FOLLOW, {"kernels": f"{RUNS.strip()}|1\n{NEW}|1|1||1|||0\n", **FAILED}, "fail", "command not found",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.booting import coming
@@ -109,6 +109,14 @@ def why(ctx: Ctx, kernel: KernelModules) -> str:
 
 def _hint(ctx: Ctx, kernel: KernelModules, running: str) -> str:
     return f"{repair(ctx)}gpuprov apply, which builds for every kernel{_stay(ctx, kernel, running)}"
+
+
+def before_the_boot(ctx: Ctx, lacking: Collection[str]) -> str:
+    """What to do until these kernels have their modules, where one of them boots next: for the finding that this one follows from."""
+    ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
+    first = next((one for one in (ahead.each if ahead else ()) if one.release in lacking), None)
+    told = _stay(ctx, first, running) if first else ""
+    return f"{told} ({first.release} boots next)" if first and told else ""
 
 
 def _stay(ctx: Ctx, kernel: KernelModules, running: str) -> str:
