@@ -54,7 +54,7 @@ LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/ar
 REPLACED = "rm -f /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh"
 
 
-LOST = "unreachable|lost|timed out|no answer|did not answer|refused|reset|closed"
+LOST = "unreachable|lost|timed out|no answer|did not answer|refused|reset|closed|connection was cut|its shell there was|ssh was ended"
 """Of a host that answers no more."""
 
 
