@@ -16,6 +16,7 @@ from ansible.module_utils.gpuprov_onhost import missing
 try:
     from gpuprov.drain import in_play, noted
     from gpuprov.errors import GpuprovError
+    from gpuprov.shared import ended
 
     MISSING = ""
 except ImportError as error:
@@ -75,7 +76,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         answer: dict[str, Any] = self._execute_module(module_name=name, module_args=given, task_vars=known)
         if answer.get("failed") or answer.get("unreachable"):
             said = (str(answer.get("stderr") or "") or str(answer.get("stdout") or "")).strip().splitlines()
-            told = f"{said[-1]} (exit status {answer.get('rc')})" if said and "rc" in answer else answer.get("msg")
+            told = f"{said[-1]} (exit status {answer.get('rc')})" if said and "rc" in answer else ended.answer(answer)
             raise AnsibleActionFail(str(told or "the host gave no answer"))
         return answer
 

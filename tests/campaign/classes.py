@@ -54,7 +54,7 @@ LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/ar
 REPLACED = "rm -f /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh"
 
 
-LOST = "unreachable|lost|timed out|no answer|did not answer|refused|reset|closed"
+LOST = "unreachable|lost|timed out|no answer|did not answer|refused|reset|closed|connection was cut|its shell there was|ssh was ended"
 """Of a host that answers no more."""
 
 
@@ -85,7 +85,10 @@ class Target:
         return outside.inside(self.container, script)
 
     def podman(self, *words: str) -> None:
-        subprocess.run(["podman", words[0], *words[1:], self.container], capture_output=True, check=False, timeout=120)
+        done = subprocess.run(
+            ["podman", *words, self.container], capture_output=True, text=True, check=False, timeout=120
+        )
+        self.log += [done.stderr.strip()] if done.returncode and words[0] != "unpause" else []
 
     def net(self, *words: str) -> None:
         """A program of this machine, in the host's network namespace."""
@@ -455,7 +458,7 @@ def replaced(chance: random.Random, seconds: float) -> Fault:
         target.fresh()
 
     return Fault("host replaced", f"another host with the same name and address is in its place after {at:.1f} s", during,
-                 "host key|identification|another host|unreachable|lost", died=True, replaced=True)  # fmt: skip
+                 "host key|identification|another host|unreachable|lost|sudo password", died=True, replaced=True)  # fmt: skip
 
 
 HOSTS: tuple[Callable[[random.Random, float], Fault], ...] = (

@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,14 +124,18 @@ def inside(host: Way, script: str, seconds: float = 120) -> str:
 
 FIRST: dict[str, str] = {}
 """The first process of each host that was looked at, and when it started."""
+STARTS = 15
+"""Seconds that a host which does not run gets to come up: the engine starts it again where it has ended by itself."""
 NEW = ("env", "-i", "HOME=/root", "LANG=C.UTF-8", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 
 
 def entered(container: str) -> tuple[str, ...]:
     """The words that lead a shell into a container by the kernel's own means: the engine's `exec` costs a hundred times as much."""
-    pid = first(container)
-    if not pid:
-        raise Silent(f"{container} does not run")
+    over = time.monotonic() + STARTS
+    while not (pid := first(container)):
+        if time.monotonic() > over:
+            raise Silent(f"{container} does not run")
+        time.sleep(0.5)
     return ("nsenter", "--target", str(pid), "--all", *NEW, "bash")
 
 
