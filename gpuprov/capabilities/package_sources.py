@@ -140,8 +140,7 @@ def package_sources(ctx: Context[Any]) -> Outcome:
 
 def _is_kept(row: Mapping[str, Any]) -> bool:
     """Whether it is the source of the files that the host itself keeps, whose digests rollback has compared."""
-    place: tuple[str, str] = row["file"], row["url"].rstrip("/")
-    return place == (checkpoints.SOURCE, f"file:{checkpoints.POOL}")
+    return (row["file"], row["url"].rstrip("/")) in checkpoints.OFFERS
 
 
 def _fingerprints(data: str) -> list[str]:

@@ -7,10 +7,9 @@ import re
 import msgspec
 
 from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.onhost.at_boot import cgpu as program
 
-ROOT = "/proc/cgpu_km"
-CONFIG = "/etc/gpuprov/cgpu.conf"
-PROGRAM = "/usr/local/lib/gpuprov/cgpu/cgpu.sh"
+ROOT, CONFIG = program.ROOT, program.CONFIG
 UNIT = "gpuprov-cgpu.service"
 INSTALLER = (
     "gpuprov does not install cGPU, which is Alibaba's: on ACK, label the node ack.node.gpu.schedule=cgpu; elsewhere, install.sh of "

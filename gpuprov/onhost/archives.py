@@ -16,11 +16,11 @@ class Unsafe(Exception):
 
 
 def unpack(archive: str, into: str) -> None:
-    """Unpack a tar.gz into this folder, all of it as root's. Raises Unsafe; what was unpacked until then stays in the folder."""
+    """Unpack a tar, compressed or not, into this folder, all of it as root's. Raises Unsafe; what was unpacked by then stays."""
     home, size, count = os.path.realpath(into), 0, 0
     links: list[str] = []
     try:
-        with tarfile.open(archive, "r:gz") as packed:
+        with tarfile.open(archive) as packed:
             for entry in packed:
                 size, count = size + max(entry.size, 0), count + 1
                 if size > MOST_BYTES or count > MOST_ENTRIES:

@@ -46,7 +46,7 @@ def stays(name: str) -> bool:
 
 
 def _packages(here: Checkpoint, packages: dict[str, str]) -> Iterator[str]:
-    """Where the checkpoint names no package (dnf, zypper, or `hold: false`), rollback asks for versions by the spec alone."""
+    """Where the checkpoint names no package (`hold: false`), rollback asks for versions by the spec alone."""
     kept = {name for name in packages for file in here.files if file.startswith(f"{name}_")}
     known = here.packages or packages
     if lacking := sorted(name for name in packages if name in known and name not in kept):

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "roles" / "acceptance" / "files" / "build.sh"
+from gpuprov.onhost import tool_build
+
 MAKEFILE = """all:
 \tmkdir -p $(BUILDDIR)
 \ttest -x $(CUDA_HOME)/bin/nvcc
@@ -28,26 +29,27 @@ def archive(path: Path, makefile: str = MAKEFILE, top: str = "nccl-tests-2/") ->
         packed.addfile(entry, io.BytesIO(makefile.encode()))
 
 
-def build(folder: Path, *more: str, cuda: bool = True) -> subprocess.CompletedProcess[str]:
-    tools = folder.parent / "cuda" / "bin"
-    tools.mkdir(parents=True, exist_ok=True)
-    if cuda:
-        (tools / "nvcc").write_text("#!/bin/sh\n")
-        (tools / "nvcc").chmod(0o755)
-    path = f"{tools}:{os.environ['PATH']}"
-    program = tools / "build.sh"  # as the role writes it, executable
-    program.write_text(SCRIPT.read_text(encoding="utf-8"))
-    program.chmod(0o755)
-    words = [str(program), "nccl", str(folder), "all_reduce_perf", *more]
-    return subprocess.run(words, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False)
+@pytest.fixture
+def cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A compiler first in the PATH."""
+    tools = tmp_path / "cuda" / "bin"
+    tools.mkdir(parents=True)
+    (tools / "nvcc").write_text("#!/bin/sh\n")
+    (tools / "nvcc").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    return tools
+
+
+def build(folder: Path, *, mpi: bool = False) -> None:
+    tool_build.build("nccl", f"{folder}.archive", str(folder), "all_reduce_perf", mpi=mpi)
 
 
 @pytest.mark.parametrize("top", ["nccl-tests-2/", ""])
+@pytest.mark.usefixtures("cuda")
 def test_it_is_built_into_a_folder_that_says_where_the_program_is(tmp_path: Path, top: str) -> None:
     folder = tmp_path / "nccl-0123"
     archive(tmp_path / "nccl-0123.archive", top=top)
-    ended = build(folder)
-    assert ended.returncode == 0, ended.stderr
+    build(folder)
     program = folder / (folder / "built").read_text().strip()
     assert subprocess.run([program], capture_output=True, text=True, check=True).stdout == "busbw MPI=\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -59,29 +61,48 @@ def test_it_is_built_into_a_folder_that_says_where_the_program_is(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("makefile", "cuda", "told"),
+    ("makefile", "told"),
     [
-        ("all:\n\t@echo 'nccl.h: error: no such file'; exit 1\n", True, "make failed: nccl.h: error: no such file"),
-        ("all:\n\ttrue\n", True, "the build made no all_reduce_perf"),
-        (MAKEFILE, False, "no nvcc"),
+        ("all:\n\t@echo 'nccl.h: error: no such file'; exit 1\n", "make failed: nccl.h: error: no such file"),
+        ("all:\n\ttrue\n", "the build made no all_reduce_perf"),
+        (MAKEFILE, "no nvcc"),
     ],
 )
-def test_a_build_that_fails_leaves_nothing_and_says_why(tmp_path: Path, makefile: str, cuda: bool, told: str) -> None:
-    if not cuda and shutil.which("nvcc"):
-        pytest.skip("this machine has a CUDA compiler")
+def test_a_build_that_fails_leaves_nothing_and_says_why(
+    tmp_path: Path, cuda: Path, monkeypatch: pytest.MonkeyPatch, makefile: str, told: str
+) -> None:
+    if told == "no nvcc":
+        (cuda / "nvcc").unlink()
+        monkeypatch.setattr(tool_build, "CUDA", str(tmp_path))
+        if shutil.which("nvcc"):
+            pytest.skip("this machine has a CUDA compiler")
     folder = tmp_path / "nccl-0123"
     archive(tmp_path / "nccl-0123.archive", makefile)
-    ended = build(folder, cuda=cuda)
-    assert ended.returncode != 0
-    assert told in ended.stderr
-    assert not folder.exists()
-    assert not list(tmp_path.glob("nccl-0123.??????"))
+    with pytest.raises(tool_build.Failed, match=told):
+        build(folder)
+    assert {path.name for path in tmp_path.iterdir()} == {"cuda", "nccl-0123.archive", "nccl-0123.log"}
 
 
+@pytest.mark.usefixtures("cuda")
 def test_a_failed_build_leaves_the_one_that_is_there(tmp_path: Path) -> None:
     folder = tmp_path / "nccl-0123"
     archive(tmp_path / "nccl-0123.archive")
     build(folder)
     (tmp_path / "nccl-0123.archive").write_bytes(b"cut")
-    assert build(folder).returncode != 0
+    with pytest.raises(tool_build.Failed, match="cannot be unpacked"):
+        build(folder)
     assert (folder / "bin" / "all_reduce_perf").exists()
+
+
+def test_with_mpi_it_is_told_where_the_headers_are(tmp_path: Path, cuda: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "nccl-0123"
+    archive(tmp_path / "nccl-0123.archive")
+    monkeypatch.setattr(tool_build, "MPI", (f"{tmp_path}/lib*/openmpi",))
+    (cuda / "mpicc").write_text("#!/bin/sh\n")
+    (cuda / "mpicc").chmod(0o755)
+    with pytest.raises(tool_build.Failed, match=r"no mpi\.h beside mpicc"):
+        build(folder, mpi=True)
+    (tmp_path / "lib64/openmpi/include").mkdir(parents=True)
+    (tmp_path / "lib64/openmpi/include/mpi.h").touch()
+    build(folder, mpi=True)
+    assert "MPI=1" in (folder / "bin/all_reduce_perf").read_text()

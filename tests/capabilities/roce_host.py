@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpuprov.probe.rdma.roce import READER
+from gpuprov.onhost.at_boot.roce_ports import READER
 from gpuprov.simulate.parts import base
 
 STANDINS = Path(base.__file__).parent / "ofed_files"
@@ -27,7 +27,7 @@ LINES = tuple(f"set {key} {value}" for key, value in {
     "mtu": "4200", "trust": "dscp", "dscp.26": "3", "pfc": "3", "mode": "v2", "tos": "106", "traffic_class": "106", "ecn": "3",
     "cnp_dscp": "48", "cnp_802p_prio": "6",
 }.items())  # fmt: skip
-PORT = "port|mlx5_0|1|ens1f0np0|0000:3b:00.0|mlx5_core|b8:3f:d2:00:00:01|CA"
+PORT = "port|mlx5_0|1|ens1f0np0"
 
 
 def said(

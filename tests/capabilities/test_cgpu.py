@@ -173,14 +173,18 @@ def test_what_the_role_brings_about() -> None:
     found = made(SINGLE, said("20 5 80", "20 1 80"))
     assert found["differs"] == "GPU 0 policy: 5 -> 1, GPU 1 max_inst: 20 -> 5, GPU 1 policy: 1 -> 3"
     assert found["fix"].startswith("stop the containers")
-    assert set(found["files"]) == {"/etc/gpuprov/cgpu.conf", "/etc/systemd/system/gpuprov-cgpu.service"}
-    (program,) = found["program"]
-    assert f"ExecStart=/bin/sh {program} apply 30\nTimeoutStartSec=120\n" in "".join(found["files"].values())
+    assert set(found["files"]) == {"/etc/gpuprov/cgpu.conf"}
+    assert set(found["program"]) == {
+        f"/usr/local/lib/gpuprov/cgpu/{name}.py" for name in ("__init__", "program", "cgpu")
+    }
+    start = "Environment=PYTHONPATH=/usr/local/lib/gpuprov\nExecStart=@PYTHON@ -B -m cgpu.cgpu apply 30\nTimeoutStartSec=120\n"
+    assert start in "".join(found["units"].values())
+    assert found["absent"] == ["/usr/local/lib/gpuprov/cgpu/cgpu.sh"], "what an earlier gpuprov ran"
     assert made(SINGLE, said(*TWO))["differs"] == ""
 
 
 def test_a_site_says_how_long_the_unit_waits() -> None:
-    text = made(Cgpu(), said(), cgpu_module_timeout="300")["files"]["/etc/systemd/system/gpuprov-cgpu.service"]
+    text = made(Cgpu(), said(), cgpu_module_timeout="300")["units"]["/etc/systemd/system/gpuprov-cgpu.service"]
     assert "apply 300\nTimeoutStartSec=390\n" in text
 
 

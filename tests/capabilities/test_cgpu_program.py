@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import assets
+from gpuprov.capabilities.cgpu.desired import MODULES
+from tests.capabilities import at_boot
 from tests.probe.gpus.test_cgpu import tree
 
 LIKE = {"max_inst": "16", "policy": "0", "prio_ratio": "20"}
@@ -22,11 +23,13 @@ def run(root: Path, *words: str, settings: str = "* policy 1\n", **programs: str
         (folder / name).write_text(f"#!/bin/sh\n{body}\n")
         (folder / name).chmod(0o755)
     (root / "cgpu.conf").write_text(settings)
-    text = (assets.root() / "roles/cgpu/files/cgpu.sh").read_text(encoding="utf-8")
-    script = text.replace("/proc/cgpu_km", f"{root}/cgpu_km").replace("/etc/gpuprov", str(root))
     env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    command = ["sh", "-c", script, "cgpu.sh", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20, env=env)
+    sleep = "import subprocess, time; time.sleep = lambda seconds: subprocess.check_call(['sleep', str(seconds)])"
+    return at_boot.run(root, "cgpu", MODULES, lambda text: here(root, text), *words, env=env, before=sleep)
+
+
+def here(root: Path, text: str) -> str:
+    return text.replace("/proc/cgpu_km", f"{root}/cgpu_km").replace("/etc/gpuprov", str(root))
 
 
 def has(root: Path, gpu: int, node: str) -> str:
@@ -59,7 +62,7 @@ def test_a_value_that_is_not_taken_is_told_with_who_uses_the_gpu(tmp_path: Path)
     done = run(tmp_path, "apply", settings="0 max_inst 20\n* policy 1\n")
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert f"cgpu: {folder}/0/max_inst stays none, expected 20 (Is a directory)" in line
+    assert f"cgpu: {folder}/0/max_inst stays empty, expected 20 (Is a directory)" in line
     assert "used by the containers" in line
     assert "012b2edccd7a" in line
     assert [has(tmp_path, gpu, "policy") for gpu in (0, 1)] == ["1\n", "1\n"], "the others are set all the same"
@@ -70,7 +73,7 @@ def test_a_value_that_is_swallowed_is_found_by_reading_back(tmp_path: Path) -> N
     (folder / "0" / "policy").symlink_to("/dev/null")
     done = run(tmp_path, "apply")
     assert done.returncode == 1
-    assert "policy stays none, expected 1" in done.stderr
+    assert "policy stays empty, expected 1" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_refusals(tmp_path: Path, settings: str, gpus: dict[str, dict[str, str]]
 def test_usage(tmp_path: Path) -> None:
     for words in ((), ("state",)):
         done = run(tmp_path, *words)
-        assert (done.returncode, done.stderr) == (1, "cgpu: usage: cgpu.sh apply [SECONDS]\n")
+        assert (done.returncode, done.stderr) == (1, "cgpu: usage: cgpu apply [SECONDS]\n")
 
 
 MODPROBE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.kernel.desired import FILES, make
+from gpuprov.capabilities.kernel.desired import FILES, OLD, PROGRAM, make
 from gpuprov.probe.base import Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
@@ -163,6 +163,7 @@ def test_what_a_whole_block_comes_to() -> None:
     made = desired(EVERYTHING)
     files = made["files"]
     assert isinstance(files, dict)
+    assert isinstance(made["units"], dict)
     bodies = {path: text.partition("\n")[2] for path, text in files.items()}
     assert bodies["/etc/modprobe.d/gpuprov.conf"] == (
         "blacklist nouveau\noptions nvidia NVreg_EnableStreamMemOPs=1\noptions nvidia NVreg_RegistryDwords=a=1\n"
@@ -176,10 +177,10 @@ def test_what_a_whole_block_comes_to() -> None:
     )
     assert bodies["/etc/default/grub.d/90-gpuprov.cfg"] == 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt nosmt"\n'
     assert (
-        "ExecStart=/bin/sh /usr/local/lib/gpuprov/kernel/governor.sh set performance"
-        in files["/etc/systemd/system/gpuprov-cpu-governor.service"]
+        "Environment=PYTHONPATH=/usr/local/lib/gpuprov\nExecStart=@PYTHON@ -B -m kernel.governor set performance\n"
+        in made["units"]["/etc/systemd/system/gpuprov-cpu-governor.service"]
     )
-    assert made["absent"] == ["/etc/dracut.conf.d/90-gpuprov.conf"]
+    assert made["absent"] == ["/etc/dracut.conf.d/90-gpuprov.conf", "/usr/local/lib/gpuprov/kernel/governor.sh"]
     assert made["limits"] == {
         "DefaultLimitMEMLOCK": "infinity",
         "DefaultLimitSTACK": "8388608",
@@ -192,7 +193,7 @@ def test_what_a_whole_block_comes_to() -> None:
 
 def test_nothing_is_left_of_what_is_not_asked_for() -> None:
     made = desired(Kernel())
-    assert (made["files"], made["absent"]) == ({}, list(FILES))
+    assert (made["files"], made["absent"]) == ({}, [*FILES, *PROGRAM, OLD])
     assert (made["program"], made["reboot"], made["hugepages"]) == ({}, "", 0)
 
 

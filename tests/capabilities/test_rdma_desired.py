@@ -23,6 +23,7 @@ from tests.capabilities.asking import BARE, facts, good
 
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 UNITS = "/etc/systemd/system"
+HOME = "/usr/local/lib/gpuprov/rdma"
 NO_UNIT = {"unit": ("not-found", "inactive", "")}
 BARE_HOST = {
     "roce": roce_host.said(config=None, **NO_UNIT),  # type: ignore[arg-type]
@@ -51,7 +52,10 @@ def made(block: Rdma, name: str = "gpu1", **texts: str) -> dict[str, Any]:
 def test_a_host_that_is_right_gets_nothing_but_its_files() -> None:
     answer = made(RXE, rdma_devices=rdma_host.rxe(), rdma_host=rdma_host.SOFT)
     assert answer["files"]["/etc/gpuprov/rdma-soft.conf"].endswith("\nrxe ens4\n")
-    assert answer["program"] == {"/usr/local/lib/gpuprov/rdma/soft.sh": "soft.sh"}
+    modules = ("__init__", "program", "devices", "network", "soft")
+    assert answer["program"] == {f"{HOME}/{name}.py": f"{name}.py" for name in modules}
+    unit = answer["units"][f"{UNITS}/gpuprov-rdma-soft.service"]
+    assert "\nEnvironment=PYTHONPATH=/usr/local/lib/gpuprov\nExecStart=@PYTHON@ -B -m rdma.soft apply 60\n" in unit
     assert (answer["unit"]["unit"], answer["unit"]["differs"]) == ("gpuprov-rdma-soft.service", "")
     assert (answer["install"], answer["off"], answer["initramfs"], answer["limits"]["raise"]) == ([], [], False, [])
     assert answer["absent"] == [
@@ -60,7 +64,10 @@ def test_a_host_that_is_right_gets_nothing_but_its_files() -> None:
         f"{UNITS}/gpuprov-erdma.service",
         "/etc/gpuprov/erdma.conf",
         "/etc/modprobe.d/gpuprov-erdma.conf",
-    ]
+        *(f"{HOME}/{name}" for name in ("roce.py", "roce_ports.py", "erdma.py", "erdma_state.py")),
+        *(f"{HOME}/{name}" for name in ("roce.sh", "roce-read.sh", "soft.sh")),
+        "/usr/local/lib/gpuprov/erdma/erdma.sh",
+    ], "what an earlier gpuprov ran at boot goes, too"
 
 
 def test_software_devices_that_are_missing() -> None:
@@ -105,8 +112,7 @@ def test_roce_ports(values: dict[str, str], differs: str) -> None:
     device = rdma_host.device("mlx5_0", netdevs="ens1f0np0", layer="Ethernet")
     answer = made(block, rdma_devices=device, roce=roce_host.said(values))
     assert answer["unit"]["differs"] == differs
-    reader = answer["files"]["/usr/local/lib/gpuprov/rdma/roce-read.sh"]
-    assert reader.startswith("for t in awk")
+    assert "ExecStart=@PYTHON@ -B -m rdma.roce apply 60\n" in answer["units"][f"{UNITS}/gpuprov-roce.service"]
     assert answer["files"]["/etc/gpuprov/roce.conf"].splitlines()[2:] == ["set mtu 4200", "set pfc 3", "set ecn 3"]
     assert made(Rdma(fabric="roce"), roce=roce_host.said())["off"] == ["gpuprov-roce.service"], (
         "no setting is asked for"

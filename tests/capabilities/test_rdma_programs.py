@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import assets
 from gpuprov.capabilities.gpudirect_rdma import desired as gpudirect
 from gpuprov.capabilities.pcie import desired as pcie
 from gpuprov.capabilities.rdma import soft
 from gpuprov.capabilities.rdma.erdma import desired as erdma
 from gpuprov.capabilities.rdma.roce import desired as roce
 from gpuprov.catalog import rdma as catalogue
+from tests.capabilities import at_boot
 
 # `rdma link add NAME type TYPE netdev IF` and `rdma link delete NAME` on a folder that looks like /sys/class/infiniband. udev's
 # renaming: the device is called otherwise than it was asked for.
@@ -29,6 +29,7 @@ RDMA = """case "$1 $2" in
     [ -e $d/net ] && echo "link ${d##*/}/1 state ACTIVE physical_state LINK_UP netdev $(cat $d/net) "; done ;;
 esac
 true"""
+SLEEP = "import subprocess, time; time.sleep = lambda seconds: subprocess.check_call(['sleep', str(seconds)])"
 TAKEN = """echo 'UNCONN 0 0 0.0.0.0:4791 0.0.0.0:* users:(("gunicorn",pid=612,fd=3))'"""
 
 
@@ -38,6 +39,7 @@ def host(
     for number, name in enumerate(netdevs):
         (root / "net" / name).mkdir(parents=True)
         (root / "net" / name / "address").write_text(f"52:54:00:00:00:0{number}\n")
+        (root / "net" / name / "type").write_text("1\n")
     for name in loaded:
         (root / "module" / name).mkdir(parents=True)
     (root / "class").mkdir()
@@ -60,16 +62,17 @@ def run(root: Path, *words: str, lines: str = "rxe ens4\n", **programs: str) -> 
         (folder / name).write_text(f"#!/bin/sh\n{body}\n")
         (folder / name).chmod(0o755)
     (root / "rdma-soft.conf").write_text(f"# managed\n{lines}")
-    script = (assets.root() / "roles/rdma/files/soft.sh").read_text(encoding="utf-8")
+    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
+    return at_boot.run(root, "rdma", soft.MODULES, lambda text: here(root, text), *words, env=env, before=SLEEP)
+
+
+def here(root: Path, text: str) -> str:
     for place, there in (
         ("/sys/class/infiniband", "class"), ("/sys/class/net", "net"), ("/sys/module", "module"), ("/proc/net/vlan", "vlan"),
         ("/etc/gpuprov", "."), ("/run/gpuprov", "run"),
     ):  # fmt: skip
-        script = script.replace(place, f"{root}/{there}")
-    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    return subprocess.run(
-        ["sh", "-c", script, "soft.sh", *words], capture_output=True, text=True, check=False, timeout=20, env=env
-    )
+        text = text.replace(place, f"{root}/{there}")
+    return text
 
 
 def log(root: Path) -> list[str]:
@@ -108,6 +111,15 @@ def test_what_was_made_before_a_failure_is_known_as_made_here(tmp_path: Path) ->
     assert run(tmp_path, "remove").stdout == "ens4: roce_ens4 removed\n"
 
 
+def test_a_device_that_is_in_use_is_tried_again(tmp_path: Path) -> None:
+    host(tmp_path, "ens3", "ens4")
+    assert run(tmp_path, "apply", lines="rxe ens3\nrxe ens4\n").returncode == 0
+    busy = 'case "$2" in delete) echo busy >&2; exit 1 ;; esac\n' + RDMA.replace("ROOT", str(tmp_path))
+    assert run(tmp_path, "apply", rdma=busy).stdout == "ens3: roce_ens3 stays: busy\n"
+    assert run(tmp_path, "remove", rdma=busy).returncode == 0
+    assert run(tmp_path, "remove").stdout == "ens4: roce_ens4 removed\nens3: roce_ens3 removed\n"
+
+
 def test_hardware_on_the_same_interface_is_no_software_device(tmp_path: Path) -> None:
     host(tmp_path, "ens4")
     for name, kind, firmware in (("mlx5_0", "1: CA", "28.39"), ("iwp1", "4: RNIC", "1.60")):
@@ -129,7 +141,7 @@ def test_it_waits_for_interfaces_and_then_gives_up(tmp_path: Path) -> None:
     done = run(tmp_path, "apply", "3")
     assert (done.returncode, done.stderr) == (1, "rdma-soft: no network interface ens4\n")
     assert log(tmp_path) == ["slept"] * 3
-    late = run(tmp_path, "apply", "3", sleep=f"mkdir -p {tmp_path}/net/ens4")
+    late = run(tmp_path, "apply", "3", sleep=f"mkdir -p {tmp_path}/net/ens4; echo 1 >{tmp_path}/net/ens4/type")
     assert late.returncode == 0
 
 
@@ -193,4 +205,4 @@ def test_the_network_manager_has_set_its_mtu_before_roce_does() -> None:
 
 def test_the_devices_that_are_in_use_outlive_a_change_of_the_spec() -> None:
     """ExecStop removes every device; a reload makes and removes what differs."""
-    assert f"\nExecReload=/bin/sh {catalogue.SOFT_PROGRAM} apply 30\n" in soft.UNIT
+    assert "\nExecReload=@PYTHON@ -B -m rdma.soft apply 30\n" in soft.UNIT

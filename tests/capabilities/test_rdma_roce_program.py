@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpuprov import assets
-from gpuprov.capabilities.rdma.common import selected
-from gpuprov.capabilities.rdma.fragment import Rdma, Selector
-from gpuprov.capabilities.rdma.roce.fragment import Roce
-from gpuprov.capabilities.rdma.roce.lines import lines
-from gpuprov.probe.base import Output
-from gpuprov.probe.rdma import DEVICES
-from gpuprov.probe.rdma.roce import READER
+from gpuprov.capabilities.rdma.roce.desired import MODULES
+from tests.capabilities import at_boot
 from tests.capabilities.roce_host import LINES, device, environment, here, put, read
 
 pytestmark = pytest.mark.install
@@ -24,13 +18,11 @@ CONFIG = "\n".join(LINES)
 
 
 def run(
-    root: Path, *words: str, config: str = CONFIG, ofed: bool = True, **programs: str
+    root: Path, *words: str, config: str = CONFIG, ofed: bool = True, before: str = "", **programs: str
 ) -> subprocess.CompletedProcess[str]:
-    put(root, {"/etc/gpuprov/roce.conf": config, "/usr/local/lib/gpuprov/rdma/roce-read.sh": here(root, READER)})
-    text = here(root, (assets.root() / "roles/rdma/files/roce.sh").read_text(encoding="utf-8"))
-    command = ["sh", "-c", text, "roce.sh", *words]
+    put(root, {"/etc/gpuprov/roce.conf": config})
     env = environment(root, ofed=ofed, **programs)
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=env)
+    return at_boot.run(root, "rdma", MODULES, lambda text: here(root, text), *words, env=env, before=before)
 
 
 def test_it_sets_what_differs_and_reads_back(tmp_path: Path) -> None:
@@ -104,7 +96,10 @@ def test_a_folder_of_rdma_cm_that_it_made_is_gone_again(tmp_path: Path) -> None:
     (folder / "mlx5_0/ports").rmdir()
     (folder / "mlx5_0").rmdir()
     script = {"mkdir": f'case $1 in *rdma_cm*) ;; *) exec /bin/mkdir "$@" ;; esac\n{real}', "rmdir": gone}
-    done = run(tmp_path, "apply", config="set tos 106\nset mode v1", ofed=False, **script)
+    called = """import os, subprocess
+os.mkdir = lambda path: os.path.isdir(path) and os.listdir("") or subprocess.check_call(["mkdir", path])
+os.rmdir = lambda path: subprocess.check_call(["rmdir", path])"""
+    done = run(tmp_path, "apply", config="set tos 106\nset mode v1", ofed=False, before=called, **script)
     assert (done.returncode, done.stderr) == (0, "")
     assert (folder / "kept/default_roce_tos").read_text() == "106\n"
     assert (folder / "kept/default_roce_mode").read_text() == "IB/RoCE v1\n"
@@ -112,45 +107,36 @@ def test_a_folder_of_rdma_cm_that_it_made_is_gone_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("selectors", "count", "lost"),
+    ("chosen", "lost"),
     [
-        ((), 0, ""),
-        ((Selector(pci="0000:5e:00.0"),), 0, ""),
-        ((Selector(pci="5e:00.0"),), 0, ""),
-        ((Selector(netdev="ens1f0np0"),), 0, ""),
-        ((Selector(netdev="b8:3f:d2:00:00:5e"),), 0, ""),
-        ((Selector(driver="mlx5_core", netdev="ens2"),), 0, ""),
-        ((Selector(driver="bnxt_en"),), 0, "a RoCE port of driver=bnxt_en"),
-        ((Selector(pci="5e:00.0"), Selector(pci="5f:00.0")), 0, "a RoCE port of pci=5f:00.0"),
-        ((), 3, "1 of 3 RoCE devices"),
-        ((), 2, ""),
+        ("", ""),
+        ("device pci=5e:00.0", ""),
+        ("device netdev=b8:3f:d2:00:00:5e", ""),
+        ("device driver=mlx5_core netdev=bond0", ""),
+        ("device driver=bnxt_en", "no RoCE port of driver bnxt_en"),
+        ("device pci=5e:00.0\ndevice pci=5f:00.0", "no RoCE port of pci 5f:00.0"),
+        ("count 3", "2 of 3 RoCE devices"),
+        ("count 2", ""),
     ],
 )
-def test_devices_are_found_as_the_checks_find_them(
-    tmp_path: Path, selectors: tuple[Selector, ...], count: int, lost: str
-) -> None:
-    """The boot's program chooses by what Python wrote, what Python chooses of the same tree."""
+def test_all_ports_of_the_devices_that_are_meant_are_set(tmp_path: Path, chosen: str, lost: str) -> None:
+    """A bond is known by its own name, too, and a device by one of its two ports."""
     device(tmp_path)
     device(tmp_path, "mlx5_1", "ens2", "0000:5e:00.0")
     device(tmp_path, "erdma_0", "eth0", "0000:00:06.0", driver="erdma")
     device(tmp_path, "efa_0", "eth1", "0000:00:07.0", driver="efa")
     device(tmp_path, "ibp1s0", "ib0", "0000:01:00.0", layer="InfiniBand")
-    put(tmp_path, {"/sys/class/infiniband/mlx5_1/ports/2/link_layer": "Ethernet"})  # one device, two ports
-    block = Rdma(fabric="roce", devices=selectors, count=count, roce=Roce(tos=106))
-    script = here(tmp_path, DEVICES.script)
-    printed = subprocess.run(
-        ["sh", "-c", script], capture_output=True, text=True, check=True, timeout=20, env=environment(tmp_path)
-    )
-    wanted = {one.name for one in selected(block, DEVICES.parse(Output(printed.stdout)))}
-    done = run(tmp_path, "apply", config="\n".join(lines(block)), cma_roce_tos="exit 1")
-    told = {
-        part.split()[0]
-        for part in done.stderr.removeprefix("roce: ").split("; ")
-        if " port " in part and "tos is" in part
-    }
-    assert told == wanted
-    assert ("is not there" in done.stderr) == bool(lost)
-    assert lost in done.stderr
+    put(tmp_path / "sys/class/infiniband/mlx5_1/ports", {"1/gid_attrs/ndevs/0": "bond0", "2/link_layer": "Ethernet"})
+    put(tmp_path / "sys/class/net/bond0", {"bonding/slaves": "ens2"})
+    put(tmp_path / "sys/kernel/config/rdma_cm/mlx5_1/ports/2", {"default_roce_tos": "0"})
+    done = run(tmp_path, "apply", config=f"{chosen}\nset tos 106", cma_roce_tos="exit 1")
+    told = [part.rpartition(" (")[0] for part in done.stderr.strip().removeprefix("roce: ").split("; ")]
+    ports = [f"mlx5_1 port {number}" for number in ("1 (ens2)", "2 (ens2)")]
+    everything = chosen.startswith("count") or not chosen
+    wanted = [] if chosen == "device driver=bnxt_en" else ["mlx5_0 port 1 (ens1f0np0)"] * everything + ports
+    assert [one for one in told if "tos is" in one] == [f"{one}: tos is 0, expected 106" for one in wanted]
+    assert done.stderr.startswith(f"roce: {lost}")
+    assert ("RoCE" in done.stderr) == bool(lost)
 
 
 @pytest.mark.parametrize(
@@ -161,8 +147,8 @@ def test_devices_are_found_as_the_checks_find_them(
         ("set mtu 9000", {"ip": "echo RTNETLINK answers: Invalid argument >&2; exit 2"},
          "mlx5_0 port 1 (ens1f0np0): mtu is 1500, expected 9000 (RTNETLINK answers: Invalid argument)"),
         ("set tos 106", {"cma_roce_tos": "echo 106"}, "tos is 0, expected 106"),
-        ("device pci=0000:5e:00.0\nset tos 106", {}, "a RoCE port of pci=0000:5e:00.0 is not there"),
-        ("count 2\nset tos 0", {}, "1 of 2 RoCE devices is not there"),
+        ("device pci=0000:5e:00.0\nset tos 106", {}, "no RoCE port of pci 0000:5e:00.0"),
+        ("count 2\nset tos 0", {}, "1 of 2 RoCE devices"),
     ],
 )  # fmt: skip
 def test_what_does_not_come_true_is_told(tmp_path: Path, config: str, programs: dict[str, Any], said: str) -> None:
@@ -187,12 +173,12 @@ def test_a_port_without_a_network_interface(tmp_path: Path) -> None:
 
 def test_no_device_at_all(tmp_path: Path) -> None:
     done = run(tmp_path, "apply", "2")
-    assert (done.returncode, done.stderr) == (1, "roce: a RoCE port is not there\n")
+    assert (done.returncode, done.stderr) == (1, "roce: no RoCE port\n")
 
 
 def test_usage_and_a_configuration_without_settings(tmp_path: Path) -> None:
     for words in ((), ("boot",)):
-        assert run(tmp_path, *words).stderr == "roce: usage: roce.sh apply [SECONDS]\n"
+        assert run(tmp_path, *words).stderr == "roce: usage: roce apply [SECONDS]\n"
     done = run(tmp_path, "apply", config="device pci=0000:3b:00.0")
     assert done.returncode == 1
     assert "has no settings" in done.stderr

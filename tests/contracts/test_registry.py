@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import re
 from pathlib import Path
 
 import pytest
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
-from gpuprov.render import checkout
+from gpuprov.render import checkout, code
 from gpuprov.render.carried import role_files
 from tests.contracts.test_imports import FILES, nodes, room, shown
 
@@ -64,7 +63,8 @@ def test_what_is_carried_is_named_by_the_role(name: str) -> None:
     ]
     assert carried, own
     desired = BY_NAME[name].desired
-    worked_out = inspect.getsource(inspect.getmodule(desired.make)) if desired else ""  # type: ignore[arg-type]
+    made = [code.Name(desired.make.__module__, desired.make.__qualname__)] if desired else []
+    worked_out = "\n".join(code.rests_on(made).values())
     for path in carried:
         named = path.name in text_of(name) or f'"{path.stem}' in worked_out
         assert named, (

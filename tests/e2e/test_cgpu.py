@@ -34,7 +34,7 @@ def test_cgpu(lab: Lab, site: Machine) -> None:
     site.sh(f"rm {FILES}/0/max_inst; mkdir {FILES}/0/max_inst {FILES}/0/012b2edccd7a")
     done = lab.run("apply", folder, "--yes")
     assert done.code == 3, done
-    assert "/proc/cgpu_km/0/max_inst stays none, expected 10" in done.text
+    assert "/proc/cgpu_km/0/max_inst stays empty, expected 10" in done.text
     assert "012b2edccd7a" in done.text
 
     # A host without cGPU: the boot unit says so, and apply refuses before anything is changed.

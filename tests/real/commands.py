@@ -296,7 +296,7 @@ def _facts_or_why(function: Callable[[str], Facts], parser: str) -> Reading:
 
 _FABRIC = _awk(fabric.STATE.script, "nvidia-smi -q 2>/dev/null | awk ")
 _LICENCES = _awk(vgpu.LICENCES.script, "nvidia-smi -q 2>&1 | awk ")
-_QOS = _awk(roce.READER, 'mlnx_qos -i "$i" 2>/dev/null | awk -v v="$v" ')
+_QOS = _awk(roce.ROCE.script, 'mlnx_qos -i "$i" 2>/dev/null | awk -v v="$v" ')
 _AUDITED = ("unpacked but not yet configured", "half configured", "initramfs-tools", "gnuplot-doc", "man-db", "procps")
 _SYSFS = "the probes read sysfs, which tells more and needs no program"
 _LOG = "a log: gpuprov explain answers its lines (messages in about.yaml)"

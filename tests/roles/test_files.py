@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpuprov.render.carried import role_files
 from tests import here
 
 pytestmark = pytest.mark.install
@@ -24,17 +26,24 @@ esac
 def desired(place: Path) -> dict[str, dict[str, Any]]:
     """What a judge could have worked out for these roles, below a folder of the test's."""
     return {
-        "cgpu": {"program": {f"{place}/cgpu.sh": "cgpu.sh"}, "files": {f"{place}/cgpu.conf": "x\n"}},
+        "cgpu": {
+            "program": {f"{place}/cgpu.py": "cgpu.py"},
+            "files": {f"{place}/cgpu.conf": "x\n"},
+            "units": {},
+            "absent": [f"{place}/cgpu.sh"],
+        },
         "kernel": {
-            "program": {f"{place}/governor.sh": "governor.sh"},
+            "program": {f"{place}/governor.py": "governor.py"},
+            "units": {},
             "files": {f"{place}/modules.conf": "ib_umad\n"},
             "absent": [],
             "disabled": [],
             "reboot": "",
         },
         "rdma": {
-            "program": {f"{place}/soft.sh": "soft.sh"},
+            "program": {f"{place}/soft.py": "soft.py"},
             "files": {},
+            "units": {f"{place}/soft.service": "[Service]\nExecStart=@PYTHON@ -m rdma.soft\n"},
             "absent": [f"{place}/old.conf"],
             "off": ["old.service"],
             "initramfs": False,
@@ -54,6 +63,10 @@ def desired(place: Path) -> dict[str, dict[str, Any]]:
 def play(tmp_path: Path, judged: dict[str, dict[str, Any]]) -> Any:
     here.program(tmp_path, "systemctl", SYSTEMCTL.format(folder=tmp_path))
     given = {"gpuprov_judged": {"desired": judged}}
+    for name in judged:  # with what it has from gpuprov/onhost, as a rendered project has it
+        for path, file in role_files(name).items():
+            (tmp_path / "roles" / name / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, tmp_path / "roles" / name / path)
     roles = [{"ansible.builtin.include_role": {"name": name, "tasks_from": "configure"}} for name in judged]
     return here.play(tmp_path, {"vars": given, "tasks": roles}, extra={"ansible_facts": {}})
 
@@ -61,16 +74,17 @@ def play(tmp_path: Path, judged: dict[str, dict[str, Any]]) -> Any:
 def test_what_was_worked_out_is_there_and_a_second_run_changes_nothing(tmp_path: Path) -> None:
     place = tmp_path / "host"
     place.mkdir()
-    (place / "old.conf").write_text("x\n")
+    for name in ("old.conf", "cgpu.sh"):
+        (place / name).write_text("x\n")
     judged = desired(place)
     done = play(tmp_path, judged)
     assert done.returncode == 0, done.stdout + done.stderr
     assert sorted(path.name for path in place.iterdir()) == sorted(
-        ["cgpu.sh", "cgpu.conf", "governor.sh", "modules.conf", "soft.sh", "peer.service"]
+        ["cgpu.py", "cgpu.conf", "governor.py", "modules.conf", "soft.py", "soft.service", "peer.service"]
     )
-    for role, name in (("cgpu", "cgpu.sh"), ("kernel", "governor.sh"), ("rdma", "soft.sh")):
-        assert (place / name).read_bytes() == (here.ROLES / role / "files" / name).read_bytes()
-        assert os.access(place / name, os.X_OK)
+    for role, name in (("cgpu", "cgpu.py"), ("kernel", "governor.py"), ("rdma", "soft.py")):
+        assert (place / name).read_bytes() == role_files(role)[f"files/{name}"].read_bytes()
+    assert f"ExecStart={sys.executable} -m" in (place / "soft.service").read_text()
     asked = (tmp_path / "asked").read_text().splitlines()
     assert "disable --now -- old.service" in asked
     assert "enable -- peer.service" in asked

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov import assets
+from gpuprov.capabilities.cgpu.desired import MODULES
+from gpuprov.onhost.at_boot.cgpu import CgpuGpu
 from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.cgpu import CGPU, CgpuGpu, parse
+from gpuprov.probe.gpus.cgpu import CGPU, parse
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.devices import devices, table
 from gpuprov.simulate.parts import cgpu
+from tests.capabilities import at_boot
 
 TWO = Description(gpu=Gpus(model="T4", count=2), cgpu=True)
 
@@ -48,9 +50,12 @@ def test_probe_and_program_find_the_files_in_proc(tmp_path: Path) -> None:
     assert found.version == "1.5.20"
     assert found.gpus == (CgpuGpu(index=0, settings=start), CgpuGpu(index=1, settings=start))
     assert "stand-in" in sh("cat /proc/cgpu_km/gpuprov-stand-in")
-    program = (assets.root() / "roles/cgpu/files/cgpu.sh").read_text(encoding="utf-8")
-    program = program.replace("config=/etc/gpuprov/cgpu.conf", "config=/dev/stdin")
-    sh(program, "apply", given="* policy 1\n1 max_inst 5\n")
+    (tmp_path / "cgpu.conf").write_text("* policy 1\n1 max_inst 5\n")
+    done = at_boot.run(
+        tmp_path, "cgpu", MODULES, lambda text: text.replace("/etc/gpuprov", str(tmp_path)), "apply",
+        env={**os.environ, "LD_PRELOAD": str(library)},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
     assert [gpu.settings["policy"] for gpu in parse(Output(sh(CGPU.script))).gpus] == ["1", "1"]
     assert sh("cat /proc/cgpu_km/1/max_inst") == "5\n"
     sh(boot)

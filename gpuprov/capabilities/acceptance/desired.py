@@ -18,18 +18,18 @@ from gpuprov.probe.host.family import family
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Acceptance]
-PROGRAM = "/usr/local/lib/gpuprov/acceptance/build.sh"
+OLD = "/usr/local/lib/gpuprov/acceptance/build.sh"
+"""By which an earlier gpuprov built."""
 
 
 def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
-    """What is not built yet: its archive, what builds it, and what to do where that fails."""
+    """What is not built yet, as the modules take it: where its archive comes from, and where it is built."""
     there = ctx.facts.get(acceptance.TOOLS).built
     for name, folder in sources(ctx.fragment):
         if folder.rpartition("/")[2] in there:
             continue
         source: Source = getattr(ctx.fragment, name).source
         program = next(one.program for one in catalogue.acceptance_file().builds if one.key == name)
-        with_mpi = name == "nccl" and ctx.fragment.nccl.across
         yield {
             "name": name,
             "field": f"acceptance.{name}.source",
@@ -37,13 +37,14 @@ def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
             "url": source.url,
             "file": source.file,
             "sha256": source.sha256,
-            "argv": [PROGRAM, name, folder, program, *(["mpi"] if with_mpi else [])],
-            "hint": f"see {folder}.log there; it needs a CUDA toolkit that fits the driver",
+            "folder": folder,
+            "program": program,
+            "mpi": name == "nccl" and ctx.fragment.nccl.across,
         }
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`install`: packages. `builds`: what has to be built. `program`: the role's file that builds it, by its path on the host."""
+    """`install`: packages. `builds`: what has to be built. `absent`: files that should not be there."""
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     there, building = ctx.facts.get(PACKAGES), list(builds(ctx))
     wanted = list(catalogue.packages(installed(ctx), kin))
@@ -51,7 +52,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     return {
         "install": [name for name in dict.fromkeys(wanted) if name not in there],
         "builds": building,
-        "program": {PROGRAM: "build.sh"},
+        "absent": [OLD],
     }
 
 

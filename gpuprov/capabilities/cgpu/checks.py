@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
-from gpuprov.capabilities.cgpu.fragment import Cgpu, lines, wanted
+from gpuprov.capabilities.cgpu.fragment import Cgpu, lines, rows
 from gpuprov.catalog import cgpu as catalogue
+from gpuprov.onhost.at_boot import cgpu as onhost
+from gpuprov.onhost.at_boot.cgpu import Difference
 from gpuprov.probe.driver import nvidia
 from gpuprov.probe.gpus.cgpu import CGPU
 from gpuprov.reading import is_whole
@@ -48,7 +48,9 @@ def module(ctx: Ctx) -> Outcome:
     if strange:
         told = f"no {', '.join(f'{catalogue.ROOT}/{index}' for index in strange)}; GPUs: {_words(there)}"
         return fail(f"GPUs {', '.join(ctx.fragment.gpus)} of cgpu.gpus", told, "correct cgpu.gpus")
-    lacking = sorted({key for gpu in state.gpus for key in wanted(ctx.fragment, gpu.index) if key not in gpu.settings})
+    lacking = sorted(
+        {key for gpu in state.gpus for key in onhost.wanted(rows(ctx.fragment), gpu.index) if key not in gpu.settings}
+    )
     if lacking:
         told = f"cGPU {state.version} has no {', '.join(lacking)}"
         return fail(
@@ -111,13 +113,9 @@ def asked_driver(block: object) -> str:
     return version if is_whole(version.replace(".", "")) else ""
 
 
-def differences(ctx: Ctx) -> Iterator[tuple[int, str, str, int]]:
-    """GPU, node, what it has and what it should have, of each that is another."""
-    for gpu in ctx.facts.get(CGPU).gpus:
-        for key, value in wanted(ctx.fragment, gpu.index).items():
-            found = gpu.settings.get(key, "not there") or "empty"
-            if found != str(value):
-                yield gpu.index, key, found, value
+def differences(ctx: Ctx) -> list[Difference]:
+    """Of each GPU what is not as asked for."""
+    return list(onhost.differences(ctx.facts.get(CGPU).gpus, rows(ctx.fragment)))
 
 
 @check("cgpu.settings", CGPU, fields=FIELDS, evidence=READ)
@@ -126,14 +124,16 @@ def settings(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(CGPU)
     if not state.version or not state.gpus:
         return fail("cGPU's settings of each GPU", "cGPU is not loaded", "see cgpu.module")
-    told = list(differences(ctx))
+    told = differences(ctx)
     expected = "; ".join(dict.fromkeys(_asked(ctx.fragment, gpu.index) for gpu in state.gpus))
     if told:
         changes = [
-            Change(kind="setting", name=f"{catalogue.ROOT}/{index}/{key}", before=found, after=str(value))
-            for index, key, found, value in told
+            Change(
+                kind="setting", name=f"{catalogue.ROOT}/{one.gpu.index}/{one.node}", before=one.found, after=one.value
+            )
+            for one in told
         ]
-        words = ", ".join(f"GPU {index} {key} is {found}" for index, key, found, _ in told)
+        words = ", ".join(f"GPU {one.gpu.index} {one.node} is {one.found}" for one in told)
         return fail(expected, words, f"systemctl restart {catalogue.UNIT} ({APPLY} does)", changes=changes)
     return ok(f"{expected}, on {len(state.gpus)} GPUs", expected)
 
@@ -165,7 +165,7 @@ def version(ctx: Ctx) -> Outcome:
 
 
 def _asked(block: Cgpu, index: int) -> str:
-    return " ".join(f"{key}={value}" for key, value in wanted(block, index).items())
+    return " ".join(f"{key}={value}" for key, value in onhost.wanted(rows(block), index).items())
 
 
 def _words(indices: set[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
+from gpuprov.capabilities.at_boot import ABOVE, COMMON, PATH, command, files
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.cgpu.checks import differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
@@ -12,6 +13,8 @@ from gpuprov.catalog import cgpu as catalogue
 from gpuprov.probe.gpus.cgpu import CGPU
 
 Ctx = Context[Cgpu]
+MODULES = (*COMMON, "cgpu")
+OLD = f"{ABOVE}/cgpu/cgpu.sh"
 SITE, TIMEOUT = "cgpu_module_timeout", 30
 """What a site may set: seconds that the boot unit waits for /proc/cgpu_km, where something else loads cGPU."""
 UNIT = f"""{HEADER}[Unit]
@@ -21,7 +24,8 @@ After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persisten
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/bin/sh {catalogue.PROGRAM} apply {{seconds}}
+{PATH}
+ExecStart={command("cgpu", "cgpu", "apply")} {{seconds}}
 TimeoutStartSec={{limit}}
 
 [Install]
@@ -39,20 +43,19 @@ def differs(ctx: Ctx) -> str:
     """What the GPUs do not have; empty if nothing."""
     if not ctx.facts.get(CGPU).version:
         return "cGPU is not loaded"
-    return ", ".join(f"GPU {index} {key}: {found} -> {value}" for index, key, found, value in differences(ctx))
+    return ", ".join(f"GPU {one.gpu.index} {one.node}: {one.found} -> {one.value}" for one in differences(ctx))
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`files`: text by path. `program`: by its path the role's file that the unit runs. `differs`: what it has to set; `fix`: what
-    to do where it cannot."""
+    """`files`, `units`: text by path. `program`: by path the role's files that the unit runs; `absent`: what it ran before. `differs`:
+    what it has to set; `fix`: what to do where it cannot."""
     seconds = int(str(ctx.host.site.get(SITE, TIMEOUT)))
     loaded = bool(ctx.facts.get(CGPU).version)
     return {
-        "program": {catalogue.PROGRAM: "cgpu.sh"},
-        "files": {
-            catalogue.CONFIG: config(ctx.fragment),
-            f"/etc/systemd/system/{catalogue.UNIT}": UNIT.format(seconds=seconds, limit=seconds + 90),
-        },
+        "program": files("cgpu", MODULES),
+        "files": {catalogue.CONFIG: config(ctx.fragment)},
+        "units": {f"/etc/systemd/system/{catalogue.UNIT}": UNIT.format(seconds=seconds, limit=seconds + 90)},
+        "absent": [OLD],
         "unit": catalogue.UNIT,
         "differs": differs(ctx),
         "fix": "stop the containers that it names, and apply again"

@@ -58,13 +58,13 @@ def general(block: Cgpu) -> dict[str, int]:
     return {key: value for key, value in asked.items() if value or key == "policy"}
 
 
-def wanted(block: Cgpu, index: int) -> dict[str, int]:
-    """What this GPU should have."""
-    return general(block) | {str(key): value for key, value in block.gpus.get(str(index), {}).items()}
+def rows(block: Cgpu) -> list[tuple[str, str, str]]:
+    """GPU, node and value, where a later row wins."""
+    single = [(index, str(key), values[key]) for index, values in block.gpus.items() for key in sorted(values)]
+    asked = [*(("*", key, value) for key, value in general(block).items()), *single]
+    return [(index, key, str(value)) for index, key, value in asked]
 
 
 def lines(block: Cgpu) -> tuple[str, ...]:
-    """The configuration on the host: `GPU NODE VALUE`, where a later line wins."""
-    single = ((index, key, values[key]) for index, values in block.gpus.items() for key in sorted(values))
-    rows = (*(("*", key, value) for key, value in general(block).items()), *single)
-    return tuple(f"{index} {key} {value}" for index, key, value in rows)
+    """The configuration on the host: `GPU NODE VALUE`."""
+    return tuple(map(" ".join, rows(block)))

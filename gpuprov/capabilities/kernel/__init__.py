@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.kernel import machine, next_boot, now, preflight
-from gpuprov.capabilities.kernel.desired import DESIRED
+from gpuprov.capabilities.kernel.desired import DESIRED, MODULES
 from gpuprov.capabilities.kernel.now import listed, service_limits
 from gpuprov.probe.base import Facts, ProbeFailed
 from gpuprov.probe.host import cpu, systemd
@@ -78,4 +79,5 @@ CAPABILITY = Capability(
     driverless=True,
     desired=DESIRED,
     taken_away={},
+    carried=carried(MODULES),
 )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
+from gpuprov.capabilities.at_boot import ABOVE, COMMON, PATH, command
+from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.capabilities.kernel.machine import UNIT
 from gpuprov.capabilities.kernel.now import IN_KIB, MODPROBE_FILE, as_text
+from gpuprov.onhost.at_boot.governor import differing
 from gpuprov.onhost.running_kernel import SYSCTL_FILE
 from gpuprov.probe.host import cpu, system
 from gpuprov.probe.host.family import family
@@ -21,9 +24,12 @@ LOGIN_FILE = "/etc/security/limits.d/90-gpuprov.conf"
 SERVICE_FILE = "/etc/systemd/system.conf.d/90-gpuprov.conf"
 GRUB_FILE = "/etc/default/grub.d/90-gpuprov.cfg"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
-GOVERNOR = "/usr/local/lib/gpuprov/kernel/governor.sh"
+MODULES = (*COMMON, "governor")
+OLD = f"{ABOVE}/kernel/governor.sh"
+"""What an earlier gpuprov had in their place."""
 FILES = (MODPROBE_FILE, DRACUT_FILE, MODULES_FILE, SYSCTL_FILE, LOGIN_FILE, SERVICE_FILE, GRUB_FILE, UNIT_FILE)
 """Every file that the role may write; one that nothing asks for any more is removed."""
+PROGRAM = at_boot("kernel", MODULES)
 Ctx = Context[Kernel]
 
 
@@ -32,7 +38,7 @@ def words(kernel: Kernel) -> list[str]:
     return [f"{key}={value}" if value else key for key, value in kernel.command_line.items()]
 
 
-def texts(kernel: Kernel, *, debian: bool, dracut: bool, governs: bool) -> dict[str, str]:
+def texts(kernel: Kernel, *, debian: bool, dracut: bool) -> dict[str, str]:
     """The text of each file that is asked for, by path."""
     made: dict[str, str] = {}
     options = [
@@ -55,8 +61,6 @@ def texts(kernel: Kernel, *, debian: bool, dracut: bool, governs: bool) -> dict[
         made[SERVICE_FILE] = _text(["[Manager]", *(_of_systemd(key, value) for key, value in kernel.limits.items())])
     if kernel.command_line and debian:
         made[GRUB_FILE] = _text([f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(words(kernel))}"'])
-    if governs:
-        made[UNIT_FILE] = _text(_unit(kernel.cpu_governor))
     return made
 
 
@@ -79,7 +83,8 @@ def _unit(governor: str) -> list[str]:
         "[Service]",
         "Type=oneshot",
         "RemainAfterExit=yes",
-        f"ExecStart=/bin/sh {GOVERNOR} set {governor}",
+        PATH,
+        f"ExecStart={command('kernel', 'governor', 'set', governor)}",
         "",
         "[Install]",
         "WantedBy=multi-user.target",
@@ -103,23 +108,24 @@ def missing(ctx: Ctx) -> list[str]:
 
 
 def make(ctx: Ctx) -> dict[str, Any]:
-    """`disabled`: a unit that is not wanted; `files`, `absent`: text by path, and files that should not be there. `program`: by its
-    path the role's file that sets the governor. `reboot`: why one is needed. The rest are options of the role's modules."""
+    """`disabled`: a unit that is not wanted; `files`, `units`: text by path; `absent`: files that should not be there. `program`: by
+    path the role's files that set the governor. `reboot`: why one is needed. The rest are options of the role's modules."""
     kernel, container = ctx.fragment, bool(ctx.facts.get(system.CONTAINER))
     debian = family(ctx.facts.get(system.OS_RELEASE)) == "debian"
     state = ctx.facts.get(cpu.FREQUENCY)
     governs = kernel.cpu_governor != "keep" and bool(state.policies) and not container
-    files = texts(kernel, debian=debian, dracut=ctx.facts.get(initramfs.DRACUT), governs=governs)
+    files = texts(kernel, debian=debian, dracut=ctx.facts.get(initramfs.DRACUT))
+    units = {UNIT_FILE: _text(_unit(kernel.cpu_governor))} if governs else {}
+    program = PROGRAM if governs else {}
     without = [] if container else missing(ctx)
     return {
         "files": files,
-        "absent": [path for path in FILES if path not in files],
+        "units": units,
+        "absent": [path for path in (*FILES, *PROGRAM, OLD) if path not in (*files, *program, *units)],
         "unit": {"name": UNIT, "wanted": governs},
         "disabled": [UNIT] if not governs and state.load != "not-found" else [],
-        "program": {GOVERNOR: "governor.sh"} if governs else {},
-        "differs": " ".join(one.name for one in state.policies if one.governor != kernel.cpu_governor)
-        if governs
-        else "",
+        "program": program,
+        "differs": " ".join(one.name for one in differing(state.policies, kernel.cpu_governor)) if governs else "",
         "command_line": words(kernel),
         "entries": "update-grub" if debian else "grub2",
         "reboot": f"the running kernel was started without {' '.join(without)}" if without else "",

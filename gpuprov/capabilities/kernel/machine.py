@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.onhost.at_boot.governor import differing
 from gpuprov.probe.host import cpu, system, virtualization
 from gpuprov.probe.kernel import boot
 from gpuprov.spec.kernel import HUGEPAGE_KIB, NUMA_SYSCTL, Kernel, implied
@@ -74,7 +75,7 @@ def governor(ctx: Ctx) -> Outcome:
         return fail(
             f"governor {asked}", f"the driver has {', '.join(unknown)}", f"kernel: {{cpu_governor: {unknown[0]}}}"
         )
-    wrong = [one for one in state.policies if one.governor != asked]
+    wrong = differing(state.policies, asked)
     if wrong:
         found = ", ".join(sorted({one.governor for one in wrong}))
         change = Change(kind="setting", name=f"governor of {len(wrong)} policies", before=found, after=asked)

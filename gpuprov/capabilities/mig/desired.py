@@ -19,7 +19,7 @@ from gpuprov.probe.host.house import REBOOT_REASONS
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mig]
-MODULES = ("act", "apply", "fit", "layout", "nvml", "plan", "state", "users")
+MODULES = ("act", "apply", "fit", "layout", "nvml", "plan", "state", "units", "users")
 """Those of gpuprov/onhost/mig, beside the two that make it a program."""
 PROGRAM = ("__init__.py", "__main__.py", *(f"{name}.py" for name in MODULES), "pynvml.py")
 """As a rendered project has them beside the rest of the role; pynvml.py is nvidia-ml-py's."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.rdma import devices, infiniband, limits, preflight, reality, soft
+from gpuprov.capabilities.rdma.at_boot import EVERY
 from gpuprov.capabilities.rdma.desired import DESIRED
 from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.erdma import checks as erdma
@@ -62,6 +64,7 @@ CAPABILITY = Capability(
     packages=True,
     driverless=True,
     desired=DESIRED,
+    carried=carried(EVERY),
     presupposes={
         **dict.fromkeys(
             ("rdma.ports", "rdma.ipoib", "rdma.umad", "rdma.roce_settings", "rdma.roce_gids"), ("rdma.devices",)

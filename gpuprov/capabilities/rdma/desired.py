@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpuprov.capabilities.at_boot import files as files_of
 from gpuprov.capabilities.base import Context, Desired
-from gpuprov.capabilities.rdma import infiniband, limits, soft
+from gpuprov.capabilities.rdma import at_boot, infiniband, limits, soft
 from gpuprov.capabilities.rdma.efa import desired as efa
 from gpuprov.capabilities.rdma.erdma import decision as erdma_decision
 from gpuprov.capabilities.rdma.erdma import desired as erdma
@@ -34,16 +35,17 @@ PARTS = (soft, roce, erdma)
 
 def make(ctx: Ctx) -> dict[str, Any]:
     """`later`: what waits for a package source. `fetch`: files that the spec names, as gpuprov_fetch takes them. `install`: packages,
-    `of` what they are, `hint` the way out where they cannot be installed. `files`: text by path, `absent`: files that should not be
-    there, `program`: one that the unit at boot runs. `unit`: what sets devices at boot, and has to set them `now`; `off`: units of
+    `of` what they are, `hint` the way out where they cannot be installed. `files`, `units`: text by path, `absent`: files that
+    should not be there, `program`: by path the role's files. `unit`: what sets devices at boot, and has to set them `now`; `off`: of
     other fabrics. `initramfs`: images may be older than what is in modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk:
     `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
     parts = [(part.at_boot(ctx), part.left(ctx)) for part in PARTS]
     asked = next((one for one, _ in parts if one), None)
     gone = [left for one, left in parts if not one]
     files = {**(asked.files if asked else {}), **infiniband.files(ctx)}
+    program = files_of(at_boot.RDMA, asked.modules if asked else ())
     absent = [path for left in gone for path in left.files]
-    absent += [path for path in (erdma_catalogue.OPTIONS,) if path not in (*files, *absent)]
+    absent += [path for path in (erdma_catalogue.OPTIONS, *at_boot.PLACES) if path not in (*files, *program, *absent)]
     return {
         "later": ofed.waiting(ctx, ofed.decided(ctx)),
         "fetch": [found for part in (ofed, erdma, efa) if (found := part.fetch(ctx))],
@@ -54,7 +56,8 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "efa_loads": ctx.fragment.fabric == "efa",
         "files": files,
         "absent": absent,
-        "program": asked.program if asked else {},
+        "program": program,
+        "units": {f"{at_boot.UNITS}/{asked.unit}": asked.text} if asked else {},
         "unit": asked,
         "now": "observed" if ofed.waits(ctx) else "ran",
         "off": [left.unit for left in gone if left.there],

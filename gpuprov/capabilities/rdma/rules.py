@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gpuprov.capabilities.rdma.common import words
+from gpuprov.capabilities.rdma import common
 from gpuprov.capabilities.rdma.efa import rules as efa_rules
 from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Soft
@@ -81,7 +81,9 @@ def selectors(block: Rdma) -> Iterable[Problem]:
         if not (one.pci or one.driver or one.netdev):
             yield problem(("devices", number), " is empty", 'give pci: "0000:3b:00.0", driver or netdev')
         if one in block.devices[:number]:
-            yield problem(("devices", number), f" is {words(one)} again", "take one out")
+            yield problem(
+                ("devices", number), f" is {common.words(common.selectors(block)[number])} again", "take one out"
+            )
     single = [one for one in block.devices if one.pci or one.netdev]
     if block.count and len(single) == len(block.devices) > 0 and block.count != len(single):
         told = f" is {block.count}, and rdma.devices names {len(single)}"

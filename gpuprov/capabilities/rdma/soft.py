@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY, BEFORE, HEADER
+from gpuprov.capabilities.at_boot import COMMON, PATH, command
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.at_boot import UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import rdma as catalogue
+from gpuprov.onhost.at_boot import soft as onhost
+from gpuprov.onhost.at_boot.network import Netdev
+from gpuprov.onhost.at_boot.soft import DEFAULT
 from gpuprov.probe.base import Facts
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
-from gpuprov.probe.rdma.surroundings import HOST, Netdev
+from gpuprov.probe.rdma.surroundings import HOST
 
 Ctx = Context[Rdma]
-DEFAULT = "default"
-"""In the configuration: the network interface of the default route."""
 # Reloading makes and removes what differs; a restart would remove every device, under those that use it.
 UNIT = f"""{HEADER}[Unit]
 Description=Software RDMA devices
@@ -25,14 +27,16 @@ After=network-online.target systemd-modules-load.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/bin/sh {catalogue.SOFT_PROGRAM} apply 60
-ExecReload=/bin/sh {catalogue.SOFT_PROGRAM} apply 30
-ExecStop=/bin/sh {catalogue.SOFT_PROGRAM} remove
+{PATH}
+ExecStart={command(RDMA, "soft", "apply", 60)}
+ExecReload={command(RDMA, "soft", "apply", 30)}
+ExecStop={command(RDMA, "soft", "remove")}
 TimeoutStartSec=120
 
 [Install]
 WantedBy=multi-user.target
 """
+MODULES = (*COMMON, "devices", "network", "soft")
 
 
 def lines(block: Rdma) -> tuple[str, ...]:
@@ -94,7 +98,7 @@ def devices(block: Rdma, facts: Facts) -> list[tuple[Netdev, list[RdmaDevice], l
     """Each interface that is asked for and there, its software devices of the driver that is asked for, and others."""
     module, found = catalogue.SOFT_MODULES[block.soft.driver], []
     for netdev in filter(None, interfaces(block, facts).values()):
-        on = [device for device in facts.get(DEVICES) if device.soft and netdev.name in device.netdevs]
+        on = onhost.on(netdev.name, facts.get(DEVICES))
         mine = [device for device in on if device.driver == module]
         found.append((netdev, mine, [device for device in on if device not in mine]))
     return found
@@ -109,11 +113,9 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     about = f"DRIVER INTERFACE; an interface is a name, a MAC address, or {DEFAULT}: that of the default route."
     return AtBoot(
         unit=catalogue.SOFT_UNIT,
-        program={catalogue.SOFT_PROGRAM: "soft.sh"},
-        files={
-            catalogue.SOFT_CONFIG: configuration(lines(block), about),
-            f"{UNITS}/{catalogue.SOFT_UNIT}": UNIT,
-        },
+        text=UNIT,
+        modules=MODULES,
+        files={catalogue.SOFT_CONFIG: configuration(lines(block), about)},
         differs=", ".join(f"{name} {block.soft.driver}" for name in wanting),
         speaks="rdma-soft",
         way_out="correct what it reports and apply again; dmesg | grep -E 'rxe|siw', on the host",

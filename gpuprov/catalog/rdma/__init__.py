@@ -7,12 +7,10 @@ from typing import Literal
 import msgspec
 
 from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.onhost.at_boot import soft
 
-DIRECTORY = "/usr/local/lib/gpuprov/rdma"
-SOFT_PROGRAM = f"{DIRECTORY}/soft.sh"
-SOFT_CONFIG = "/etc/gpuprov/rdma-soft.conf"
+SOFT_CONFIG, SOFT_MODULES = soft.CONFIG, soft.MODULES
 SOFT_UNIT = "gpuprov-rdma-soft.service"
-SOFT_MODULES = {"rxe": "rdma_rxe", "siw": "siw"}
 ROCE_PORT = 4791
 """UDP port of RoCE v2: https://www.iana.org/assignments/service-names-port-numbers"""
 # https://salsa.debian.org/hpc-team/opensm: opensm.service starts opensm@GUID.service for each port; elsewhere it is the daemon.

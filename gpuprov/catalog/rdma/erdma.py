@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.onhost.at_boot import erdma as program
 
 OPTIONS = "/etc/modprobe.d/gpuprov-erdma.conf"
 """gpuprov's own file; /etc/modprobe.d/erdma.conf is the driver package's, and holds its softdep."""
 VENDOR_OPTIONS = "/etc/modprobe.d/erdma.conf"
 SOFTDEP = "softdep erdma pre: ib_uverbs"
-CONFIG = "/etc/gpuprov/erdma.conf"
-PROGRAM = "/usr/local/lib/gpuprov/erdma/erdma.sh"
+CONFIG = program.CONFIG
 UNIT = "gpuprov-erdma.service"
 CACHE = "/var/cache/gpuprov/erdma"
 MOST = 1 << 30

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.catalog import rdma
 from gpuprov.catalog.reader import Fact, Note, Source, load
+from gpuprov.onhost.at_boot import roce as program
 
-CONFIG = "/etc/gpuprov/roce.conf"
-FOLDER = rdma.DIRECTORY
-PROGRAM = f"{FOLDER}/roce.sh"
-READER = f"{FOLDER}/roce-read.sh"
+CONFIG = program.CONFIG
+
 UNIT = "gpuprov-roce.service"
 UDP_PORT = 4791
 """RoCE v2's, ROCE_V2_UDP_DPORT of include/rdma/ib_verbs.h in the kernel."""

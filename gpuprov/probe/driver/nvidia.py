@@ -7,6 +7,7 @@ import re
 import msgspec
 
 from gpuprov.probe.base import Output, Probe, ProbeFailed
+from gpuprov.probe.host.systemd import UNIT_OF
 from gpuprov.shared.reload import shown_name
 
 
@@ -136,10 +137,11 @@ SEEN = "looked"
 """The last line of a list of clients: find, sort and sed found the script's own process just before."""
 CLIENTS = Probe(
     "gpu_clients",
-    """find /proc/[0-9]*/fd -lname '/dev/nvidia*' -printf '%h\\n' 2>/dev/null | sort -u | while read -r f; do
+    UNIT_OF
+    + """find /proc/[0-9]*/fd -lname '/dev/nvidia*' -printf '%h\\n' 2>/dev/null | sort -u | while read -r f; do
   p=${f%/fd}; c=""; u=""
   read -r c < "$p/comm"
-  u=$(sed -n 's/.*\\/\\([^/]*\\.\\(service\\|scope\\)\\).*/\\1/p' "$p/cgroup" | tail -n 1)
+  u=$(unit_of "$p/cgroup")
   echo "${p#/proc/}|$c|$u"
 done
 [ "$(find /proc/$$/cwd -prune -lname '/*' -printf 'x\\n' | sort -u | sed -n 's/x/found/p' | tail -n 1)" = found ] && echo looked""",

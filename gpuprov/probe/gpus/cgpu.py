@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuprov.onhost.at_boot import cgpu as onhost
+from gpuprov.onhost.at_boot.cgpu import CgpuGpu
 from gpuprov.probe.base import Output, Probe
-from gpuprov.reading import is_whole
-
-
-class CgpuGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU by cGPU's own index. `settings`: the nodes that there are, by name. `instances`: names of its containers' folders."""
-
-    index: int
-    settings: dict[str, str] = {}
-    instances: tuple[str, ...] = ()
 
 
 class Cgpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,25 +30,11 @@ class Cgpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(output: Output) -> Cgpu:
-    rows = [line.split("|") for line in output.text.splitlines() if "|" in line]
-    many: dict[str, list[str]] = {}
-    gpus: dict[int, CgpuGpu] = {}
-    for kind, *cells in rows:
-        if kind in ("node", "instance") and is_whole(cells[0]):
-            gpu = gpus.setdefault(int(cells[0]), CgpuGpu(index=int(cells[0])))
-            changed = (
-                {"settings": gpu.settings | {cells[1]: cells[2]}}
-                if kind == "node"
-                else {"instances": (*gpu.instances, cells[1])}
-            )
-            gpus[gpu.index] = msgspec.structs.replace(gpu, **changed)
-        else:
-            many.setdefault(kind, []).append("|".join(cells))
+    many = output.rows()
     unit = {name: (many.get(name) or [""])[-1] for name in ("LoadState", "ActiveState", "UnitFileState")}
     return Cgpu(
-        version=(many.get("version") or [""])[0].strip(),
+        **onhost.parse(output.text)._asdict(),
         installed=tuple(many.get("module", ())),
-        gpus=tuple(gpus[index] for index in sorted(gpus)),
         config=tuple(line for line in many.get("config", ()) if line) if "config" in many else None,
         load=unit["LoadState"] or "not-found",
         active=unit["ActiveState"] or "inactive",
@@ -69,15 +48,10 @@ def parse(output: Output) -> Cgpu:
 
 CGPU = Probe(
     "cgpu",
-    """r=/proc/cgpu_km c=/etc/gpuprov/cgpu.conf u=gpuprov-cgpu.service
-[ -r $r/version ] && echo "version|$(cat $r/version)"
-for m in cgpu_procfs cgpu_km; do modinfo -n $m >/dev/null 2>&1 && echo "module|$m"; done
-for d in $r/[0-9]*; do
-  [ -d "$d" ] || continue
-  for n in max_inst policy prio_ratio; do [ -r "$d/$n" ] && echo "node|${d##*/}|$n|$(cat "$d/$n")"; done
-  for i in "$d"/*/; do [ -d "$i" ] && i=${i%/} && echo "instance|${d##*/}|${i##*/}"; done
-done
-[ -e $c ] && echo 'config|' && sed -n 's/^\\([0-9*].*\\)/config|\\1/p' $c
+    f"""{onhost.READER}c={onhost.CONFIG} u=gpuprov-cgpu.service
+for m in {" ".join(onhost.MODULES)}; do modinfo -n $m >/dev/null 2>&1 && echo "module|$m"; done
+"""
+    """[ -e $c ] && echo 'config|' && sed -n 's/^\\([0-9*].*\\)/config|\\1/p' $c
 systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
 journalctl -q --no-pager -o cat -n 4 -u $u 2>/dev/null | sed 's/^/log|/'
 nvidia-smi --query-gpu=pci.bus_id,mig.mode.current --format=csv,noheader 2>/dev/null | sed -n '/, Enabled/s/^/mig|/p'

@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.onhost import mig_program
 from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.host.systemd import UNIT_OF
 from gpuprov.reading import is_whole, typed_json
 
 UNIT = "gpuprov-mig.service"
@@ -275,10 +276,11 @@ done; true""",
 )
 HOLDERS = Probe(
     "mig_holders",
-    """find /proc/[0-9]*/fd -lname '/dev/nvidia*' -printf '%h %l\\n' 2>/dev/null | sort -u | awk '
+    UNIT_OF
+    + """find /proc/[0-9]*/fd -lname '/dev/nvidia*' -printf '%h %l\\n' 2>/dev/null | sort -u | awk '
   { f[$1] = f[$1] " " $2 } END { for (p in f) print p f[p] }' | while read -r p files; do
   p=${p%/fd}; c=""; read -r c < "$p/comm" || continue
-  u=$(sed -n 's/.*\\/\\([^/]*\\.\\(service\\|scope\\)\\).*/\\1/p' "$p/cgroup" | tail -n 1)
+  u=$(unit_of "$p/cgroup")
   echo "${p#/proc/}|$files|$c|$u"
 done""",
     parse_holders,

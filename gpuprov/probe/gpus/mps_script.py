@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from gpuprov.probe.host.systemd import UNIT_OF
+
 # Answers of protocol 2 carry no name, and some are empty: a percentage is asked for between the others, which look otherwise.
 # https://docs.nvidia.com/deploy/mps/mpsv2-interface.html, mpsv3-interface.html
-SCRIPT = r"""c=nvidia-cuda-mps-control; n=0
+SCRIPT = (
+    UNIT_OF
+    + r"""c=nvidia-cuda-mps-control; n=0
 command -v $c >/dev/null && echo 'program|'
 nvidia-smi --query-gpu=index,uuid,pci.bus_id,compute_mode,mig.mode.current --format=csv,noheader 2>&1 </dev/null | sed 's/^/gpu|/'
 nvidia-smi -L 2>/dev/null </dev/null | sed 's/^/device|/'
@@ -28,7 +32,7 @@ for f in /proc/[0-9]*/comm; do
   p=${f#/proc/}; p=${p%/comm}
   a=$(tr '\0' ' ' < "/proc/$p/cmdline") || continue
   case " $a" in *"mps-control "*-[fd]*|*"mps-control "*--foreground*|*"mps-control "*--daemon*) ;; *) continue ;; esac
-  u=$(sed -n 's/.*\/\([^/]*\.service\).*/\1/p' "/proc/$p/cgroup" | tail -n 1)
+  u=$(unit_of "/proc/$p/cgroup"); case $u in *.scope|*/*) u= ;; esac
   echo "daemon|$p|$u|$a"
   case $(readlink "/proc/$p/exe") in *' (deleted)') echo "old|$p|" ;; esac
   e=$(tr '\0' '\n' < "/proc/$p/environ" | grep -E '^CUDA_'); echo "$e" | sed "s#^#env|$p|#"
@@ -64,3 +68,4 @@ for f in /proc/[0-9]*/comm; do
     case " $a" in *" -S"*|*" --static-partitioning"*) echo lspart | ask | grep '^GPU-' | sed "s#^#partition|$p|#" ;; esac ;;
   esac
 done; true"""
+)

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuprov.onhost.at_boot import governor
+from gpuprov.onhost.at_boot.governor import Policy
 from gpuprov.probe.base import Output, Probe
-
-
-class Policy(msgspec.Struct, frozen=True):
-    """CPUs that share a frequency. `available` are the governors of its driver, and those that the kernel would load for it.
-
-    A policy whose CPUs are all offline is none of them.
-    """
-
-    name: str
-    governor: str
-    available: tuple[str, ...] = ()
 
 
 class Frequency(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,9 +25,7 @@ def parse_frequency(output: Output) -> Frequency:
     rows = [line.split("|") for line in output.text.splitlines() if "|" in line]
     one = {kind: cells[0] for kind, *cells in rows if cells}
     return Frequency(
-        policies=tuple(
-            Policy(cells[0], cells[1], tuple(cells[2].split())) for kind, *cells in rows if kind == "policy"
-        ),
+        policies=governor.parse(output.text),
         asked=one.get("asked", ""),
         load=one.get("LoadState") or "not-found",
         active=one.get("ActiveState") or "inactive",
@@ -56,16 +45,8 @@ def parse_default(output: Output) -> int:
 
 FREQUENCY = Probe(
     "cpu_frequency",
-    """m=''; for g in conservative ondemand performance powersave schedutil; do
-  for k in /lib/modules/$(uname -r)/kernel/drivers/cpufreq/cpufreq_$g.ko*; do [ -f "$k" ] && m="$m $g"; done
-done
-for p in /sys/devices/system/cpu/cpufreq/policy*; do
-  read -r g <"$p/scaling_governor" || continue
-  a='' d=''; read -r a <"$p/scaling_available_governors"; read -r d <"$p/scaling_driver"
-  case $d in intel_pstate|amd-pstate-epp|amd_pstate_epp) ;; *) a="$a$m" ;; esac
-  echo "policy|${p##*/}|$g|$a"
-done 2>/dev/null
-u=gpuprov-cpu-governor.service
+    governor.READER
+    + """u=gpuprov-cpu-governor.service
 sed -n 's/^ExecStart=.* set \\([a-z]*\\)$/asked|\\1/p' /etc/systemd/system/$u 2>/dev/null
 systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
 for r in tuned power-profiles-daemon cpufrequtils cpupower thermald; do
@@ -76,7 +57,6 @@ done; true""",
     speaks=True,
     blank=r"LoadState\|",
 )
-"""https://docs.kernel.org/admin-guide/pm/cpufreq.html"""
 HUGEPAGES = Probe(
     "hugepages",
     """for d in /sys/kernel/mm/hugepages/hugepages-*kB; do

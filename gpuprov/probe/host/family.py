@@ -50,7 +50,8 @@ def by_family(debian: str, redhat: str, suse: str) -> str:
 
 
 class Words(msgspec.Struct, frozen=True, kw_only=True):
-    """The commands of a family, without their operands; `start_kernel` has a place for the kernel."""
+    """The commands of a family, without their operands. `start_kernel` and `make_initramfs` have a place for the kernel, `start_entry`
+    one for GRUB's entry of it; it is empty where that is not asked."""
 
     hold: str
     unhold: str
@@ -65,6 +66,8 @@ class Words(msgspec.Struct, frozen=True, kw_only=True):
     old_kernels: str
     owner: str
     start_kernel: str
+    make_initramfs: str
+    start_entry: str = ""
 
 
 WORDS: dict[Family, Words] = {
@@ -82,6 +85,8 @@ WORDS: dict[Family, Words] = {
         old_kernels="apt-get autoremove --purge",
         owner="dpkg -S",
         start_kernel="grub-reboot, with the entry of {} in /boot/grub/grub.cfg",
+        start_entry="grub-reboot {}",
+        make_initramfs="update-initramfs -c -k {}",
     ),
     "redhat": Words(
         hold="dnf versionlock add",
@@ -97,6 +102,7 @@ WORDS: dict[Family, Words] = {
         old_kernels="dnf remove --oldinstallonly",
         owner="rpm -qf",
         start_kernel="grubby --set-default /boot/vmlinuz-{}",
+        make_initramfs="dracut --force /boot/initramfs-{0}.img {0}",
     ),
     "suse": Words(
         hold="zypper addlock",
@@ -112,6 +118,7 @@ WORDS: dict[Family, Words] = {
         old_kernels="zypper purge-kernels",
         owner="rpm -qf",
         start_kernel="grub2-once, with the entry of {} in grub2-once --list",
+        make_initramfs="dracut --force /boot/initrd-{0} {0}",
     ),
 }
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.onhost import lock
-from gpuprov.probe.base import Output, Probe
+from gpuprov.probe.base import Output, Probe, ProbeFailed
 from gpuprov.reading import Unreadable, typed_json
 
 RECEIPT_FILE = "/var/lib/gpuprov/receipt.json"
 LOCK_FILE = "/run/gpuprov/lock/owner.json"
 FENCE_FILE = "/var/lib/gpuprov/lock/fence"
+DRAINED_FILE = "/var/lib/gpuprov/drained.json"
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -39,6 +40,15 @@ class Lock(msgspec.Struct, frozen=True):
     run: str = ""
     controller: str = ""
     pid_start: str = ""
+    damaged: str = ""
+
+
+class Drained(msgspec.Struct, frozen=True):
+    """Who of gpuprov's runs has taken the host out of its scheduler, and not given it back. `damaged`: why the note cannot be read."""
+
+    by: str = ""
+    run: str = ""
+    since: str = ""
     damaged: str = ""
 
 
@@ -71,6 +81,17 @@ def parse_lock(output: Output) -> Lock | None:
         return Lock(damaged=str(error))
 
 
+def parse_drained(output: Output) -> Drained | None:
+    if output.status:
+        raise ProbeFailed(f"whether gpuprov has drained it cannot be read: {output.error.strip()[:200] or 'no answer'}")
+    if not output.text.strip():
+        return None
+    try:
+        return typed_json(output.text, Drained)
+    except Unreadable as error:
+        return Drained(damaged=str(error))
+
+
 def parse_fence(output: Output) -> dict[str, str]:
     return lock.taker(output.text)
 
@@ -96,6 +117,13 @@ LOCK = Probe(
     parse_lock,
     f"cat {LOCK_FILE}",
 )
+DRAINED = Probe(
+    "drained",
+    f"[ ! -e {DRAINED_FILE} ] || cat {DRAINED_FILE}",
+    parse_drained,
+    f"cat {DRAINED_FILE}",
+)
+"""What `gpuprov.drain.noted` writes."""
 FENCE = Probe(
     "fence",
     f"cat {FENCE_FILE} 2>/dev/null; true",

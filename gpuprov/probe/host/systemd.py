@@ -33,6 +33,17 @@ UNITS = (
 )
 """Those of `units`. A capability with other units has a probe of its own for them: `of_units`."""
 
+UNIT_OF = r"""r=$(sed -n 's#^[0-9]*:\(name=systemd\)\{0,1\}:\(.*\)/init\.scope$#\2#p' /proc/1/cgroup 2>/dev/null | head -n 1)
+unit_of() {
+  R=$r awk -F: '$2 == "" || $2 == "name=systemd" { sub("^[0-9]*:[^:]*:", ""); r = ENVIRON["R"] "/"; u = ""
+    if (index($0, r) == 1) $0 = substr($0, length(r))
+    gsub(/[|]/, "_"); n = split($0, p, "/")
+    for (i = 2; i <= n; i++) if (p[i] ~ /\.(service|scope)$/) u = u (u == "" ? "" : "/") p[i]
+    if (u != "") { print u; exit } }' "$1"
+}
+"""
+"""The function `unit_of FILE`: what `gpuprov.onhost.mig.units` says of a process, in shell, of its cgroup file."""
+
 
 def parse_units(output: Output) -> dict[str, Unit]:
     units = {}

@@ -41,6 +41,10 @@ class Menu:
 def next_start(menu: Sequence[str], environment: Iterable[str], files: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Of `NextBoot`: what the lines of grub.cfg, of its environment and of boot loader entries (by id) come to."""
     read = read_menu(menu, files)
+    return {**_next_start(read, environment), "choices": choices(read.entries) if read.once else {}}
+
+
+def _next_start(read: Menu, environment: Iterable[str]) -> dict[str, Any]:
     told = {name: value for name, _, value in (line.partition("=") for line in environment)}
     if told.get("boot_counter") and told.get("boot_success") != "1":
         return {"unknown": "GRUB counts boots (boot_counter), and goes back when they are used up"}
@@ -150,6 +154,20 @@ def _by_name(name: str) -> tuple[Any, ...]:
     together (https://github.com/rhboot/grub2/blob/fedora-39/grub-core/commands/blscfg.c)."""
     own, *rest = name.rsplit("-", 2)
     return tuple(package_lists.rpm_order(part)[1:] for part in (own, *rest, "", "")[:3])
+
+
+def choices(menu: Sequence[Entry], above: str = "") -> dict[str, str]:
+    """What grub-reboot takes to have a kernel started, by its release: the first entry that starts it, by id where it has one."""
+    found: dict[str, str] = {}
+    for entry in menu:
+        choice = above + (entry.name or entry.title).replace(">", ">>")
+        if entry.inside is not None:
+            inside = choices(entry.inside, f"{choice}>")
+        else:
+            inside = {kernel_of(entry.linux): choice} if entry.linux and entry.name != KEPT else {}
+        found = {**inside, **found}
+    found.pop("", None)
+    return found
 
 
 def started(menu: Sequence[Entry], choice: str) -> Entry | None:

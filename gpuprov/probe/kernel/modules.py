@@ -25,7 +25,7 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
 
     `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau` says that it has nouveau at all. `built`:
     the kernel that this module is for, which is this one too where its symbol versions are this one's; empty where it does not say.
-    `runs`: it is the running one.
+    `runs`: it is the running one. `initramfs`: there is one for it, or that is not known.
     """
 
     release: str
@@ -35,6 +35,7 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
     nouveau: bool
     built: str = ""
     runs: bool = False
+    initramfs: bool = True
 
     @property
     def alien(self) -> bool:
@@ -80,7 +81,7 @@ def parse_modprobe(output: Output) -> Modprobe:
 def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
     kernels = []
     for line in output.text.splitlines():
-        release, bootable, headers, nvidia, nouveau, built, runs = (*line.split("|"), "", "")[:7]
+        release, bootable, headers, nvidia, nouveau, built, runs, image = (*line.split("|"), "", "", "")[:8]
         kernels.append(
             KernelModules(
                 release=release,
@@ -90,6 +91,7 @@ def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
                 nouveau=nouveau == "1",
                 built=built,
                 runs=runs == "1",
+                initramfs=image != "0",
             )
         )
     return tuple(kernels)
@@ -120,7 +122,7 @@ KERNELS = Probe(
 }
 r=$(uname -r)
 for d in /lib/modules/*; do
-  k=${d##*/}; b=0; h=0; n=0; c=0
+  k=${d##*/}; b=0; h=0; n=0; c=0; i=0
   [ -e "/boot/vmlinuz-$k" ] && b=1
   [ -e "$d/build/Makefile" ] && h=1
   [ "$b$h" = 00 ] && continue
@@ -129,7 +131,8 @@ for d in /lib/modules/*; do
   case $u in '' | "$k") ;; *) fits "$k" "$(modinfo -k "$k" -n $m)" && u=$k ;; esac
   [ -f "$d/modules.dep" ] && grep -q '/nouveau\\.ko' "$d/modules.dep" && n=1
   [ "$k" = "$r" ] && c=1
-  echo "$k|$b|$h|$v|$n|$u|$c"
+  for f in "/boot/initrd.img-$k" "/boot/initramfs-$k.img" "/boot/initrd-$k"; do [ -e "$f" ] && i=1; done
+  echo "$k|$b|$h|$v|$n|$u|$c|$i"
 done""",
     parse_kernels,
     "ls /lib/modules /boot; modinfo -k $(uname -r) -F version nvidia-current; modinfo -k $(uname -r) -F vermagic nvidia-current",

@@ -15,6 +15,7 @@ class NextBoot(msgspec.Struct, frozen=True, kw_only=True):
     """`kernel`: the release that the bootloader starts next; empty where it cannot be known, and `unknown` says why.
 
     `once`: it starts it one time only, and `after` from then on (empty: not known). `by`: the setting that chose it.
+    `choices`: what grub-reboot takes to have a kernel started, by its release; empty where it is not heeded.
     """
 
     loader: str = ""
@@ -23,6 +24,7 @@ class NextBoot(msgspec.Struct, frozen=True, kw_only=True):
     once: bool = False
     after: str = ""
     unknown: str = ""
+    choices: dict[str, str] = {}
 
 
 def parse_next_boot(output: Output) -> NextBoot:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gpuprov.onhost.at_boot import erdma_state as state
+from gpuprov.onhost.at_boot.erdma_state import Pair
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.kernel.initramfs import INITRAMFS
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
@@ -28,14 +30,6 @@ class ErdmaKernel(msgspec.Struct, frozen=True, kw_only=True):
     def vendor(self) -> bool:
         """Alibaba's driver: the kernel's own has no parameters."""
         return "compat_mode" in self.parameters
-
-
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """An eRDMA device and its network interface, empty if there is none."""
-
-    device: str
-    netdev: str = ""
-    mtu: int = 0
 
 
 class Erdma(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +75,13 @@ class Erdma(msgspec.Struct, frozen=True, kw_only=True):
     log: tuple[str, ...] = ()
 
     @property
+    def onhost(self) -> state.State:
+        """As the program at boot reads it."""
+        return state.State(
+            self.functions, self.loaded, self.stale, self.parameters, self.pairs, self.users, self.holders
+        )
+
+    @property
     def mine(self) -> ErdmaKernel | None:
         """The kernel that runs."""
         return next((kernel for kernel in self.kernels if kernel.mine), None)
@@ -105,19 +106,13 @@ def parse(output: Output) -> Erdma:
             )
             for cells in many.get("kernel", ())
         ),
-        functions=tuple((cells[0], cells[1]) for cells in many.get("function", ())),
-        loaded="loaded" in many,
-        stale="stale" in many,
-        parameters={cells[0]: cells[1] for cells in many.get("parameter", ())},
+        **vars(state.parse(output.text)),
         options=options,
         files=tuple((cells[0], "|".join(cells[1:])) for cells in many.get("file", ())),
         vendor_file="vendor" in many,
         softdep="softdep" in many,
         vendor_softdep="vendor-softdep" in many,
         at_boot="boot" in many,
-        pairs=tuple(Pair(device=cells[0], netdev=cells[1], mtu=int(cells[2] or 0)) for cells in many.get("pair", ())),
-        users=tuple((cells[0], cells[1]) for cells in many.get("user", ())),
-        holders=tuple(one("holders").split()),
         listening=frozenset(int(cells[0]) for cells in many.get("tcp", ())),
         ephemeral=(int(first or 32768), int(last or 60999)),
         reserved=numbers(one("reserved")),
@@ -136,8 +131,9 @@ def parse(output: Output) -> Erdma:
     )  # fmt: skip
 
 
-SCRIPT = r"""PATH=$PATH:/usr/sbin:/sbin u=gpuprov-erdma.service
-r=$(uname -r); [ -d "/lib/modules/$r" ] || r=$(ls /lib/modules 2>/dev/null | sort -V | tail -n 1)
+SCRIPT = (
+    state.READER
+    + r"""u=gpuprov-erdma.service
 j=''; for d in /lib/modules/*; do [ -e "/boot/vmlinuz-${d##*/}" ] && j=1; done
 for d in /lib/modules/*; do
   k=${d##*/} b=0 h=0 m=0 a=0
@@ -150,18 +146,6 @@ for d in /lib/modules/*; do
   n=$(modinfo -k "$k" -F parm erdma 2>/dev/null | cut -d: -f1)
   echo "kernel|$k|$m|$h|$p|$(echo $n)|$a"
 done
-for d in /sys/bus/pci/devices/*; do
-  read -r v <"$d/vendor" && [ "$v" = 0x1ded ] && read -r v <"$d/device" && [ "$v" = 0x107f ] || continue
-  b=; [ -L "$d/driver" ] && b=$(readlink "$d/driver") && b=${b##*/}
-  echo "function|${d##*/}|$b"
-done
-if [ -d /sys/module/erdma ]; then
-  echo "loaded|$(cat /sys/module/erdma/refcnt 2>/dev/null)"
-  for f in /sys/module/erdma/parameters/*; do [ -f "$f" ] && echo "parameter|${f##*/}|$(cat "$f" 2>/dev/null)"; done
-  echo "holders|$(echo $(ls /sys/module/erdma/holders 2>/dev/null))"
-  v=$(cat /sys/module/erdma/srcversion 2>/dev/null) w=$(modinfo -k "$r" -F srcversion erdma 2>/dev/null)
-  [ -n "$v" ] && [ -n "$w" ] && [ "$v" != "$w" ] && echo 'stale|'
-fi
 modprobe -c 2>/dev/null | sed -n 's/^options erdma /option|/p; s/^softdep erdma pre:.*ib_uverbs.*/softdep|/p'
 for f in /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/local/lib/modprobe.d/*.conf /lib/modprobe.d/*.conf; do
   [ -f "$f" ] && sed -n "s#^[[:space:]]*\(options[[:space:]]\{1,\}erdma[[:space:]].*\)#file|$f|\1#p" "$f"
@@ -169,28 +153,6 @@ done
 [ -f /etc/modprobe.d/erdma.conf ] && echo 'vendor|'
 grep -qs '^[[:space:]]*softdep[[:space:]]\{1,\}erdma[[:space:]].*ib_uverbs' /etc/modprobe.d/erdma.conf && echo 'vendor-softdep|'
 grep -qsx 'erdma[[:space:]]*' /etc/modules-load.d/*.conf /usr/lib/modules-load.d/*.conf && echo 'boot|'
-for d in /sys/class/infiniband/*; do
-  [ -e "$d/parent" ] && echo "rxe|${d##*/}"
-  [ -L "$d/device/driver" ] || continue
-  b=$(readlink "$d/device/driver"); [ "${b##*/}" = erdma ] || continue
-  w=$(cat "$d"/ports/1/gid_attrs/ndevs/0 2>/dev/null)
-  if [ -z "$w" ]; then
-    g=$(tr -d : < "$d/node_guid" 2>/dev/null)
-    for e in /sys/class/net/*/address; do
-      a=$(tr -d : < "$e"); case $a in ????????????) ;; *) continue ;; esac
-      z=${a#??}; q=${a#??????}; z=${z%$q}; t=${a%??????????}
-      i=$(printf '%02x%sfffe%s' $((0x$t ^ 2)) "$z" "$q")
-      [ "$i" = "$g" ] && w=${e%/address} && w=${w##*/} && break
-    done
-  fi
-  echo "pair|${d##*/}|$w|$([ -n "$w" ] && cat "/sys/class/net/$w/mtu" 2>/dev/null)"
-  for v in /sys/class/infiniband_verbs/uverbs*; do
-    [ "$(cat "$v/ibdev" 2>/dev/null)" = "${d##*/}" ] || continue
-    for p in $(find /proc/[0-9]*/fd -lname "/dev/infiniband/${v##*/}" 2>/dev/null | cut -d/ -f3 | sort -un); do
-      echo "user|$p|$(cat "/proc/$p/comm" 2>/dev/null)"
-    done
-  done
-done
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { n = split($2, p, ":"); print p[n] }' | sort -u |
   while read -r p; do echo "tcp|$((0x$p))"; done
 echo "ephemeral|$(tr '\t' ' ' < /proc/sys/net/ipv4/ip_local_port_range)"
@@ -210,6 +172,7 @@ dpkg-query -W -f 'package|${Package}|${db:Status-Status}\n' '*rdma*' '*ibverbs*'
 systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'
 journalctl -q --no-pager -o cat -n 4 -u $u 2>/dev/null | sed 's/^/log|/'
 true"""
+)
 ERDMA = Probe(
     "erdma",
     SCRIPT,
@@ -217,8 +180,6 @@ ERDMA = Probe(
     "modinfo erdma; grep -r . /sys/module/erdma/parameters; modprobe -c | grep erdma; systemctl status gpuprov-erdma",
     speaks=True,
 )
-"""eRDMA by its PCI id 1ded:107f and its driver's name. The node GUID is the EUI-48 of the network interface, with one bit changed:
-https://github.com/alibaba/elastic-rdma-drivers/blob/main/kernel/src/erdma_main.c"""
 BUILD = Probe(
     "erdma_build",
     packages_script(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import msgspec
 
 from gpuprov.catalog import rdma
+from gpuprov.onhost.at_boot import network
+from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.probe.base import Output, Probe
 from gpuprov.probe.software.packages import PACKAGE_LISTS, packages_script, parse_packages
 
@@ -18,20 +19,6 @@ DEBS = "rdma-core ibverbs-providers ibverbs-utils rdmacm-utils iproute2 infiniba
 RPMS = "rdma-core|libibverbs|libibverbs-utils|librdmacm-utils|iproute|infiniband-diags|opensm|iwpmd"
 OPENSM, SOFT = rdma.OPENSM_UNIT, rdma.SOFT_UNIT
 CONFIG = rdma.SOFT_CONFIG
-
-
-class Netdev(msgspec.Struct, frozen=True, kw_only=True):
-    """A network interface. `kind` is its ARPHRD number (1: Ethernet, 32: InfiniBand); `address` its PCI function or empty.
-
-    `vlan`: it is a VLAN of another one.
-    """
-
-    name: str
-    mac: str = ""
-    state: str = ""
-    kind: int = 0
-    address: str = ""
-    vlan: bool = False
 
 
 class ServiceUnit(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +65,7 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     bound: bool = False
 
     def netdev(self, name: str) -> Netdev | None:
-        """The interface of a name or a MAC address. A VLAN has the address of the interface below it: only its name means it."""
-        return next((one for one in self.netdevs if name in (one.name, "" if one.vlan else one.mac)), None)
+        return network.named(name, self.netdevs)
 
 
 def parse(output: Output) -> RdmaHost:
@@ -95,12 +81,7 @@ def parse(output: Output) -> RdmaHost:
     }
     return RdmaHost(
         modules={cells[0]: cells[1] for cells in many.get("module", [])},  # type: ignore[misc]
-        netdevs=tuple(
-            Netdev(name=name, mac=mac, state=state, kind=int(kind or 0), address=address, vlan=bool(vlan))
-            for name, mac, state, kind, address, vlan in many.get("netdev", [])
-        ),
-        default_route=first("route"),
-        port_users=tuple(dict.fromkeys(_user("|".join(cells)) for cells in many.get("port", []))),
+        **network.parse(output.text)._asdict(),
         managers=int(first("managers") or 0),
         umad=int(first("umad") or 0),
         opensm=units.get(OPENSM, ServiceUnit()),
@@ -118,11 +99,6 @@ def parse(output: Output) -> RdmaHost:
     )
 
 
-def _user(line: str) -> str:
-    match = re.search(r'\(\("([^"]+)"', line)
-    return match[1] if match else "kernel"
-
-
 HOST = Probe(
     "rdma_host",
     rf"""for t in awk grep sed uname; do command -v $t >/dev/null || {{ echo "$t: not found" >&2; exit 1; }}; done
@@ -134,19 +110,7 @@ for m in {" ".join(MODULES)}; do
   if [ -d /sys/module/$m ]; then s=loaded; else case " $t" in *" $m "*) s=there ;; esac; fi
   echo "module|$m|$s"
 done
-for d in /sys/class/net/*; do
-  [ -e "$d/type" ] || continue
-  p=$(readlink -f "$d/device" 2>/dev/null)
-  while [ -n "$p" ] && {{ [ ! -e "$p/vendor" ] || [ ! -e "$p/class" ]; }}; do p=${{p%/*}}; done
-  a=${{p##*/}}
-  v=''; [ -e "/proc/net/vlan/${{d##*/}}" ] && v=vlan
-  read -r x 2>/dev/null <"$d/address" || x=''; read -r o 2>/dev/null <"$d/operstate" || o=''; read -r y <"$d/type"
-  echo "netdev|${{d##*/}}|$x|$o|$y|$a|$v"
-done
-r=$(ip -4 route show default 2>/dev/null; ip -6 route show default 2>/dev/null)
-echo "route|$(echo "$r" | sed -n '/dev /s/.* dev \([^ ]*\).*/\1/p' | head -n 1)"
-ss -Huanp 'sport = :4791' 2>/dev/null | sed 's/^/port|/'
-echo "managers|$(cat /proc/[0-9]*/comm 2>/dev/null | grep -cx opensm)"
+{network.READER}echo "managers|$(cat /proc/[0-9]*/comm 2>/dev/null | grep -cx opensm)"
 set -- /sys/class/infiniband_mad/umad*
 [ -e "$1" ] && echo "umad|$#"
 systemctl show -p Id -p LoadState -p ActiveState -p UnitFileState -p MainPID -p LimitMEMLOCK {OPENSM} {SOFT} \

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.onhost.at_boot.cgpu import CgpuGpu
 from gpuprov.probe.base import Output
-from gpuprov.probe.gpus.cgpu import CGPU, Cgpu, CgpuGpu, parse
+from gpuprov.probe.gpus.cgpu import CGPU, Cgpu, parse
 
 SYSTEMCTL = "printf 'LoadState=loaded\\nActiveState=failed\\nUnitFileState=enabled\\n'"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gpuprov.probe.base import Output
@@ -16,7 +17,11 @@ BY_TITLE = f"Advanced options for Debian GNU/Linux>Debian GNU/Linux, with Linux 
 
 
 def read(text: str) -> NextBoot:
-    return parse_next_boot(Output(text))
+    return without_choices(parse_next_boot(Output(text)))
+
+
+def without_choices(found: NextBoot) -> NextBoot:
+    return msgspec.structs.replace(found, choices={})
 
 
 @pytest.mark.parametrize(
@@ -31,7 +36,9 @@ def read(text: str) -> NextBoot:
 def test_grub_of_a_debian_machine(name: str, found: NextBoot) -> None:
     """Captured on one machine with two kernels, after `GRUB_DEFAULT`, `grub-set-default`, `grub-reboot`, and none of them: then a
     saved_entry that is still there chooses nothing (https://github.com/Zakkaus/gentoo-install/pull/622)."""
-    assert parse_next_boot(captured("next_boot", name)) == found
+    read_ = parse_next_boot(captured("next_boot", name))
+    assert without_choices(read_) == found
+    assert read_.choices == {NEW: f"gnulinux-simple-{UUID}", OLD: BY_ID}
 
 
 EL = """@loader grub
@@ -168,6 +175,15 @@ def test_how_grub_reads_a_choice() -> None:
         found = started(menu, choice)
         assert found is not None
         assert found.linux == path, choice
+
+
+def test_what_grub_reboot_takes() -> None:
+    """An id where there is one, else the title with its `>` doubled; nothing where grub.cfg does not ask for it."""
+    entry = "menuentry 'Linux > old' {\nlinux /vmlinuz-1\n}\n"
+    menu = f"submenu 'Other' --id other {{\n{entry}}}\nmenuentry 'kept' --id gpuprov-kept {{\nlinux /vmlinuz-2\n}}\n"
+    heeds = 'if [ "${next_entry}" ] ; then\nset default="${next_entry}"\nset default="0"\nfi\n'
+    for first, found in ((heeds, {"1": "other>Linux >> old"}), ("", {})):
+        assert parse_next_boot(Output(f"@loader grub\n@menu\n{first}{menu}@env\n")).choices == found
 
 
 def test_an_assignment_of_the_site_comes_last() -> None:

@@ -57,8 +57,8 @@ def tree(
     (device / "device").symlink_to(function)
 
 
-def run(root: Path, script: str, *words: str, stdin: str = "", **programs: str) -> subprocess.CompletedProcess[str]:
-    """A script with all its paths below the folder."""
+def environment(root: Path, **programs: str) -> dict[str, str]:
+    """PATH with stand-ins for what the host has."""
     folder = root / "bin"
     folder.mkdir(exist_ok=True)
     commands = {
@@ -69,9 +69,19 @@ def run(root: Path, script: str, *words: str, stdin: str = "", **programs: str) 
     for name, body in commands.items():
         (folder / name).write_text(f"#!/bin/sh\n{body}\n")
         (folder / name).chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
+
+
+def here(root: Path, script: str) -> str:
+    """The script with all its paths below the folder."""
     for place in ("sys", "lib/modules", "etc", "proc", "usr/src", "var/lib", "boot", "run/modprobe.d"):
         script = script.replace(f" /{place}/", f" {root}/{place}/").replace(f'"/{place}/', f'"{root}/{place}/')
         script = script.replace(f"=/{place}/", f"={root}/{place}/").replace(f"</{place}/", f"<{root}/{place}/")
-    env = {**os.environ, "PATH": f"{folder}:/usr/bin:/bin"}
-    command = ["sh", "-c", script, "erdma", *words]
+    return script
+
+
+def run(root: Path, script: str, *words: str, stdin: str = "", **programs: str) -> subprocess.CompletedProcess[str]:
+    """A script with all its paths below the folder."""
+    command = ["sh", "-c", here(root, script), "erdma", *words]
+    env = environment(root, **programs)
     return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=20, env=env)

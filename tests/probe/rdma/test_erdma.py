@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpuprov.onhost.at_boot.erdma_state import Pair
 from gpuprov.probe.base import Output
-from gpuprov.probe.rdma.erdma import ERDMA, IMAGES, Erdma, Pair, parse
+from gpuprov.probe.rdma.erdma import ERDMA, IMAGES, Erdma, parse
 from gpuprov.reading import numbers
 from tests.probe.rdma.erdma_tree import KERNEL, run, tree
 

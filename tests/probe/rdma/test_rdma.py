@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.onhost.at_boot.network import Netdev
 from gpuprov.probe.base import Output
 from gpuprov.probe.rdma import DEVICES, Gid, RdmaDevice, RdmaPort, hcas, parse
-from gpuprov.probe.rdma.surroundings import HOST, Daemon, Netdev, RdmaHost, ServiceUnit
+from gpuprov.probe.rdma.surroundings import HOST, Daemon, RdmaHost, ServiceUnit
 from gpuprov.probe.rdma.surroundings import parse as parse_host
 
 UNSET = "0000:0000:0000:0000:0000:0000:0000:0000"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.onhost.at_boot.roce_ports import RocePort
 from gpuprov.probe.base import Output
 from gpuprov.probe.rdma import roce
-from gpuprov.probe.rdma.roce import RocePort, parse
+from gpuprov.probe.rdma.roce import parse
 from tests.capabilities import roce_host
 from tests.capabilities.roce_host import device, environment, put, read, said
 
@@ -16,7 +17,7 @@ from tests.capabilities.roce_host import device, environment, put, read, said
 def test_a_port_of_nvidias_ofed(tmp_path: Path) -> None:
     device(tmp_path)
     lines = read(tmp_path)
-    assert "port|mlx5_0|1|ens1f0np0|0000:3b:00.0|mlx5_core|b8:3f:d2:00:00:3b|CA" in lines
+    assert "port|mlx5_0|1|ens1f0np0" in lines
     (port,) = parse(Output("\n".join(lines))).ports
     expected = {
         "mode": "v2",

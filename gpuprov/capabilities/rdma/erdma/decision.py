@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gpuprov.capabilities.rdma.erdma.state import checksum, same, vendor, wanted
+from gpuprov.capabilities.rdma.erdma.state import checksum, vendor, wanted
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
+from gpuprov.onhost.at_boot.erdma_state import of_driver
 from gpuprov.probe.base import Facts
 from gpuprov.probe.host import system
 from gpuprov.probe.host.family import family
@@ -93,5 +94,5 @@ def _needs(forms: tuple[str, ...], state: State) -> list[str]:
 def _anew(block: Rdma, state: State, *, built: bool) -> list[str]:
     if not state.loaded:
         return []
-    wrong = [name for name, value in wanted(block).items() if not same(state.parameters.get(name, ""), value)]
-    return wrong + [BUILT] * built
+    asked = wanted(block)
+    return [one.name for one in of_driver(state.onhost, asked) if one.name in asked] + [BUILT] * built

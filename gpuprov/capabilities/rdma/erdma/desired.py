@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.rdma.at_boot import UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.at_boot import COMMON, PATH, command
+from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
-from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, same, vendor, wanted
+from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, vendor, wanted
 from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.catalog.rdma import erdma as catalogue
+from gpuprov.onhost.at_boot import erdma_state as onhost
 from gpuprov.probe.rdma.erdma import ERDMA
 
 UNIT = f"""{HEADER}[Unit]
@@ -21,12 +23,14 @@ After=network-online.target systemd-modules-load.service openibd.service
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=/bin/sh {catalogue.PROGRAM} apply 60
+{PATH}
+ExecStart={command(RDMA, "erdma", "apply", 60)}
 TimeoutStartSec=150
 
 [Install]
 WantedBy=multi-user.target
 """
+MODULES = (*COMMON, "erdma_state", "erdma")
 UNIT_FILE = f"{UNITS}/{catalogue.UNIT}"
 
 
@@ -35,12 +39,13 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     if ctx.fragment.fabric != "erdma":
         return None
     about = f"What {catalogue.UNIT} reads back of the driver, and the MTU that it sets."
-    files = {catalogue.CONFIG: configuration(lines(ctx.fragment), about), UNIT_FILE: UNIT}
+    files = {catalogue.CONFIG: configuration(lines(ctx.fragment), about)}
     if vendor(ctx.fragment):
         files[catalogue.OPTIONS] = options(wanted(ctx.fragment))
     return AtBoot(
         unit=catalogue.UNIT,
-        program={catalogue.PROGRAM: "erdma.sh"},
+        text=UNIT,
+        modules=MODULES,
         files=files,
         differs=", ".join(differences(ctx)),
         speaks="erdma",
@@ -96,17 +101,9 @@ def options(asked: dict[str, str]) -> str:
 
 def differences(ctx: Ctx) -> Iterator[str]:
     """What is not as asked for of the driver and of the interfaces."""
-    state, mtu = ctx.facts.get(ERDMA), str(catalogue.mtu(ctx.fragment.erdma.mtu))
-    if not state.loaded:
-        yield "erdma: not loaded -> loaded"
-    elif state.stale:
-        yield "erdma: another build -> the one on disk"
-    for name, value in wanted(ctx.fragment).items() if state.loaded else ():
-        if not same(found := state.parameters.get(name, ""), value):
-            yield f"{name}: {found or 'none'} -> {value}"
-    for pair in state.pairs:
-        if str(pair.mtu) != mtu:
-            yield f"MTU of {pair.netdev or pair.device}: {pair.mtu or 'none'} -> {mtu}"
+    state, mtu = ctx.facts.get(ERDMA).onhost, catalogue.mtu(ctx.fragment.erdma.mtu)
+    yield from map(str, onhost.of_driver(state, wanted(ctx.fragment)))
+    yield from (str(one) for _, one in onhost.of_frames(state, mtu))
 
 
 def left(ctx: Ctx) -> Left:

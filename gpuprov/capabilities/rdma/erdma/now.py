@@ -14,7 +14,6 @@ from gpuprov.capabilities.rdma.erdma.state import (
     holders,
     of_erdma,
     of_vendor,
-    same,
     vendor,
     wanted,
     way_out,
@@ -22,6 +21,7 @@ from gpuprov.capabilities.rdma.erdma.state import (
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.catalog.rdma.erdma import MODES
 from gpuprov.onhost import erdma as onhost
+from gpuprov.onhost.at_boot.erdma_state import same
 from gpuprov.probe.rdma import DEVICES
 from gpuprov.probe.rdma.erdma import ERDMA
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from gpuprov.capabilities.base import Context, Outcome, not_asked
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import erdma as catalogue
+from gpuprov.onhost.at_boot.erdma_state import held_by, same
 from gpuprov.probe.rdma import DEVICES, RdmaDevice
 from gpuprov.probe.rdma.erdma import Erdma as State
 
@@ -42,33 +43,14 @@ def lines(block: Rdma) -> tuple[str, ...]:
     )
 
 
-def canonical(text: str) -> str:
-    """A parameter's value as sysfs would show it."""
-    word = text.strip().strip('"')
-    if word.lower() in ("y", "yes", "true", "on"):
-        return "Y"
-    if word.lower() in ("n", "no", "false", "off"):
-        return "N"
-    return str(int(word, 16)) if word.lower().startswith("0x") else word
-
-
-def same(found: str, value: str) -> bool:
-    """`found` of modprobe.d or sysfs is the wanted value; 1 and 0 of a bool parameter are Y and N."""
-    told = canonical(found)
-    if value in ("Y", "N") and told in ("0", "1"):
-        told = "NY"[int(told)]
-    return told == value
-
-
 def devices(ctx: Ctx) -> tuple[RdmaDevice, ...]:
     """The eRDMA devices."""
     return tuple(device for device in ctx.facts.get(DEVICES) if device.driver == DRIVER)
 
 
 def holders(state: State) -> str:
-    """Who uses the driver: processes and modules; empty for nobody."""
-    people = [f"{name or '?'} ({pid})" for pid, name in state.users]
-    return ", ".join([*people[:10], *(f"module {name}" for name in state.holders)])
+    """Who uses the driver; empty for nobody."""
+    return held_by(state.onhost)
 
 
 def way_out(state: State, block: Rdma) -> str:

@@ -7,17 +7,19 @@ from itertools import groupby
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.rdma.common import selected, unmet, words
+from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.devices import up
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.checks import foreign
-from gpuprov.capabilities.rdma.roce.lines import lines, wanted
+from gpuprov.capabilities.rdma.roce.lines import lines, request, wanted
 from gpuprov.capabilities.rdma.roce.rules import rules
 from gpuprov.catalog.rdma import roce as catalogue
+from gpuprov.onhost.at_boot import roce_ports
+from gpuprov.onhost.at_boot.roce_ports import Difference, RocePort
 from gpuprov.probe import rdma
 from gpuprov.probe.host import system
 from gpuprov.probe.rdma.ofed import OFED
-from gpuprov.probe.rdma.roce import ROCE, RocePort
+from gpuprov.probe.rdma.roce import ROCE
 
 Ctx = Context[Rdma]
 FIELDS = ("roce",)
@@ -32,19 +34,12 @@ MANAGER = ("mode", "tos")
 
 def ports(ctx: Ctx) -> list[RocePort]:
     """The ports of the block's devices, as the probe read them."""
-    names = {device.name for device in selected(ctx.fragment, ctx.facts.get(rdma.DEVICES))}
-    return [port for port in ctx.facts.get(ROCE).ports if port.device in names]
+    return roce_ports.chosen(request(ctx.fragment), ctx.facts.get(ROCE).ports, ctx.facts.get(rdma.DEVICES))
 
 
-def differences(ctx: Ctx) -> list[tuple[RocePort, str, str, str]]:
-    """Of each port what is not as asked for: the key, what it has, what it should have."""
-    asked = wanted(ctx.fragment.roce)
-    return [
-        (port, key, port.values.get(key, "not shown"), value)
-        for port in ports(ctx)
-        for key, value in asked.items()
-        if port.values.get(key) != value
-    ]
+def differences(ctx: Ctx) -> list[Difference]:
+    """Of each port what is not as asked for."""
+    return roce_ports.differences(ports(ctx), wanted(ctx.fragment.roce))
 
 
 def _elsewhere(ctx: Ctx) -> Outcome | None:
@@ -64,12 +59,11 @@ def settings(ctx: Ctx) -> Outcome:
     if not mine:
         return fail(expected, NO_PORT, NO_PORT_HINT)
     told, changes = [], []
-    for port, rows in groupby(differences(ctx), key=lambda row: row[0]):
-        differs = [(key, found, value) for _, key, found, value in rows]
-        told.append(f"{port.name} {', '.join(f'{key} is {found}' for key, found, _ in differs)}")
+    for name, rows in groupby(differences(ctx), key=lambda row: row.port.name):
+        differs = list(rows)
+        told.append(f"{name} {', '.join(f'{one.key} is {one.found}' for one in differs)}")
         changes += [
-            Change(kind="setting", name=f"{port.name} {key}", before=found, after=value)
-            for key, found, value in differs
+            Change(kind="setting", name=f"{name} {one.key}", before=one.found, after=one.value) for one in differs
         ]
     if told:
         hint = f"systemctl restart {catalogue.UNIT} ({APPLY} does); what it says: journalctl -u {catalogue.UNIT}"
@@ -186,8 +180,8 @@ def ways(ctx: Ctx) -> Outcome:
         return not_asked("no setting of RoCE in the spec")
     if later(ctx):
         return skip("its tools and drivers come with DOCA-OFED, and openibd")
-    if lost := _lost(ctx):
-        return fail("RoCE ports", lost, NO_PORT_HINT)
+    if lost := roce_ports.lost(request(ctx.fragment), state.ports, ctx.facts.get(rdma.DEVICES)):
+        return fail("RoCE ports", "; ".join(lost), NO_PORT_HINT)
     lacking: dict[str, list[str]] = {}
     for port in mine:
         for key in asked:
@@ -204,17 +198,6 @@ def ways(ctx: Ctx) -> Outcome:
 def later(ctx: Ctx) -> bool:
     """Whether nothing can be said of the ports yet."""
     return ctx.fragment.own_stack == "doca-ofed" and not _ofed_runs(ctx)
-
-
-def _lost(ctx: Ctx) -> str:
-    """Which ports are not there; empty where all are."""
-    block, found = ctx.fragment, ctx.facts.get(rdma.DEVICES)
-    there = {port.device for port in ports(ctx)}
-    if lost := unmet(block, tuple(device for device in found if device.name in there)):
-        return "; ".join(f"{NO_PORT} of {words(one)}" for one in lost)
-    if block.count > len(there):
-        return f"{len(there)} of {block.count} RoCE devices"
-    return "" if there else NO_PORT
 
 
 def _ofed_runs(ctx: Ctx) -> bool:

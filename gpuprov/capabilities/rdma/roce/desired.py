@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
-from gpuprov.capabilities.rdma.at_boot import UNITS, AtBoot, Left, configuration
+from gpuprov.capabilities.at_boot import COMMON, PATH, command
+from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, Left, configuration
 from gpuprov.capabilities.rdma.roce.checks import Ctx, differences, later
 from gpuprov.capabilities.rdma.roce.lines import lines
 from gpuprov.catalog.rdma import roce as catalogue
-from gpuprov.probe.rdma.roce import READER, ROCE
+from gpuprov.probe.rdma.roce import ROCE
 
 ABOUT = f"What {catalogue.UNIT} sets on RoCE ports; `device` lines choose them, by what does not change (none: all)."
 # network.target says only that the network's manager was started: it sets addresses, and the MTU that DHCP names, until
@@ -22,12 +23,14 @@ Type=oneshot
 RemainAfterExit=yes
 # Drivers bring their devices one after another, seconds apart; udev is done when the last one is there.
 ExecStartPre=-/usr/bin/env udevadm settle --timeout=60
-ExecStart=/bin/sh {catalogue.PROGRAM} apply {catalogue.WAIT}
+{PATH}
+ExecStart={command(RDMA, "roce", "apply", catalogue.WAIT)}
 TimeoutStartSec={catalogue.WAIT + 120}
 
 [Install]
 WantedBy=multi-user.target openibd.service
 """
+MODULES = (*COMMON, "devices", "roce_ports", "roce")
 UNIT_FILE = f"{UNITS}/{catalogue.UNIT}"
 
 
@@ -39,10 +42,11 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     differs = [] if later(ctx) else differences(ctx)
     return AtBoot(
         unit=catalogue.UNIT,
-        program={catalogue.PROGRAM: "roce.sh"},
-        files={catalogue.READER: f"{READER}\n", catalogue.CONFIG: configuration(asked, ABOUT), UNIT_FILE: UNIT},
+        text=UNIT,
+        modules=MODULES,
+        files={catalogue.CONFIG: configuration(asked, ABOUT)},
         differs="; ".join(
-            f"{port.device} port {port.number} {key}: {found} -> {value}" for port, key, found, value in differs
+            f"{one.port.device} port {one.port.number} {one.key}: {one.found} -> {one.value}" for one in differs
         ),
         speaks="roce",
     )

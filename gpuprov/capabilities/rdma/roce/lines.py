@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from gpuprov.capabilities.rdma.common import selectors
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.roce.fragment import UNSET, Priority, Roce
+from gpuprov.onhost.at_boot.roce_ports import Asked, default_priority
 
 NONE: Priority = "none"
-LOSSLESS_STEP = 8
-"""A port that trusts the DSCP gives DSCP n the priority n / 8 until it is mapped otherwise (catalogue: roce, default-map)."""
 
 
 def priorities(asked: tuple[Priority, ...]) -> str:
@@ -39,6 +39,11 @@ def wanted(block: Roce) -> dict[str, str]:
     return values
 
 
+def request(block: Rdma) -> Asked:
+    """What the program is told of it."""
+    return Asked(selectors(block), block.count, wanted(block.roce))
+
+
 def lines(block: Rdma) -> tuple[str, ...]:
     """The configuration on the host: which devices, how many, and `set KEY VALUE`; nothing where nothing is asked for."""
     values = wanted(block.roce)
@@ -54,4 +59,4 @@ def lines(block: Rdma) -> tuple[str, ...]:
 
 def priority_of(block: Roce, dscp: int) -> int:
     """The priority that a port which trusts the DSCP gives it."""
-    return block.dscp2prio.get(str(dscp), dscp // LOSSLESS_STEP)
+    return block.dscp2prio.get(str(dscp), default_priority(dscp))

@@ -7,8 +7,9 @@ from typing import Any, get_args
 from gpuprov.capabilities.rdma.common import selected
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.fragment import Key
-from gpuprov.capabilities.rdma.roce.lines import LOSSLESS_STEP, NONE
+from gpuprov.capabilities.rdma.roce.lines import NONE
 from gpuprov.catalog.rdma import ofed as catalogue
+from gpuprov.onhost.at_boot.roce_ports import default_priority
 from gpuprov.probe import rdma
 from gpuprov.probe.base import Facts
 from gpuprov.probe.rdma.ofed import OFED, PACKAGES, release
@@ -36,7 +37,7 @@ def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
         if key in common and (common[key] == NONE or is_whole(common[key].replace(",", ""))):
             told[key] = [NONE] if common[key] == NONE else [int(one) for one in common[key].split(",")]
     mapped = {key.removeprefix("dscp."): int(value) for key, value in common.items() if key.startswith("dscp.")}
-    own = {dscp: priority for dscp, priority in mapped.items() if priority != int(dscp) // LOSSLESS_STEP}
+    own = {dscp: priority for dscp, priority in mapped.items() if priority != default_priority(int(dscp))}
     return {**told, "dscp2prio": own} if own else told
 
 

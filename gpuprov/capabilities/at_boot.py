@@ -1,0 +1,28 @@
+"""Programs of gpuprov/onhost/at_boot as a capability has them on its hosts: as a package with its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpuprov.onhost.files import PYTHON
+
+ABOVE = "/usr/local/lib/gpuprov"
+PATH = f"Environment=PYTHONPATH={ABOVE}"
+"""In a unit: where Python finds the packages."""
+COMMON = ("__init__", "program")
+"""Modules that each of them needs."""
+
+
+def command(capability: str, module: str, *words: object) -> str:
+    """By which a unit runs one of them."""
+    return " ".join([PYTHON, "-B", "-m", f"{capability}.{module}", *map(str, words)])
+
+
+def files(capability: str, modules: Iterable[str]) -> dict[str, str]:
+    """By its path on the host the role's file."""
+    return {f"{ABOVE}/{capability}/{name}.py": f"{name}.py" for name in modules}
+
+
+def carried(modules: Iterable[str]) -> tuple[str, ...]:
+    """Their Python names."""
+    return tuple(f"gpuprov.onhost.at_boot{'' if name == '__init__' else f'.{name}'}" for name in modules)

@@ -1,0 +1,217 @@
+"""RDMA devices and their ports as sysfs shows them: found by PCI address, driver and netdev, never by number; and which of them are
+meant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Sequence
+
+IWARP = "RNIC"
+"""Node type of an iWARP device."""
+
+
+@dataclass(frozen=True)
+class Gid:
+    """An entry of a port's GID table that is set. `kind`: `IB/RoCE v1` or `RoCE v2`, as the kernel writes it; `netdev` may be
+    empty."""
+
+    index: int
+    gid: str
+    kind: str = ""
+    netdev: str = ""
+
+    @property
+    def ipv4(self) -> str:
+        """The IPv4 address of an IPv4-mapped GID, else empty."""
+        words = self.gid.split(":")
+        if len(words) != 8 or words[:6] != ["0000"] * 5 + ["ffff"]:
+            return ""
+        return ".".join(str(int(half, 16)) for word in words[6:] for half in (word[:2], word[2:]))
+
+
+@dataclass(frozen=True)
+class RdmaPort:
+    """`state` is `ACTIVE`, `INIT`, `DOWN`; `link_layer` is `InfiniBand` or `Ethernet`; `rate` is in Gb/s (0: not told)."""
+
+    number: int
+    state: str = ""
+    physical: str = ""
+    link_layer: str = ""
+    rate: float = 0.0
+    lid: int = 0
+    sm_lid: int = 0
+    gids: tuple[Gid, ...] = ()
+
+
+@dataclass(frozen=True)
+class RdmaDevice:
+    """`address` is its PCI function, empty for software devices, whose `driver` is `rdma_rxe` or `siw`.
+
+    `node_type`: `CA` (InfiniBand, RoCE) or `RNIC` (iWARP).
+
+    `netdevs` are the network interfaces of its ports, `macs` their Ethernet addresses; `numa_node` is -1 where the machine
+    has none. `bridge`: an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), which is no HCA.
+    """
+
+    name: str
+    driver: str = ""
+    address: str = ""
+    identifier: str = ""
+    node_type: str = ""
+    node_guid: str = ""
+    firmware: str = ""
+    numa_node: int = -1
+    netdevs: tuple[str, ...] = ()
+    macs: tuple[str, ...] = ()
+    bridge: bool = False
+    ports: tuple[RdmaPort, ...] = ()
+
+    @property
+    def soft(self) -> bool:
+        return not self.address
+
+
+def parse(text: str) -> tuple[RdmaDevice, ...]:
+    """What the reader prints."""
+    devices: list[list[str]] = []
+    ports: dict[str, list[list[str]]] = {}
+    gids: dict[tuple[str, str], list[Gid]] = {}
+    for line in text.splitlines():
+        kind, name, *cells = line.split("|")
+        if kind == "device":
+            devices.append([name, *cells])
+        elif kind == "port":
+            ports.setdefault(name, []).append(cells)
+        elif kind == "gid":
+            number, index, gid, of_kind, netdev = cells
+            gids.setdefault((name, number), []).append(Gid(int(index), gid, of_kind, netdev))
+    made = {}
+    for name, address, driver, vendor, identifier, node_type, guid, firmware, numa, netdevs, macs, bridge in devices:
+        own = [_port(cells, gids.get((name, cells[0]), [])) for cells in ports.get(name, [])]
+        made[name] = RdmaDevice(
+            name=name,
+            driver=driver,
+            address=address,
+            identifier=f"{vendor}:{identifier}".replace("0x", "") if vendor else "",
+            node_type=_word(node_type),
+            node_guid=guid,
+            firmware=firmware,
+            numa_node=int(numa) if numa else -1,
+            netdevs=tuple(dict.fromkeys(netdevs.split())),
+            macs=tuple(dict.fromkeys(macs.split())),
+            bridge=bool(bridge),
+            ports=tuple(sorted(own, key=lambda port: port.number)),
+        )
+    return tuple(made[name] for name in sorted(made))
+
+
+def _port(cells: list[str], gids: list[Gid]) -> RdmaPort:
+    number, state, physical, layer, rate, lid, sm_lid = cells
+    return RdmaPort(
+        number=int(number),
+        state=_word(state),
+        physical=_word(physical),
+        link_layer=layer,
+        rate=float(rate.split(maxsplit=1)[0]) if rate else 0.0,
+        lid=int(lid, 16) if lid else 0,
+        sm_lid=int(sm_lid, 16) if sm_lid else 0,
+        gids=tuple(sorted(gids, key=lambda gid: gid.index)),
+    )
+
+
+def _word(numbered: str) -> str:
+    """`ACTIVE` of `4: ACTIVE`."""
+    return numbered.rpartition(":")[2].strip()
+
+
+READER = r"""for d in /sys/class/infiniband/*; do
+  [ -d "$d" ] || continue
+  n=${d##*/} a='' m='' v='' i='' u='' b=''
+  if [ -e "$d/parent" ]; then
+    m=rdma_rxe
+  elif grep -qs RNIC "$d/node_type" && [ -z "$(cat "$d/fw_ver" 2>/dev/null)" ] &&
+    ! readlink -f "$d/device/driver" | grep -q '/erdma$'; then
+    m=siw
+  elif [ -e "$d/device/vendor" ]; then
+    p=$(readlink -f "$d/device"); a=${p##*/}; v=$(cat "$p/vendor"); i=$(cat "$p/device"); u=$(cat "$p/numa_node" 2>/dev/null)
+    [ -L "$p/driver" ] && m=$(readlink "$p/driver") && m=${m##*/}
+    tr -d '\0' <"$p/vpd" 2>/dev/null | grep -qa SW_MNG && b=bridge
+  fi
+  w=$(cat "$d"/ports/*/gid_attrs/ndevs/0 2>/dev/null; ls "$d/device/net" 2>/dev/null)
+  [ -n "$w" ] || w=$(cat "$d"/parent 2>/dev/null)
+  [ -n "$w" ] || [ "$m" != siw ] || w=$(rdma link show 2>/dev/null | sed -n "s#^link $n/.* netdev \([^ ]*\).*#\1#p")
+  h=$(for e in $w; do cat "/sys/class/net/$e/address" 2>/dev/null; done)
+  r="device|$n|$a|$m|$v|$i"
+  for f in node_type node_guid fw_ver; do r="$r|$(cat "$d/$f" 2>/dev/null)"; done
+  echo "$r|$u|$(echo $w)|$(echo $h)|$b"
+  for q in "$d"/ports/*; do
+    [ -d "$q" ] || continue
+    k=${q##*/} r="port|$n|$k"
+    for f in state phys_state link_layer rate lid sm_lid; do r="$r|$(cat "$q/$f" 2>/dev/null)"; done
+    echo "$r"
+    # One process for the whole table: rxe has 1024 entries, mlx5 256.
+    grep -HEv '^(0000:){7}0000$|^$' "$q"/gids/* 2>/dev/null | while IFS= read -r g; do
+      x=${g#"$q/gids/"}; o=${x%%:*}
+      echo "gid|$n|$k|$o|${x#*:}|$(cat "$q/gid_attrs/types/$o" 2>/dev/null)|$(cat "$q/gid_attrs/ndevs/$o" 2>/dev/null)"
+    done
+  done
+done"""
+"""Only rxe has the attribute `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device`
+may be the network card that it runs on (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none."""
+
+
+class Selector(NamedTuple):
+    """Devices by what does not change: all that is given must hold."""
+
+    pci: str = ""
+    driver: str = ""
+    netdev: str = ""
+
+
+def hcas(devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
+    """Those that are an adapter for work: NVLink bridges left out."""
+    return tuple(device for device in devices if not device.bridge)
+
+
+def speaks(fabric: str, device: RdmaDevice) -> bool:
+    """Whether a device is one of this fabric: by link layer, node type and driver, never by its name."""
+    layers = {port.link_layer for port in device.ports}
+    if fabric == "soft" or device.soft:
+        return fabric == "soft" and device.soft
+    if fabric == "erdma" or device.driver == "erdma":
+        return fabric == "erdma" and device.driver == "erdma"
+    if fabric == "efa" or device.driver == "efa":
+        return fabric == "efa" and device.driver == "efa"
+    if fabric == "infiniband":
+        return "InfiniBand" in layers
+    if fabric == "iwarp":
+        return device.node_type == IWARP
+    return "Ethernet" in layers and device.node_type != IWARP
+
+
+def matches(selector: Selector, device: RdmaDevice) -> bool:
+    """Whether a selector means this device. A PCI address without a domain is in domain 0000."""
+    pci = selector.pci if selector.pci.count(":") != 1 else f"0000:{selector.pci}"
+    return (
+        (not pci or device.address == pci)
+        and (not selector.driver or device.driver == selector.driver)
+        and (not selector.netdev or selector.netdev in (*device.netdevs, *device.macs))
+    )
+
+
+def selected(fabric: str, selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
+    """The devices that the selectors mean, or else all that speak the fabric. No NVLink bridges."""
+    real = hcas(devices)
+    if selectors:
+        return tuple(device for device in real if any(matches(one, device) for one in selectors))
+    return tuple(device for device in real if speaks(fabric, device))
+
+
+def unmet(selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> list[Selector]:
+    """The selectors that mean no device."""
+    return [one for one in selectors if not any(matches(one, device) for device in hcas(devices))]
+
+
+def words(selector: Selector) -> str:
+    """A selector as a person reads it: `pci 0000:3b:00.0, driver mlx5_core`."""
+    return ", ".join(f"{key} {value}" for key, value in selector._asdict().items() if value) or "nothing given"

@@ -1,0 +1,59 @@
+"""CPU frequency governors: how a host's are read, and the program that sets them. `governor set GOVERNOR` writes it to every frequency
+policy, and reads it back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .program import Refused, cells, main, read, write
+
+POLICIES = "/sys/devices/system/cpu/cpufreq"
+READER = rf"""m=''; for g in conservative ondemand performance powersave schedutil; do
+  for k in /lib/modules/$(uname -r)/kernel/drivers/cpufreq/cpufreq_$g.ko*; do [ -f "$k" ] && m="$m $g"; done
+done
+for p in {POLICIES}/policy*; do
+  read -r g <"$p/scaling_governor" || continue
+  a='' d=''; read -r a <"$p/scaling_available_governors"; read -r d <"$p/scaling_driver"
+  case $d in intel_pstate|amd-pstate-epp|amd_pstate_epp) ;; *) a="$a$m" ;; esac
+  echo "policy|${{p##*/}}|$g|$a"
+done 2>/dev/null
+true
+"""
+"""https://docs.kernel.org/admin-guide/pm/cpufreq.html: a policy whose CPUs are all offline cannot be read (EBUSY)."""
+
+
+class Policy(NamedTuple):
+    """CPUs that share a frequency. `available` are the governors of its driver, and those that the kernel would load for it.
+
+    A policy whose CPUs are all offline is none of them.
+    """
+
+    name: str
+    governor: str
+    available: tuple[str, ...] = ()
+
+
+def parse(text: str) -> tuple[Policy, ...]:
+    """What the reader prints."""
+    return tuple(Policy(row[0], row[1], tuple(row[2].split())) for row in cells(text).get("policy", []))
+
+
+def differing(policies: tuple[Policy, ...], governor: str) -> list[Policy]:
+    """Those with another governor."""
+    return [one for one in policies if one.governor != governor]
+
+
+def apply(governor: str) -> None:
+    policies = parse(read(READER))
+    if not policies:
+        raise Refused("no CPU has a governor")
+    for one in differing(policies, governor):
+        write(f"{POLICIES}/{one.name}/scaling_governor", governor)
+    left = differing(parse(read(READER)), governor)
+    if left:
+        told = "; ".join(f"{one.name} stays {one.governor} (it has: {' '.join(one.available)})" for one in left)
+        raise Refused(f"expected {governor}, and {told}")
+
+
+if __name__ == "__main__":
+    main("governor", {"set": apply}, "GOVERNOR", lambda words: words[0])

@@ -1,0 +1,121 @@
+"""What these programs share: their configuration, what they run, and one line that says what could not be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Mapping, Sequence
+
+SEARCH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
+
+
+class Refused(Exception):
+    """What a person must know, in one line."""
+
+
+def seconds(words: Sequence[str]) -> int:
+    """How long a program may wait."""
+    return int(words[0]) if words else 0
+
+
+def main(
+    name: str,
+    actions: Mapping[str, Callable[[Any], None]],
+    about: str = "[SECONDS]",
+    takes: Callable[[Sequence[str]], Any] = seconds,
+) -> None:
+    """Do what the first argument says, with what the others are. Ends with status 1 and one line where that cannot be."""
+    try:
+        try:
+            act, given = actions[sys.argv[1]], takes(sys.argv[2:])
+        except (LookupError, ValueError):
+            raise Refused(f"usage: {name} {'|'.join(actions)} {about}") from None
+        act(given)
+    except (Refused, OSError) as problem:
+        sys.exit(f"{name}: {problem}")
+
+
+def rows(path: str, *kinds: str) -> list[list[str]]:
+    """The words of each line of a configuration that begins with one of these; of all but comments where none is named."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = [line.split() for line in file]
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror}") from error
+    return [row for row in found if row and (row[0] in kinds if kinds else row[0][0] != "#")]
+
+
+def run(*argv: str, errors: int = subprocess.STDOUT) -> subprocess.CompletedProcess[str]:
+    """Run a command, also one of /sbin; what it says in English, its errors among it."""
+    # A program in Python, as mlnx_qos is, must not find these modules.
+    env = {**{key: value for key, value in os.environ.items() if key != "PYTHONPATH"}, "PATH": SEARCH, "LC_ALL": "C"}
+    try:
+        return subprocess.run(
+            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, check=False,
+            encoding="utf-8", errors="replace",
+        )  # fmt: skip
+    except OSError as error:
+        return subprocess.CompletedProcess(argv, 127, f"{argv[0]}: {error.strerror}")
+
+
+def have(program: str) -> bool:
+    return shutil.which(program, path=SEARCH) is not None
+
+
+def complaint(*argv: str) -> str:
+    """The last line of what a command says as it fails; empty where it does not."""
+    done = run(*argv)
+    return _last(done.stdout) or f"{argv[0]} ended with {done.returncode}" if done.returncode else ""
+
+
+def read(reader: str) -> str:
+    """What a script prints that reads the host."""
+    done = run("sh", "-c", reader, errors=subprocess.PIPE)
+    if done.returncode:
+        raise Refused(f"the host cannot be read: {_last(done.stderr) or f'status {done.returncode}'}")
+    return done.stdout
+
+
+def _last(said: str) -> str:
+    return (said.strip().splitlines() or [""])[-1]
+
+
+def write(path: str, value: str) -> str:
+    """Write a file of the kernel's; what is wrong with that, or nothing."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"{value}\n")
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def contained() -> bool:
+    """Whether this is a container, whose modules are the machine's."""
+    return run("systemd-detect-virt", "--container", "--quiet").returncode == 0
+
+
+def tell(line: str) -> None:
+    """At once: a unit that takes too long is killed."""
+    print(line, flush=True)
+
+
+def wait(seconds: int, done: Callable[[], bool]) -> int:
+    """Until it is done, or for so many seconds; how many are left."""
+    while not done() and seconds > 0:
+        time.sleep(1)
+        seconds -= 1
+    return seconds
+
+
+def cells(text: str) -> dict[str, list[list[str]]]:
+    """Lines `KIND|CELL|CELL...` of a reader by their kind."""
+    found: dict[str, list[list[str]]] = {}
+    for line in text.splitlines():
+        kind, *rest = line.split("|")
+        if rest:
+            found.setdefault(kind, []).append(rest)
+    return found

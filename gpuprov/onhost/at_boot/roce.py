@@ -1,0 +1,183 @@
+"""The program that sets RoCE ports: `roce apply [SECONDS]` waits for the devices, sets what differs, and reads it back.
+
+Its configuration has lines `device [pci=] [driver=] [netdev=]` (none: every RoCE device), `count N`, and `set KEY VALUE`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import Iterator
+
+from . import devices
+from .devices import Selector
+from .program import Refused, complaint, contained, have, main, read, rows, run, tell, wait, write
+from .roce_ports import READER, Asked, Difference, RocePort, chosen, default_priority, differences, lost, parse
+
+CONFIG = "/etc/gpuprov/roce.conf"
+CLASS = "/sys/class/infiniband"
+MANAGER = "/sys/kernel/config/rdma_cm"
+MODES = {"v1": "IB/RoCE v1", "v2": "RoCE v2"}
+PRIORITIES = range(8)
+FIRST = ("mtu", "trust")
+"""What is set before the others: a port that trusts the PCP has no map of DSCPs."""
+
+
+def asked() -> Asked:
+    found = rows(CONFIG, "device", "count", "set")
+    chosen_by = [Selector(**dict(word.split("=", 1) for word in row[1:])) for row in found if row[0] == "device"]
+    counts = [int(row[1]) for row in found if row[0] == "count"]
+    values = {row[1]: row[2] for row in found if row[0] == "set"}
+    if not values:
+        raise Refused(f"{CONFIG} has no settings")
+    return Asked(chosen_by, max(counts, default=0), values)
+
+
+class Host:
+    """The host's ports, as they were read last, and what is said of those that cannot be set."""
+
+    def __init__(self, wanted: Asked) -> None:
+        self.wanted = wanted
+        self.complaints: dict[tuple[str, int, str], str] = {}
+
+    def look(self) -> bool:
+        """Read them; whether all are there."""
+        self.devices = devices.parse(read(devices.READER))
+        ports = parse(read(READER))
+        self.ports, self.lost = chosen(self.wanted, ports, self.devices), lost(self.wanted, ports, self.devices)
+        return not self.lost
+
+    def differences(self) -> list[Difference]:
+        return differences(self.ports, self.wanted.values)
+
+    def put(self, first: bool) -> None:
+        """Set what differs of what is set first, or of the others, and read anew."""
+        for one in self.differences():
+            if (one.key in FIRST) == first:
+                self.complaints[one.place] = self._put(one)
+        self.look()
+
+    def _put(self, one: Difference) -> str:
+        port, key, value = one.port, one.key, one.value
+        if key == "traffic_class":
+            return write(f"{CLASS}/{port.device}/tc/{port.number}/traffic_class", value)
+        if key == "mode" and have("cma_roce_mode"):
+            return complaint("cma_roce_mode", "-d", port.device, "-p", str(port.number), "-m", value[1:])
+        if key == "tos" and have("cma_roce_tos"):
+            return complaint("cma_roce_tos", "-d", port.device, "-p", str(port.number), "-t", value)
+        if key in ("mode", "tos"):
+            return _connections(port, f"default_roce_{key}", MODES.get(value, value))
+        if not port.netdev:
+            return "the port has no network interface"
+        if key == "mtu":
+            return complaint("ip", "link", "set", "dev", port.netdev, "mtu", value)
+        if key == "ecn":
+            return next(filter(None, _ecn(port.netdev, value)), "")
+        if key.startswith("cnp_"):
+            return write(self._notification(port, key), value)
+        return complaint(*(_qos if have("mlnx_qos") else self._dcb)(port.netdev, key, value))
+
+    def _notification(self, port: RocePort, key: str) -> str:
+        """The file for congestion notification packets: of NVIDIA's OFED, or of the kernel's driver."""
+        ofed = f"/sys/class/net/{port.netdev}/ecn/roce_np/{key}"
+        address = next(one.address for one in self.devices if one.name == port.device)
+        name = "np_cnp_dscp" if key == "cnp_dscp" else "np_cnp_prio"
+        return ofed if os.path.exists(ofed) else f"/sys/kernel/debug/mlx5/{address}/cc_params/{name}"
+
+    def _dcb(self, netdev: str, key: str, value: str) -> list[str]:
+        if key == "pfc":
+            on = _priorities(value)
+            return [
+                "dcb",
+                "pfc",
+                "set",
+                "dev",
+                netdev,
+                "prio-pfc",
+                "all:off",
+                *(f"{one}:on" for one in PRIORITIES if one in on),
+            ]
+        if key != "trust":
+            return ["dcb", "app", "replace", "dev", netdev, "dscp-prio", f"{key[len('dscp.') :]}:{value}"]
+        if value == "pcp":
+            return ["dcb", "app", "flush", "dev", netdev, "dscp-prio"]
+        # The map that a port has by itself, as mlnx_qos --trust dscp sets it, with what is asked for.
+        mapped = (self.wanted.values.get(f"dscp.{dscp}", default_priority(dscp)) for dscp in range(64))
+        return ["dcb", "app", "add", "dev", netdev, "dscp-prio", *(f"{dscp}:{one}" for dscp, one in enumerate(mapped))]
+
+
+def _priorities(value: str) -> list[int]:
+    return [] if value == "none" else [int(one) for one in value.split(",")]
+
+
+def _qos(netdev: str, key: str, value: str) -> list[str]:
+    if key == "pfc":
+        told = ["--pfc", ",".join(str(int(one in _priorities(value))) for one in PRIORITIES)]
+    elif key == "trust":
+        told = ["--trust", value]
+    else:
+        told = ["--dscp2prio", f"set,{key[len('dscp.') :]},{value}"]
+    return ["mlnx_qos", "-i", netdev, *told]
+
+
+def _ecn(netdev: str, value: str) -> Iterator[str]:
+    for one in PRIORITIES:
+        for point in ("roce_np", "roce_rp"):
+            yield write(f"/sys/class/net/{netdev}/ecn/{point}/enable/{one}", str(int(one in _priorities(value))))
+
+
+def _connections(port: RocePort, name: str, value: str) -> str:
+    """Write to a device's folder in rdma_cm, made for the time of the writing: the setting is the device's, and stays."""
+    folder, said = f"{MANAGER}/{port.device}", ""
+    for _ in range(3):
+        made = False
+        with contextlib.suppress(OSError):
+            os.mkdir(folder)
+            made = True
+        said = write(f"{folder}/ports/{port.number}/{name}", value)
+        if made:
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+        if said != os.strerror(errno.ENOENT):  # a reader of the same device may have removed its folder at that moment
+            break
+    return said
+
+
+def _settled(seconds: int) -> int:
+    """Wait until no device comes any more; how many seconds are left."""
+    counts = [-1]
+
+    def alike() -> bool:
+        counts.append(len(os.listdir(CLASS)) if os.path.isdir(CLASS) else 0)
+        return counts[-1] == counts[-2] > 0
+
+    return wait(seconds, alike) if seconds else 0
+
+
+def apply(seconds: int) -> None:
+    wanted = asked()
+    seconds = _settled(seconds)
+    if not os.path.isdir(MANAGER) and not contained():
+        run("modprobe", "rdma_cm")
+        if not os.path.isdir(MANAGER):
+            run("mount", "-t", "configfs", "none", "/sys/kernel/config")
+    host = Host(wanted)
+    wait(seconds, host.look)
+    before = host.differences()
+    host.put(first=True)
+    host.put(first=False)
+    left = {one.place: one for one in host.differences()}
+    for one in before:
+        if one.place not in left:
+            tell(f"{one.port.name}: {one.key} {one.found} -> {one.value}")
+    told = list(host.lost)
+    for one in left.values():
+        why = host.complaints.get(one.place, "")
+        told.append(f"{one.port.name}: {one.key} is {one.found}, expected {one.value}" + (f" ({why})" if why else ""))
+    if told:
+        raise Refused("; ".join(told))
+
+
+if __name__ == "__main__":
+    main("roce", {"apply": apply})

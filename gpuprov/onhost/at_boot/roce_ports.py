@@ -1,0 +1,175 @@
+"""The settings of RoCE ports: how a host's are read, and which of them differ from what is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Mapping, NamedTuple, Sequence
+
+from . import devices
+from .devices import RdmaDevice, Selector
+
+
+@dataclass(frozen=True)
+class RocePort:
+    """`values` by key: `trust`, `pfc` ("3,4", "none"), `dscp.26`, `mode` (v1, v2), `tos`, `traffic_class` ("unset"), `ecn` (priorities
+    with both points on; else "notification 3, reaction none"), `cnp_dscp`, `cnp_802p_prio`, `mtu`.
+    """
+
+    device: str
+    number: int
+    netdev: str = ""
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return f"{self.device} port {self.number}" + (f" ({self.netdev})" if self.netdev else "")
+
+
+class Difference(NamedTuple):
+    """What a port has, and what it should have."""
+
+    port: RocePort
+    key: str
+    found: str
+    value: str
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        return self.port.device, self.port.number, self.key
+
+
+class Asked(NamedTuple):
+    """The configuration. `least`: how many devices there are at least; `values` in the order in which they are set."""
+
+    selectors: list[Selector]
+    least: int
+    values: dict[str, str]
+
+
+def parse(text: str) -> tuple[RocePort, ...]:
+    """What the reader prints of ports."""
+    found: dict[tuple[str, int], tuple[str, dict[str, str]]] = {}
+    for line in text.splitlines():
+        kind, _, rest = line.partition("|")
+        if kind == "port":
+            device, number, netdev, *_ = rest.split("|")
+            found[device, int(number)] = (netdev, {})
+        elif kind == "value":
+            device, number, key, value = rest.split("|", 3)
+            found[device, int(number)][1][key] = value
+    return tuple(RocePort(*key, *found[key]) for key in sorted(found))
+
+
+def differences(ports: Sequence[RocePort], wanted: Mapping[str, str]) -> list[Difference]:
+    """Of each port what is not as asked for. One that does not trust the DSCP shows no map of it."""
+    found = []
+    for port in ports:
+        for key, value in wanted.items():
+            lacks = "by PCP" if key.startswith("dscp.") and port.values.get("trust") == "pcp" else "not shown"
+            if port.values.get(key) != value:
+                found.append(Difference(port, key, port.values.get(key, lacks), value))
+    return found
+
+
+def chosen(asked: Asked, ports: Sequence[RocePort], there: Sequence[RdmaDevice]) -> list[RocePort]:
+    """The ports that a configuration is about."""
+    names = {device.name for device in devices.selected("roce", asked.selectors, there)}
+    return [port for port in ports if port.device in names]
+
+
+def lost(asked: Asked, ports: Sequence[RocePort], there: Sequence[RdmaDevice]) -> list[str]:
+    """Which of them are not there, in words."""
+    names = {port.device for port in chosen(asked, ports, there)}
+    unmet = devices.unmet(asked.selectors, [device for device in there if device.name in names])
+    if unmet:
+        return [f"no RoCE port of {devices.words(one)}" for one in unmet]
+    if asked.least > len(names):
+        return [f"{len(names)} of {asked.least} RoCE devices"]
+    return [] if names else ["no RoCE port"]
+
+
+def default_priority(dscp: int) -> int:
+    """The priority of a DSCP that nobody has mapped, on a port that trusts the DSCP (catalogue: roce, default-map)."""
+    return dscp // 8
+
+
+READER = r"""for t in awk cat sed; do command -v $t >/dev/null || { echo "$t: not found" >&2; exit 1; }; done
+PATH=$PATH:/usr/sbin:/sbin
+c=/sys/kernel/config/rdma_cm
+for t in mlnx_qos dcb cma_roce_mode cma_roce_tos; do command -v $t >/dev/null && echo "tool|$t"; done
+[ -d $c ] && echo 'tool|rdma_cm'
+for d in /sys/class/infiniband/*; do
+  [ -d "$d" ] || continue
+  n=${d##*/} a=''
+  if [ -e "$d/device/vendor" ]; then
+    p=$(readlink -f "$d/device"); a=${p##*/}
+    tr -d '\0' 2>/dev/null <"$p/vpd" | grep -qa SW_MNG && continue
+  fi
+  for q in "$d"/ports/*; do
+    [ "$(cat "$q/link_layer" 2>/dev/null)" = Ethernet ] || continue
+    k=${q##*/}
+    i=$(cat "$q"/gid_attrs/ndevs/* 2>/dev/null | head -n 1)
+    [ -n "$i" ] && [ ! -e "/sys/class/net/$i/bonding" ] || i=$(ls "$d/device/net" 2>/dev/null | head -n 1)
+    [ -n "$i" ] || i=$(cat "$d/parent" 2>/dev/null)
+    v="value|$n|$k" s=/sys/class/net/$i
+    echo "port|$n|$k|$i"
+    f=$c/$n/ports/$k x='' y=''
+    for o in 1 2 3; do
+      [ -d $c ] || break
+      made=''
+      [ -d "$c/$n" ] || { mkdir "$c/$n" 2>/dev/null && made=1; }
+      x=$(cat "$f/default_roce_mode" 2>/dev/null) y=$(cat "$f/default_roce_tos" 2>/dev/null)
+      [ -n "$made" ] && rmdir "$c/$n" 2>/dev/null
+      [ -n "$x" ] && [ -n "$y" ] && break
+    done
+    case $x in 'IB/RoCE v1') echo "$v|mode|v1" ;; 'RoCE v2') echo "$v|mode|v2" ;; esac
+    [ -n "$y" ] && echo "$v|tos|$y"
+    f=$d/tc/$k/traffic_class
+    if [ -r "$f" ]; then x=$(sed -n 's/^Global tclass=//p; /^[0-9][0-9]*$/p' "$f"); echo "$v|traffic_class|${x:-unset}"; fi
+    [ -n "$i" ] || continue
+    [ -r "$s/mtu" ] && echo "$v|mtu|$(cat "$s/mtu")"
+    if [ -d "$s/ecn/roce_np/enable" ] && [ -d "$s/ecn/roce_rp/enable" ]; then
+      np='' rp='' both=''
+      for o in 0 1 2 3 4 5 6 7; do
+        x=$(cat "$s/ecn/roce_np/enable/$o" 2>/dev/null) y=$(cat "$s/ecn/roce_rp/enable/$o" 2>/dev/null)
+        [ "$x" = 1 ] && np=$np,$o
+        [ "$y" = 1 ] && rp=$rp,$o
+        [ "$x$y" = 11 ] && both=$both,$o
+      done
+      np=${np#,} rp=${rp#,} both=${both#,}
+      if [ "$np" = "$rp" ]; then echo "$v|ecn|${both:-none}"; else echo "$v|ecn|notification ${np:-none}, reaction ${rp:-none}"; fi
+    fi
+    e=/sys/kernel/debug/mlx5/$a/cc_params
+    for f in cnp_dscp cnp_802p_prio; do
+      x=$(cat "$s/ecn/roce_np/$f" 2>/dev/null)
+      o=np_$f; [ $f = cnp_802p_prio ] && o=np_cnp_prio
+      [ -n "$x" ] || { [ -n "$a" ] && x=$(cat "$e/$o" 2>/dev/null); }
+      [ -n "$x" ] && echo "$v|$f|$x"
+    done
+    if [ ! -e "$s/qos/trust" ] && x=$(dcb pfc show dev "$i" prio-pfc 2>/dev/null) &&
+      y=$(dcb -N app show dev "$i" dscp-prio 2>/dev/null); then
+      echo "$x" | awk -v v="$v" '$1 == "prio-pfc" { l = ""
+        for (j = 2; j <= NF; j++) if ($j ~ /:on$/) l = l "," substr($j, 1, 1); print v "|pfc|" (l == "" ? "none" : substr(l, 2)) }'
+      echo "$y" | awk -v v="$v" '$1 == "dscp-prio" { t = 1
+        for (j = 2; j <= NF; j++) { split($j, y, ":"); print v "|dscp." y[1] "|" y[2] } }
+        END { print v "|trust|" (t ? "dscp" : "pcp") }'
+    elif command -v mlnx_qos >/dev/null; then
+      mlnx_qos -i "$i" 2>/dev/null | awk -v v="$v" '
+        /^Priority trust state: / { print v "|trust|" $NF }
+        match($0, /prio:[0-7] dscp:/) { o = substr($0, RSTART + 5, 1); n = split(substr($0, RSTART + RLENGTH), x, ",")
+          for (j = 1; j <= n; j++) if (x[j] ~ /[0-9]/) print v "|dscp." x[j] + 0 "|" o }
+        /^PFC configuration:/ { pfc = 1 }
+        pfc && $1 == "enabled" { l = ""; for (j = 2; j <= 9; j++) if ($j == 1) l = l "," j - 2
+          print v "|pfc|" (l == "" ? "none" : substr(l, 2)); pfc = 0 }'
+    fi
+  done
+done
+true"""
+"""What each port has, as `port|DEVICE|PORT|NETDEV` and `value|DEVICE|PORT|KEY|VALUE`. A folder in configfs is
+made for the reading and removed again, as `cma_roce_mode -d DEVICE` does; the settings are the device's, and stay. Another reader
+may remove it at the same moment, hence the second try.
+
+Names: the kernel's Documentation/ABI/testing/configfs-rdma_cm (4.4, ToS 4.11) and drivers/infiniband/hw/mlx5/cong.c (debugfs);
+https://github.com/Mellanox/mlnx-tools (python/mlnx_qos, sbin/cma_roce_mode). mlx5 trusts the DSCP from the first dscp-prio entry on:
+https://www.mail-archive.com/netdev%40vger.kernel.org/msg198271.html
+dcb reads what mlnx_qos does (dcbnl), and faster, but not the `qos/trust` of an older OFED."""

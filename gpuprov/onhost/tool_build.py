@@ -1,0 +1,105 @@
+"""A tool of an acceptance, built from its source: in its folder whole, or not at all. `built` there says where the program lies."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from typing import Mapping
+
+from .archives import Unsafe, unpack
+
+CUDA = "/usr/local/cuda"
+MPI = ("/usr/lib/*/openmpi", "/usr/lib64/openmpi")
+
+
+class Failed(Exception):
+    """Why it could not be built; what was there is untouched."""
+
+
+def build(name: str, archive: str, folder: str, program: str, *, mpi: bool = False) -> None:
+    """Build nccl or nvbandwidth, with the program in `bin`. What is said goes to FOLDER.log. Raises Failed."""
+    work = tempfile.mkdtemp(prefix=f"{os.path.basename(folder)}.", dir=os.path.dirname(folder))
+    source, new = f"{work}/source", f"{work}/new"
+    try:
+        os.makedirs(source)
+        os.makedirs(f"{new}/bin")
+        unpack(archive, source)
+        inside = [entry.path for entry in os.scandir(source)]
+        top = inside[0] if len(inside) == 1 and os.path.isdir(inside[0]) else source
+        with open(f"{folder}.log", "w", encoding="utf-8") as log:
+            make = _nccl if name == "nccl" else _nvbandwidth
+            make(top, new, log.name, mpi)
+        if not os.access(f"{new}/bin/{program}", os.X_OK):
+            raise Failed(f"the build made no {program}")
+        with open(f"{new}/built", "w", encoding="utf-8") as file:
+            file.write(f"bin/{program}\n")
+        _open_to_all(new)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(new, folder)
+    except Unsafe as error:
+        raise Failed(str(error)) from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _nccl(source: str, new: str, log: str, mpi: bool) -> None:
+    words = [f"CUDA_HOME={_cuda()}", f"BUILDDIR={new}/bin"]
+    _run("make", log, "make", "-C", source, "-j", str(os.cpu_count() or 1), *words, *(_mpi() if mpi else []))
+
+
+def _nvbandwidth(source: str, new: str, log: str, _mpi_too: bool) -> None:
+    made, compiler = f"{os.path.dirname(new)}/build", f"{_cuda()}/bin/nvcc"
+    release = ["-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_CUDA_COMPILER={compiler}"]
+    _run("cmake", log, "cmake", "-S", source, "-B", made, *release)
+    _run("the build", log, "cmake", "--build", made, "-j", str(os.cpu_count() or 1))
+    if os.path.exists(f"{made}/nvbandwidth"):
+        shutil.copy(f"{made}/nvbandwidth", f"{new}/bin")
+
+
+def _cuda() -> str:
+    """The folder of the CUDA toolkit."""
+    nvcc = shutil.which("nvcc") or shutil.which("nvcc", path=f"{CUDA}/bin")
+    if not nvcc:
+        raise Failed(f"no nvcc, in PATH or below {CUDA}")
+    return os.path.dirname(os.path.dirname(nvcc))
+
+
+def _mpi() -> list[str]:
+    """What nccl-tests is told of MPI: the folder that has its headers. https://github.com/NVIDIA/nccl-tests#build"""
+    compiler = shutil.which("mpicc")
+    if not compiler:
+        raise Failed("across hosts it needs MPI: no mpicc")
+    beside = os.path.dirname(os.path.dirname(os.path.realpath(compiler)))
+    for home in (beside, *(found for pattern in MPI for found in sorted(glob.glob(pattern)))):
+        if os.path.exists(f"{home}/include/mpi.h"):
+            return ["MPI=1", f"MPI_HOME={home}"]
+    raise Failed("across hosts it needs MPI: no mpi.h beside mpicc")
+
+
+def _run(what: str, log: str, *argv: str) -> None:
+    env: Mapping[str, str] = {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:{_cuda()}/bin"}
+    try:
+        with open(log, "ab") as file:
+            status = subprocess.run(
+                argv, env=env, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, check=False
+            ).returncode
+    except OSError as error:
+        raise Failed(f"{argv[0]}: {error.strerror}") from error
+    if status:
+        with open(log, encoding="utf-8", errors="replace") as said:
+            told = [line.strip() for line in said if re.search("error|not found|cannot", line, re.I)]
+        raise Failed(f"{what} failed: {' '.join(told[:3]) or f'status {status}'}")
+
+
+def _open_to_all(folder: str) -> None:
+    """Everybody may read it, and run what its owner runs."""
+    for place, _, names in os.walk(folder):
+        for path in (place, *(os.path.join(place, name) for name in names)):
+            mode = os.lstat(path).st_mode
+            if not stat.S_ISLNK(mode):
+                os.chmod(path, 0o755 if mode & stat.S_IXUSR else 0o644)

@@ -1,0 +1,39 @@
+"""The programs of units that set something at each boot, run from the folder that they have on a host, with its places elsewhere."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from gpuprov.onhost import at_boot
+
+SOURCE = Path(str(at_boot.__file__)).parent
+
+
+def run(
+    root: Path,
+    package: str,
+    modules: Iterable[str],
+    here: Callable[[str], str],
+    *words: str,
+    env: Mapping[str, str],
+    before: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """Run the last of the modules, with nothing beside it but the others. `before`: Python that runs first; `here` moves places."""
+    folder = root / "lib" / package
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*modules, "__init__"):
+        text = (SOURCE / f"{name}.py").read_text(encoding="utf-8").replace(":/usr/sbin:/sbin", "")
+        (folder / f"{name}.py").write_text(here(text), encoding="utf-8")
+    main = f"{package}.{[*modules][-1]}"
+    start = f"import runpy, sys\n{before}\nsys.argv[0] = '{main}'\nrunpy.run_module('{main}', run_name='__main__')"
+    return subprocess.run(
+        [sys.executable, "-S", "-B", "-c", start, *words],
+        env={**env, "PYTHONPATH": str(folder.parent)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
