@@ -110,8 +110,10 @@ def test_debians_components_come_first_unless_the_site_adds_them_itself() -> Non
     assert f"Types: deb\n{stanza}Signed-By: /usr/share/keyrings/debian.gpg\n" in text
     assert made["later"]["told"].endswith("added contrib, non-free and non-free-firmware")
     assert made["sources"] == ["components", "judge"]
-    with pytest.raises(ProbeFailed, match="none of"):
-        make(context(site={"nvidia_driver_manage_repository": False}, **bare))
+    for no in (False, "no", "off", "0"):
+        with pytest.raises(ProbeFailed, match="none of"):
+            make(context(site={"nvidia_driver_manage_repository": no}, debian_archives=archive, **bare))
+    assert make(context(site={"nvidia_driver_manage_repository": "on"}, debian_archives=archive, **bare))["components"]
 
 
 def test_a_source_that_leaves_is_not_seen() -> None:
