@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gpuprov import assets
+from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.vgpu_guest.desired import DESIRED, HEADER
+from gpuprov.capabilities.vgpu_guest.desired import DESIRED
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.probe.base import Facts, Output
 from gpuprov.probe.vgpu import GRIDD, parse_gridd
